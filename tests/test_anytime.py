@@ -421,7 +421,7 @@ def test_a_search_of_ones_own_has_no_points():
 def test_a_strategy_that_has_changed_since_is_an_error_and_no_curve(changed):
     whole = run(tl.SelfConsistency(attempts=4))
     whole.strategy = changed
-    with pytest.raises(tl.errors.Divergence, match=f"run {whole.id} does not come again"):
+    with pytest.raises(tl.errors.Divergence, match=f"run {whole.id} cannot be repeated"):
         points(whole, [3])
 
 
@@ -447,7 +447,7 @@ def test_bad_amounts_and_runs_are_refused_by_name():
             points(whole, [bad])
     with pytest.raises(TypeError, match=r"at must be a list of amounts, such as \[5\]"):
         points(whole, 5)
-    with pytest.raises(ValueError, match="no amount"):
+    with pytest.raises(ValueError, match="at must not be empty"):
         points(whole, [])
     with pytest.raises(ValueError, match="unit must be one of calls, tokens, cost"):
         points(whole, unit="seconds")
@@ -457,9 +457,9 @@ def test_bad_amounts_and_runs_are_refused_by_name():
         ("a", "str"),
         (pandas.DataFrame({"a": []}), "Data"),
     ):
-        with pytest.raises(TypeError, match=f"takes a sweep, a run or several runs, not {kind}"):
+        with pytest.raises(TypeError, match=f"expects a sweep, a run or several runs: got {kind}"):
             points(nothing)
-    with pytest.raises(ValueError, match="no run"):
+    with pytest.raises(ValueError, match="runs must not be empty"):
         points([])
 
 
@@ -507,7 +507,7 @@ def test_what_has_no_cost_or_no_grade_is_on_no_frontier():
         ValueError, match=r"both a grade and a known 'calls': 10 of its 10 rows have a grade, and 0"
     ):
         tl.stats.pareto_frontier(df[df["setting"] == "c"])
-    with pytest.raises(ValueError, match="unit='task' holds no numbers"):
+    with pytest.raises(ValueError, match="unit='task' has no numbers"):
         tl.stats.pareto_frontier(df, unit="task")
     with pytest.raises(ValueError, match="no column 'cost'"):
         tl.stats.pareto_frontier(df, unit="cost")

@@ -338,7 +338,7 @@ def test_a_killed_run_answers_what_it_was_told():
 
 
 def test_what_cannot_be_thought_about_is_an_error():
-    with pytest.raises(TypeError, match="was `await` forgotten"):
+    with pytest.raises(TypeError, match="Was `await` forgotten"):
         tl.counterfactual([3], tl.OneAnswer())
     with pytest.raises(TypeError, match="strategy must be a Strategy"):
         tl.counterfactual(run(tl.OneAnswer()), "beam")

@@ -74,7 +74,7 @@ def test_what_was_clamped_is_said():
 def test_no_deep_think():
     with pytest.raises(ValueError, match="no Deep Think in this run of one_answer"):
         tl.deep_thought(run(tl.OneAnswer()))
-    with pytest.raises(TypeError, match="deep_thought takes a run"):
+    with pytest.raises(TypeError, match="deep_thought expects a Run"):
         tl.deep_thought("a run")
 
 

@@ -185,9 +185,9 @@ def test_a_function_grades() -> None:
     assert [task.grade("a"), task.grade("b")] == [0.5, 0.0]
     assert task.settings()["domain"]["grading"]["name"] == "half"
     assert general("q", answer="a", grade=lambda answer, reference: answer == reference).grade("a") == 1.0
-    with pytest.raises(ValueError, match="gave 'yes'"):
+    with pytest.raises(ValueError, match="got 'yes'"):
         general("q", answer="a", grade=lambda *_: "yes").grade("a")
-    with pytest.raises(ValueError, match="gave 2"):
+    with pytest.raises(ValueError, match="got 2"):
         general("q", answer="a", grade=lambda *_: 2).grade("a")
 
 

@@ -307,7 +307,7 @@ def test_by():
     found = judge_evaluator([labelled(PAIRS), labelled([(0.1, True), (0.9, False)])])
     assert sorted(found.by("run_id")["auc"]) == [0.0, pytest.approx(10.5 / 12)]
     assert found.by("depth").loc[1, "auc"] == found.measures["auc"]
-    with pytest.raises(ValueError, match=r"by one of run_id, setting, task, depth, by, not 'score'"):
+    with pytest.raises(ValueError, match=r"by must be one of run_id, setting, task, depth, by: got 'score'"):
         found.by("score")
 
 
@@ -573,7 +573,7 @@ def test_its_words():
 
 @pytest.mark.parametrize("wrong", [3, "a run", [3], None])
 def test_it_takes_runs(wrong):
-    with pytest.raises(TypeError, match="judge_evaluator takes a sweep, a run or several runs"):
+    with pytest.raises(TypeError, match="judge_evaluator expects a sweep, a run or several runs"):
         judge_evaluator(wrong)
 
 

@@ -78,8 +78,8 @@ def test_a_run_copied_without_its_marks_has_none(made, tmp_path):
     ("wrong", "error", "says"),
     [
         (("0.99", "right"), ValueError, r"no thought '0\.99' in this run"),
-        (("0.0", "good"), ValueError, "'right', 'wrong' or None, not 'good'"),
-        (("0.0", "right", 5), TypeError, "a note is a text, not 5"),
+        (("0.0", "good"), ValueError, "'right', 'wrong' or None: got 'good'"),
+        (("0.0", "right", 5), TypeError, "note must be a string: got 5"),
     ],
 )
 def test_what_is_no_mark_is_refused(made, wrong, error, says):
@@ -94,16 +94,16 @@ GOOD = {"marks_schema": 1, "run": "", "marks": {"0.0": {"verdict": "right"}}}
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"marks": {"0.9": {"verdict": "right"}}}, r"a mark of thought '0\.9', which the run has not"),
-        ({"marks": {"0.0": {"verdict": "perhaps"}}}, "these are no marks: .*perhaps"),
-        ({"marks": {"0.0": {"note": 5}}}, "these are no marks"),
-        ({"marks": {"0.0": {"colour": "red"}}}, "these are no marks"),
-        ({"marks": []}, "these are no marks"),
-        ({"run": "another"}, "these are the marks of run another, not of"),
+        ({"marks": {"0.9": {"verdict": "right"}}}, r"the run has no thought '0\.9', which is marked"),
+        ({"marks": {"0.0": {"verdict": "perhaps"}}}, "not a file of marks: .*perhaps"),
+        ({"marks": {"0.0": {"note": 5}}}, "not a file of marks"),
+        ({"marks": {"0.0": {"colour": "red"}}}, "not a file of marks"),
+        ({"marks": []}, "not a file of marks"),
+        ({"run": "another"}, "the marks belong to run another: expected"),
         ({"marks_schema": 99}, "written by a newer tot_lab"),
-        (b"{", "these are no marks"),
-        (b"\xff\xfe", "these are no marks"),
-        (b"[" * 100_000, "these are no marks"),
+        (b"{", "not a file of marks"),
+        (b"\xff\xfe", "not a file of marks"),
+        (b"[" * 100_000, "not a file of marks"),
     ],
     ids=range(10),
 )

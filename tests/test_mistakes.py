@@ -53,7 +53,7 @@ def test_wrong_settings(make, says):
         (lambda: tl.domains.mini_crossword_tasks("5"), "count must be .*got '5'"),
         (lambda: tl.domains.creative_writing_tasks("5"), "count must be .*got '5'"),
         (lambda: tl.Session("sim/agent"), r"lab must be a Lab such as tl.Lab\(model\): got 'sim/agent'"),
-        (lambda: tl.stats.routed([]), "routed takes a run, not list"),
+        (lambda: tl.stats.routed([]), "routed expects a Run: got list"),
         (lambda: tl.tool("legs"), "a tool must be a typed function: got 'legs'"),
         (lambda: tl.tool(legs), "a tool must be a typed function: got FunctionTool"),
     ],
@@ -133,10 +133,10 @@ def test_wrong_lessons_and_plans(tmp_path):
     ("wrong", "says"),
     [
         ({"strategy": tl.OneAnswer}, r"strategy must be a Strategy such as tl.OneAnswer\(\)"),
-        ({"task": "What?"}, "task must be a Task .*, not 'What"),
-        ({"model": "sim/agent"}, "model must be a plain function"),
-        ({"model": tl.sim.SimAgent()}, "model must be a plain function .*, not async"),
-        ({"model": Scripted().__call__}, "model must be a plain function .*, not async"),
+        ({"task": "What?"}, "task must be a Task .*: got 'What"),
+        ({"model": "sim/agent"}, "model must be a function"),
+        ({"model": tl.sim.SimAgent()}, "model must be a function .* not async"),
+        ({"model": Scripted().__call__}, "model must be a function .* not async"),
         ({"tools": legs}, "tools must be a list"),
     ],
 )

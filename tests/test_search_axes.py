@@ -408,7 +408,7 @@ def test_a_batch_that_fails_costs_its_thoughts_and_not_the_run():
     ("scores", "error"),
     [
         (lambda paths: [0.5], "must return one score per path: got 1 for 3"),
-        (lambda paths: [0.5, 7.0, 0.5], r"thought 0\.1, gave 7"),
+        (lambda paths: [0.5, 7.0, 0.5], r"thought 0\.1, must return a score from 0 to 1: got 7"),
     ],
 )
 def test_scores_that_cannot_be_are_errors_that_name_the_evaluator(scores, error):

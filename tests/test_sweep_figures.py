@@ -573,7 +573,7 @@ def test_no_text_is_markup_and_a_simulated_model_is_said(plot, options):
 
 @every_figure
 def test_a_table_that_is_none_is_an_error(plot, options):
-    with pytest.raises(TypeError, match="several runs are needed, not int"):
+    with pytest.raises(TypeError, match="several runs: got int"):
         plot(3, **options)
     with pytest.raises(ValueError, match=r"the table has no column '\w+'"):
         plot(CROSSED[["run_id", "strategy"]], **options)

@@ -658,7 +658,7 @@ def test_an_evaluator_need_not_be_a_model():
         tl.TreeOfThoughts(evaluate=lambda task, path: len(path[-1]) == 2, stop=tl.Stop(depth=1)), model=model
     )
     assert [judged.tree[f"0.{k}"].score for k in range(3)] == [0.0, 1.0, 0.0]
-    with pytest.raises(ValueError, match=r"thought 0\.0, gave 7\.0"):
+    with pytest.raises(ValueError, match=r"thought 0\.0, must return a score from 0 to 1: got 7\.0"):
         run(tl.TreeOfThoughts(evaluate=lambda task, path: 7.0), model=model)
 
 

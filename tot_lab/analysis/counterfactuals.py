@@ -1,9 +1,9 @@
 """What another setting would have done, computed from recorded runs without new calls.
 
 The strategy itself is run, and only recorded replies answer it. A call is matched by its request (prompt,
-settings, sample index), not by its position. A call without a recorded reply is refused with an error, which
-the strategy treats as a failed call, and is listed. The result is exact if no call is missing. Otherwise the
-records before the first missing call are those of a real run, and nothing is claimed about later ones.
+settings, sample index), not by its position. A call without a recorded reply is listed as missing, and the
+strategy receives an error. The result is exact if no call is missing. Otherwise only the records before the
+first missing call are those of a real run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Lack(NamedTuple):
-    """A call that no record answers.
+    """A call without a recorded reply.
 
     Attributes:
         node: The thought it is made for.
@@ -47,7 +47,7 @@ class Lack(NamedTuple):
         sample_index: Which sample of the prompt it is.
         prompt: The prompt.
         position: Its place in the run.
-        certain: Whether a real run would make it too. The others depend on the reply to an earlier one.
+        certain: Whether a real run would certainly make it. Other missing calls depend on earlier ones.
     """
 
     node: str
@@ -60,12 +60,12 @@ class Lack(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Counterfactual:
-    """What a strategy would have done on one task, as far as recorded runs tell.
+    """What a strategy would have done on one task, according to recorded runs.
 
     Attributes:
-        run: The search, in which the lacking calls failed. Its costs are what it would have cost; nothing was
-            paid. Unless `whole`, its end is no finding: use `certain`, `solved` and `reached`.
-        lacking: The calls that no record answers, in program order. `pandas.DataFrame(c.lacking)` is a table
+        run: The search, in which the missing calls failed. Its costs are hypothetical; nothing was paid. Its
+            end is only meaningful if `whole`. Otherwise use `certain`, `solved` and `reached`.
+        lacking: The missing calls in program order. `pandas.DataFrame(c.lacking)` is a table
             of them.
     """
 
@@ -136,21 +136,20 @@ def counterfactual(
 
     Args:
         runs: A run, a sweep, or several runs. Runs of one task (and repeat, model and roles) answer together,
-            and each such group has one result, in order of appearance. They need not be finished; calls that
-            failed answer nothing. A published log (`tl.load`), or a search of your own, does not tell how its
-            model was sampled, so only the prompt, the attempt and the sample index are compared. The order of
-            a log's verdicts is not known, so those of a thought answer only a strategy that takes all of them
-            and adds them up, unless all are equal.
+            and each such group has one result, in order of appearance. They need not be finished. Failed
+            calls are ignored. A published log (`tl.load`), or a search of your own, has no sampling settings,
+            so only the prompt, the attempt and the sample index are compared. The order of the samples in a
+            log is unknown. Unless all are equal, they are only used by a strategy that adds all of them up.
         strategy: The strategy. Its own caps on calls apply; the budgets of the runs and of their lab do not.
 
     Raises:
-        LookupError: For a run without a task, or whose task needs a function that files do not hold.
-        ValueError: For a strategy that caps anything but calls, because no record tells when such a cap would
-            end the search.
+        LookupError: For a run without a task, or whose task needs a function that files do not contain.
+        ValueError: For a strategy that caps anything but calls, because the records do not show when such a
+            cap would end the search.
         Exception: Whatever a bug in the strategy raises before the first lacking call.
     """
     if not isinstance(strategy, Strategy):
-        raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(), not {strategy!r}")
+        raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(): got {strategy!r}.")
     given = [runs] if isinstance(runs, Run) else runs.runs() if isinstance(runs, Sweep) else runs
     groups: dict[bytes, list[Run]] = {}
     for run in given:
@@ -163,11 +162,11 @@ def counterfactual(
 def _alike(run: Run) -> bytes:
     """Return the key of runs that can answer the same calls."""
     if run.task is None:
-        raise LookupError(f"run {run.id} has no task of tot_lab; nothing else can be thought about it")
+        raise LookupError(f"run {run.id} has no task of tot_lab, so no other strategy can run on it")
     if missing := needs_functions(run.task.domain):
         raise LookupError(
-            f"the task of run {run.id} needs functions that files do not hold ({', '.join(missing)}): "
-            f"give the run where it was made"
+            f"the task of run {run.id} needs functions that files do not contain ({', '.join(missing)}): "
+            f"pass the original run instead of a loaded one"
         )
     header = run.header
     return encoder.encode((header.task, header.model, header.roles, header.sample_scope, header.repeat))
@@ -208,7 +207,9 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
     except Exception as error:
         bug = error
     if others := sorted(caps - {"calls"}):
-        raise ValueError(f"no record tells when a cap on {', '.join(others)} ends a search: cap its calls")
+        raise ValueError(
+            f"the records do not show when a cap on {', '.join(others)} ends a search. Use a cap on calls."
+        )
     lines = [Line(line.p, 0.0, line.e, line.paid) for line in recorder.lines]
     made = Run(header, lines, loaded=first.loaded, task=task, strategy=strategy)
     lacking = tuple(_lacking(made, bool(caps)))
@@ -237,7 +238,7 @@ class _Book:
         for run in runs:
             answers = _answers_of_calls(run) if run.header.model else _recorded(run, task, strategy)
             for what, at, reply in answers:
-                # One prompt, asked at two thoughts with no cache between, may have two answers.
+                # Without a cache, one prompt of two thoughts may have two replies.
                 self.known.setdefault((what, at), (reply, run.id))
                 self.known.setdefault(what, (reply, run.id))
 
@@ -312,8 +313,8 @@ def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str,
 
 
 def _answers(strategy: Strategy, node: Node) -> bool:
-    """Return whether the samples of `node`, whose order is unknown, can stand for those that `strategy` would
-    get."""
+    """Return whether the samples of `node`, whose order is unknown, can replace those that `strategy` would
+    take."""
     whole = _of_evaluator(strategy, "samples") == len(node.samples)
     return len(set(node.samples)) == 1 or (whole and _of_evaluator(strategy, "combine") in ("mean", "sum"))
 
@@ -332,7 +333,7 @@ def _of_evaluator(strategy: Strategy, setting: str) -> Any:
 def _lacking(run: Run, capped: bool) -> Iterator[Lack]:
     calls = {line.p: line.e for line in run.lines if isinstance(line.e, Call)}
     errors = {p: reply.error for p, reply in replies_of(run.lines).items() if reply.error is not None}
-    # Any error is a lack: a model whose name nobody knows has no record either. A refusal is the
+    # Any error means a missing call, also that of an unknown model. A refusal comes from the
     # strategy's own budget.
     places = sorted(p for p, error in errors.items() if not refused(error))
     # A position is (step, branch, step, …): what comes later in one branch, or after a join, may rest on

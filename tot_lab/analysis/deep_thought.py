@@ -132,12 +132,16 @@ class DeepThought(DeepThoughtMethods):
     if TYPE_CHECKING:  # attached by `tot_lab.views`
 
         def report(self) -> str:
-            """It in Markdown: the task, what each iteration tried and learnt, and the final solution. A star
-            marks an iteration's best approach; those in bold are what the next one builds on."""
+            """Return the result as Markdown: the task, all approaches by iteration, the solution.
+
+            A star marks the best approach of an iteration. The next iteration builds on those in bold.
+            """
 
         def report_html(self) -> str:
-            """The same as a panel of HTML, with the iterations to unfold. Its colours follow the page,
-            light or dark; it needs no other file, and has no script."""
+            """Return the report as HTML with collapsible iterations.
+
+            Its colours follow the page, light or dark. It needs no other file and has no script.
+            """
 
 
 def deep_thought(run: Run) -> DeepThought:
@@ -188,7 +192,7 @@ def deep_thought(run: Run) -> DeepThought:
     )
 
 
-# The fold.
+# Reading the records.
 
 
 @dataclass
@@ -210,13 +214,13 @@ class _Search:
     stop: str | None = None
 
     def say(self, branch: str, **more: str | bool) -> None:
-        """Say more of a branch of the iteration under way."""
+        """Add facts about a branch of the current iteration."""
         if branch in self.branches:
             self.branches[branch] = msgspec.structs.replace(self.branches[branch], **more)
 
 
 class _Fold:
-    """All Deep Thinks of a run in order. `homes` maps each thought to the one it belongs to."""
+    """All Deep Think searches of a run in order. `homes` maps each thought to its search."""
 
     def __init__(self) -> None:
         self.searches: list[_Search] = []
@@ -225,7 +229,7 @@ class _Fold:
         self.last_call: Call | None = None
 
     def take_in(self, event: Record) -> None:
-        """One more record, in canonical order."""
+        """Read the next record in canonical order."""
         if isinstance(event, Thought):
             self.texts[event.id] = event.text
             if event.parent in self.homes and event.parent in self.homes[event.parent].branches:

@@ -1,8 +1,8 @@
 """Findings about one run: what went wrong, as far as its record shows.
 
-A finding is a fact with its numbers and its thoughts, not a guess at a cause. Findings that need to know what
-is right (a reference, the domain's solver, a person's marks) say so, and are left out if nothing knows. The
-time is linear in the size of the run.
+A finding is a fact with its numbers and its thoughts, not a guess at a cause. Some findings require ground
+truth (a reference, the domain's solver or a person's marks) and are omitted without it. The time is linear in
+the size of the run.
 
 Thresholds:
 
@@ -43,7 +43,7 @@ FEW = 5
 _TURNS = ("limit:iterations", "limit:round_trips")
 
 SHOWN = 8
-"""Ids that a text names; a finding holds them all."""
+"""Maximum number of ids in a text. `nodes` has all of them."""
 
 
 class Finding(NamedTuple):
@@ -118,7 +118,7 @@ def seen_at_once(run: Run) -> Diagnosis:
     """Diagnose a run. A loaded run that was not graded yet is not graded."""
     try:
         asking = not run.waits_for_grading
-    except (ValueError, LookupError):  # of a task of a kind that is not known here
+    except (ValueError, LookupError):  # its task has an unknown kind
         asking = False
     return _found(_Facts(run, asking=asking))
 
@@ -166,7 +166,7 @@ class _Facts(Known):
         return found
 
 
-# What is wrong with the answer.
+# Checks of the answer.
 
 
 def _right_not_chosen(facts: _Facts) -> Iterator[Finding]:
@@ -232,7 +232,7 @@ def _cut_short(facts: _Facts) -> Iterator[Finding]:
 
 def _out_of_turns(facts: _Facts) -> Iterator[Finding]:
     decided = [event for event in facts.run.events if isinstance(event, Decided) and event.reason in _TURNS]
-    meant = facts.syntheses  # Deep Think is done when its iterations are
+    meant = facts.syntheses  # Deep Think ends after its last iteration
     ended = list(dict.fromkeys(event.id for event in decided if event.id not in meant))
     if ended:
         text = (
@@ -252,7 +252,7 @@ def _assumed_confidence(facts: _Facts) -> Iterator[Finding]:
         yield Finding("assumed_confidence", text, _of(syntheses))
 
 
-# What the scores are worth.
+# Checks of the scores.
 
 
 def _blind_scores(facts: _Facts) -> Iterator[Finding]:
@@ -341,7 +341,7 @@ def _equal_draws(facts: _Facts) -> Iterator[Finding]:
         yield Finding("equal_draws", text, _of(node for node, _ in facts.drawn))
 
 
-# What was lost on the way.
+# Checks for lost calls and thoughts.
 
 
 def _lost_calls(facts: _Facts) -> Iterator[Finding]:

@@ -72,7 +72,7 @@ def usage_by_node(run: Run) -> dict[str, Usage]:
 
 def thinking_by_node(run: Run) -> dict[str, str | None]:
     """Return the model's thinking before each thought: that of the replies to calls for its parent, since the
-    previous thought that such replies led to. Evaluations and reflections lead to no thought."""
+    previous thought that such replies produced. Evaluations and reflections produce no thought."""
     replies = {line.p: line.e for line in run.lines if isinstance(line.e, Reply) and line.p}
     thoughts: dict[str, list[str]] = {}
     used: set[str] = set()
@@ -108,7 +108,7 @@ _JUDGING = frozenset(
         "classify",
     )
 )
-"""Kinds of call whose replies become no thought."""
+"""Purposes of calls whose replies do not become thoughts."""
 
 
 @gc_paused()

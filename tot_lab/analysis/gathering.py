@@ -1,7 +1,7 @@
-"""What was gathered before a question was answered (Cogtrix, "/think", stage 1).
+"""Information gathered before a question was answered (Cogtrix, "/think", stage 1).
 
-A fold over the records: the category and what decided it, each tool call with its outcome, and the pages and
-files that were read, or the reason why nothing was gathered.
+Computed from the records: the category and what decided it, each tool call with its outcome, and the pages
+and files that were read, or the reason why nothing was gathered.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Measures of evaluators, and which component a failed search is blamed on.
+"""Measures of evaluators, and the component that caused the failure of a search.
 
-A thought has a label only if something knows it: the domain (`Domain.solvable`), the grade of a complete
-path's answer, or a person's mark. Thoughts without a label are counted and enter no measure; a measure that
-the labels do not allow is NaN, never 0.
+A thought is labelled as solvable or not by the domain (`Domain.solvable`), by the grade of the answer of a
+complete path, or by a person's mark. Thoughts without a label are counted, but not used in measures. A
+measure that cannot be computed from the labels is NaN, never 0.
 
-Blame looks at the deepest thoughts that could still lead to a right answer and were not pruned; in a beam
-search, at the last level on which the beam held such a thought. The last decision about them determines the
-blame.
+Blame is determined by the deepest thoughts that could still lead to a correct answer and were not pruned (in
+a beam search, those of the last level with such a thought), and by the last decision about them.
 
 Tasks are the unit of sampling, because thoughts of one run and runs of one task are alike. Intervals
 therefore come from a cluster bootstrap over tasks (Davison & Hinkley 1997, section 3.8).
@@ -49,7 +48,7 @@ MIN_TASKS = 5
 In simulations, intervals from fewer tasks contained the true value too rarely.
 """
 
-_PROPOSES = ("propose", "sample", "answer")  # kinds of calls that ask for thoughts
+_PROPOSES = ("propose", "sample", "answer")  # purposes of calls that request thoughts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,7 +118,7 @@ class EvaluatorDiagnosis:
 
         shared = [name for name in self.thoughts.columns if name in self.siblings.columns and name != "node"]
         if column not in shared:
-            raise ValueError(f"by one of {', '.join(shared)}, not {column!r}")
+            raise ValueError(f"by must be one of {', '.join(shared)}: got {column!r}.")
         values = sorted(self.thoughts[column].dropna().unique())
         rows = []
         for value in values:
@@ -279,7 +278,7 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     simulated = False
     for place in placed(runs, "judge_evaluator"):
         if (run := place.run) is None:
-            continue  # it could not even begin
+            continue  # the run could not start
         head = {"run_id": place.run_id, "setting": place.setting, "task": place.task}
         facts = _Facts(run)
         simulated |= run.simulated
@@ -441,7 +440,7 @@ class _Facts(Known):
             for child in (tree[id] for id in end.children):
                 twin = tree[child.merged] if child.state == "merged" and child.merged else child
                 if twin is not child and self.good(twin.id) and twin.state != "pruned":
-                    if twin.id not in seen:  # what became of the state, it became of elsewhere
+                    if twin.id not in seen:  # the state was explored at another thought
                         seen.add(twin.id)
                         ends.append(twin)
                 elif twin.state != "duplicate":
@@ -471,7 +470,7 @@ class _Facts(Known):
         }
 
 
-# Numbers and words.
+# Computation of the measures.
 
 
 def _known(thoughts: pandas.DataFrame) -> pandas.DataFrame:
@@ -549,7 +548,7 @@ class _Sums(NamedTuple):
             table.astype({"task": "str"}).groupby("task").sum(numeric_only=True).astype(float)
             for table in tables
         ]
-        by_task = pd.concat(sums, axis=1).fillna(0.0).sort_index()  # in no order of the runs
+        by_task = pd.concat(sums, axis=1).fillna(0.0).sort_index()  # independent of the order of the runs
         row = by_task.index.get_indexer(pd.Index(known["task"].astype("str")))
         levels, level = np.unique(score, return_inverse=True)
         shape = len(by_task), len(levels)
@@ -609,7 +608,7 @@ class _Sums(NamedTuple):
         return max(2 * error - high, 0.0) if clear else 0.0, 2 * error - low
 
     def _found(self, weights: numpy.ndarray[Any, Any]) -> dict[str, numpy.ndarray[Any, Any]]:
-        """Each measure when the tasks count so often, a row of `weights` each; NaN where it has none."""
+        """Return each measure for each row of `weights`, the counts of the tasks. NaN if undefined."""
         import numpy as np  # noqa: PLC0415
 
         drawn = dict(zip(self.by_task, (weights @ self.by_task.to_numpy()).T, strict=True))
@@ -620,7 +619,7 @@ class _Sums(NamedTuple):
             found = {name: drawn[part] / drawn[whole] for name, (part, whole) in _RATIOS.items()}
             won = (good * (np.cumsum(other, axis=1) - other / 2)).sum(axis=1)
             found["auc"] = won / (ones * others)
-            rank = np.cumsum(at, axis=1) - at / 2 - middle[:, None]  # from the middle one
+            rank = np.cumsum(at, axis=1) - at / 2 - middle[:, None]  # the bins below the middle one
             spread = (at * rank**2).sum(axis=1) * ones * others / every
             found["spearman"] = (good * rank).sum(axis=1) / np.sqrt(spread)
             found["calibration_error"] = abs(weights @ self.gaps).sum(axis=1) / every

@@ -21,11 +21,11 @@ from tot_lab.record.run import Run
 T = TypeVar("T")
 
 NO_EVALUATOR = ("", "root", "domain", "person", "self_consistency")
-"""What scores by another way than judging a thought."""
+"""Values of `Scored.by` that are not judgements of a thought by an evaluator."""
 
 
 class Known:
-    """One run. Each fact is computed when it is first used. `asking` states whether the task may be used."""
+    """Facts about one run, each computed at its first use. `asking` states whether the task may be used."""
 
     def __init__(self, run: Run, *, asking: bool = True) -> None:
         self.run = run

@@ -1,4 +1,4 @@
-"""Success at matched cost: what each run would have answered with less, without a new call.
+"""Success at matched cost: the answer of each run with a smaller budget, without a new call.
 
 A point of a run at B calls is what the same run under `Budget(calls=B)` gives. Its strategy is driven again
 over the first B recorded replies in canonical order, and every later call is refused, as the budget would.
@@ -76,8 +76,8 @@ def anytime_performance(
         (Float64) used by then; ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated (Int64) as in
         `sweep.df()`; answer (string); score (Float64); correct (boolean, NA without a grade); stop_reason
         (category); error (string, what the strategy raised); changed (boolean, whether the answer differs
-        from that at the amount before); simulated (boolean). For runs outside a sweep, `setting` is what
-        tells their strategies apart, and `task` the question.
+        from that at the next smaller amount); simulated (boolean). For runs outside a sweep, `setting` lists
+        the settings that differ, and `task` is the question.
 
     Raises:
         LookupError: For a run that was loaded from a file and has a user's functions, and for a search that
@@ -85,12 +85,12 @@ def anytime_performance(
             there.
     """
     if unit not in get_args(Unit):
-        raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, not {unit!r}")
+        raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, got {unit!r}.")
     places: Iterable[Placed] = placed(runs, "anytime_performance")
     if not is_sweep(runs):
         places = list(places)
         if not places:
-            raise ValueError("anytime_performance was given no run")
+            raise ValueError("runs must not be empty: anytime_performance needs at least one run.")
         for place in places:
             _expect_strategy(place.run)
     amounts = _grid(runs if is_sweep(runs) else places, unit) if at is None else _amounts(at, unit)
@@ -103,7 +103,7 @@ def anytime_performance(
 
 
 def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pandas.DataFrame:
-    """The table of `anytime_performance`. amounts: how many rows each run has."""
+    """Return the table of `anytime_performance`. `amounts` is the number of rows per run."""
     setting, task, repeat, run_id, simulated, at, points = (
         list(column) for column in zip(*rows, strict=True)
     )
@@ -170,7 +170,7 @@ def pareto_frontier(
     needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]
     given = table(df, needs)
     if not all(pandas.api.types.is_numeric_dtype(given[name]) for name in needs):
-        raise ValueError(f"unit={unit!r} holds no numbers")
+        raise ValueError(f"unit={unit!r} has no numbers")
     shown = success_rates(given, by, confidence=confidence)
     keys = [by] if isinstance(by, str) else list(by)
     amounts = given.assign(**{unit: given[needs].sum(axis=1, skipna=False)})
@@ -198,9 +198,9 @@ def _expect_strategy(run: Run | None) -> None:
     if run is not None and run.header.strategy.get("kind") in (None, "recorded"):
         unknown = ", ".join(run.header.unknown)
         raise LookupError(
-            f"run {run.id} ({run.name}) has no points: its record was not made by a strategy, which alone "
-            f"could tell what it would have answered with less"
-            + (f"; nor does it say the {unknown}" if unknown else "")
+            f"run {run.id} ({run.name}) has no points: its record was not made by a strategy, so its "
+            f"answer with a smaller budget is unknown"
+            + (f"; its {unknown} are unknown too" if unknown else "")
         )
 
 
@@ -216,9 +216,7 @@ def _grid(runs: Any, unit: Unit) -> list[float]:
         needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]
         most = table(runs, needs)[needs].astype("float64").sum(axis=1, skipna=False).max()
         if most != most:
-            raise ValueError(
-                f"the table does not say how many {unit} the runs used: name the amounts with at="
-            )
+            raise ValueError(f"the table does not say how many {unit} the runs used: pass the amounts as at=")
     if most == 0:
         return [0]
     last = ceil(log2(most))
@@ -243,7 +241,7 @@ def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
             whole = "a number" if unit == "cost" else "a whole number"
             raise ValueError(f"at must hold {whole} of {unit}, 0 or more, not {amount!r}")
     if not amounts:
-        raise ValueError("at holds no amount")
+        raise ValueError("at must not be empty")
     return sorted(set(amounts))
 
 
@@ -255,7 +253,7 @@ def _spent(lines: Sequence[Line], unit: Unit) -> list[float]:
     if unit == "calls":
         return [1.0] * len(made)
     if unit == "cost" and any(reply.cost is None and reply.error is None for _, reply in made):
-        raise ValueError("the price of some calls is not known; take unit='tokens' or 'calls'")
+        raise ValueError("the price of some calls is not known; use unit='tokens' or 'calls'")
     amount = "usd" if unit == "cost" else unit
     return [used_by(calls[position], believed(reply))[amount] for position, reply in made]
 
@@ -269,10 +267,10 @@ async def _points(place: Placed, amounts: Sequence[float], unit: Unit) -> list[P
         return [Point(None, error=place.error)] * len(amounts)
     cut = _Cut(place.run)
     sums = list(accumulate(_spent(place.run.lines, unit)))
-    if not cut.known:  # at any amount above, one more call might have fitted
+    if not cut.known:  # with any larger amount, one more call might have been admitted
         sums = sums[: len(cut.ends) - 1]
         sums.append(sum(sums[-1:]) + (unit != "cost"))
-    # Sums of cents differ in their last digits from the amount that a person writes.
+    # Sums of cents differ from the written amount in their last digits.
     fits = [sum(spent <= amount * (1 + 1e-9) for spent in sums) for amount in amounts]
     at = {calls: await cut.point(calls) for calls in dict.fromkeys(fits)}
     return [at[calls] for calls in fits]
@@ -287,16 +285,16 @@ class _Cut:
         self.lines = sorted((line for line in run.lines if line.p), key=lambda line: line.p)
         replies = replies_of(self.lines)
         self.known = run.stop_reason is not None and not any(map(self._lacks, replies.values()))
-        """Whether the record holds all that the strategy asked for."""
+        """Whether the record contains all replies that the strategy requested."""
         self.ends = [0]
-        """How many lines stand up to the n-th reply of a model, as far as no call before it lacks one."""
+        """Number of lines up to the n-th reply of a model, until the first call without a reply."""
         for number, line in enumerate(self.lines, 1):
             if isinstance(line.e, Call) and self._lacks(replies.get(line.p)):
                 break
             if isinstance(line.e, Reply) and is_made(line.e):
                 self.ends.append(number)
             elif isinstance(line.e, Reply) and line.e.tool is not None:
-                self.ends[-1] = number  # what a tool gave between two calls costs none
+                self.ends[-1] = number  # results of tools between two calls are free
         self.grades: dict[str, tuple[float | None, str | None]] = {}
 
     def _lacks(self, reply: Reply | None) -> bool:
@@ -332,11 +330,11 @@ class _Cut:
         try:
             await driver.drive(thinking)
             if (missing := recorder.missing()) is not None:
-                raise Divergence(f"the record goes on with {missing!r}")
+                raise Divergence(f"the record continues with {missing!r}")
         except Divergence as error:
-            raise Divergence(f"run {self.run.id} does not come again: {error}") from None
+            raise Divergence(f"run {self.run.id} cannot be repeated: {error}") from None
         except Exception:
-            pass  # the strategy's own: it is on record
+            pass  # the strategy's own error, which is recorded
         return Run(header, recorder.lines)
 
     def _graded(self, made: Run) -> Point:
@@ -353,4 +351,4 @@ class _Cut:
 
 
 def _no_model(*_: object) -> Any:
-    raise Divergence("a call that the record does not answer")
+    raise Divergence("a call without a recorded reply")

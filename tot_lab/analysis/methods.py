@@ -2,4 +2,4 @@
 
 
 class DeepThoughtMethods:
-    """Base of `DeepThought`: its report, and how it is shown."""
+    """Base of `DeepThought` with its report and its display."""

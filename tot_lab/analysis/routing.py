@@ -25,7 +25,7 @@ UNDECIDED = "undecided"
 """The kind of a task for which the rules of `tl.Adaptive` do not decide."""
 
 SURE = 0.05
-"""A choice is settled when the next best would look so much worse by chance this seldom."""
+"""Significance level at which a choice is settled: p-value of the difference to the next best one."""
 
 
 def routed(run: Run) -> Routed | None:
@@ -38,7 +38,7 @@ class Calibrated(NamedTuple):
     """Routes for `tl.Adaptive(strategies=…, routes=found.routes)`, and their evidence.
 
     Attributes:
-        routes: By kind of task, the setting that solved most; of equal ones the one with the fewest calls.
+        routes: Maps each kind of task to the setting that solved most tasks. Ties go to the fewest calls.
         evidence: One row per kind: kind, chosen, tasks, rate, low, high (Wilson's interval of the rate); next
             (the second best setting); difference, difference_low, difference_high between the two, as in
             `tl.stats.compare`; p (of no difference, Holm-corrected for the pairs from which the best was
@@ -67,7 +67,7 @@ def calibrate_router(df: Any, *, by: str = "domain") -> Calibrated:
         df: A sweep, or a table such as `sweep.df()` (see `tot_lab.analysis.statistics`). Runs of
             `tl.Adaptive` are omitted. The labels of the settings become the names of the strategies, so pass
             the same dict of strategies to `Adaptive`.
-        by: The column with the kind of a task. `kind` stands for the rules of `tl.Adaptive` (`simple`,
+        by: The column with the kind of a task. `kind` applies the rules of `tl.Adaptive` (`simple`,
             `writing`, `steps`, `open`) and requires the sweep itself, which contains the tasks.
 
     Raises:
@@ -115,8 +115,8 @@ def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.
     Returns:
         One row per alternative: `one for all` (the best setting on the other half of the tasks), `one a
         kind` (the best one on the tasks of its kind there, or on all tasks if there are none), and
-        `hindsight` (the best one on the task itself, an upper bound that is the more optimistic the fewer
-        repeats there are). Every second task of each kind, in the order of the table, belongs to the
+        `hindsight` (the best one on the task itself, an upper bound that is more optimistic with fewer
+        repeats). Every second task of each kind, in the order of the table, belongs to the
         second half. Columns: against; regret, low, high (95 %) and p (of no difference), as in
         `tl.stats.compare`; tasks; rate (of the alternative); rate_router.
 
@@ -166,11 +166,11 @@ class _Shares:
     def ranked(self, on: Any = slice(None)) -> list[str]:
         """The settings, best first on the tasks `on`: by success, then by fewer calls, then as given."""
         solved, calls = self.solved[on].mean(), self.calls[on].mean()
-        found = [name for name in self.settings if solved[name] == solved[name]]  # no NaN
+        found = [name for name in self.settings if solved[name] == solved[name]]  # without NaN
         return sorted(found, key=lambda name: (-round(solved[name], 9), calls[name]))
 
     def choices(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """What a choice is held against, and the setting that this picks, by task."""
+        """Return the alternatives with the setting that each of them picks, by task."""
         import numpy  # noqa: PLC0415
 
         places = numpy.arange(len(self.tasks))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas
 
 SEED = 24
-"""Of the bootstrap and of the sign-flip test."""
+"""Seed of the bootstrap and of the sign-flip test."""
 
 
 class Comparison(NamedTuple):
@@ -97,7 +97,7 @@ def success_rates(
         ungraded (runs without a grade, not in `runs`), Int64; rate (mean over the tasks of the share of
         runs that solved the task; NA without a graded run), low and high (its interval), Float64; lost
         (string), the shares of failed, unreadable and truncated calls by role, such as `evaluate 12.5%
-        failed`, `none`, or NA if the table does not tell. `lost_calls` gives these as numbers.
+        failed`, `none`, or NA if unknown. `lost_calls` gives these as numbers.
 
     Warns:
         UserWarning: If more than 5 % of the calls of a role were lost.
@@ -203,7 +203,7 @@ def compare_all(
 
 
 def lost_calls(df: Any, by: str | Sequence[str] = "setting") -> pandas.DataFrame:
-    """Count the calls that failed or were of no use.
+    """Count failed calls, and unreadable and truncated replies.
 
     Args:
         df: As for `success_rates`.
@@ -277,8 +277,8 @@ def minimum_detectable_difference(
     _check_design(0.0, discordant, power, alpha)
     if tasks < 1 or _power(tasks, discordant, discordant, alpha) < power:
         raise ValueError(
-            f"tasks={tasks} are too few: where two settings part on {discordant:.0%} of the tasks, no "
-            f"difference is found with a power of {power:g}"
+            f"tasks={tasks} is too few: if exactly one of two settings solves {discordant:.0%} of the tasks, "
+            f"no difference can be found with a power of {power:g}."
         )
     return float(
         brentq(lambda difference: _power(tasks, difference, discordant, alpha) - power, 0.0, discordant)
@@ -292,11 +292,11 @@ def _keys(by: str | Sequence[str]) -> list[str]:
 def _runs(df: Any, keys: list[str]) -> pandas.DataFrame:
     """Return one row per run: `keys`, task, and whether it solved the task, failed, or has no grade."""
     if not keys:
-        raise ValueError("by names no column")
+        raise ValueError("by must name at least one column.")
     given = table(df, [*keys, "task", "correct"])
     expect_runs_once(given, keys)
     if taken := sorted({*keys} & _OWN):
-        raise ValueError(f"by={taken[0]!r}: the result has a column of that name; rename yours")
+        raise ValueError(f"by={taken[0]!r}: the result has a column of that name. Rename yours.")
     runs, known = given[[*dict.fromkeys([*keys, "task"])]].copy(), solved(given)
     runs["failed"], runs["ungraded"] = failed(given), known.isna()
     runs["solved"] = known.fillna(False).astype(bool)
@@ -322,7 +322,7 @@ class _Shares(NamedTuple):
 
 def _shares(df: Any, by: str) -> _Shares:
     if not isinstance(by, str):
-        raise TypeError(f"by must be one column, not {by!r}")
+        raise TypeError(f"by must be one column: got {by!r}.")
     of, ungraded, given = {}, {}, table(df)
     for (name,), group in _runs(given, [by]).groupby([by], sort=False, observed=True, dropna=False):
         graded = group[~group["ungraded"]]
@@ -353,10 +353,10 @@ def _effective(shares: Numbers, sizes: Numbers, weights: Numbers, confidence: fl
     """Return the number of independent runs with the same information."""
     from scipy.stats import t  # noqa: PLC0415
 
-    tasks = float(1 / (weights**2).sum())  # if the repeats of a task were all alike (Kish 1965)
-    runs = float(1 / (weights**2 / sizes).sum())  # if they had nothing in common
+    tasks = float(1 / (weights**2).sum())  # if all repeats of a task had the same outcome (Kish 1965)
+    runs = float(1 / (weights**2 / sizes).sum())  # if the repeats were independent
     if len(shares) == 1 or shares.max() == 0 or shares.min() == 1:
-        return tasks  # where all agree nothing tells how alike the repeats of a task are
+        return tasks  # without any difference, the correlation of repeats cannot be estimated
     rate, count = float(weights @ shares), len(shares)
     spread = float((weights**2 * (shares - rate) ** 2).sum()) * count / (count - 1)
     if spread < 1e-12:
@@ -387,7 +387,7 @@ def _compared(shares: _Shares, a: Any, b: Any, by: str, confidence: float) -> Co
         )
     first, second = (side.loc[common, "mean"].to_numpy(float) for side in (one, other))
     runs, others = (side.loc[common, "size"].to_numpy(int) for side in (one, other))
-    difference = numpy.sort(first - second)  # what is drawn must not depend on the order of the tasks
+    difference = numpy.sort(first - second)  # the resamples must not depend on the order of the tasks
     low, high = _interval(difference, confidence)
     by_a, by_b = first > 0.5, second > 0.5
     return Comparison(
@@ -438,16 +438,14 @@ def _p_of_swaps(difference: Any) -> float:
     from scipy.stats import permutation_test  # noqa: PLC0415
     from statsmodels.stats.contingency_tables import mcnemar  # noqa: PLC0415
 
-    differ = numpy.sort(difference[difference != 0])  # a task on which they agree says nothing
+    differ = numpy.sort(difference[difference != 0])  # tasks without a difference do not matter
     if (numpy.abs(differ) == 1).all():
         return float(mcnemar([[0, (differ > 0).sum()], [(differ < 0).sum(), 0]], exact=True).pvalue)
     if len(differ) == 1:
-        return 1.0  # swapped or not, it is as large
+        return 1.0  # the difference has the same size, swapped or not
     swapped = permutation_test(
         (differ, numpy.zeros(len(differ))),
-        lambda one, other, axis: (
-            (one - other).mean(axis=axis).round(9)
-        ),  # as large is as large: no last digits
+        lambda one, other, axis: (one - other).mean(axis=axis).round(9),  # rounding errors must not decide
         permutation_type="samples",
         vectorized=True,
         batch=_at_once(len(differ)),
@@ -498,13 +496,13 @@ def _power(tasks: int, difference: float, discordant: float, alpha: float) -> fl
 
 def _check_design(difference: float, discordant: float, power: float, alpha: float) -> None:
     if not 0 < alpha < power < 1:
-        raise ValueError(f"alpha and power must have 0 < alpha < power < 1, not {alpha!r} and {power!r}")
+        raise ValueError(f"alpha and power must have 0 < alpha < power < 1, got {alpha!r} and {power!r}.")
     if not max(difference, 1e-9) <= discordant <= 1:
         raise ValueError(
-            f"discordant must lie between the difference ({difference:g}) and 1, not {discordant!r}"
+            f"discordant must be between the difference ({difference:g}) and 1: got {discordant!r}."
         )
 
 
 def _check_share(value: float, name: str) -> None:
     if not 0 < value < 1:
-        raise ValueError(f"{name} must lie between 0 and 1, not {value!r}")
+        raise ValueError(f"{name} must be between 0 and 1: got {value!r}.")

@@ -91,7 +91,7 @@ def _setting(values: list[Any], places: list[int]) -> tuple[str | tuple[str, ...
     """The column of a setting, from its `values` by strategy and the strategy of each row (`places`)."""
     kinds = {type(value) for value in values if value is not None}
     if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
-        kinds.add(str)  # a seed may be longer than a column of numbers holds
+        kinds.add(str)  # a seed may not fit into an integer column
     for dtype, only in (("boolean", {bool}), ("Int64", {int}), ("Float64", {int, float})):
         if kinds <= only:
             return dtype, [values[place] for place in places]
@@ -181,12 +181,12 @@ def losses_in(sweep: Sweep) -> dict[str, ByRole | None]:
     return {line.setting: line.losses for line in summary(sweep)}
 
 
-# In words and in a notebook.
+# Text and HTML.
 
 _HEADS = ("setting", "runs", "success", "score", "calls", "tokens", "cost", "errors", "lost calls")
 
 _LOSSES = 3
-"""Losses that a line of the table names."""
+"""Maximum number of losses in a line of the table."""
 
 
 def _described(sweep: Sweep) -> list[tuple[str, ...]]:
@@ -262,7 +262,7 @@ def html(sweep: Sweep, under_way: str = "") -> str:
 
 
 def provenance(sweep: Sweep) -> dict[str, Any]:
-    """Return where the numbers of a sweep come from, as JSON-ready data."""
+    """Return the provenance of a sweep (versions, model, settings, cache use) as JSON-ready data."""
     header = sweep.runner.header(*sweep.part(sweep.cells[0]), sweep.budget)
     gateway = sweep.runner.gateway
     cache = gateway.opened
@@ -332,7 +332,7 @@ def write(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
     if target.suffix == ".tex":
         above = "".join(f"% {line}\n" for line in json.dumps(record, indent=1).splitlines())
         return write_whole(target, (above + latex(sweep)).encode())
-    raise ValueError(f"{target}: a sweep is saved as .parquet, .csv or .tex")
+    raise ValueError(f"{target}: unknown format. Use .parquet, .csv or .tex.")
 
 
 def csv(frame: pandas.DataFrame) -> str:
@@ -344,11 +344,11 @@ def csv(frame: pandas.DataFrame) -> str:
             for name, column in texts.items()
         }
     )
-    # CRLF, as RFC 4180 has it: then a text with either of the two is quoted.
+    # CRLF as in RFC 4180, so that a text with either character is quoted
     return safe.to_csv(index=False, lineterminator="\r\n")
 
 
-_FORMULA = re.compile(r"['\t\r\n]|\s*[=+\-@＝＋－＠]")  # as OWASP lists them, the wide forms too
+_FORMULA = re.compile(r"['\t\r\n]|\s*[=+\-@＝＋－＠]")  # the list of OWASP, with the full-width forms
 _NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?", re.ASCII)
 
 
@@ -384,7 +384,7 @@ _LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "[": "{[}",  # else, first in a line, an option of the one before; so is a star
+    "[": "{[}",  # as the first character of a line, LaTeX reads it as an option, like a star
     "*": "{*}",
     "–": "--",
     "…": r"\dots{}",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Placed(NamedTuple):
-    """A run among others. `run` is `None` if it could not start; `error` is the reason."""
+    """A run with its place in a table. `run` is `None` if it could not start; `error` is the reason."""
 
     setting: str
     task: str
@@ -53,7 +53,7 @@ def placed(runs: Any, taker: str) -> Iterator[Placed]:
         if not isinstance(run, Run):
             given = runs if isinstance(runs, str) or hasattr(runs, "columns") else run
             raise TypeError(
-                f"{taker} takes a sweep, a run or several runs, not {type(given).__name__}; was `await` "
+                f"{taker} expects a sweep, a run or several runs: got {type(given).__name__}. Was `await` "
                 f"forgotten?"
             )
     known = {repr(run.header.strategy): _strategy_of(run) for run in listed}
@@ -99,7 +99,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
 def _strategy_of(run: Run) -> Strategy | None:
     try:
         return run.strategy
-    except ValueError:  # a user's class, whose module is not imported
+    except ValueError:  # a class of the user whose module is not imported
         return None
 
 
@@ -114,8 +114,7 @@ def table(df: Any, needs: Sequence[str] = ()) -> pandas.DataFrame:
         df = runs_df(df, "a table")
     if not isinstance(df, pandas.DataFrame):
         raise TypeError(
-            f"a sweep, a DataFrame or several runs are needed, not {type(df).__name__}; was `await` "
-            f"forgotten?"
+            f"Expected a sweep, a DataFrame or several runs: got {type(df).__name__}. Was `await` forgotten?"
         )
     lacking = [name for name in dict.fromkeys(needs) if name not in df.columns]
     if lacking:
@@ -142,7 +141,7 @@ def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
     if twice.any():
         which = f"run {df.loc[twice, 'run_id'].iloc[0]!r}" if "run_id" in df else "one run"
         raise ValueError(
-            f"the table has more than one row of {which}: keep one, or tell them apart (of "
+            f"the table has more than one row of {which}: keep one, or distinguish them (of "
             f"tl.stats.anytime_performance take the rows "
             f"of one amount, or by=['setting', 'at'], in a figure x='at')"
         )

@@ -1,7 +1,7 @@
 """The steps of an agent: what the model thought, which tools it called, and which results it was shown.
 
-A fold over the records. A turn is a call of purpose `act` or `analysis` and the thought that was recorded
-with its reply. Its actions are read from that thought in the way the loop reads them, and the outcome of
+Computed from the records. A turn is a call of purpose `act` or `analysis` and the thought that was recorded
+with its reply. Its actions are read from that thought as the loop reads them, and the outcome of
 action k is the thought's child k.
 """
 
@@ -19,7 +19,7 @@ from tot_lab.strategies.conversation import MAX_CALLS, Turn, recorded_turn
 from tot_lab.strategies.react import FINAL
 
 TURNS = ("act", "analysis")
-"""The kinds of call that are turns."""
+"""The purposes of calls that are turns."""
 
 
 class Action(NamedTuple):
@@ -46,7 +46,7 @@ def steps_of(run: Run) -> Iterator[Action]:
     """Return the steps of `run` in program order."""
     lines = sorted((line for line in run.lines if line.p), key=lambda line: line.p)
     replies = replies_of(lines)
-    called: dict[str, tuple[Position, Call]] = {}  # by the thought that tells what it came to
+    called: dict[str, tuple[Position, Call]] = {}  # by the thought that holds its outcome
     for line in lines:
         if isinstance(line.e, Call) and line.e.purpose == TOOL:
             # The calls of a turn are branches of one `gather`: their places are (…, step, branch, step).

@@ -1,8 +1,8 @@
 """Exact arithmetic for number games: expressions, and how hard 24 is to reach.
 
 Text is parsed, never evaluated as code, and all numbers are fractions: `8 / (3 - 8 / 3)` is exactly 24,
-unlike with floats. The parser is one loop with two stacks and a length limit, so no text can make it crash,
-recurse or hang.
+unlike with floats. The parser is one loop with two stacks and a length limit, so its time is bounded for
+every text.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class _Sums:
 
 
 # How hard 24 is to reach. Numbers are (numerator, denominator) pairs here, three times as fast as Fraction:
-# the list of all hands takes half a million of them.
+# the list of all hands requires half a million of them.
 
 _Ratio = tuple[int, int]
 

@@ -66,7 +66,7 @@ class Call(
         stop: Texts that end the reply.
         seed: Sampling seed. The provider receives `seed + sample_index`.
         response_format: A JSON schema for the reply, or `None`.
-        logprobs: How many alternatives per token to report log-probabilities for. 0 means none.
+        logprobs: Number of alternatives per token with log-probabilities. 0 means none.
         tools: Tools the model may call, each a JSON-ready dict with name, description and parameters (a JSON
             schema).
         tool_choice: `auto`, `none`, `required`, or the name of a tool.
@@ -215,7 +215,7 @@ class Halt(Exception):
 
 
 def is_made(reply: Reply) -> bool:
-    """Whether `reply` answers a model call: not one that was refused, and no tool's."""
+    """Whether `reply` is that of a model call that was made, and neither a refusal nor a tool's result."""
     return reply.tool is None and not refused(reply.error)
 
 

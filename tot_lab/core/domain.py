@@ -56,14 +56,14 @@ class Prompts:
         raise NotImplementedError(f"the domain {self.kind!r} has no value_prompt")
 
     def part_prompts(self, task: Task, path: Path) -> list[str]:
-        """Asks for a verdict on each part of the state by itself, for `evaluate="parts"`.
+        """Asks for a verdict on each part of the state separately, for `evaluate="parts"`.
 
         Equal prompts count as one part. A state without prompts is unreadable.
         """
         raise NotImplementedError(f"the domain {self.kind!r} has no part_prompts")
 
     def max_parts(self, task: Task) -> int:
-        """The most `part_prompts` of a state. It bounds the calls; more prompts are an error."""
+        """The maximum number of `part_prompts` of a state. It bounds the calls; more prompts are an error."""
         raise NotImplementedError(
             f"the domain {self.kind!r} has no max_parts, the most part_prompts of a state"
         )
@@ -209,7 +209,7 @@ class Rules:
 
 
 class Domain(Prompts, Readers, Rules, Part):
-    """What a search needs to know about a family of tasks. The defaults suit any question in words.
+    """What a search needs to know about a family of tasks. The defaults suit any question.
 
     Methods may not do I/O or keep state. They are also used to inspect finished runs, and the path of a
     baseline is a single whole reply: methods must accept any text, and may not raise.

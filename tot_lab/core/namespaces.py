@@ -1,7 +1,7 @@
 """Namespaces of the package: names that are imported at their first use.
 
-A namespace that belongs to a group of the registry lists what the group holds, installed packages included,
-so that there is no second list to keep.
+A namespace of a registry group lists the components of the group, including those of installed packages. No
+second list must be kept.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tot_lab.core.attach import imported
 
 
 def places(modules: Mapping[str, str]) -> dict[str, str]:
-    """By name, its place `MODULE:NAME`.
+    """Map each name to its place, `MODULE:NAME`.
 
     Args:
-        modules: By each module, the names that it holds, separated by spaces.
+        modules: Maps each module to its names, separated by spaces.
     """
     return {name: f"{module}:{name}" for module, names in modules.items() for name in names.split()}
 
@@ -33,7 +33,7 @@ class Namespace:
         Args:
             name: Its name within `tl`.
             doc: Its docstring.
-            modules: By each module, the names that it holds, separated by spaces.
+            modules: Maps each module to its names, separated by spaces.
             group: The registry's group whose components it lists by the names of their classes or functions.
             prefix: Lists only the components whose name begins so.
         """
@@ -44,7 +44,7 @@ class Namespace:
         self._modules = modules
 
     def places(self) -> dict[str, str]:
-        """By each name of tot_lab's own, its place `MODULE:NAME`."""
+        """Map each name of tot_lab itself to its place, `MODULE:NAME`."""
         built_in = registry.BUILT_IN.get(self._group or "", {})
         own = {place.partition(":")[2]: place for name, place in built_in.items() if self._holds(name)}
         return {**own, **places(self._modules)}
@@ -74,7 +74,7 @@ class Namespace:
         return name.startswith(self._prefix)
 
     def _brought(self) -> dict[str, str]:
-        """By the name of each class of an installed package, its component's name."""
+        """Map the class names of installed packages to the names of their components."""
         if self._group is None:
             return {}
         return {

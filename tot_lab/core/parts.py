@@ -29,13 +29,12 @@ REGISTRY: dict[str, type[Part]] = {}
 
 
 class Part(BaseModel):
-    """Base of everything a run is configured with.
+    """Base class of everything that configures a run.
 
     A subclass is registered by its `kind`, by default its class name in snake_case. A subclass whose name
     begins with an underscore, or that sets `kind = ""`, is a base class and not registered. `aliases` are
-    further names, such as those of the original paper: they are accepted wherever a kind is, and never
-    written. `setting_aliases` are such names of settings, each with the path of the setting that it stands
-    for.
+    further names, such as those of the original paper. They are accepted wherever a kind is, and never
+    written. `setting_aliases` maps such names of settings to the paths of the settings.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -83,7 +82,7 @@ class Part(BaseModel):
 
     @classmethod
     def _without_aliases(cls, given: dict[Any, Any]) -> dict[Any, Any]:
-        """Replace the aliases of settings by the settings that they stand for."""
+        """Replace aliases of settings by the settings."""
         settings = {name: value for name, value in given.items() if name not in cls.setting_aliases}
         for alias in given.keys() & cls.setting_aliases.keys():
             head, _, rest = cls.setting_aliases[alias].partition(".")

@@ -30,7 +30,7 @@ class EffectPolicy(BaseModel):
 
     @field_serializer("allow", "deny")
     def _in_order(self, names: frozenset[str]) -> list[str]:
-        return sorted(names)  # a set's order differs between processes; records must not
+        return sorted(names)  # the order of a set differs between processes, and records must be equal
 
     def refusal(self, tool: ToolSpec) -> str | None:
         """Return why `tool` may not be called, or `None` if it may."""

@@ -13,7 +13,7 @@ ROLES = {
     "route": ("route", "classify"),
 }
 """The standard roles, and the call purposes that belong to each. Other purposes, such as those of a custom
-strategy, belong to none."""
+strategy, have no role."""
 
 ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
 """The role of each purpose."""

@@ -75,9 +75,9 @@ def verdict(value: Any, by: str) -> float | None:
     value = value.item() if hasattr(value, "item") else value  # a numpy scalar
     number = float(value) if isinstance(value, bool) else finite(value)
     if number is None and value is not None and value == value:
-        raise ValueError(f"{by} gave {value!r}; a score is a number from 0 to 1, True, False or None")
+        raise ValueError(f"{by} must return a number from 0 to 1, True, False or None: got {value!r}.")
     if number is not None and not 0 <= number <= 1:
-        raise ValueError(f"{by} gave {number}; a score lies in 0–1")
+        raise ValueError(f"{by} must return a score from 0 to 1: got {number}.")
     return number
 
 

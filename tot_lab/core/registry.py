@@ -90,7 +90,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "sim/general": "tot_lab.domains.general.player:SimGeneral",
         "local/": "tot_lab.models.local:Local",
         "local:": "tot_lab.models.local:Local",
-        "": "tot_lab.models.lite_llm:LiteLLM",  # any other name is litellm's to know
+        "": "tot_lab.models.lite_llm:LiteLLM",  # all other names are passed to litellm
     },
     "tools": {
         "calculator": "tot_lab.tools.calculator:Calculator",
@@ -108,8 +108,9 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "princeton_tot": "tot_lab.record.published:PublishedLog",
     },
 }
-"""By group and name, where each built-in component stands. A model whose name ends with `/` or `:` takes the
-rest of the name."""
+"""The place of each built-in component, by group and name. If the name of a model ends with `/` or `:`, the
+model receives the rest of the name.
+"""
 
 AXES = ("proposers", "evaluators", "searches", "answers")
 """The groups of the values of a tree search."""

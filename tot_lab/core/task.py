@@ -45,7 +45,7 @@ class Task(BaseModel):
     """The family of tasks it belongs to."""
 
     question: _Text
-    """The problem in words."""
+    """The text of the problem."""
 
     data: dict[str, Any] = Field(default_factory=dict)
     """Further data that the domain needs."""

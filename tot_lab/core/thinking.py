@@ -107,7 +107,7 @@ class BudgetLeft(NamedTuple):
 
     Attributes:
         at: The node that asks.
-        sample_index: How many times this node has asked before.
+        sample_index: Number of earlier requests of this node.
     """
 
     at: str = "0"
@@ -154,7 +154,7 @@ def gather(
         at_most: The most calls that one branch can make; a branch that makes more is refused with
             `limit:at_most`. Under a budget on calls, branches run concurrently only if all of them fit into
             what is left, and otherwise one after the other. `None` counts as too many.
-        at_once: How many branches may run at the same time. `None` means all.
+        at_once: Maximum number of branches that run at the same time. `None` means all.
         seconds: Time limit for all calls of the branches together, counted from the first call that is sent.
             Calls without a reply by then fail with an error that begins with `timeout`, and no further calls
             are sent. Time in which a limit of the lab or endpoint (concurrency, `spend`, requests per minute)

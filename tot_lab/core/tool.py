@@ -60,7 +60,7 @@ class Tool(Part):
     """
 
     effects: Effects = ()
-    """Names of what it reaches or changes; see `tl.EffectPolicy`."""
+    """Names of its effects, such as `network` or `files`; see `tl.EffectPolicy`."""
 
     timeout: Annotated[float, Field(gt=0)] = 15.0
     """Seconds for one attempt."""

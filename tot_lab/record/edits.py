@@ -49,7 +49,7 @@ class Edits:
         scores: dict[str, float] = {}
         for step in _lineage(Branched.of(data)):
             if step.strategy:
-                break  # it took over a path that holds the edits, and searches anew from its end
+                break  # its path contains the edits already, and a new search begins at its end
             if step.content is not None:
                 contents.setdefault(step.node, step.content)
             if step.score is not None:

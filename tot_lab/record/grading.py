@@ -1,7 +1,7 @@
 """Grading of runs whose task came from a file.
 
-A pattern from somebody else is matched in another process, which is killed after a time limit: a pattern of
-ten characters can keep Python's `re` busy for years, and a thread cannot be stopped.
+A pattern from a file is matched in another process, which is killed after a time limit. A pattern of ten
+characters can keep Python's `re` busy for years, and a thread cannot be stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ json.dump([search(text) is not None for text in texts], sys.stdout)
 
 
 class Ungraded(Exception):
-    """Why answers have no grade."""
+    """Raised if answers cannot be graded. The message gives the reason."""
 
 
 def found_in(pattern: str, texts: Sequence[str]) -> list[bool]:

@@ -1,13 +1,12 @@
-"""The record on disk: one JSON object a line, appended as the run goes.
+"""Journals: the record of a run on disk, one JSON object per line.
 
-The first line is a header that says how the run was made, every other line is a `Line`.
-A line is whole or it is not there: a file that was cut off in mid-line by a kill reads up to the
-last whole line, any other damage is an error that names the file and the line. Nothing that is
-read is executed.
+The first line is the header, which describes how the run was made. Every other line is a `Line`, appended
+while the run progresses. If a process was killed while it wrote a line, the file is read up to the last
+complete line. Any other damage is an error that names the file and the line. Nothing in a file is executed.
 
-The last field of each object, `crc32`, is the checksum of the text before it: eight hexadecimal
-digits of the CRC-32 of the line up to and without `,"crc32":`. The header's field `checksum` says
-that every line has one. A file of an earlier version has none and is read unverified.
+The last field of each object, `crc32`, is a checksum: the CRC-32 of the line before `,"crc32":`, as eight
+hexadecimal digits. The field `checksum` of the header declares that every line has one. Files of earlier
+versions have no checksums and are read unverified.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
         roles: Settings of the models of roles.
         sample_scope: How sample indices enter the cache key; see `tot_lab.models.keys`.
         branched: The run and node that this run was branched from; see `tot_lab.record.edits`.
-        unknown: What the record of someone else's log lacks: `prompts`, `replies`, `times`, and `calls` (some
-            calls are missing, so their use is unknown).
+        unknown: What an imported log lacks: `prompts`, `replies`, `times`, and `calls` (some calls are
+            missing, so the usage is unknown).
         counterfactual: Ids of the runs whose replies answered this one; no model was asked.
         tools: Settings of the tools, by name.
         effect_policy: The lab's effect policy, empty if it had none.
@@ -93,7 +92,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _TaskSettings(msgspec.Struct):
-    """What a header holds of a task, whatever its domain."""
+    """The settings of a task in a header, for any domain."""
 
     question: str
     domain: dict[str, Any]
@@ -154,11 +153,13 @@ def _is_verified(line: bytes) -> bool:
 
 @gc_paused()
 def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]:
-    """The header and the lines of a journal, and the number of bytes they take.
+    """Return the header and the lines of a journal, and their size in bytes.
 
-    Raises OSError when the file cannot be opened, `JournalError` when it is damaged or newer."""
+    Raises:
+        OSError: If the file cannot be opened.
+        JournalError: If it is damaged or was written by a newer version."""
     data = Path(path).read_bytes()
-    end = data.rfind(b"\n") + 1  # what stands behind it was cut off by a kill
+    end = data.rfind(b"\n") + 1  # the rest was cut off when the process was killed
     first = data.find(b"\n", 0, end) + 1
     if first == 0:
         raise JournalError(
@@ -170,7 +171,7 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
         for number, text in enumerate(texts, 2):
             if not _is_verified(text):
                 raise _changed(path, number, text)
-        left = data[end:]  # behind a damaged newline stands a whole line, and then something else
+        left = data[end:]  # a damaged newline is followed by a complete line
         for found in _ANY_FIELD.finditer(left):
             if found.end() < len(left) and _is_verified(left[: found.end()]):
                 raise _changed(path, len(texts) + 2, left)
@@ -196,7 +197,7 @@ def _renamed(lines: bytes) -> bytes:
 
 
 def _read_header(path: str | os.PathLike[str], text: bytes) -> Header:
-    """The header in the first line of the file `path`, which begins with `text`."""
+    """Read the header of the file `path`. `text` is its first line."""
     if _ANY_FIELD.fullmatch(text, max(len(text) - _FIELD, 0)) and not _is_verified(text):
         raise _changed(path, 1, text)
     try:
@@ -209,7 +210,7 @@ def _read_header(path: str | os.PathLike[str], text: bytes) -> Header:
         header = _header_decoder.decode(text)
         if header.tot_lab < 1:
             raise ValueError(f"the schema is {header.tot_lab}")
-        if header.started:  # a log of others may not say when it began
+        if header.started:  # an imported log may have no start time
             datetime.fromisoformat(header.started)
         if header.task:
             msgspec.convert(header.task, _TaskSettings)
@@ -232,5 +233,5 @@ def _changed(path: str | os.PathLike[str], number: int, text: bytes) -> JournalE
 
 
 def write_journal(path: str | os.PathLike[str], header: Header, lines: Sequence[Line]) -> Path:
-    """Write a whole journal; an existing file is replaced at once or not at all."""
+    """Write a journal. An existing file is replaced atomically."""
     return write_whole(path, header_text(header) + lines_text(header, lines))

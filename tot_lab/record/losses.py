@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     import pandas
 
 LARGE = 0.05
-"""A larger share than this is worth a warning."""
+"""Share above which a warning is issued."""
 
 OTHER = "other"
 """The role of calls whose purpose belongs to none of `ROLES`."""
 
 NAMED = 3
-"""Losses that a warning names."""
+"""Maximum number of losses in a warning."""
 
 _KINDS = ("failed", "unreadable", "truncated")
 _COLUMN = re.compile(rf"({'|'.join([*ROLES, OTHER])})_(calls|{'|'.join(_KINDS)})")
@@ -123,7 +123,7 @@ def losses_of(run: Run) -> ByRole | None:
             rounds[event.by].read(event.samples)
         elif isinstance(event, Decided) and event.what == "failed":
             for by, held in rounds.items():
-                if not held.draws:  # all of its draws failed
+                if not held.draws:  # all of its samples failed
                     rounds[by] = _Round()
     for by, held in rounds.items():
         if held.draws:
@@ -132,14 +132,18 @@ def losses_of(run: Run) -> ByRole | None:
 
 
 def is_truncated(call: Call, reply: Reply) -> bool:
-    """Whether a reply was cut off where it was not meant to end."""
+    """Whether a reply was truncated although the call did not request a single token."""
     return reply.finish_reason == "length" and call.max_tokens != 1 and not call.logprobs
 
 
 @dataclass
 class _Round:
-    """The draws of one evaluation. errors: calls without a reply, also refused ones. draws: whether each
-    could be read; those of several thoughts that were judged together are one."""
+    """The samples of one evaluation.
+
+    Attributes:
+        errors: Calls without a reply, including refused ones.
+        draws: Whether each sample could be read. A sample for several thoughts counts once.
+    """
 
     calls: int = 0
     errors: int = 0
@@ -157,7 +161,7 @@ class _Round:
 
     @property
     def unreadable(self) -> int:
-        """Replies that could not be read and were not drawn again."""
+        """Unreadable replies for which no further sample was taken."""
         for_each = max((self.calls - self.retries) // len(self.draws), 1)
         return max(self.draws.count(False) * for_each - self.errors, 0) if self.calls else 0
 
@@ -169,7 +173,7 @@ def _clipped(counted: Mapping[str, int]) -> Losses:
 
 
 def total(losses: Iterable[ByRole | None]) -> ByRole | None:
-    """The sum over the runs of which it is known; `None` if it is known of none."""
+    """Return the sum over the runs whose losses are known, or `None` if there is no such run."""
     known = [by_role for by_role in losses if by_role is not None]
     summed: ByRole = {}
     for by_role in known:
@@ -226,7 +230,7 @@ def _of_row(columns: Sequence[str], row: Sequence[float]) -> ByRole | None:
     return {role: Losses(**counted) for role, counted in counts.items() if counted.get("calls")}
 
 
-# In words.
+# Text.
 
 
 class _Loss(NamedTuple):
@@ -263,7 +267,7 @@ def describe(losses: ByRole | None, most: int | None = None) -> str | None:
 
 
 def large(groups: Mapping[Any, ByRole | None]) -> list[tuple[str, str, str]]:
-    """The losses above `LARGE`, the largest first: the group, the share, and the counts, in words."""
+    """Return the losses above `LARGE`, largest first: the group, the share, and a text with the counts."""
     found = [
         (loss, _name(names))
         for names, losses in groups.items()

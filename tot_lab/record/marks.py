@@ -61,8 +61,8 @@ def changed(run: str) -> None:
 
 
 def marks_file(journal: str | os.PathLike[str]) -> Path:
-    """The file of the marks: `a.marks.json` beside `a.jsonl`. Journals with other endings get a name of their
-    own."""
+    """The file of the marks: `a.marks.json` beside `a.jsonl`. Journals with other endings get another
+    name."""
     path = Path(journal)
     return path.with_name(f"{path.stem}.marks.json" if path.suffix == ".jsonl" else f"{path.name}-marks.json")
 
@@ -72,9 +72,9 @@ def made(tree: Tree, id: str, verdict: str | None, note: str) -> Mark:
     if id not in tree:
         raise ValueError(f"no thought {id!r} in this run")
     if verdict not in ("right", "wrong", None):
-        raise ValueError(f"the verdict is 'right', 'wrong' or None, not {verdict!r}")
+        raise ValueError(f"verdict must be 'right', 'wrong' or None: got {verdict!r}.")
     if not isinstance(note, str):
-        raise TypeError(f"a note is a text, not {note!r}")
+        raise TypeError(f"note must be a string: got {note!r}.")
     return Mark(verdict, readable(note))  # type: ignore[arg-type]  # one of the words
 
 
@@ -92,14 +92,14 @@ def read_marks(journal: Path, run: str, tree: Tree) -> dict[str, Mark]:
     try:
         held = msgspec.json.decode(data, type=_File)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise JournalError(f"{path}: these are no marks: {error}") from None
+        raise JournalError(f"{path}: not a file of marks: {error}") from None
     if held.marks_schema > SCHEMA:
-        raise JournalError(f"{path}: written by a newer tot_lab; this one reads up to schema {SCHEMA}")
+        raise JournalError(f"{path}: written by a newer tot_lab; this version reads up to schema {SCHEMA}.")
     if held.run != run:
-        raise JournalError(f"{path}: these are the marks of run {held.run}, not of {run}")
+        raise JournalError(f"{path}: the marks belong to run {held.run}: expected {run}")
     for id in held.marks:
         if id not in tree:
-            raise JournalError(f"{path}: a mark of thought {id!r}, which the run has not")
+            raise JournalError(f"{path}: the run has no thought {id!r}, which is marked")
     return held.marks
 
 

@@ -95,7 +95,7 @@ class Run(RunMethods):
         self.cache = cache
         """The answers known to the lab that made it; `None` if it was loaded."""
         self.loaded = loaded
-        """Whether its task came from a file, which anybody may have written."""
+        """Whether its task was loaded from a file, which may be untrusted."""
         if task is not None:
             self.task = task
         if strategy is not None:
@@ -249,7 +249,7 @@ class Run(RunMethods):
 
     @cached_property
     def grade(self) -> float | None:
-        """How right the answer is, 0–1.
+        """How correct the answer is, 0–1.
 
         `None` if the task has no reference, or if the function that grades it was not stored with the run.
 
@@ -260,7 +260,7 @@ class Run(RunMethods):
         return None if self._ended is None else self.grades([self.answer])[0]
 
     def grades(self, answers: Sequence[str]) -> list[float | None]:
-        """How right each of `answers` is, as for `grade`."""
+        """Grade each of `answers`, as `grade` does."""
         task = self.task
         if task is None or needs_functions(task.domain) or self.ungraded:
             return [None] * len(answers)
@@ -287,7 +287,7 @@ class Run(RunMethods):
 
     @property
     def correct(self) -> bool | None:
-        """Whether the answer is right. `None` if that is not known."""
+        """Whether the answer is correct. `None` if that is not known."""
         return None if self.grade is None else self.grade == 1.0
 
     @cached_property
@@ -423,7 +423,7 @@ class Run(RunMethods):
 def expect_run(run: object, taker: str) -> None:
     """Raise TypeError unless `run` is a run."""
     if not isinstance(run, Run):
-        raise TypeError(f"{taker} takes a run, not {type(run).__name__}; was `await` forgotten?")
+        raise TypeError(f"{taker} expects a Run: got {type(run).__name__}. Was `await` forgotten?")
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -447,7 +447,7 @@ def load(path: str | os.PathLike[str]) -> Run:
         if isinstance(line.e, Call):
             called.add(line.p)
         elif isinstance(line.e, Reply) and line.p not in called:
-            raise JournalError(f"{path}, line {number}: a reply to a call that is not there")
+            raise JournalError(f"{path}, line {number}: a reply without a call")
         elif isinstance(line.e, Note) and not line.p:
             try:
                 msgspec.convert(line.e.data, _Beside)
@@ -504,8 +504,8 @@ def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:
 
 
 def task_of(settings: dict[str, Any]) -> Task:
-    """The task that a header tells of."""
+    """Return the task that a header describes."""
     domain = part_of(settings["domain"])
     if not isinstance(domain, Domain):
-        raise ValueError(f"{domain.kind!r} is no domain")
+        raise ValueError(f"{domain.kind!r} is not a domain")
     return Task(**{**settings, "domain": domain})

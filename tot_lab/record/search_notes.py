@@ -24,7 +24,7 @@ _ENDS_OF_LEVELS = ("tot.picked", "tot.solved", "tot.completed")
 
 
 class _Judged(msgspec.Struct):
-    """What became of a thought of the current level."""
+    """The score and the decision of a thought of the current level."""
 
     score: float | None = None
     what: str = "proposed"
