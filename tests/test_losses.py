@@ -14,7 +14,10 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
 from tot_lab.record.journal import Header
 from tot_lab.record.losses import Losses, columns_of, describe, losses_of
-from tot_lab.views.figures import TABLE_FIGURES, plot_calibration, plot_heatmap, plot_sweep
+from tot_lab.views.figures import figures_of
+from tot_lab.views.figures.calibration import plot_calibration
+from tot_lab.views.figures.heatmap import plot_heatmap
+from tot_lab.views.figures.sweep import plot_sweep
 from tot_lab.views.report import report_html
 
 TREE = tl.TreeOfThoughts(propose=tl.Propose(count=3), stop=tl.Stop(depth=2))
@@ -298,7 +301,7 @@ DRAWN = {
 }
 
 
-@pytest.mark.parametrize("plot", TABLE_FIGURES)
+@pytest.mark.parametrize("plot", figures_of("df"))
 def test_every_figure_carries_the_shares(plot):
     options = DRAWN.get(plot.__name__, {})
 
