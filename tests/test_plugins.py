@@ -3,6 +3,7 @@
 The package in `acme-lab/` is really built and installed by pip, without a network; how packages go wrong is
 shown with metadata written by hand."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from browser import JupyterLab, soon
 from playwright.sync_api import expect
 
 import tot_lab as tl
+from tot_lab.apps.cli.arguments import describe_parts
 from tot_lab.core import registry
 from tot_lab.core.parts import REGISTRY, class_of
 
@@ -334,6 +336,25 @@ def test_a_broken_package_is_named_and_harms_nobody_else(packages):
         tl.BestOf(strategy={"kind": "plug_bad"})
     with pytest.raises(ValueError, match=r"unknown kind 'plug_ba'.*plug_bad, plug_fine"):
         tl.part_of({"kind": "plug_ba"})
+
+
+def test_a_broken_package_breaks_neither_the_help_nor_the_panel(packages):
+    packages("plug_broken", "import no_such_module", {"sim/plug_bad": "plug_broken:Bad"}, "models")
+    packages("plug_worse", "import no_such_module", {"plug_bad": "plug_worse:Bad"}, "domains")
+    assert "from installed packages: plug_bad, sim/plug_bad" in describe_parts()
+
+    async def opened():
+        shown = tl.panel(tl.Lab("sim/game24", runs=None))
+        shown._tasks.kind.value = "plug_bad"
+        error = shown._tasks.error.value
+        shown._tasks.kind.value = "game24"
+        source = shown.code
+        shown.close()
+        return error, source
+
+    error, source = asyncio.run(opened())
+    assert "plug_worse 0.9" in error
+    assert "tl.game24(" in source
 
 
 @pytest.mark.parametrize(
