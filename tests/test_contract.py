@@ -27,7 +27,7 @@ from tot_lab.testing import (
     records_the_same_for_any_latency,
     survives_any_reply,
 )
-from tot_lab.views.figures import FIGURES
+from tot_lab.views.figures import figures_of
 
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
 SETTINGS = {tl.BestOf: {"strategy": SEARCH, "attempts": 2}, tl.SelfConsistency: {"attempts": 3}}
@@ -319,7 +319,7 @@ def own_search() -> tl.Run:
     return recorder.run
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.__name__)
+@pytest.mark.parametrize("figure", figures_of("run"), ids=lambda figure: figure.__name__)
 def test_every_figure_draws_what_a_person_recorded(figure):
     assert "<b>problem" not in figure(own_search()).to_json()
     simulated = wait(tl.Lab("sim/game24", runs=None).run(SEARCH, tl.game24("4 5 6 10")))

@@ -18,7 +18,7 @@ from support import TASK, Scripted, answer_to, run, shuffled, wait
 import tot_lab as tl
 from tot_lab.core.records import Line
 from tot_lab.views.explorer.recording import Recording
-from tot_lab.views.figures import FIGURES
+from tot_lab.views.figures import figures_of
 from tot_lab.views.figures.cost import cost_info, plot_cost
 from tot_lab.views.figures.icicle import icicle_info, plot_icicle
 from tot_lab.views.figures.scores import OUTCOMES, plot_scores, scores_info
@@ -251,7 +251,7 @@ def test_labels_only_on_small_trees(recorded):
     assert len(tl.figures.plot_tree(recorded).layout.annotations) == len(recorded.tree)
 
 
-@pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
+@pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_every_figure_takes_a_run(search, plot):
     assert plot.__name__.startswith("plot_")
     light, dark = plot(search), plot(search, dark=True)
@@ -260,7 +260,7 @@ def test_every_figure_takes_a_run(search, plot):
     assert dark.layout.template.layout.paper_bgcolor == "#111418"
 
 
-@pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
+@pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_every_axis_says_what_it_is_and_its_unit(search, plot):
     figure = plot(search)
     axes = [axis for axis in figure.select_xaxes() if axis.visible is not False]
@@ -272,7 +272,7 @@ def test_every_axis_says_what_it_is_and_its_unit(search, plot):
         assert any(unit in text for unit in ("(", "tokens", "USD", "purpose")), text
 
 
-@pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
+@pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_every_figure_shows_runs_of_any_kind(search, recorded, plot):
     def failing(call):
         return (
@@ -318,7 +318,7 @@ def many_calls(count, at_once):
     return tl.Run(tl.Recorder("many").header, lines)
 
 
-@pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
+@pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_large_input_is_reduced_and_it_is_said(plot):
     calls = many_calls(20_000, 8)
     text = "a long thought <b>&amp;</b> " * 40

@@ -14,7 +14,10 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
 from tot_lab.record.journal import Header
 from tot_lab.record.losses import Losses, columns_of, describe, losses_of
-from tot_lab.views.figures import TABLE_FIGURES, plot_calibration, plot_heatmap, plot_sweep
+from tot_lab.views.figures import figures_of
+from tot_lab.views.figures.calibration import plot_calibration
+from tot_lab.views.figures.heatmap import plot_heatmap
+from tot_lab.views.figures.sweep import plot_sweep
 from tot_lab.views.report import report_html
 
 TREE = tl.TreeOfThoughts(propose=tl.Propose(count=3), stop=tl.Stop(depth=2))
@@ -177,10 +180,11 @@ class Own(tl.Strategy):
     """Asks in words of its own, and scores without draws."""
 
     kind = "own_words"
+    purpose: str = "muse"
 
     def think(self, task, at="0"):
         yield tl.Thought(at, None, task.question)
-        reply = yield from tl.ask(Call(at, "muse", (tl.records.Message("user", "?"),)))
+        reply = yield from tl.ask(Call(at, self.purpose, (tl.records.Message("user", "?"),)))
         value = yield from tl.ask(Call(at, "value", (tl.records.Message("user", "?"),)))
         yield tl.Thought(f"{at}.0", at, reply.text)
         yield tl.records.Scored(f"{at}.0", 0.5, by="value")
@@ -193,6 +197,26 @@ class Own(tl.Strategy):
 def test_a_strategy_of_ones_own_is_not_suspected():
     found = losses(Own(), lambda call: asyncio.sleep(0, "7"))
     assert found == {"other": Losses(1, 0, 0, 0), "evaluate": Losses(1, 0, 0, 0)}
+
+
+def test_a_purpose_of_ones_own_may_name_its_role():
+    found = losses(Own(purpose="critique:muse"), lambda call: asyncio.sleep(0, "7"))
+    assert found == {"critique": Losses(1, 0, 0, 0), "evaluate": Losses(1, 0, 0, 0)}
+    found = losses(Own(purpose="nothing:muse"), lambda call: asyncio.sleep(0, "7"))
+    assert found["other"] == Losses(1, 0, 0, 0)
+
+
+class TwoSamples(tl.Sample):
+    """A proposer derived from another."""
+
+    kind = "two_samples"
+    count: int = 2
+
+
+def test_a_derived_proposer_makes_calls_of_the_same_purpose():
+    made = run(tl.TreeOfThoughts(propose=TwoSamples(), stop=tl.Stop(depth=2)), model=Scripted(good))
+    assert {*losses_of(made)} == {"propose", "evaluate"}
+    assert "sample" in made.calls_df()["purpose"].unique()
 
 
 def test_a_loaded_run_counts_the_same_and_a_published_log_is_unknown(tmp_path):
@@ -298,7 +322,7 @@ DRAWN = {
 }
 
 
-@pytest.mark.parametrize("plot", TABLE_FIGURES)
+@pytest.mark.parametrize("plot", figures_of("df"))
 def test_every_figure_carries_the_shares(plot):
     options = DRAWN.get(plot.__name__, {})
 

@@ -13,10 +13,13 @@ from ipywidgets.widgets.widget import _instances
 from support import ANSWERS, EVALUATORS, PROPOSERS, SEARCHES, STRATEGIES, wait
 
 import tot_lab as tl
+from tot_lab.core.registry import BUILT_IN
 from tot_lab.views.explorer.cell import cell
 from tot_lab.views.explorer.forms import SHOWN, Form, Mistake, exported, meanings
 from tot_lab.views.explorer.panel import panel
 
+HANDS = tl.game24_tasks(24)
+EASIEST = HANDS[0].question
 WRAPPERS = (tl.BestOf, tl.WithThinking, tl.WithSynthesis)
 DEFAULTS = {kind: kind(strategy=tl.ChainOfThought()) for kind in WRAPPERS}
 
@@ -274,7 +277,7 @@ def test_the_code_holds_what_differs_from_the_defaults():
         assert shown.code == (
             "import tot_lab as tl\n\n"
             'lab = tl.Lab("sim/game24", runs=None)\n'
-            'run = await lab.run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"))'
+            f'run = await lab.run(tl.TreeOfThoughts(), tl.game24("{EASIEST}"))'
         )
         control(shown, "width").value = 3
         assert "    tl.TreeOfThoughts(search=tl.BeamSearch(width=3)),\n" in shown.code
@@ -289,7 +292,7 @@ def test_the_code_holds_what_differs_from_the_defaults():
         assert shown.code.endswith(
             "run = await lab.run(\n"
             "    tl.TreeOfThoughts(propose=tl.Propose(), search=tl.MCTS(iterations=7)),\n"
-            '    tl.game24("4 5 6 10"),\n'
+            f'    tl.game24("{EASIEST}"),\n'
             "    budget=tl.Budget(seconds=30.0),\n"
             ")"
         )
@@ -367,7 +370,7 @@ OWN = [
 @pytest.mark.parametrize("which", range(len(OWN)))
 def test_tasks_of_ones_own(which):
     async def used(shown):
-        control(shown, "task number").value = which
+        control(shown, "problem").value = which
         control(shown, "strategy").value = "OneAnswer"
         run = await run_of(shown)
         again = await run_by(shown.code)
@@ -381,7 +384,7 @@ def test_a_task_that_holds_a_function_keeps_its_name_in_the_code():
     tasks = [OWN[0], tl.general("Which?", answer="b", grade=lambda answer, reference: answer == reference)]
 
     async def used(shown):
-        control(shown, "task number").value = 1
+        control(shown, "problem").value = 1
         control(shown, "strategy").value = "OneAnswer"
         assert "# `tasks[1]` is a task that was passed to the panel" in shown.code
         run = await run_of(shown)
@@ -390,27 +393,67 @@ def test_a_task_that_holds_a_function_keeps_its_name_in_the_code():
     opened(used, lab(), tasks)
 
 
-def test_a_hand_and_a_question():
+def test_an_example_of_a_domain_or_a_problem_that_is_typed():
     async def used(shown):
-        hands = dict(control(shown, "hand").options)
-        assert len(hands) > 20
-        easiest = next(iter(hands.values()))
-        control(shown, "hand").value = easiest
-        assert f'tl.game24("{easiest}")' in shown.code
-        control(shown, "hand").value = ""
+        listed = [label for label, _ in control(shown, "problem").options]
+        assert listed == [*(f"{k}. {task.question}" for k, task in enumerate(HANDS, 1)), "another problem"]
+        control(shown, "problem").value = 3
+        assert f'tl.game24("{HANDS[3].question}")' in shown.code
+        control(shown, "problem").value = -1
         assert control(shown, "Run").disabled
         assert "invalid: task" in said(shown)
-        control(shown, "numbers").value = "1, 2, 3, 4"
+        assert "four integers from 1 to 13" in control(shown, "another problem").placeholder
+        control(shown, "another problem").value = "1, 2, 3, 4"
         assert 'tl.game24("1 2 3 4")' in shown.code
-        control(shown, "task").value = "question"
+        control(shown, "task").value = "general"
+        assert control(shown, "problem").value == "1, 2, 3, 4"
+        control(shown, "problem").value = " "
         assert "question must not be empty" in said(shown)
         assert control(shown, "Run").disabled
-        control(shown, "question").value = "Is <b>1</b> prime?"
+        control(shown, "problem").value = "Is <b>1</b> prime?"
         assert 'tl.general("Is <b>1</b> prime?")' in shown.code
-        control(shown, "task").value = "text"
+        control(shown, "task").value = "open_ended"
         assert 'tl.open_ended("Is <b>1</b> prime?")' in shown.code
+        control(shown, "task").value = "mini_crossword"
+        control(shown, "problem").value = -1
+        control(shown, "another problem").value = "25"
+        assert "from 1 to 24" in said(shown)
+        control(shown, "another problem").value = "3"
+        run = await run_of(shown)
+        assert run.task == tl.domains.mini_crossword(3)
 
     opened(used, lab())
+
+
+def test_every_domain_is_offered_with_its_examples():
+    async def used(shown):
+        control(shown, "strategy").value = "OneAnswer"
+        offered = dict(control(shown, "task").options)
+        assert {*offered} == {name for name in BUILT_IN["domains"] if not name.startswith("published/")}
+        for name in offered:
+            control(shown, "task").value = name
+            examples = tl.part_of({"kind": name}).example_tasks()
+            if examples is None:
+                control(shown, "problem").value = "Why?"
+            else:
+                assert len(control(shown, "problem").options) > 12
+            run = await run_of(shown)
+            assert run.task.domain.kind == name
+            assert examples is None or run.task == examples(1)[0]
+            assert (await run_by(shown.code)).events == run.events
+
+    opened(used, lab())
+
+
+@pytest.mark.parametrize(
+    ("model", "domain"),
+    [("sim/general", "general"), ("sim/constrained", "constrained"), ("sim/agent", "game24")],
+)
+def test_the_first_task_is_one_that_the_model_plays(model, domain):
+    async def used(shown):
+        assert control(shown, "task").value == domain
+
+    opened(used, tl.Lab(model, runs=None))
 
 
 # Labs.
@@ -508,8 +551,8 @@ def test_a_model_of_ones_own_keeps_the_name_of_the_lab():
 
     async def used(shown):
         control(shown, "strategy").value = "OneAnswer"
-        control(shown, "task").value = "question"
-        control(shown, "question").value = "Why?"
+        control(shown, "task").value = "general"
+        control(shown, "problem").value = "Why?"
         assert (
             "# `lab` is the lab that was passed to the panel: it contains a function of your own."
             in shown.code

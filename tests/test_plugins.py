@@ -1,18 +1,23 @@
 """What an installed package brings: found by name, imported when it is asked for, and harmless when broken.
 
-One tiny package is really built and installed by pip, without a network; how packages go wrong is shown with
-metadata written by hand."""
+The package in `acme-lab/` is really built and installed by pip, without a network; how packages go wrong is
+shown with metadata written by hand."""
 
+import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from browser import JupyterLab, soon
+from playwright.sync_api import expect
 
 import tot_lab as tl
+from tot_lab.apps.cli.arguments import describe_parts
 from tot_lab.core import registry
 from tot_lab.core.parts import REGISTRY, class_of
 
@@ -20,231 +25,19 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 
-CODE = '''
-"""A search, a domain, a model and a tool."""
-import tot_lab as tl
-from tot_lab.core.records import Thought, parent_of
-from tot_lab.tools import Tool
+PACKAGE = Path(__file__).parent / "acme-lab"
+"""A package with one component of each group, a file each."""
 
-
-class Twice(tl.Prompting):
-    """Ask twice and keep the longer answer."""
-
-    kind = "acme_twice"
-    aliases = ("acme-again",)
-    draws: int = 2
-
-    def think(self, task, at="0"):
-        yield Thought(at, parent_of(at), task.question)
-        prompt = task.answer_prompt(False)
-        replies = yield from tl.gather(
-            [tl.ask(self.call(at, "answer", prompt, draw)) for draw in range(self.draws)], at_most=1
-        )
-        for reply in replies:
-            if reply.error is not None and reply.error.startswith(("budget:", "cancelled")):
-                return tl.Answer("", reply.error)
-        best = max(replies, key=lambda reply: len(reply.text))
-        if best.error is not None:
-            return tl.Answer("", "error")
-        thought = yield from tl.emit(Thought(f"{at}.0", at, best.text))
-        return tl.Answer(task.domain.read_answer(task, thought.text) or "", "answered", thought.id)
-
-    def max_calls(self, task):
-        return self.draws
-
-
-class Echo(tl.Domain):
-    """Say the same again."""
-
-    kind = "acme_echo"
-    loud: bool = False
-
-    def answer_prompt(self, task, reasoning):
-        return f"{self.statement(task)}{'!' if self.loud else ''}"
-
-    def grade(self, task, answer):
-        return float(answer == self.answer_prompt(task, False))
-
-
-class Parrot(tl.Part):
-    """A model that says what it is told."""
-
-    kind = "acme/parrot"
-
-    async def __call__(self, call):
-        return call.prompt
-
-
-class Reverse(Tool):
-    """Turns a text round."""
-
-    kind = "acme_reverse"
-    name: str = "reverse"
-
-    def carry_out(self, arguments, context):
-        return arguments["text"][::-1]
-
-
-@tl.tool
-def search_of_acme(words: str) -> str:
-    """Looks for words."""
-    return f"nothing about {words}"
-
-
-def legs(spiders: int) -> int:
-    """Counts legs."""
-    return 8 * spiders
-
-
-BOTH = [Reverse(), search_of_acme]
-'''
-
-FILES = {
-    "search.py": """
-        from tot_lab.strategies.search import Pick, Search
-        from tot_lab.strategies.search.searches import expansions_of_all
-
-
-        class Greedy(Search):
-            '''Goes on from the best thought of each level.'''
-
-            kind = "acme_greedy"
-
-            def run(self, state):
-                level = [state.root]
-                while level:
-                    children = yield Pick(level)
-                    kept = yield from state.keep_best(children, 1)
-                    level = state.open(kept)
-
-            def max_expansions(self, branch, depth):
-                return depth
-
-            def max_picks(self, branch, depth):
-                return depth
-        """,
-    "proposer.py": """
-        from tot_lab.strategies.search import Sample
-
-
-        class Two(Sample):
-            '''Samples two thoughts.'''
-
-            kind = "acme_two"
-            count: int = 2
-        """,
-    "evaluator.py": """
-        from tot_lab.core.records import Scored
-        from tot_lab.core.thinking import emit
-        from tot_lab.strategies.search import Evaluator
-
-
-        class Length(Evaluator):
-            '''Prefers long thoughts.'''
-
-            kind = "acme_length"
-
-            def score_thought(self, sampler, path, id):
-                score = min(len(path[-1]) / 1000, 1.0)
-                return [(yield from emit(Scored(id, score, by=self.kind)))]
-        """,
-    "figure.py": """
-        def plot_depths(run):
-            import plotly.graph_objects as go
-            return go.Figure(go.Histogram(x=[node.depth for node in run.tree]))
-        """,
-    "importer.py": """
-        from pathlib import Path
-        import tot_lab as tl
-
-
-        class Chat:
-            '''Reads logs whose lines are thoughts.'''
-
-            @staticmethod
-            def recognises(head):
-                return head.startswith(b"ACME CHAT")
-
-            @staticmethod
-            def read(path):
-                recorder = tl.Recorder("acme chat")
-                node = None
-                for line in Path(path).read_text().splitlines()[1:]:
-                    node = recorder.thought(line, node)
-                recorder.end(line, node=node)
-                return recorder.run
-        """,
-    "voice.py": """
-        import tot_lab as tl
-
-
-        class Voice(tl.Part):
-            '''A model that says one thing, which its name says: `acme:WORDS`.'''
-
-            kind = "acme_voice"
-            words: str = ""
-
-            @classmethod
-            def named(cls, rest):
-                return cls(words=rest)
-
-            async def __call__(self, call):
-                return f"{self.words} {call.sample_index}"
-        """,
-}
-
-PROJECT = """
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-
-[project]
-name = "acme-lab"
-version = "1.2.3"
-
-[project.entry-points."tot_lab.strategies"]
-acme_twice = "acme_lab:Twice"
-acme-again = "acme_lab:Twice"
-
-[project.entry-points."tot_lab.searches"]
-acme_greedy = "acme_lab.search:Greedy"
-
-[project.entry-points."tot_lab.proposers"]
-acme_two = "acme_lab.proposer:Two"
-
-[project.entry-points."tot_lab.evaluators"]
-acme_length = "acme_lab.evaluator:Length"
-
-[project.entry-points."tot_lab.figures"]
-depths = "acme_lab.figure:plot_depths"
-
-[project.entry-points."tot_lab.importers"]
-acme_chat = "acme_lab.importer:Chat"
-
-[project.entry-points."tot_lab.domains"]
-acme_echo = "acme_lab:Echo"
-
-[project.entry-points."tot_lab.models"]
-"acme/parrot" = "acme_lab:Parrot"
-"acme:" = "acme_lab.voice:Voice"
-
-[project.entry-points."tot_lab.tools"]
-acme_reverse = "acme_lab:Reverse"
-search_of_acme = "acme_lab:search_of_acme"
-acme_legs = "acme_lab:legs"
-acme_echo_tools = "acme_lab:BOTH"
-"""
+PARTS = ["acme_twice", "acme_two", "acme_length", "acme_greedy", "acme_last"]
+AXES = ["propose=acme_two", "evaluate=acme_length", "search=acme_greedy", "answer=acme_last"]
+CLIMB = ["--task", "acme_climb", "20", "start=5", "--model", "sim/acme_climb"]
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """The folder that pip has installed the package into."""
-    source, target = tmp_path_factory.mktemp("acme-lab"), tmp_path_factory.mktemp("installed")
-    (source / "pyproject.toml").write_text(PROJECT)
-    (source / "acme_lab").mkdir()
-    (source / "acme_lab" / "__init__.py").write_text(CODE)
-    for name, code in FILES.items():
-        (source / "acme_lab" / name).write_text(textwrap.dedent(code))
+    source, target = tmp_path_factory.mktemp("source") / "acme-lab", tmp_path_factory.mktemp("installed")
+    shutil.copytree(PACKAGE, source)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation"]
     command += ["--no-deps", "--target", str(target), str(source)]
     made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -265,6 +58,35 @@ def python(installed, code, cwd, *arguments):
     return made.stdout
 
 
+def tot_lab(installed, cwd, *arguments):
+    """What the command line prints."""
+    return python(installed, "", cwd, "-m", "tot_lab", *arguments)
+
+
+def test_the_package_has_one_file_for_each_group_of_the_registry(installed, tmp_path):
+    code = """
+        from tot_lab.core.registry import GROUPS, find, offered
+        for group in GROUPS:
+            for name, (entry,) in offered(group).items():
+                assert find(name, group).value is not None
+                print(group, entry.module)
+        """
+    files = {tuple(line.split()) for line in python(installed, code, tmp_path).splitlines()}
+    assert files == {
+        ("strategies", "acme_lab.strategy"),
+        ("proposers", "acme_lab.proposer"),
+        ("evaluators", "acme_lab.evaluator"),
+        ("searches", "acme_lab.search"),
+        ("answers", "acme_lab.answer"),
+        ("domains", "acme_lab.domain"),
+        ("models", "acme_lab.domain"),  # the domain's simulated player
+        ("models", "acme_lab.model"),
+        ("tools", "acme_lab.tool"),
+        ("figures", "acme_lab.figure"),
+        ("importers", "acme_lab.importer"),
+    }
+
+
 def test_a_strategy_of_a_package_runs_by_name_from_a_file_and_in_a_sweep(installed, tmp_path):
     out = python(
         installed,
@@ -272,14 +94,16 @@ def test_a_strategy_of_a_package_runs_by_name_from_a_file_and_in_a_sweep(install
         import asyncio, json, sys
         import tot_lab as tl
         assert "acme_lab" not in sys.modules, "imported because it was there"
-        inner = '{"kind": "acme_twice", "draws": 3}'
+        inner = '{"kind": "acme_twice", "samples": 3}'
         strategy = tl.part_of(json.loads('{"kind": "best_of", "strategy": %s, "attempts": 2}' % inner))
-        assert strategy.strategy.draws == 3 and "acme_lab" in sys.modules
-        task = tl.Task(domain={"kind": "acme_echo"}, question="hello", reference="")
-        lab = tl.Lab("acme/parrot", tools=["acme_reverse", "search_of_acme", "acme_legs", "calculator"])
+        assert strategy.strategy.samples == 3 and "acme_lab" in sys.modules
+        task = tl.Task(domain={"kind": "acme_climb"}, question="20")
+        tools = ["acme_reverse", "search_of_acme", "acme_legs", "calculator"]
+        lab = tl.Lab("sim/acme_climb", tools=tools)
         assert list(lab.gateway.toolbox.tools) == ["reverse", "search-of-acme", "legs", "calculator"]
         run = asyncio.run(lab.run(strategy.strategy, task))
-        assert (run.answer, run.correct, run.usage.calls) == ("hello", True, 3)
+        assert (run.correct, run.usage.calls) == (True, 3)
+        assert run.answer == "double, double, add 1, double, double"
         sweep = asyncio.run(lab.sweep([tl.part_of({"kind": "acme-again"}), tl.OneAnswer()], [task], name="s"))
         print(run.path, sweep.df()["strategy"].tolist(), sweep.df()["correct"].all())
         """,
@@ -299,64 +123,32 @@ def test_a_strategy_of_a_package_runs_by_name_from_a_file_and_in_a_sweep(install
         """,
         tmp_path,
     )
-    assert shown.split() == ["acme_lab", "True"]
+    assert shown.split() == ["acme_lab.strategy", "True"]
 
 
-def test_the_shell_takes_what_a_package_brings(installed, tmp_path):
-    words = [
-        "run",
-        "acme_twice",
-        "draws=3",
-        "--task",
-        "acme_echo",
-        "hello",
-        "loud=true",
-        "--model",
-        "acme/parrot",
-    ]
-    out = python(installed, "", tmp_path, "-m", "tot_lab", *words)
-    assert "hello!" in out
-    words = [
-        "sweep",
-        "acme-again",
-        "draws=1,2",
-        "reactive",
-        "--task",
-        "acme_echo",
-        "hello",
-        "--model",
-        "acme/parrot",
-    ]
-    out = python(installed, "", tmp_path, "-m", "tot_lab", *words)
-    assert "draws=1" in out
-    help_ = python(installed, "", tmp_path, "-m", "tot_lab", "run", "--help")
-    assert "from installed packages: acme-again, acme/parrot, acme:, acme_chat, acme_echo" in help_
+def test_the_command_line_takes_the_components_of_a_package(installed, tmp_path):
+    out = tot_lab(installed, tmp_path, "run", "acme_twice", "samples=3", *CLIMB)
+    assert "double, double" in out
+    tasks = ["--tasks", "acme_climb", "count=3", "--model", "sim/acme_climb"]
+    out = tot_lab(installed, tmp_path, "sweep", "acme-again", "samples=1,2", "one_answer", *tasks)
+    assert "samples=1" in out
+    assert "100.0%" in out
+    out = tot_lab(
+        installed, tmp_path, "run", "one_answer", "--task", "general", "Hi", "--model", "acme/parrot"
+    )
+    assert "Hi" in out
+    help_ = tot_lab(installed, tmp_path, "run", "--help")
+    assert "from installed packages: acme-again, acme/parrot, acme:, acme_chat, acme_climb" in help_
 
 
-def test_the_shell_takes_a_packages_tools(installed, tmp_path):
-    words = ["run", "tool_loop", "--task", "acme_echo", "hi", "--model", "acme/parrot", "--out", "a.jsonl"]
-    words += ["--tools", "acme_echo_tools,acme_legs"]
-    python(installed, "", tmp_path, "-m", "tot_lab", *words)
+def test_the_command_line_takes_the_tools_of_a_package(installed, tmp_path):
+    words = ["run", "tool_loop", "--task", "acme_climb", "3", "--model", "acme/parrot", "--out", "a.jsonl"]
+    tot_lab(installed, tmp_path, *words, "--tools", "acme_tools,acme_legs")
     assert list(tl.load(tmp_path / "a.jsonl").header.tools) == ["reverse", "search-of-acme", "legs"]
 
 
-def test_a_strategy_of_a_package_is_held_to_the_contract(installed, tmp_path):
-    code = """
-        import tot_lab as tl
-        from tot_lab.testing import check_strategy
-        check_strategy(tl.part_of({"kind": "acme_twice"}))
-        """
-    python(installed, code, tmp_path)
-
-
-AXES = '{"propose": "acme_two", "evaluate": "acme_length", "search": "acme_greedy"}'
-
-
-def test_the_axes_of_a_search_may_come_from_a_package(installed, tmp_path):
-    words = ["run", "tree_of_thoughts", "propose=acme_two", "evaluate=acme_length", "search=acme_greedy"]
-    words += ["--task", "general", "Count.", "--model", "acme:one", "--out", "a.jsonl"]
-    out = python(installed, "", tmp_path, "-m", "tot_lab", *words)
-    assert "one" in out
+def test_the_axes_the_domain_and_its_player_may_come_from_a_package(installed, tmp_path):
+    tot_lab(installed, tmp_path, "run", "tree_of_thoughts", *AXES, *CLIMB, "--out", "a.jsonl")
     made = python(
         installed,
         """
@@ -366,15 +158,34 @@ def test_the_axes_of_a_search_may_come_from_a_package(installed, tmp_path):
         assert "acme_lab" not in sys.modules, "imported by looking at a file"
         assert run.plot("depths").data[0].type == "histogram"
         assert run.plot("tree").data
-        assert (run.strategy.propose.kind, run.strategy.search.kind) == ("acme_two", "acme_greedy")
+        settings = run.strategy
+        print(settings.propose.kind, settings.search.kind, settings.answer.kind, run.task.domain.start)
         assert asyncio.run(run.replay()).identical
         run.save_html("a.html")
+        last = [node for node in run.tree if node.text][-1]
+        assert run.correct == (run.task.domain.reached(run.steps(last.id)) == 20)
         print(run.usage.calls, run.tree["0.0"].by, run.model)
         """,
         tmp_path,
     )
-    assert made.split() == ["6", "acme_length", "acme_voice"]
-    assert (tmp_path / "a.html").stat().st_size > 10_000
+    assert made.split()[:4] == ["acme_two", "acme_greedy", "acme_last", "5"]
+    assert made.split()[5:] == ["acme_length", "sim/acme_climb"]
+    page = (tmp_path / "a.html").read_text()
+    assert len(page) > 10_000
+    assert "start" in page
+    tot_lab(installed, tmp_path, "show", "a.jsonl", "--no-open", "--out", "b.html")
+    assert (tmp_path / "b.html").stat().st_size > 10_000
+
+
+def test_a_built_in_search_solves_the_tasks_of_a_package(installed, tmp_path):
+    words = ["tree_of_thoughts", "propose=propose", "evaluate=value", "stop.depth=6", *CLIMB]
+    assert "solved" in tot_lab(installed, tmp_path, "run", *words)
+
+
+def test_a_model_of_a_package_takes_the_rest_of_its_name(installed, tmp_path):
+    words = ["run", "one_answer", "--task", "general", "Count.", "--model", "acme:one", "--out", "a.jsonl"]
+    assert "one 0" in tot_lab(installed, tmp_path, *words)
+    assert tl.load(tmp_path / "a.jsonl").header.model == {"kind": "acme_voice", "words": "one"}
 
 
 def test_an_unknown_figure_is_told_of(installed, tmp_path):
@@ -398,23 +209,84 @@ def test_a_log_is_read_by_the_importer_of_a_package(installed, tmp_path):
     assert python(installed, code, tmp_path).strip() == "acme chat|because|2"
 
 
-def test_the_panel_offers_what_a_package_brings(installed, tmp_path):
-    code = """
-        from tot_lab.views.explorer.forms import exported
-        print([part.kind for part in exported() if part.kind.startswith("acme")])
-        """
-    shown = python(installed, code, tmp_path)
-    assert shown.strip() == "['acme_twice', 'acme_two', 'acme_length', 'acme_greedy']"
-
-
-def test_the_axes_of_a_package_are_held_to_the_contract(installed, tmp_path):
+def test_the_components_of_a_package_keep_the_contract(installed, tmp_path):
     code = f"""
-        import json
         import tot_lab as tl
-        from tot_lab.testing import check_strategy
-        check_strategy(tl.TreeOfThoughts(**json.loads({AXES!r})))
+        from tot_lab.testing import check_domain, check_strategy
+        check_strategy(tl.part_of({{"kind": "acme_twice"}}))
+        axes = dict(axis.split("=") for axis in {AXES!r})
+        check_strategy(tl.TreeOfThoughts(**axes))
+        (task,) = tl.part_of({{"kind": "acme_climb"}}).example_tasks()(1)
+        assert all(seen.shows_step for seen in check_domain(task, ["double", "add 1"])
+                   if seen.path == "all steps")
         """
     python(installed, code, tmp_path)
+
+
+def test_the_panel_offers_the_components_of_a_package(installed, tmp_path):
+    code = """
+        import asyncio
+        import tot_lab as tl
+        from tot_lab.views.explorer.forms import exported
+        print([part.kind for part in exported() if part.kind.startswith("acme")])
+
+        async def opened():
+            panel = tl.panel(tl.Lab("sim/acme_climb", runs=None))
+            print(panel.code.splitlines())
+            panel.close()
+
+        asyncio.run(opened())
+        """
+    parts, source = python(installed, code, tmp_path).splitlines()
+    assert parts == str(PARTS)
+    assert "from acme_lab.domain import Climb" in source
+    assert 'tl.Task(domain=Climb(), question="3", id="3")' in source
+
+
+@pytest.fixture(scope="module")
+def jupyter(installed):
+    """A JupyterLab whose kernels have the package."""
+    lab = JupyterLab({"PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"})
+    yield lab
+    lab.close()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jupyter_client's own
+def test_a_task_of_a_package_is_run_from_the_panel_in_a_browser(notebook):
+    book = notebook('import tot_lab as tl\nshown = tl.panel(tl.Lab("sim/acme_climb", runs=None))\nshown')
+    book.run(0)
+
+    def field(name):
+        return book.page.get_by_label(name, exact=True)
+
+    expect(field("task")).to_have_value("acme_climb")
+    expect(field("problem").locator("option")).to_have_text(["1. 3", "2. 6", "3. 20", "another problem"])
+    for name, choice in (
+        ("propose", "Two"),
+        ("evaluate", "Length"),
+        ("search", "Greedy"),
+        ("answer", "Last"),
+    ):
+        field(name).select_option(choice)
+    field("problem").select_option("another problem")
+    field("another problem").fill("8")
+    field("another problem").press("Tab")
+    soon(lambda: 'question="8"' in book.value("shown.code"))
+    book.page.get_by_role("button", name="Run", exact=True).click()
+    soon(lambda: book.value("shown.run is not None"))
+    expect(book.page.locator(".tl-root")).to_be_visible()
+    kinds = "[getattr(shown.run.strategy, axis).kind for axis in ('propose', 'evaluate', 'search', 'answer')]"
+    assert book.value(kinds) == PARTS[1:]
+    assert book.value("shown.run.task.settings()['domain']") == {"kind": "acme_climb", "start": 1}
+    assert book.value("[shown.run.question, shown.run.correct is not None, len(shown.run.tree) > 2]") == [
+        "8", True, True,
+    ]  # fmt: skip
+    field("strategy").select_option("Twice")
+    soon(lambda: "Twice()" in book.value("shown.code"))
+    book.page.get_by_role("button", name="Run", exact=True).click()
+    soon(lambda: book.value("shown.run.strategy.kind") == "acme_twice")
+    assert book.value("[shown.run.answer, shown.run.correct]") == ["double, double, double", True]
+    expect(book.page.get_by_role("status").filter(has_text="answered: ")).to_be_visible()
 
 
 # Packages that go wrong, by metadata alone.
@@ -464,6 +336,25 @@ def test_a_broken_package_is_named_and_harms_nobody_else(packages):
         tl.BestOf(strategy={"kind": "plug_bad"})
     with pytest.raises(ValueError, match=r"unknown kind 'plug_ba'.*plug_bad, plug_fine"):
         tl.part_of({"kind": "plug_ba"})
+
+
+def test_a_broken_package_breaks_neither_the_help_nor_the_panel(packages):
+    packages("plug_broken", "import no_such_module", {"sim/plug_bad": "plug_broken:Bad"}, "models")
+    packages("plug_worse", "import no_such_module", {"plug_bad": "plug_worse:Bad"}, "domains")
+    assert "from installed packages: plug_bad, sim/plug_bad" in describe_parts()
+
+    async def opened():
+        shown = tl.panel(tl.Lab("sim/game24", runs=None))
+        shown._tasks.kind.value = "plug_bad"
+        error = shown._tasks.error.value
+        shown._tasks.kind.value = "game24"
+        source = shown.code
+        shown.close()
+        return error, source
+
+    error, source = asyncio.run(opened())
+    assert "plug_worse 0.9" in error
+    assert "tl.game24(" in source
 
 
 @pytest.mark.parametrize(

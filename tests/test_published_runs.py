@@ -18,7 +18,7 @@ from tot_lab.domains.published import log_path, log_state
 from tot_lab.record.published import verdicts
 from tot_lab.record.search_notes import notes_of
 from tot_lab.views.explorer.recording import Recording
-from tot_lab.views.figures import FIGURES
+from tot_lab.views.figures import figures_of
 
 pytestmark = pytest.mark.slow
 
@@ -276,7 +276,7 @@ def test_every_entry_is_a_run(logs):
 @each_log
 def test_every_picture_of_a_run_works_on_it(logs, name, tmp_path):
     run = logs[name][0]
-    for plot in FIGURES:
+    for plot in figures_of("run"):
         json.loads(plot(run).to_json())
     assert len(run.nodes_df()) == len(run.tree) == len(run.graph())
     assert len(run.events_df()) == len(run.lines)

@@ -111,6 +111,26 @@ def test_a_purpose_is_a_role_too():
     assert wait(lab.run(tl.OneAnswer(model=yes), TASK)).answer == "yes"  # the strategy's model comes first
 
 
+class Rated(tl.Prompting):
+    """Answers with a rating by a rubric."""
+
+    kind = "rated_by_rubric"
+
+    def think(self, task, at="0"):
+        yield tl.Thought(at, None, task.question)
+        reply = yield from tl.ask(self.call(at, "evaluate:rubric", task.question))
+        return tl.Answer(reply.text, "answered", at)
+
+
+def test_a_purpose_of_ones_own_may_name_its_role():
+    for roles, answer in (
+        ({"evaluate": no}, "no"),
+        ({"evaluate": no, "evaluate:rubric": yes}, "yes"),
+        ({"propose": no}, "the lab's model"),
+    ):
+        assert wait(tl.Lab(lab_model, roles=roles, runs=None).run(Rated(), TASK)).answer == answer
+
+
 def test_a_misspelt_role_is_refused():
     with pytest.raises(ValueError, match="unknown role 'evalute'; did you mean 'evaluate'"):
         tl.Lab(lab_model, roles={"evalute": yes})

@@ -13,9 +13,9 @@ from statsmodels.stats.proportion import proportion_confint
 from support import Scripted, answer_to, run
 
 import tot_lab as tl
-from tot_lab.views.figures import FIGURES, TABLE_FIGURES
+from tot_lab.core.registry import built_in
+from tot_lab.views.figures import figures_of
 from tot_lab.views.figures.calibration import calibration_info, plot_calibration
-from tot_lab.views.figures.confidence import plot_confidence
 from tot_lab.views.figures.frontier import frontier_info, name_sides, plot_pareto
 from tot_lab.views.figures.heatmap import heatmap_info, plot_heatmap
 from tot_lab.views.figures.importance import importance_info, plot_importance
@@ -518,14 +518,19 @@ DRAWN = {
     "plot_pareto": [{}, {"cost": "cost"}],
     "plot_importance": [{}, {"of": "calls"}],
 }
-EACH = [(plot, options) for plot in TABLE_FIGURES for options in DRAWN.get(plot.__name__, [{}])]
+EACH = [(plot, options) for plot in figures_of("df") for options in DRAWN.get(plot.__name__, [{}])]
 NAMES = [f"{plot.__name__}-{k}" for k, (plot, _) in enumerate(EACH)]
 every_figure = pytest.mark.parametrize(("plot", "options"), EACH, ids=NAMES)
 
 
-def test_no_figure_is_left_out():
-    named = {name for name in tl.views.figures.__all__ if name.startswith("plot_")}
-    assert named == {plot.__name__ for plot in (*FIGURES, *TABLE_FIGURES, plot_calibration, plot_confidence)}
+def test_every_figure_says_what_it_draws():
+    drawn = {
+        data: {plot.__name__ for plot in figures_of(data)} for data in ("run", "df", "runs", "deep_think")
+    }
+    assert set().union(*drawn.values()) == {plot.__name__ for plot in built_in("figures").values()}
+    assert {"plot_tree", "plot_timeline"} <= drawn["run"]
+    assert {"plot_sweep", "plot_pareto"} <= drawn["df"]
+    assert (drawn["runs"], drawn["deep_think"]) == ({"plot_calibration"}, {"plot_confidence"})
 
 
 @every_figure

@@ -42,7 +42,7 @@ from tot_lab.record.run import Run
 from tot_lab.runtime.roles import thinking_of
 from tot_lab.strategies import BeamSearch, OneAnswer, Stop, TreeOfThoughts
 from tot_lab.tools import Tool, Toolbox, tool
-from tot_lab.views.figures import FIGURES
+from tot_lab.views.figures import figures_of
 
 T = TypeVar("T")
 
@@ -733,7 +733,7 @@ def is_drawn(trial: Trial) -> None:
     import plotly.graph_objects as go  # noqa: PLC0415
 
     run = trial.run()
-    for figure in FIGURES:
+    for figure in figures_of("run"):
         drawn = figure(run)
         data = json.loads(drawn.to_json())["data"] if isinstance(drawn, go.Figure) else []
         expect(bool(data), f"{figure.__name__} drew nothing")

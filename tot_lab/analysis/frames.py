@@ -16,6 +16,7 @@ import msgspec
 from tot_lab.analysis.turns import steps_of
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.purposes import role_of
 from tot_lab.core.records import DECISIONS, Decided, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import asks_no_model, tool_of
 from tot_lab.record.marks import Mark, Verdict
@@ -81,7 +82,12 @@ def thinking_by_node(run: Run) -> dict[str, str | None]:
         event = line.e
         if isinstance(event, Call):
             reply = replies.get(line.p)
-            if asks_no_model(event) or event.purpose in _JUDGING or reply is None or reply.error is not None:
+            if (
+                asks_no_model(event)
+                or role_of(event.purpose) in _JUDGING
+                or reply is None
+                or reply.error is not None
+            ):
                 continue
             if event.node in used:
                 used.remove(event.node)
@@ -93,22 +99,8 @@ def thinking_by_node(run: Run) -> dict[str, str | None]:
     return thinking
 
 
-_JUDGING = frozenset(
-    (
-        "value",
-        "part",
-        "vote",
-        "joint",
-        "logprob",
-        "judge",
-        "critique",
-        "review",
-        "reflect",
-        "route",
-        "classify",
-    )
-)
-"""Purposes of calls whose replies do not become thoughts."""
+_JUDGING = ("evaluate", "critique", "route")
+"""Roles of calls whose replies do not become thoughts."""
 
 
 @gc_paused()

@@ -26,6 +26,7 @@ from tot_lab.analysis.known import Known, judged, wins
 from tot_lab.analysis.statistics import SEED, wilson
 from tot_lab.analysis.tables import placed
 from tot_lab.core.bulk import gc_paused
+from tot_lab.core.purposes import role_of
 from tot_lab.core.tree import Node
 from tot_lab.record.losses import ByRole, columns_of, losses_of
 
@@ -48,7 +49,7 @@ MIN_TASKS = 5
 In simulations, intervals from fewer tasks contained the true value too rarely.
 """
 
-_PROPOSES = ("propose", "sample", "answer")  # purposes of calls that request thoughts
+_PROPOSES = ("propose", "answer")  # roles of calls that request thoughts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -466,7 +467,7 @@ class _Facts(Known):
         return {
             row.call.node
             for row in calls_of(self.run)
-            if row.call.purpose in _PROPOSES and row.reply is not None and row.reply.error is None
+            if role_of(row.call.purpose) in _PROPOSES and row.reply is not None and row.reply.error is None
         }
 
 

@@ -39,7 +39,6 @@ from tot_lab.core.thinking import Budget
 from tot_lab.lab.context import SessionMemory, format_value, join_context, read_files
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.settings import Settings
-from tot_lab.models import simulated_models
 from tot_lab.models.reachable import NoModel
 from tot_lab.record.run import Run
 from tot_lab.tools.named import domain_tools
@@ -343,7 +342,7 @@ def complete(shell: InteractiveShell, event: Any) -> list[str]:
     elif option == "--preset":
         known = list(PRESETS)
     elif option == "--model":
-        known = [model.kind for model in simulated_models()]
+        known = [name for name in names("models") if name.startswith("sim/")]
         with suppress(ValueError, OSError):
             known += Settings.read().models
     elif option == "--tools":

@@ -52,8 +52,9 @@ class Call(
     Attributes:
         node: Id of the thought it is made for: the parent when proposing, the thought itself when scoring.
         purpose: Its role in the strategy: propose, sample, value, vote, joint, answer, act (a turn that may
-            call tools), plan, critique, route and others; `tot_lab.core.purposes.ROLES` lists them. `tool`
-            marks a tool call, which is not a model call (`tot_lab.core.tools`).
+            call tools), plan, critique, route and others; `tot_lab.core.purposes.ROLES` lists them. A purpose
+            of your own may name its role before a colon: `evaluate:rubric`. `tool` marks a tool call, which
+            is not a model call (`tot_lab.core.tools`).
         messages: The conversation.
         sample_index: Which sample of the prompt this is (0, 1, …). Each sample is a call of its own, and a
             parse retry takes a new index.

@@ -1,4 +1,8 @@
-"""The purposes of model calls, and the role of a lab that each belongs to."""
+"""The purposes of model calls, and the role of a lab that each belongs to.
+
+The table is in `core`, not with the strategies, because a role follows from a record alone: lost calls of a
+loaded run are counted by role without importing the package whose strategy made it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,13 @@ ROLES = {
     "synthesize": ("synthesize", "converge", "extract"),
     "route": ("route", "classify"),
 }
-"""The standard roles, and the call purposes that belong to each. Other purposes, such as those of a custom
-strategy, have no role."""
+"""The standard roles, and the call purposes that belong to each. A purpose of your own names its role before
+a colon, such as `evaluate:rubric`."""
 
-ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
-"""The role of each purpose."""
+_ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
+
+
+def role_of(purpose: str) -> str | None:
+    """The standard role of a call's purpose, `None` if it has none."""
+    role, colon, _ = purpose.partition(":")
+    return role if colon and role in ROLES else _ROLE_OF.get(purpose)

@@ -22,11 +22,6 @@ from typing import Any, NamedTuple
 
 from tot_lab.core.attach import imported
 
-_FIGURES = (
-    *("tree", "icicle", "scores", "timeline", "cost", "confidence"),
-    *("sweep", "parallel", "heatmap", "importance", "calibration"),
-)
-
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "strategies": {
         "tree_of_thoughts": "tot_lab.strategies.search:TreeOfThoughts",
@@ -101,8 +96,20 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "write_file": "tot_lab.tools.files:WriteFile",
         "list_files": "tot_lab.tools.files:ListFiles",
     },
-    "figures": {name: f"tot_lab.views.figures.{name}:plot_{name}" for name in _FIGURES}
-    | {"pareto_frontier": "tot_lab.views.figures.frontier:plot_pareto"},
+    "figures": {
+        "tree": "tot_lab.views.figures.tree:plot_tree",
+        "icicle": "tot_lab.views.figures.icicle:plot_icicle",
+        "scores": "tot_lab.views.figures.scores:plot_scores",
+        "timeline": "tot_lab.views.figures.timeline:plot_timeline",
+        "cost": "tot_lab.views.figures.cost:plot_cost",
+        "confidence": "tot_lab.views.figures.confidence:plot_confidence",
+        "sweep": "tot_lab.views.figures.sweep:plot_sweep",
+        "parallel": "tot_lab.views.figures.parallel:plot_parallel",
+        "heatmap": "tot_lab.views.figures.heatmap:plot_heatmap",
+        "importance": "tot_lab.views.figures.importance:plot_importance",
+        "calibration": "tot_lab.views.figures.calibration:plot_calibration",
+        "pareto_frontier": "tot_lab.views.figures.frontier:plot_pareto",
+    },
     "importers": {
         "journal": "tot_lab.record.importers:Journal",
         "princeton_tot": "tot_lab.record.published:PublishedLog",

@@ -10,13 +10,13 @@ from typing import Any
 
 from tot_lab.core.calls import Model
 from tot_lab.core.parts import Part, class_of, known_names
-from tot_lab.core.registry import find, names
+from tot_lab.core.registry import BUILT_IN, find, names
 from tot_lab.models.stack import Endpoint, is_model
 
 
 def simulated_models() -> list[type[Part]]:
-    """Return the simulated models of tot_lab."""
-    return [class_of(name, Part) for name in names("models") if name.startswith("sim/")]
+    """Return the simulated models of tot_lab, without those of installed packages."""
+    return [class_of(name, Part) for name in BUILT_IN["models"] if name.startswith("sim/")]
 
 
 def model_named(name: str) -> Model | Endpoint:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Reply, is_made
-from tot_lab.core.purposes import ROLE_OF, ROLES
+from tot_lab.core.purposes import ROLES, role_of
 from tot_lab.core.records import Decided, Note, Position, Scored
 from tot_lab.record.run import UNREADABLE, Run
 
@@ -90,7 +90,7 @@ def losses_of(run: Run) -> ByRole | None:
     answered: dict[str, bool] = {}  # by purpose, whether the last call got a reply
 
     def count(purpose: str, kind: str, number: int = 1) -> None:
-        counts.setdefault(ROLE_OF.get(purpose, OTHER), Counter())[kind] += number
+        counts.setdefault(role_of(purpose) or OTHER, Counter())[kind] += number
 
     def settle(by: str) -> None:
         count(by if by != "parts" else "part", "unreadable", rounds[by].unreadable)

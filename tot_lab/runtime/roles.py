@@ -17,14 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tot_lab.core.calls import Call, Message
 from tot_lab.core.model_setting import ModelSetting
 from tot_lab.core.parts import Part, known_names, part_of
-from tot_lab.core.purposes import ROLE_OF, ROLES
+from tot_lab.core.purposes import ROLES, role_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, map_steps
 from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import is_model
-
-_STANDARD = {*ROLES, *ROLE_OF}
 
 
 class Role(BaseModel):
@@ -75,7 +73,8 @@ def roles_of(roles: Mapping[str, Any] | None) -> dict[str, Role]:
     if roles is not None and not isinstance(roles, Mapping):
         raise TypeError(f'roles must be a dict such as {{"evaluate": "gpt-4.1-mini"}}: got {roles!r}.')
     for name, given in (roles or {}).items():
-        if name not in _STANDARD and get_close_matches(name, ROLES, n=1, cutoff=0.8):
+        is_known = name in ROLES or role_of(name) is not None
+        if not is_known and get_close_matches(name, ROLES, n=1, cutoff=0.8):
             raise ValueError(f"unknown role {name!r}; {known_names(name, ROLES)}")
         try:
             if isinstance(given, dict):
@@ -133,7 +132,7 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
     }
 
     def fill(call: Call) -> Call:
-        names = (call.model, call.purpose, ROLE_OF.get(call.purpose))
+        names = (call.model, call.purpose, role_of(call.purpose))
         role = next((name for name in names if name in settings), None)
         if role is None or call.purpose == TOOL:
             return call

@@ -15,17 +15,18 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import REGISTRY, Part, class_of, known_names
-from tot_lab.core.registry import axes, built_in, names, offered
+from tot_lab.core.registry import axes, built_in, offered
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import tasks
+from tot_lab.domains.named import domain_names, factory_of, problem_in
 from tot_lab.lab.settings import allowed_by_user
 from tot_lab.lab.sweeps.axes import grid
 from tot_lab.models import Cache, model_named, simulated_models
@@ -187,45 +188,24 @@ def parse_model(words: Sequence[str]) -> Any:
         return type(model)(**{**kept, **given})
 
 
-def _puzzle(text: str) -> Any:
-    """Return the number of a bundled puzzle, or a puzzle given as JSON."""
-    (value,) = values if len(values := _values(text)) == 1 else [text]
-    return value
-
-
 def parse_task(words: Sequence[str]) -> Task:
     """Parse `DOMAIN PROBLEM FIELD=VALUE …` into a task."""
     name, *rest = words
-    known = _domains()
+    known = domain_names()
     if name not in known:
         raise InvalidArgument(f"Unknown domain {name!r}; {known_names(name, known)}.")
     if not rest:
         raise InvalidArgument(f"--task {name} needs a problem after the domain.")
     with argument_errors(f"task {name}"):
-        make = class_of(name, Domain).task_factory() or _task_of(name)
-        takes = next(iter(get_type_hints(make).values()), str)
-        is_text = str in (takes, *get_args(takes))
-        return _call_checked(make, rest[0] if is_text else _puzzle(rest[0]), **parse_settings(rest[1:]))
-
-
-def _domains() -> list[str]:
-    return [name for name in names("domains") if not name.startswith("published/")]
-
-
-def _task_of(domain: str) -> Callable[..., Task]:
-    """Return a task factory for a domain without one. It takes the domain's settings as fields."""
-
-    def made(question: str, answer: Any = None, **settings: Any) -> Task:
-        return Task(domain=class_of(domain, Domain)(**settings), question=question, reference=answer)
-
-    return made
+        make = factory_of(name)
+        return _call_checked(make, problem_in(rest[0], make), **parse_settings(rest[1:]))
 
 
 def parse_tasks(words: Sequence[str]) -> list[Task]:
     """Parse `FILE FIELD=VALUE …`, or `DOMAIN count=N` for bundled tasks."""
     name, *rest = words
     with argument_errors(f"tasks {name}"):
-        if name in _domains() and (examples := class_of(name, Domain).example_tasks()) is not None:
+        if name in domain_names() and (examples := class_of(name, Domain).example_tasks()) is not None:
             return _call_checked(examples, **parse_settings(rest))
         if not Path(name).exists():
             known = [one for one in built_in("domains") if class_of(one, Domain).example_tasks()]
@@ -301,7 +281,7 @@ def describe_parts() -> str:
         *(f"  {model.kind}: {_first_line(model)}" for model in simulated_models()),
         "  local/NAME, or any litellm name such as gpt-4.1-mini (its key: OPENAI_API_KEY in the environment)",
         "",
-        f"domains: {', '.join(_domains())}",
+        f"domains: {', '.join(domain_names())}",
         "",
         "tools, with their required settings and effects:",
         *(

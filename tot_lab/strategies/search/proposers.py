@@ -74,8 +74,10 @@ class _Prompted(Proposer):
     def max_children(self) -> int:
         return self.count
 
-    def _ask(self, sampler: Sampler, place: Place, prompt: Prompt, sample_index: int) -> Thinking[Reply]:
-        call = sampler.call(place.node, self.kind, place.path, prompt, sample_index)
+    def _ask(
+        self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt, sample_index: int
+    ) -> Thinking[Reply]:
+        call = sampler.call(place.node, purpose, place.path, prompt, sample_index)
         if self.temperature is not None:
             call = msgspec.structs.replace(call, temperature=self.temperature)
         return sampler.ask(call)
@@ -96,7 +98,7 @@ class Sample(_Prompted):
         prompt = sampler.prompt(self.prompt, path, partial(task.domain.sample_prompt, task, path), count=1)
 
         def sampled(number: int, sample_index: int) -> Thinking[list[Event] | None]:
-            reply = yield from self._ask(sampler, place, prompt, sample_index)
+            reply = yield from self._ask("sample", sampler, place, prompt, sample_index)
             if reply.error is not None:
                 return (yield from emit_as_list(call_failed(parent, "sample", reply.error)))
             text = task.domain.read_sample(task, path, reply.text)
@@ -135,7 +137,7 @@ class Propose(_Prompted):
             self.prompt, path, partial(task.domain.propose_prompt, task, path, count), count=count
         )
         indices = [place.take_sample_index("propose") for _ in range(self.samples)]
-        branches = [self._ask(sampler, place, prompt, index) for index in indices]
+        branches = [self._ask("propose", sampler, place, prompt, index) for index in indices]
         replies = yield from sampler.gather(branches, at_most=sampler.calls_per_ask)
         failed: list[Event] = []
         read: list[tuple[str, list[str]]] = []
@@ -148,7 +150,7 @@ class Propose(_Prompted):
                 yield unreadable(parent, "propose", indices[k])
                 if len(replies) < self.samples + self.max_parse_retries:
                     indices.append(place.take_sample_index("propose"))
-                    replies.append((yield from self._ask(sampler, place, prompt, indices[-1])))
+                    replies.append((yield from self._ask("propose", sampler, place, prompt, indices[-1])))
         # The pool of one reply is what was read in it already.
         texts = read[0][1] if len(read) == 1 else task.domain.pool_proposals(task, path, [t for t, _ in read])
         return failed + (yield from self._add(sampler, place, texts[:count], children))

@@ -22,8 +22,7 @@ from tot_lab.core.records import Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.domains import game24, game24_tasks, general, hands, open_ended
-from tot_lab.domains.general.player import SimGeneral
+from tot_lab.domains.named import domain_names, examples_of, factory_of, problem_in
 from tot_lab.lab.lab import Lab, expect_lab
 from tot_lab.record.run import Run, Usage, money, usage_of
 from tot_lab.strategies import TreeOfThoughts
@@ -32,10 +31,10 @@ from tot_lab.views.explorer.forms import LABEL, WIDTH, Accepted, Choice, Form, M
 from tot_lab.views.explorer.widget import Explorer
 from tot_lab.views.figures.theme import number, short
 
-HANDS = 24
-"""Number of Game of 24 hands in the list, from easy to hard."""
+EXAMPLES = 24
+"""Example tasks of a domain that are listed."""
 
-_FIRST_HAND = "4 5 6 10"
+_ANOTHER, _TYPED = "another problem", -1  # the last option of the list; its value is no index
 _INTERVAL = 0.25  # seconds between two updates of the progress
 
 _COPY = """
@@ -261,7 +260,7 @@ def panel(lab: Lab, tasks: Sequence[Task] | None = None) -> Panel:
 
     Args:
         lab: The lab of the runs.
-        tasks: Tasks to choose from, in addition to the Game of 24 and questions.
+        tasks: Tasks to choose from, in addition to those of the domains.
 
     Raises:
         RuntimeError: There is no running event loop.
@@ -303,71 +302,63 @@ class _Progress:
 
 
 class _Tasks:
-    """The controls for the task: a given task, a Game of 24 hand, a question, or a text to write."""
+    """The controls for the task: a given task, an example of a domain, or a problem that is typed."""
 
     def __init__(self, lab: Lab, tasks: Sequence[Task] | None, changed: Callable[[], None]) -> None:
         self._own = list(tasks or ())
         for task in self._own:
             if not isinstance(task, Task):
                 raise TypeError(f'tasks must contain tasks such as tl.general("…"): got {task!r}.')
-        kinds = [("given task", "own")] if self._own else []
-        kinds += [("Game of 24", "hand"), ("question", "question"), ("text to write", "text")]
-        first = "own" if self._own else "question" if isinstance(lab.model, SimGeneral) else "hand"
+        domains = domain_names()
+        played = getattr(lab.model, "kind", "").removeprefix("sim/")
+        first = "" if self._own else played if played in domains else domains[0]
+        given = [("given task", "")] if self._own else []
         wide = {"style": LABEL, "layout": {"width": "40em", "max_width": "98%"}}
         self.kind = ipywidgets.Dropdown(
-            options=kinds, value=first, description="task", style=LABEL, layout={"width": WIDTH}
-        )
-        own = [(f"{k + 1}. {short(task.question, 70)}", k) for k, task in enumerate(self._own)]
-        self.own = ipywidgets.Dropdown(options=own, description="task number", **wide)
-        difficulty = {" ".join(map(str, hand.numbers)): hand.difficulty for hand in hands()}
-        choices = {_FIRST_HAND, *(task.question for task in game24_tasks(HANDS))}
-        options = [
-            (f"{hand}  (difficulty {difficulty[hand]:.1f})", hand)
-            for hand in sorted(choices, key=difficulty.__getitem__)
-        ]
-        self.hand = ipywidgets.Dropdown(
-            options=[*options, ("another hand", "")],
-            value=_FIRST_HAND,
-            description="hand",
-            tooltip="All hands are solvable. One more difficulty halves the chance of a random solution.",
+            options=[*given, *((name, name) for name in domains)],
+            value=first,
+            description="task",
+            tooltip="A given task, or the domain of the task",
             style=LABEL,
-            layout={"width": "28em"},
+            layout={"width": WIDTH},
         )
-        self.typed = ipywidgets.Text(
-            description="numbers",
-            placeholder="four integers from 1 to 13",
-            continuous_update=False,
-            style=LABEL,
-            layout={"width": "28em"},
-        )
-        self.question = ipywidgets.Textarea(
-            description="question",
-            rows=3,
-            continuous_update=False,
-            placeholder="Any question or problem",
-            **wide,
-        )
+        self._shown: str | None = None  # the kind whose tasks are listed
+        self._listed: list[Task] = []
+        self.listed = ipywidgets.Dropdown(description="problem", **wide)
+        self.typed = ipywidgets.Textarea(rows=3, continuous_update=False, **wide)
         self.error = ipywidgets.HTML(layout={"margin": "0 0 4px 13em"})
-        fields = (self.kind, self.own, self.hand, self.typed, self.question)
+        fields = (self.kind, self.listed, self.typed)
         for field in fields:
-            field.observe(lambda _: changed(), "value")
+            # A list has the value `None` while its options are replaced.
+            field.observe(lambda change: None if change["new"] is None else changed(), "value")
         self.box = ipywidgets.VBox([*fields, self.error])
 
     @property
     def name(self) -> str:
         """The expression for the given task in the notebook."""
-        return f"tasks[{self.own.value}]"
+        return f"tasks[{self.listed.value}]"
 
     def update(self) -> None:
-        """Show the fields that belong to the kind of task."""
-        kind = self.kind.value
-        for field, visible in (
-            (self.own, kind == "own"),
-            (self.hand, kind == "hand"),
-            (self.typed, kind == "hand" and not self.hand.value),
-            (self.question, kind in ("question", "text")),
-        ):
-            field.layout.display = None if visible else "none"
+        """List the tasks of the chosen kind, and show the fields that belong to it."""
+        if self._shown != self.kind.value:
+            self._shown = self.kind.value
+            self._list()
+        self.listed.layout.display = None if self._listed else "none"
+        self.typed.layout.display = None if self.listed.value == _TYPED else "none"
+
+    def _list(self) -> None:
+        domain = self.kind.value
+        self._listed = self._own
+        if domain:
+            try:
+                self._listed = examples_of(domain, EXAMPLES)
+                self.typed.placeholder = _summary(factory_of(domain))
+            except ValueError:  # `value` shows the error
+                self._listed = []
+        options = [(f"{k + 1}. {short(task.question, 70)}", k) for k, task in enumerate(self._listed)]
+        self.listed.options = [*options, (_ANOTHER, _TYPED)] if domain else options
+        self.listed.index = 0
+        self.typed.description = _ANOTHER if options else "problem"
 
     def value(self) -> Task:
         """Return the task, and show the error if the input is invalid.
@@ -376,18 +367,20 @@ class _Tasks:
             Mistake: The input is invalid.
         """
         self.error.value = ""
+        if self.listed.value != _TYPED:
+            index: int = self.listed.value
+            return self._listed[index]
         try:
-            if self.kind.value == "own":
-                number: int = self.own.value
-                return self._own[number]
-            if self.kind.value == "question":
-                return general(self.question.value)
-            if self.kind.value == "text":
-                return open_ended(self.question.value)
-            return game24(self.hand.value or self.typed.value)
-        except ValueError as error:
+            make = factory_of(self.kind.value)
+            return make(problem_in(self.typed.value, make))
+        except (ValueError, TypeError) as error:
             self.error.value = red(str(error))
             raise Mistake(["task"]) from None
+
+
+def _summary(function: Callable[..., Any]) -> str:
+    """Return the first paragraph of a docstring as one line."""
+    return " ".join((function.__doc__ or "").partition("\n\n")[0].split())
 
 
 def _titled(title: str, *parts: Any) -> Any:

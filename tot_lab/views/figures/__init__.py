@@ -1,33 +1,25 @@
 """Plotly figures of one run and of many runs.
 
 Each figure has two functions: `NAME_info` computes a NamedTuple from the data, and `plot_NAME` draws it.
-Tests check the NamedTuple. A `plot_*` function takes a run (`FIGURES`), a table with one row per run
-(`TABLE_FIGURES`), several runs (`plot_calibration`), or a run of Deep Think (`plot_confidence`). It returns a
-Plotly figure in the template of `theme.py`, light or dark. A figure that cannot show all data reduces it and
-states so in its heading.
+Tests check the NamedTuple. The name of the first parameter of `plot_NAME` states what it draws: `run` is any
+run, `df` a table with one row per run, `runs` several runs, and `deep_think` a run of Deep Think. It returns
+a Plotly figure in the template of `theme.py`, light or dark. A figure that cannot show all data reduces it
+and states so in its heading.
 
-A new figure takes one file, one line here and one line in `tot_lab.core.registry`. Plotly and networkx are
-imported inside functions, so that the repr of a run, which uses the same NamedTuples, needs neither.
+A new figure takes one file and one line in `tot_lab.core.registry`. Plotly and networkx are imported inside
+functions, so that the repr of a run, which uses the same NamedTuples, needs neither.
 """
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 from tot_lab.core.parts import known_names
-from tot_lab.core.registry import find, names
+from tot_lab.core.registry import built_in, find, names
 from tot_lab.record.run import Run
-from tot_lab.views.figures.calibration import plot_calibration
-from tot_lab.views.figures.confidence import plot_confidence
-from tot_lab.views.figures.cost import plot_cost
-from tot_lab.views.figures.frontier import plot_pareto
 from tot_lab.views.figures.graph import graph_of
-from tot_lab.views.figures.heatmap import plot_heatmap
-from tot_lab.views.figures.icicle import plot_icicle
-from tot_lab.views.figures.importance import plot_importance
-from tot_lab.views.figures.parallel import plot_parallel
-from tot_lab.views.figures.scores import plot_scores
-from tot_lab.views.figures.sweep import plot_sweep
-from tot_lab.views.figures.timeline import plot_timeline
-from tot_lab.views.figures.tree import plot_tree
+
+__all__ = ["figures_of", "graph_of", "plot"]
 
 
 def plot(run: Run, figure: str = "tree", **options: Any) -> Any:
@@ -50,24 +42,10 @@ def plot(run: Run, figure: str = "tree", **options: Any) -> Any:
     return found.value(run, **options)
 
 
-FIGURES = (plot_tree, plot_icicle, plot_scores, plot_timeline, plot_cost)
-TABLE_FIGURES = (plot_sweep, plot_pareto, plot_parallel, plot_heatmap, plot_importance)
-
-__all__ = [
-    "FIGURES",
-    "TABLE_FIGURES",
-    "graph_of",
-    "plot",
-    "plot_calibration",
-    "plot_confidence",
-    "plot_cost",
-    "plot_heatmap",
-    "plot_icicle",
-    "plot_importance",
-    "plot_parallel",
-    "plot_pareto",
-    "plot_scores",
-    "plot_sweep",
-    "plot_timeline",
-    "plot_tree",
-]
+def figures_of(data: str) -> list[Callable[..., Any]]:
+    """The built-in figures that draw `data`: `run`, `df`, `runs` or `deep_think`."""
+    return [
+        figure
+        for figure in built_in("figures").values()
+        if next(iter(inspect.signature(figure).parameters)) == data
+    ]

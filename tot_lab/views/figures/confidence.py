@@ -81,15 +81,15 @@ def confidence_info(run: Run) -> ConfidenceInfo:
     )
 
 
-def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
+def plot_confidence(deep_think: Run, *, dark: bool = False) -> go.Figure:
     """Plot the confidence in the synthesis of each iteration, and the scores of its branches.
 
     The branches are to the left of their iteration, best first. A star marks the iteration with the answer,
     and a hollow marker an assumed confidence.
 
     Args:
-        run: A run of `tl.DeepThink`, or of a strategy that contains it, finished or not. If it contains
-            several, the figure shows the one that `tl.deep_thought` returns.
+        deep_think: A run of `tl.DeepThink`, or of a strategy that contains it, finished or not. If it
+            contains several, the figure shows the one that `tl.deep_thought` returns.
         dark: Use the colours for a dark page.
 
     Raises:
@@ -97,7 +97,7 @@ def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
     """
     import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
-    info = confidence_info(run)
+    info = confidence_info(deep_think)
     shades = palette(dark)
     figure = go.Figure()
     _draw_branches(figure, info, shades.paper)
@@ -107,7 +107,7 @@ def plot_confidence(run: Run, *, dark: bool = False) -> go.Figure:
     unscored = f"{info.unscored} of {info.unscored + len(info.names)} branches have no score"
     layout = {"height": 380, "legend": legend_at(-0.18), "showlegend": bool(info.iteration.size)}
     style_run_figure(
-        figure, run, "Confidence by iteration", [unscored] if info.unscored else [], dark, **layout
+        figure, deep_think, "Confidence by iteration", [unscored] if info.unscored else [], dark, **layout
     )
     last = max(int(info.iteration.max(initial=1)), 1)
     figure.update_xaxes(

@@ -1,0 +1,1 @@
+"""An example of a package with one component of each group, a file each."""

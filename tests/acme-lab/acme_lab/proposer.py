@@ -1,0 +1,12 @@
+"""A proposer."""
+
+import tot_lab as tl
+
+
+class Two(tl.Sample):
+    """Samples two thoughts."""
+
+    kind = "acme_two"
+
+    count: int = 2
+    """Children per thought."""
