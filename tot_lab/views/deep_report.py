@@ -42,22 +42,22 @@ def markdown_of(of: DeepThought, *, answer_first: bool = False) -> str:
     if answer_first:
         rest.sort(key=lambda section: section.foldable)
     parts = [f"# {head.title}", head.body, *(f"{one.prefix} {one.title}\n\n{one.body}" for one in rest)]
-    return _joined(*parts, f"---\n\n*{escape_line(_closing(of), LINE)}*\n")
+    return _join(*parts, f"---\n\n*{escape_line(_closing_line(of), LINE)}*\n")
 
 
 def html_of(of: DeepThought) -> str:
     """Return the report as an HTML panel."""
     head, *rest = _sections(of)
-    parts = [f'<div class="title">{_in_line(head.title)}</div>{to_html(head.body)}']
+    parts = [f'<div class="title">{_inline_html(head.title)}</div>{to_html(head.body)}']
     for one in rest:
-        title, body = _in_line(one.title), to_html(one.body)
+        title, body = _inline_html(one.title), to_html(one.body)
         if one.foldable:
             is_open = " open" if one.is_open else ""
             parts.append(f"<details{is_open}><summary>{title}</summary>{body}</details>")
         else:
             kind = "part" if one.prefix == "##" else "sub"
             parts.append(f'<div class="{kind}">{title}</div>{body}')
-    parts.append(f'<div class="closing">{_in_line(escape_line(_closing(of), LINE))}</div>')
+    parts.append(f'<div class="closing">{_inline_html(escape_line(_closing_line(of), LINE))}</div>')
     style = _STYLE.replace("FONT", FONT).replace("PATH", PATH)
     return f'<div class="tot-lab-deep-thought"><style>{style}</style>{"".join(parts)}</div>'
 
@@ -77,7 +77,7 @@ def text_of(of: DeepThought) -> str:
     if of.unfinished or of.failed:
         why = f": {short(of.failed, 70)}" if of.failed else ""
         rows.append(f"  {len(of.iterations) + 1:<9} not finished{why}")
-    return "\n".join([*rows, f"  solution  {short(of.answer, 90) or 'none'}", f"  {_closing(of)}"])
+    return "\n".join([*rows, f"  solution  {short(of.answer, 90) or 'none'}", f"  {_closing_line(of)}"])
 
 
 class _Section(NamedTuple):
@@ -102,24 +102,24 @@ def _sections(of: DeepThought) -> list[_Section]:
     task = "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
     clamped = ", ".join(f"`{one.field}` {one.given} → {one.used}" for one in of.clamped)
     label = " *simulated model*" if of.simulated else ""
-    sections = [_Section(_title(of) + label, _joined(task, f"*Clamped:* {clamped}" if clamped else ""))]
+    sections = [_Section(_title(of) + label, _join(task, f"*Clamped:* {clamped}" if clamped else ""))]
     if of.gathering is not None:
         nothing = " · nothing" if of.gathering.nothing else ""
         title = f"Gathered · {of.gathering.category}{nothing}"
-        sections.append(_Section(title, _gathered(of.gathering), foldable=True))
+        sections.append(_Section(title, _gathering_section(of.gathering), foldable=True))
     for result in of.iterations:
         title = f"Iteration {result.iteration} · {_confidence(result)}"
         is_open = result.iteration == of.answer_iteration
-        sections.append(_Section(title, _iteration(of, result), foldable=True, is_open=is_open))
+        sections.append(_Section(title, _iteration_section(of, result), foldable=True, is_open=is_open))
     if of.unfinished or of.failed:
         number = len(of.iterations) + 1
         failed = f"*Failed:* {escape_line(of.failed, LINE)}" if of.failed else ""
-        body = _joined(_fell_back(of, number), _approaches(of.unfinished), failed)
+        body = _join(_iteration_notes(of, number), _approaches(of.unfinished), failed)
         sections.append(_Section(f"Iteration {number} · not finished", body, foldable=True, is_open=True))
-    return [*sections, *_final(of)]
+    return [*sections, *_final_sections(of)]
 
 
-def _gathered(of: Gathering) -> str:
+def _gathering_section(of: Gathering) -> str:
     """Return the category of the task, the tool calls and their sources."""
     calls = []
     for use in of.uses:
@@ -127,7 +127,7 @@ def _gathered(of: Gathering) -> str:
         calls.append(f"{sign}`{use.tool}` {escape_line(short(use.arguments, 200), LINE)}{failed}")
     nothing = of.nothing and f"*Nothing was gathered: {of.nothing}.*"
     unaided = "" if of.uses or nothing else "*No tool was called: the notes are the model's own.*"
-    return _joined(
+    return _join(
         f"*Category:* {of.category}, chosen by {_CHOSEN[of.by]} ({escape_line(of.why, LINE)})",
         nothing or unaided,
         "\n".join(f"{k}. {line}" for k, line in enumerate(calls, 1)),
@@ -135,18 +135,18 @@ def _gathered(of: Gathering) -> str:
     )
 
 
-def _iteration(of: DeepThought, result: IterationResult) -> str:
+def _iteration_section(of: DeepThought, result: IterationResult) -> str:
     reflection = _bullets(result.reflection_summary.splitlines())
     focus = excerpt(result.next_focus, LINE)
-    return _joined(
-        _fell_back(of, result.iteration, result),
+    return _join(
+        _iteration_notes(of, result.iteration, result),
         _approaches(result.branches, result.beam),
         f"**Reflection**\n\n{reflection}" if reflection else "",
         f"**Next focus:** {focus}" if focus else "",
     )
 
 
-def _fell_back(of: DeepThought, number: int, result: IterationResult | None = None) -> str:
+def _iteration_notes(of: DeepThought, number: int, result: IterationResult | None = None) -> str:
     """Return the fallbacks and truncations of an iteration. `result` is `None` if it did not finish."""
     what = {one.what: one for one in of.fallbacks if one.iteration == number}
     notes = ["The approaches could not be read; their text became one."] if "branch" in what else []
@@ -187,7 +187,7 @@ def _approaches(branches: Sequence[ThoughtBranch], beam: Sequence[str] = ()) -> 
     return "\n".join(f"{k}. {line}" for k, line in enumerate(lines, 1))
 
 
-def _final(of: DeepThought) -> list[_Section]:
+def _final_sections(of: DeepThought) -> list[_Section]:
     """Return the sections of the solution, its reasoning and the insights."""
     title = "Final solution"
     if of.node is None:
@@ -210,7 +210,7 @@ def _final(of: DeepThought) -> list[_Section]:
     taken = _bullets(f"From **{names[one.branch]}**: {one.idea}" for one in result.taken)
     insights = dict.fromkeys(text for one in of.iterations for text in one.insights)
     parts = [
-        ("Reasoning", _joined(sanitize(result.synthesis_reasoning), taken)),
+        ("Reasoning", _join(sanitize(result.synthesis_reasoning), taken)),
         ("Key insights", _bullets(insights)),
     ]
     solution = _Section(f"{title} · {_confidence(result)}", f"*{why}*\n\n{sanitize(of.answer)}")
@@ -226,7 +226,7 @@ def _confidence(result: IterationResult) -> str:
     return f"confidence {result.confidence:.1f}/10{marks}"
 
 
-def _closing(of: DeepThought) -> str:
+def _closing_line(of: DeepThought) -> str:
     """Return the last line: counts, time, stop reason and model."""
     branches = [*(branch for result in of.iterations for branch in result.branches), *of.unfinished]
     failed = sum(branch.error is not None for branch in branches)
@@ -246,11 +246,11 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def _in_line(markdown: str) -> str:
+def _inline_html(markdown: str) -> str:
     return to_html(markdown).removeprefix("<p>").removesuffix("</p>\n")
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return "\n\n".join(filter(None, parts))
 
 
