@@ -400,8 +400,8 @@ def test_a_log_is_read_by_the_importer_of_a_package(installed, tmp_path):
 
 def test_the_panel_offers_what_a_package_brings(installed, tmp_path):
     code = """
-        from tot_lab.views.explorer.forms import exported
-        print([part.kind for part in exported() if part.kind.startswith("acme")])
+        from tot_lab.views.explorer.forms import form_classes
+        print([part.kind for part in form_classes() if part.kind.startswith("acme")])
         """
     shown = python(installed, code, tmp_path)
     assert shown.strip() == "['acme_twice', 'acme_two', 'acme_length', 'acme_greedy']"
