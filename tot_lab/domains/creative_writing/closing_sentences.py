@@ -10,7 +10,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=1)
 def closing_sentences() -> tuple[tuple[str, ...], ...]:
-    """The four sentences of each task, in the order of the tasks."""
+    """Return the four sentences of each task, in the order of the tasks."""
     return tuple(tuple(block.split("\n")) for block in _WRITTEN.strip().split("\n\n"))
 
 

@@ -120,8 +120,8 @@ def _members(annotation: Any, metadata: Sequence[Any]) -> Iterator[tuple[Any, li
 def kinds_of(base: Any) -> list[type[BaseModel]]:
     """Return the classes that a control offers for a field of type `base`.
 
-    For a `Part`, these are the subclasses in `form_classes()` whose fields all have initial values. For another
-    model, this is the model itself.
+    For a `Part`, these are the subclasses in `form_classes()` whose fields all have initial values. For
+    another model, this is the model itself.
     """
     if not isinstance(base, type) or not issubclass(base, BaseModel):
         return []
