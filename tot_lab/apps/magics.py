@@ -117,7 +117,7 @@ class ThinkMagics(Magics):
     @no_var_expand
     @line_cell_magic
     def think(self, line: str, cell: str | None = None) -> Coroutine[Any, Any, None]:
-        """Its help is generated from the options."""
+        """Run Deep Think on a question. The help text is generated from the options."""
         return self._think(line, cell)
 
     async def _think(self, line: str, cell: str | None) -> None:

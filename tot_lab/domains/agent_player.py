@@ -209,15 +209,15 @@ class _Lookups(_Chain):
         self.count = len(hops.relations)
 
     def value(self, k: int, known: Sequence[str]) -> str:
-        at, relation = self._at(k, known), self.hops.relations[k]
+        at, relation = self._thing_before(k, known), self.hops.relations[k]
         there = world().facts.get((relation.name, at))
         return there.name if there else "nobody knows"
 
     def statement(self, k: int, known: Sequence[str], value: str) -> str:
-        return _fact(self.hops.relations[k], self._at(k, known), value)
+        return _fact(self.hops.relations[k], self._thing_before(k, known), value)
 
     def find(self, k: int, known: Sequence[str], text: str) -> str | None:
-        at, relation = self._at(k, known), self.hops.relations[k]
+        at, relation = self._thing_before(k, known), self.hops.relations[k]
         results = re.findall(
             rf"What is the name of {re.escape(self.subject(k, known))}\?\s+result: ([^\n]+)", text
         )
@@ -236,7 +236,7 @@ class _Lookups(_Chain):
         return _fact(relation, thing, world().facts[relation.name, thing].name)
 
     def tool_call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
-        at = self._at(k, known)
+        at = self._thing_before(k, known)
         title = title_of(at)
         listed = re.search(rf"(?:^|→ )\d+\. {re.escape(title)}:", text, re.M)
         return ("open", {"title": title}) if listed else ("search", {"query": at.phrase.removeprefix("the ")})
@@ -261,14 +261,14 @@ class _Lookups(_Chain):
     def same(self, one: str, other: str) -> bool:
         return bare_name(one) == bare_name(other)
 
-    def _at(self, k: int, known: Sequence[str]) -> Thing:
+    def _thing_before(self, k: int, known: Sequence[str]) -> Thing:
         return self.hops.start if k == 0 else Thing(self.hops.relations[k].of, known[k - 1])
 
     def subject(self, k: int, known: Sequence[str]) -> str:
         relation = self.hops.relations[k]
         if k == 0:
             return relation.question.format(x=self.hops.start.phrase)
-        return relation.question.format(x=self._at(k, known).phrase if len(known) >= k else f"s{k}")
+        return relation.question.format(x=self._thing_before(k, known).phrase if len(known) >= k else f"s{k}")
 
 
 class _Responder(Responder["SimAgent"]):
@@ -297,7 +297,7 @@ class _Responder(Responder["SimAgent"]):
         Raises:
             ValueError: If it contains no problem.
         """
-        chain = _chain_in(self.text)
+        chain = _parse_chain(self.text)
         if chain is None:
             raise ValueError("The conversation contains no problem.")
         return chain
@@ -310,7 +310,7 @@ class _Responder(Responder["SimAgent"]):
         )
 
     def understands(self) -> bool:
-        return _chain_in(self.text) is not None
+        return _parse_chain(self.text) is not None
 
     # Thoughts and answers.
 
@@ -650,7 +650,7 @@ def _first_turns(call: Call) -> str:
 
 
 @lru_cache(maxsize=256)
-def _chain_in(text: str) -> _Chain | None:
+def _parse_chain(text: str) -> _Chain | None:
     """Return the first problem in `text`, or `None`."""
     problem, hops = problem_in(text), hops_in(text)
     return _Sums(problem) if problem else _Lookups(hops) if hops else None

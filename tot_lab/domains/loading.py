@@ -94,16 +94,16 @@ def _rows(source: Any) -> Iterator[_Row]:
             raise ValueError(f"{path}: not UTF-8 text: byte {error.start} cannot be decoded.") from None
         yield from readers[path.suffix.lower()](path.name, text)
     elif hasattr(source, "columns") and hasattr(source, "to_dict"):  # a DataFrame; pandas is not imported
-        yield from _numbered(source.to_dict("records"))
+        yield from _number_rows(source.to_dict("records"))
     elif isinstance(source, Iterable) and not isinstance(source, Mapping):
-        yield from _numbered(source)
+        yield from _number_rows(source)
     else:
         raise ValueError(
             f"source must be a file name, a DataFrame or an iterable of dicts: got {_kind(source)}."
         )
 
 
-def _numbered(rows: Iterable[Any], name: str = "") -> Iterator[_Row]:
+def _number_rows(rows: Iterable[Any], name: str = "") -> Iterator[_Row]:
     for k, row in enumerate(rows, 1):
         yield f"{name}row {k}", row
 
@@ -118,7 +118,7 @@ def _json_list(name: str, text: str) -> Iterator[_Row]:
     rows = _json(name, text)
     if not isinstance(rows, list):
         raise ValueError(f"{name}: the file must contain a list of objects: got {_kind(rows)}.")
-    yield from _numbered(rows, f"{name} ")
+    yield from _number_rows(rows, f"{name} ")
 
 
 def _json(where: str, text: str) -> Any:

@@ -58,25 +58,25 @@ def sanitize(text: str) -> str:
     return _escape_parts(parts).strip("\n")
 
 
-def excerpt(text: str, most: int) -> str:
-    """Return the beginning of a Markdown text as one line of at most `most` characters.
+def excerpt(text: str, max_length: int) -> str:
+    """Return the beginning of a Markdown text as one line of at most `max_length` characters.
 
     Code blocks are skipped unless the text contains nothing else. The line can be used in a list.
     """
-    tokens = _parser(False).parse(printable(text[: 4 * most]))
+    tokens = _parser(False).parse(printable(text[: 4 * max_length]))
     prose = " ".join(token.content for token in tokens if token.type == "inline")
-    line = _escape_parts([(False, short(prose, most))])
+    line = _escape_parts([(False, short(prose, max_length))])
     kinds = [token.type for token in _parser(False).parse(f"- {line}")]
     return (
         line
         if kinds[2:-2] == ["paragraph_open", "inline", "paragraph_close"]
-        else escape_line(prose or text, most)
+        else escape_line(prose or text, max_length)
     )
 
 
-def escape_line(text: str, most: int) -> str:
-    """Put plain text on one line of at most `most` characters and escape Markdown characters."""
-    line = _SIGNS.sub(r"\\\g<0>", short(text, most))
+def escape_line(text: str, max_length: int) -> str:
+    """Put plain text on one line of at most `max_length` characters and escape Markdown characters."""
+    line = _SIGNS.sub(r"\\\g<0>", short(text, max_length))
     return _FIRST.sub(r"\1\\\2", line)
 
 

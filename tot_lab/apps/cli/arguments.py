@@ -110,7 +110,7 @@ def _values(text: str) -> list[Any]:
     return found
 
 
-def _call_checked(make: Callable[..., T], *given: Any, **named: Any) -> T:
+def _call_validated(make: Callable[..., T], *given: Any, **named: Any) -> T:
     """Call `make` with parsed arguments, validated against its annotations."""
     takes = list(inspect.signature(make).parameters.values())[len(given) :]
     if not any(one.kind is one.VAR_KEYWORD for one in takes):
@@ -145,16 +145,16 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
     for name, rest in groups:
         with argument_errors(name):
             if name == "baselines":
-                made = {
-                    label: [one] for label, one in _call_checked(baselines, **parse_settings(rest)).items()
+                make_task = {
+                    label: [one] for label, one in _call_validated(baselines, **parse_settings(rest)).items()
                 }
             elif name in _PRESETS:
-                made = {name: grid(_PRESETS[name](), **parse_fields(rest))}
+                make_task = {name: grid(_PRESETS[name](), **parse_fields(rest))}
             elif name in REGISTRY or name in offered():
-                made = {name: grid(class_of(name, Strategy), **parse_fields(rest))}
+                make_task = {name: grid(class_of(name, Strategy), **parse_fields(rest))}
             else:
                 raise InvalidArgument(f"Unknown strategy {name!r}; {known_names(name, _strategies())}.")
-        for label, settings in made.items():
+        for label, settings in make_task.items():
             found.setdefault(label, []).extend(settings)
     return found
 
@@ -205,23 +205,23 @@ def parse_task(words: Sequence[str]) -> Task:
     if not rest:
         raise InvalidArgument(f"--task {name} needs a problem after the domain.")
     with argument_errors(f"task {name}"):
-        make = class_of(name, Domain).task_factory() or _task_of(name)
+        make = class_of(name, Domain).task_factory() or _generic_factory(name)
         takes = next(iter(get_type_hints(make).values()), str)
         is_text = str in (takes, *get_args(takes))
-        return _call_checked(make, rest[0] if is_text else _puzzle(rest[0]), **parse_settings(rest[1:]))
+        return _call_validated(make, rest[0] if is_text else _puzzle(rest[0]), **parse_settings(rest[1:]))
 
 
 def _domains() -> list[str]:
     return [name for name in names("domains") if not name.startswith("published/")]
 
 
-def _task_of(domain: str) -> Callable[..., Task]:
+def _generic_factory(domain: str) -> Callable[..., Task]:
     """Return a task factory for a domain without one. It takes the domain's settings as fields."""
 
-    def made(question: str, answer: Any = None, **settings: Any) -> Task:
+    def make_task(question: str, answer: Any = None, **settings: Any) -> Task:
         return Task(domain=class_of(domain, Domain)(**settings), question=question, reference=answer)
 
-    return made
+    return make_task
 
 
 def parse_tasks(words: Sequence[str]) -> list[Task]:
@@ -229,13 +229,13 @@ def parse_tasks(words: Sequence[str]) -> list[Task]:
     name, *rest = words
     with argument_errors(f"tasks {name}"):
         if name in _domains() and (examples := class_of(name, Domain).example_tasks()) is not None:
-            return _call_checked(examples, **parse_settings(rest))
+            return _call_validated(examples, **parse_settings(rest))
         if not Path(name).exists():
             known = [one for one in built_in("domains") if class_of(one, Domain).example_tasks()]
             raise InvalidArgument(
                 f"{name!r} is neither a file nor a domain with bundled tasks ({', '.join(known)})."
             )
-        return _call_checked(tasks, name, **parse_settings(rest))
+        return _call_validated(tasks, name, **parse_settings(rest))
 
 
 def parse_tools(words: Sequence[str] | None) -> list[Tool]:
@@ -314,7 +314,10 @@ def describe_parts() -> str:
             for kind in built_in("tools").values()
             if kind is not WebSearch
         ),
-        *(f"  {domain}: {_join(tool.name for tool in made)}" for domain, made in domain_tools().items()),
+        *(
+            f"  {domain}: {_join(tool.name for tool in make_task)}"
+            for domain, make_task in domain_tools().items()
+        ),
         "",
         *([f"from installed packages: {', '.join(sorted(offered()))}"] if offered() else []),
     ]
@@ -373,15 +376,15 @@ def command(
     commands: Any, name: str, what: str, handler: Callable[[argparse.Namespace], int | None] | None = None
 ) -> argparse.ArgumentParser:
     """Add a command with one line of help. If `handler` is `None`, the handler of the group is used."""
-    made: argparse.ArgumentParser = commands.add_parser(
+    make_task: argparse.ArgumentParser = commands.add_parser(
         name,
         help=what,
         description=f"{what[0].upper()}{what[1:]}.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     if handler is not None:
-        made.set_defaults(handler=handler)
-    return made
+        make_task.set_defaults(handler=handler)
+    return make_task
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:

@@ -143,13 +143,14 @@ class Constrained(General):
         return strip_answer(text) or None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Return `True` if the last draft satisfies all rules, else `None`, since a later draft may be
-        better."""
+        """Return `True` if the last draft satisfies all rules.
+
+        Returns `None` otherwise, because a later draft may be better.
+        """
         return True if path and self.grade(task, path[-1]) == 1.0 else None
 
     def same(self, task: Task, answer: str) -> Hashable:
-        """Return a key of the answer. Designs with the same entries have the same key, whatever their
-        format."""
+        """Return a key of the answer. Equal designs have equal keys, whatever their format."""
         rules = rules_in(task.question)
         family = rules[0].family if rules else "writing"
         design = None if family == "writing" else read(family, answer)

@@ -30,11 +30,11 @@ class Stream:
         self._seed = seed
         self._count = 0
 
-    def below(self, most: int) -> int:
-        """Return a number from 0 to `most` − 1."""
+    def below(self, limit: int) -> int:
+        """Return a number from 0 to `limit` − 1."""
         self._count += 1
         digest = hashlib.sha256(f"{self._seed} {self._count}".encode()).digest()
-        return int.from_bytes(digest[:6], "big") % most
+        return int.from_bytes(digest[:6], "big") % limit
 
     def between(self, low: int, high: int) -> int:
         """Return a number from `low` to `high`, both included."""
@@ -104,13 +104,13 @@ _PHRASES = tuple(
 
 
 def _write(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> str:
-    best, most = "", -1
+    best, limit = "", -1
     for _ in range(_TEXTS):
         text = _compose(rules, wanted, stream)
         matches = _matches(rules, wanted, text)
-        if matches > most:
-            best, most = text, matches
-        if most == len(rules):
+        if matches > limit:
+            best, limit = text, matches
+        if limit == len(rules):
             break
     return best
 
@@ -224,11 +224,11 @@ def _fill(words: list[str], length: int, phrases: Sequence[list[str]], stream: S
     return words
 
 
-def _wrap(text: str, most: int) -> str:
-    """Wrap `text` into at least two lines of at most `most` characters, as far as its words allow."""
+def _wrap(text: str, limit: int) -> str:
+    """Wrap `text` into at least two lines of at most `limit` characters, as far as its words allow."""
     lines = [""]
     for word in text.split(" "):
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > most:
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > limit:
             lines.append(word)
         else:
             lines[-1] = f"{lines[-1]} {word}".strip()
@@ -324,15 +324,15 @@ _DESIGNS: Mapping[str, Callable[[Sequence[Rule]], Design]] = {
 
 def _search(design: Design, rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> Plan:
     """Find the best plan by hill climbing with restarts. Changes that are not worse are accepted."""
-    best, most, here = Plan(), -1, 0
+    best, limit, here = Plan(), -1, 0
     plan = best
     for k in range(_CHANGES):
         other = design.mutate(plan, stream) if k % _RESTART else design.initial(stream)
         matches = _matches(rules, wanted, design.format(other))
         if matches >= here or k % _RESTART == 0:
             plan, here = other, matches
-        if matches > most:
-            best, most = other, matches
-        if most == len(rules):
+        if matches > limit:
+            best, limit = other, matches
+        if limit == len(rules):
             break
     return best

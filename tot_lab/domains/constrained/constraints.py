@@ -79,10 +79,10 @@ class Rule(NamedTuple):
     """A rule of a task."""
 
     family: str
-    """The key of `FORMS`: writing, timetable, seating or packing."""
+    """Family of the rule, a key of `FORMS`: writing, timetable, seating or packing."""
 
     form: str
-    """The key of the form in its family."""
+    """Key of the form in `FORMS[family]`."""
 
     text: str
     """The sentence of the rule."""
@@ -295,14 +295,14 @@ def rules_in(text: str) -> tuple[Rule, ...]:
     lines = text.splitlines()
     rules: list[Rule] = []
     for line in lines[lines.index("Rules:") + 1 :] if "Rules:" in lines else []:
-        rule = _rule_of(line.removeprefix("- ")) if line.startswith("- ") else None
+        rule = _parse_rule(line.removeprefix("- ")) if line.startswith("- ") else None
         if rule is None:
             break
         rules.append(rule)
     return tuple(rules)
 
 
-def _rule_of(text: str) -> Rule | None:
+def _parse_rule(text: str) -> Rule | None:
     for family, forms in _PATTERNS.items():
         for form, pattern in forms.items():
             match = pattern.fullmatch(text)
@@ -365,7 +365,7 @@ def strip_answer(answer: str) -> str:
     return "\n".join(fences[-1] if fences else lines).strip()
 
 
-def _plain(answer: str) -> list[str]:
+def _strip_markup(answer: str) -> list[str]:
     """Return the lines that are not empty, without bullets and Markdown."""
     unmarked = str.maketrans("", "", "*_`")
     lines = [_BULLET.sub("", line, count=1).translate(unmarked).strip() for line in answer.splitlines()]
@@ -377,7 +377,7 @@ def _strip_numbers(lines: Iterable[str]) -> list[str]:
 
 
 def _text(answer: str) -> Text:
-    lines = _plain(answer)
+    lines = _strip_markup(answer)
     if all(map(_PLACE.match, lines)):  # a numbered list; in other texts a number is part of its sentence
         lines = _strip_numbers(lines)
     sentences: list[list[str]] = [[]]
@@ -416,7 +416,7 @@ def _entries(lines: Iterable[str]) -> dict[str, list[str]]:
 
 def _timetable(answer: str) -> Timetable:
     found = {}
-    for name, values in _entries(_plain(answer.lower())).items():
+    for name, values in _entries(_strip_markup(answer.lower())).items():
         if len(values) == 2 and values[0] in DAYS:
             found[name] = DAYS.index(values[0]), values[1].removeprefix("room ").removesuffix(" room")
     return found
@@ -424,7 +424,7 @@ def _timetable(answer: str) -> Timetable:
 
 def _counts(answer: str) -> Counts:
     found = {}
-    for name, values in _entries(_plain(answer.lower())).items():
+    for name, values in _entries(_strip_markup(answer.lower())).items():
         match = _COUNT.fullmatch(values[0]) if len(values) == 1 else None
         if match is not None:
             found[name] = int(match[1])

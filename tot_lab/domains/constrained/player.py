@@ -140,14 +140,14 @@ class _Responder(Responder["SimConstrained"]):
     def value(self) -> str:
         """Return a verdict on each rule, and the score."""
         seen = self.believed(self.last)
-        lines = [f"- {'kept' if one else 'broken'}: {rule.text}" for rule, one in self._with(seen)]
+        lines = [f"- {'kept' if one else 'broken'}: {rule.text}" for rule, one in self._with_rules(seen)]
         return "\n".join([*lines, f"score: {sum(seen)}/{len(seen)}"])
 
-    def _with(self, seen: Sequence[bool]) -> list[tuple[Rule, bool]]:
+    def _with_rules(self, seen: Sequence[bool]) -> list[tuple[Rule, bool]]:
         return list(zip(self.rules, seen, strict=True))
 
     def _broken(self, seen: Sequence[bool]) -> list[str]:
-        return [rule.text for rule, kept in self._with(seen) if not kept]
+        return [rule.text for rule, kept in self._with_rules(seen) if not kept]
 
     # Deep Think.
 
@@ -178,7 +178,7 @@ class _Responder(Responder["SimConstrained"]):
                 "observation": f"{sum(seen)} of {len(seen)} rules seem to be kept.",
                 "reflection": "Nothing seems to be wrong." if all(seen) else "Not all rules are kept.",
                 "confidence": round(10 * sum(seen) / len(seen), 1),
-                "strengths": [rule.text for rule, kept in self._with(seen) if kept],
+                "strengths": [rule.text for rule, kept in self._with_rules(seen) if kept],
                 "weaknesses": self._broken(seen),
             }
         )
@@ -301,4 +301,4 @@ def _drafts(text: str) -> Iterator[str]:
             yield text[at:end]
             at = end + len(closing)
         else:
-            unclosed.add(tag)  # A later tag of this name is not closed either.
+            unclosed.add(tag)  # further tags of this name cannot be closed either

@@ -85,9 +85,8 @@ class CreativeWriting(Domain):
 
     def value_prompt(self, task: Task, path: Path) -> str:
         asked = "the passage at the end" if self._is_passage(path) else "a passage that follows the plan"
-        return (
-            f"{self._position(task, path[:-1])}\n\nHow coherent is {asked}? {_SCALE}\n\n{self._titled(path)}"
-        )
+        position = self._position(task, path[:-1])
+        return f"{position}\n\nHow coherent is {asked}? {_SCALE}\n\n{self._with_heading(path)}"
 
     def judge_prompt(self, task: Task, path: Path) -> str:
         asked = (
@@ -97,7 +96,7 @@ class CreativeWriting(Domain):
         )
         return (
             f"{self._position(task, path[:-1])}\n\n{asked} Reply with one word, yes or no.\n\n"
-            f"{self._titled(path)}"
+            f"{self._with_heading(path)}"
         )
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
@@ -150,7 +149,7 @@ class CreativeWriting(Domain):
         """Return `steps` with their headings. `before` is the number of earlier steps."""
         return "\n\n".join(f"{_NAMES[min(before + k, 1)]}:\n{step}" for k, step in enumerate(steps))
 
-    def _titled(self, path: Path) -> str:
+    def _with_heading(self, path: Path) -> str:
         return f"Candidate\n{_NAMES[self._is_passage(path)]}:\n{path[-1]}"
 
     @staticmethod
@@ -238,7 +237,7 @@ class CreativeWriting(Domain):
         if len(paragraphs) == 1:
             paragraphs = answer.strip().split("\n")
         kept = sum(
-            _ends_in(paragraph, str(last)) for paragraph, last in zip(paragraphs, sentences, strict=False)
+            _ends_with(paragraph, str(last)) for paragraph, last in zip(paragraphs, sentences, strict=False)
         )
         return kept / max(len(paragraphs), len(sentences))
 
@@ -276,7 +275,7 @@ def _task(sentences: Sequence[str], id: str) -> Task:
     return Task(domain=CreativeWriting(), question=question, data={"sentences": plain}, id=id)
 
 
-def _ends_in(paragraph: str, sentence: str) -> bool:
+def _ends_with(paragraph: str, sentence: str) -> bool:
     text, last = (" ".join(part.translate(_QUOTES).split()) for part in (paragraph, sentence))
     return text.endswith(last) and not text[: -len(last)][-1:].isalnum()
 

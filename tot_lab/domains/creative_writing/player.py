@@ -83,7 +83,7 @@ class _Responder(Responder["SimCreativeWriting"]):
 
     def plans(self) -> str:
         """Return different plans."""
-        return _listed("Plan", [self.plan() for _ in range(self.count)])
+        return _numbered_list("Plan", [self.plan() for _ in range(self.count)])
 
     def passage(self) -> str:
         """Return a passage."""
@@ -91,7 +91,7 @@ class _Responder(Responder["SimCreativeWriting"]):
 
     def passages(self) -> str:
         """Return different passages."""
-        return _listed("Passage", [self.passage() for _ in range(self.count)])
+        return _numbered_list("Passage", [self.passage() for _ in range(self.count)])
 
     def both(self) -> str:
         """Return a plan, and a passage that follows it."""
@@ -167,7 +167,7 @@ class SimCreativeWriting(Player):
     """Share of replies that are empty, 0–1."""
 
 
-def _listed(name: str, texts: Sequence[str]) -> str:
+def _numbered_list(name: str, texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return texts[0]
     return "\n\n".join(f"{name} {k}:\n{text}" for k, text in enumerate(texts, 1))

@@ -191,12 +191,12 @@ class Game24(Domain):
         return f"{_RULES}\n\nNumbers: {self.statement(task)}"
 
     def _progress(self, task: Task, path: Path) -> str:
-        return f"Steps so far:\n{self.steps(path)}\n{self._left(task, path)}"
+        return f"Steps so far:\n{self.steps(path)}\n{self._left_line(task, path)}"
 
     @staticmethod
-    def _left(task: Task, path: Path) -> str:
+    def _left_line(task: Task, path: Path) -> str:
         terms = _walk(task, path)
-        left = "unclear from the steps" if terms is None else _format([term.value for term in terms])
+        left = "unclear from the steps" if terms is None else _format_numbers([term.value for term in terms])
         return f"Numbers left: {left}"
 
     def _about_last(self, task: Task, path: Path, ask: str, claim: str = "") -> str:
@@ -204,7 +204,12 @@ class Game24(Domain):
 
         The text before the last step is the same for all siblings.
         """
-        lines = ["Candidate for the next step:", *path[-1:], self._left(task, path), *filter(None, [claim])]
+        lines = [
+            "Candidate for the next step:",
+            *path[-1:],
+            self._left_line(task, path),
+            *filter(None, [claim]),
+        ]
         return f"{self._position(task, path[:-1])}\n\n{ask}\n\n" + "\n".join(lines)
 
     def _position(self, task: Task, path: Path) -> str:
@@ -226,7 +231,7 @@ class Game24(Domain):
     # Reading.
 
     def read_sample(self, task: Task, path: Path, text: str) -> str | None:
-        return next(self._steps_in(task, path, text), None)
+        return next(self._valid_steps(task, path, text), None)
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
         """Return the valid steps in a reply, each in its canonical form.
@@ -234,7 +239,7 @@ class Game24(Domain):
         Bullets, numbering and all operator signs are accepted, and the `left:` list is recomputed. A step
         that uses a number that is not left, or states a wrong result (also 1.67 for 5/3), is dropped.
         """
-        return list(self._steps_in(task, path, text))
+        return list(self._valid_steps(task, path, text))
 
     def read_answer(self, task: Task, text: str) -> str | None:
         """Return the expression after the last `Answer:` that begins a line, or else the last line that is
@@ -248,12 +253,12 @@ class Game24(Domain):
         lines = (_expression(line) for line in reversed(text.splitlines()) if line.strip())
         return next((line for line in lines if (read := value_of(line)) and len(read[1]) > 1), None)
 
-    def _steps_in(self, task: Task, path: Path, text: str) -> Iterator[str]:
+    def _valid_steps(self, task: Task, path: Path, text: str) -> Iterator[str]:
         terms = _walk(task, path)
         if terms is None or len(terms) < 2:
             return
         left = [term.value for term in terms]
-        for a, op, b in _moves_in(text, left):
+        for a, op, b in _possible_moves(text, left):
             value = joined(a, op, b)
             if value is not None:
                 yield step_line(a, op, b, value, _remove_both(left, a, b))
@@ -285,8 +290,10 @@ class Game24(Domain):
         return terms[0].expression if terms is not None and done else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Return whether the numbers left can make 24 or, if the path states an answer, whether it is
-        right."""
+        """Return whether the numbers left can make 24.
+
+        If the path states an answer, returns whether the answer is right.
+        """
         stated = _stated_answer(path)
         if stated is not None:
             return self.grade(task, stated) == 1.0
@@ -341,7 +348,7 @@ def hands() -> list[Hand]:
 def step_line(a: Fraction, op: str, b: Fraction, value: Fraction, rest: Sequence[Fraction]) -> str:
     """Return a step in its canonical form. `rest` contains the numbers that the step does not use."""
     divisor = f"({b})" if op == "/" and b.denominator > 1 else str(b)
-    return f"{a} {op} {divisor} = {value} (left: {_format([*rest, value])})"
+    return f"{a} {op} {divisor} = {value} (left: {_format_numbers([*rest, value])})"
 
 
 @lru_cache(maxsize=1)
@@ -362,7 +369,7 @@ def _hand(question: str) -> tuple[Fraction, ...]:
     raise ValueError(f"A hand must be four integers from 1 to 13, such as '4 5 6 10': got {question[:80]!r}.")
 
 
-def _format(values: Sequence[Fraction]) -> str:
+def _format_numbers(values: Sequence[Fraction]) -> str:
     return " ".join(str(value) for value in sorted(values))
 
 
@@ -377,7 +384,7 @@ def _has_both(left: Sequence[Fraction], a: Fraction, b: Fraction) -> bool:
     return a in left and b in left and (a != b or left.count(a) > 1)
 
 
-def _moves_in(text: str, left: Sequence[Fraction]) -> Iterator[tuple[Fraction, str, Fraction]]:
+def _possible_moves(text: str, left: Sequence[Fraction]) -> Iterator[tuple[Fraction, str, Fraction]]:
     """Yield the moves in `text` that are possible with the numbers in `left`, in the order of the text."""
     if "{" in text:
         picks = read_json(text)
@@ -432,7 +439,7 @@ def _walk(task: Task, path: Path) -> tuple[Term, ...] | None:
     return terms_after(task.question, tuple(path))
 
 
-@lru_cache(maxsize=4096)  # A search evaluates each path about ten times.
+@lru_cache(maxsize=4096)  # a search passes each path about ten times
 def terms_after(question: str, path: tuple[str, ...]) -> tuple[Term, ...] | None:
     """Return the terms left of the hand `question` after the steps `path`, ignoring a last `Answer:` line.
 
@@ -442,7 +449,7 @@ def terms_after(question: str, path: tuple[str, ...]) -> tuple[Term, ...] | None
     for k, step in enumerate(path, 1):
         if k == len(path) and final_answer(step) is not None:
             break
-        move = next(_moves_in(step, [term.value for term in terms]), None)
+        move = next(_possible_moves(step, [term.value for term in terms]), None)
         value = None if move is None else joined(*move)
         if move is None or value is None:
             return None

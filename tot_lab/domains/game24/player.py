@@ -38,13 +38,13 @@ class _Responder(Responder["SimGame24"]):
 
     @cached_property
     def left(self) -> _Numbers:
-        """The numbers left. Empty if the prompt does not state them."""
-        return _left_in(self.text, self.form in ("answer", "critique"))
+        """The numbers that are left. Empty if the prompt does not state them."""
+        return _stated_numbers(self.text, self.form in ("answer", "critique"))
 
     @cached_property
     def candidates(self) -> list[_Numbers]:
         """The numbers left after each candidate."""
-        return [_last_left(text) for text in candidates_in(self.text)]
+        return [_last_numbers(text) for text in candidates_in(self.text)]
 
     def understands(self) -> bool:
         listed = self.candidates if self.form in ("vote", "joint") else self.left
@@ -136,7 +136,7 @@ class SimGame24(Player):
 
 
 @lru_cache(maxsize=4096)
-def _left_in(prompt: str, whole: bool) -> _Numbers:
+def _stated_numbers(prompt: str, whole: bool) -> _Numbers:
     """Return the numbers that `prompt` states last, or its hand for a `whole` game.
 
     The result is empty if there are none.
@@ -144,11 +144,11 @@ def _left_in(prompt: str, whole: bool) -> _Numbers:
     found = _HAND.search(prompt)
     hand = _numbers(found[1].replace(",", " ")) if found else ()
     if not whole:
-        return _last_left(prompt, hand)
+        return _last_numbers(prompt, hand)
     return hand if all(1 <= value <= 13 for value in hand) else ()
 
 
-def _last_left(text: str, otherwise: _Numbers = ()) -> _Numbers:
+def _last_numbers(text: str, otherwise: _Numbers = ()) -> _Numbers:
     """Return the last list of numbers left in `text`.
 
     A separate line takes precedence over steps, which may be an example.

@@ -148,7 +148,7 @@ class General(Domain):
             return verdict(self.grading(answer, task.reference), f"grade {self.grading.name!r}")
         reference = str(task.reference)
         if self.grading == "exact":
-            return float(_folded(answer) == _folded(reference))
+            return float(_normalize(answer) == _normalize(reference))
         if self.grading == "regex":
             return float(re.search(reference, answer) is not None)
         expected = last_number(reference)
@@ -254,5 +254,5 @@ def _candidate(path: Path) -> str:
     return f"Candidate for the next step:\n{path[-1]}"
 
 
-def _folded(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.split()).rstrip(" .!?,;:").casefold()

@@ -51,7 +51,7 @@ _IDEAS = (
     "Compare the two ways that are left.",
     "State a partial answer.",
 )
-_DEEPEST = 6  # Below this level of a schema only required fields and items are filled in.
+_DEEPEST = 6  # maximum depth in a schema at which optional fields and items are filled in
 
 
 class SimGeneral(Simulated):
@@ -127,7 +127,7 @@ def _random_step(left: Sequence[Any], random: Random) -> str:
 
 
 def _label_reply(labels: Sequence[str], call: Call, random: Random) -> TokenLogprob:
-    """Return one of `labels` as a token, with the log-probabilities of all."""
+    """Return one of `labels` as a token, with the log-probabilities of all labels."""
     weights = [random.expovariate(1) + 0.01 for _ in labels]
     whole = sum(weights) / 0.95  # A real model gives some probability to other words.
     top = {label: math.log(weight / whole) for label, weight in zip(labels, weights, strict=True)}

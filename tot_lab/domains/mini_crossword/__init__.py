@@ -260,7 +260,7 @@ class MiniCrossword(Domain):
         """Return the valid steps in several replies, in descending order of the sum of their confidences."""
         grid = _walk(path)
         sure: dict[str, float] = {}
-        for fill in (fill for text in texts for fill in _fills_in(text)):
+        for fill in (fill for text in texts for fill in _proposed_fills(text)):
             if grid is not None and _why_invalid(grid, fill) is None:
                 step = fill_line(grid, fill.name, fill.word)
                 sure[step] = sure.get(step, 0.0) + fill.confidence
@@ -274,12 +274,13 @@ class MiniCrossword(Domain):
         """
         grid = _walk(path)
         found = [
-            (fill.line, _UNCLEAR if grid is None else _why_invalid(grid, fill)) for fill in _fills_in(text)
+            (fill.line, _UNCLEAR if grid is None else _why_invalid(grid, fill))
+            for fill in _proposed_fills(text)
         ]
         return [Dropped(line, reason) for line, reason in found if reason is not None]
 
     def read_value(self, text: str) -> float | None:
-        """Return the value of the worst clue, from the last line about each clue.
+        """Return the value of the worst clue. If a clue has several lines, the last one counts.
 
         A reply that names no clue is read as a verdict on the whole grid. A reply with two labels for one
         clue is unreadable, unless another clue is impossible.
@@ -298,7 +299,7 @@ class MiniCrossword(Domain):
         return min(read) if len(read) == len(verdicts) or 0.0 in read else None
 
     def read_part(self, text: str) -> float | None:
-        """Return the value of a clue, from the last line with a label."""
+        """Return the value of a clue. If several lines have a label, the last one counts."""
         return read_label(text, self.value_labels)
 
     def read_answer(self, task: Task, text: str) -> str | None:
@@ -479,7 +480,7 @@ def _walk(path: Path) -> str | None:
     return _grid_after(tuple(path))
 
 
-@lru_cache(maxsize=4096)  # A search evaluates each path about ten times.
+@lru_cache(maxsize=4096)  # a search passes each path about ten times
 def _grid_after(path: tuple[str, ...]) -> str | None:
     """Return the 25 cells after `path` or, if its last step states an answer, those of the answer.
 
@@ -490,7 +491,7 @@ def _grid_after(path: tuple[str, ...]) -> str | None:
         return grid_in(stated)
     grid = EMPTY
     for step in path:
-        fill = next(_fills_in(step), None)
+        fill = next(_proposed_fills(step), None)
         if fill is None or len(fill.word) != 5 or not fits(letters_of(grid, fill.name), fill.word):
             return None
         grid = fill_cells(grid, fill.name, fill.word)
@@ -502,7 +503,7 @@ def _stated_answer(text: str) -> str | None:
     return None if final_answer(text) is None else _ANSWER.split(text)[-1]
 
 
-def _fills_in(text: str) -> Iterator[_Fill]:
+def _proposed_fills(text: str) -> Iterator[_Fill]:
     """Yield the words that `text` proposes for clues, valid or not, in order."""
     if "{" in text:
         picks = read_json(text)

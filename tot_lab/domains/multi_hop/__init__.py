@@ -37,7 +37,7 @@ class Thing(NamedTuple):
 
     @property
     def phrase(self) -> str:
-        """The thing as sentences and questions refer to it."""
+        """The phrase for the thing in sentences and questions."""
         return _PHRASES.get(self.kind, "{}").format(self.name)
 
 
@@ -336,7 +336,7 @@ _NAMES = {"ship": r"[A-Z][a-z]+ [A-Z][a-z]+", "person": r"[A-Z][a-z]+ [A-Z][a-z]
 _BARE = re.compile(r"\b(?:the|a|an|river|hills?|town|of|ship|bridge)\b|[^\w\s]")
 
 
-@lru_cache(maxsize=4096)  # A conversation is searched once for each fact of a question.
+@lru_cache(maxsize=4096)  # cached: called once for each fact of a question
 def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
     """Return the facts that `text` states in the words of the documents, true or not.
 
@@ -355,7 +355,7 @@ def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
 def hops_in(text: str) -> Hops | None:
     """Parse the first question of this domain in `text`. Returns `None` if there is none."""
     for question in _QUESTION.findall(text):
-        hops = _parsed(question)
+        hops = _parse_phrase(question)
         if hops is not None:
             return hops
     return None
@@ -364,7 +364,7 @@ def hops_in(text: str) -> Hops | None:
 _QUESTION = re.compile(r"What is the name of ([^?\n]{3,300})\?")
 
 
-def _parsed(phrase: str) -> Hops | None:
+def _parse_phrase(phrase: str) -> Hops | None:
     relations: list[Relation] = []
     while True:
         for relation in RELATIONS:

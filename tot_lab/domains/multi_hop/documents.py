@@ -80,11 +80,11 @@ class SearchDocuments(_Documents):
         words = _WORD.findall(fitting(arguments, Query).query)
         if not words:
             raise ValueError("query: name at least one word to look for")
-        found = self._ranked(" OR ".join(f'"{word}"' for word in words))
+        found = self._rank(" OR ".join(f'"{word}"' for word in words))
         lines = [f"{k}. {title}: {text.partition('. ')[0]}" for k, (title, text) in enumerate(found, 1)]
         return "\n".join(lines) or "No document has any of these words."
 
-    def _ranked(self, query: str) -> list[tuple[str, str]]:
+    def _rank(self, query: str) -> list[tuple[str, str]]:
         with closing(sqlite3.connect(":memory:")) as index:
             index.execute(
                 "CREATE VIRTUAL TABLE documents USING fts5(title, text, tokenize='porter unicode61')"

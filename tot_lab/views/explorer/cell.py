@@ -132,7 +132,7 @@ def _secrets(part: Part) -> list[str]:
 
 
 def _model(model: Part, imports: set[str]) -> str:
-    """Return the name of `model` if an equal model can be made from the name, else a constructor call."""
+    """Return the source of a model: its name if that gives an equal model, else a constructor call."""
     name = getattr(model, "name", model.kind)
     try:
         return _text(name) if model_named(name) == model else _source(model, imports)
@@ -141,7 +141,7 @@ def _model(model: Part, imports: set[str]) -> str:
 
 
 def _task(task: Task, imports: set[str]) -> str:
-    """Return a call of a task factory if it returns an equal task, else a constructor call."""
+    """Return the source of a task: a call of its factory if that gives an equal task, else of its class."""
     domain = task.domain
     if isinstance(domain, Game24):
         short = [_text(task.question), *(["structured=True"] if domain.structured else [])]

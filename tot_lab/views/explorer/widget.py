@@ -113,7 +113,7 @@ class Selection:
         return f"<{len(self.ids)} selected: {', '.join(self.ids)}>"
 
 
-class _Displayed:
+class _DisplayedRun:
     """A displayed run, and the number of its lines and texts that were sent."""
 
     def __init__(self, source: Run | Recorder) -> None:
@@ -234,7 +234,7 @@ class Explorer(anywidget.AnyWidget):
         self._last_partial: dict[str, str] = {}
         self.branches: list[Run] = []
         """The branches that were run from thoughts of this run."""
-        self._displayed: list[_Displayed] = []
+        self._displayed: list[_DisplayedRun] = []
         self._show(run)
         super().__init__()
         watch(self._marked)
@@ -252,13 +252,13 @@ class Explorer(anywidget.AnyWidget):
         elif isinstance(source, Recorder):
             recorder = source
         elif isinstance(source, Run):
-            self._displayed.append(_Displayed(source))
+            self._displayed.append(_DisplayedRun(source))
             return
         else:
             raise TypeError(
                 f"run must be a run, a stream or a recorder: got {source!r}. Is an `await` missing?"
             )
-        shown = _Displayed(recorder)
+        shown = _DisplayedRun(recorder)
         self._displayed.append(shown)
         here = weakref.ref(self)
 
@@ -406,7 +406,7 @@ class Explorer(anywidget.AnyWidget):
         with self._lock:
             self.branches.append(run)
             self.ids = [id for id in self.ids if not id.startswith(NAMES[1])]
-            self._displayed[1:] = [_Displayed(run)]
+            self._displayed[1:] = [_DisplayedRun(run)]
             self._state_stale = self._facts_stale = True
         self._send_soon()
         return run

@@ -140,16 +140,16 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
     shades = palette(dark)
     if len(front) > 1:
         _draw_frontier(figure, info, front)
-    for name, held, shade, symbol, texts in (
+    for name, indices, shade, symbol, texts in (
         ("dominated", rest, shades.faint, "circle-open", {}),
         ("not dominated", front, KINDS[0], "circle", _frontier_labels(info, front, wide, span)),
     ):
-        if held:
+        if indices:
             look = {"name": name, "marker": {"size": 10, "color": shade, "symbol": symbol}}
-            hover = [_hover(info, k, cost, rate) for k in held]
+            hover = [_hover(info, k, cost, rate) for k in indices]
             font = {"size": 11, "color": shades.ink}
             figure.add_scatter(
-                **look, **{**_points(info, held, shade), **texts}, textfont=font, hovertext=hover
+                **look, **{**_points(info, indices, shade), **texts}, textfont=font, hovertext=hover
             )
     lines = [
         f"{format_run_count(frame)}  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
@@ -167,17 +167,17 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
     return figure
 
 
-def _points(info: FrontierInfo, held: list[int], shade: str) -> dict[str, Any]:
+def _points(info: FrontierInfo, indices: list[int], shade: str) -> dict[str, Any]:
     """Return the positions, intervals and run ids of the given settings."""
     return {
-        "x": [info.cost[k].value for k in held],
-        "y": [info.success[k].value for k in held],
+        "x": [info.cost[k].value for k in indices],
+        "y": [info.success[k].value for k in indices],
         "mode": "markers",
         "cliponaxis": False,
-        "customdata": [info.success[k].run_ids for k in held],
+        "customdata": [info.success[k].run_ids for k in indices],
         "hoverinfo": "text",
-        **interval_bars([info.success[k] for k in held], shade),
-        **interval_bars([info.cost[k] for k in held], shade, "x"),
+        **interval_bars([info.success[k] for k in indices], shade),
+        **interval_bars([info.cost[k] for k in indices], shade, "x"),
     }
 
 

@@ -67,7 +67,7 @@ def heatmap_info(df: Any, x: str, y: str, z: str = "correct") -> HeatmapInfo:
     if x == y:
         raise ValueError(f"`x` and `y` must be different columns: got {x!r} for both.")
     across, up = (_values(frame, column) for column in (x, y))
-    shown = frame[_is_one_of(frame[x], across[:MAX_VALUES]) & _is_one_of(frame[y], up[:MAX_VALUES])]
+    shown = frame[_equals(frame[x], across[:MAX_VALUES]) & _equals(frame[y], up[:MAX_VALUES])]
     made = points(shown, [x, y], z)
     cells = [[made.get((column, row)) for column in across[:MAX_VALUES]] for row in up[:MAX_VALUES]]
     left_out = max(len(across) - MAX_VALUES, 0), max(len(up) - MAX_VALUES, 0)
@@ -164,7 +164,7 @@ def _values(frame: pandas.DataFrame, column: str) -> list[Any]:
     return [*held, None] if frame[column].isna().any() else held
 
 
-def _is_one_of(column: pandas.Series[Any], values: list[Any]) -> pandas.Series[bool]:
+def _equals(column: pandas.Series[Any], values: list[Any]) -> pandas.Series[bool]:
     return column.isin([value for value in values if value is not None]) | (column.isna() & (None in values))
 
 

@@ -303,11 +303,11 @@ def _bootstrap_means(table: _Numbers) -> _Numbers:
     return np.stack([np.nanmean(column, axis=1) for column in complete or [table]], axis=1)
 
 
-def _interval(drawn: _Numbers) -> tuple[_Numbers, _Numbers]:
+def _interval(samples: _Numbers) -> tuple[_Numbers, _Numbers]:
     """Return the 2.5% and 97.5% quantiles of each row."""
-    known = drawn[:, ~np.isnan(drawn).any(axis=0)]
+    known = samples[:, ~np.isnan(samples).any(axis=0)]
     if not known.shape[1]:
-        nothing = np.full(len(drawn), math.nan)
+        nothing = np.full(len(samples), math.nan)
         return nothing, nothing
     low, high = np.quantile(known, [0.025, 0.975], axis=1)
     return low, high

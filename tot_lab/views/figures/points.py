@@ -252,22 +252,26 @@ def format_value(value: Any) -> str:
     )
 
 
-def tick_labels(values: Sequence[Any], most: int) -> list[str]:
-    """Format values as tick labels of at most `most` characters, or of 60 if two labels would be the same.
+def tick_labels(values: Sequence[Any], max_length: int) -> list[str]:
+    """Format values as tick labels of at most `max_length` characters, or of 60 if two labels would be equal.
 
     Labels are truncated in the middle, because labels of settings often differ only at the end.
     """
     words = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-    cut = [_truncate_middle(word, most) for word in words]
+    cut = [_truncate_middle(word, max_length) for word in words]
     if len(set(cut)) < len(set(words)):
         cut = [_truncate_middle(word, 60) for word in words]
     return ["–" if value is None else plain(word) for value, word in zip(values, cut, strict=True)]
 
 
-def _truncate_middle(text: str, most: int) -> str:
+def _truncate_middle(text: str, max_length: int) -> str:
     line = short(text, len(text))
-    head = (most - 1) // 3
-    return line if len(line) <= most else f"{line[:head].rstrip()}…{line[head + 1 - most :].lstrip()}"
+    head = (max_length - 1) // 3
+    return (
+        line
+        if len(line) <= max_length
+        else f"{line[:head].rstrip()}…{line[head + 1 - max_length :].lstrip()}"
+    )
 
 
 def named_axis(values: Sequence[Any]) -> dict[str, Any]:

@@ -68,10 +68,10 @@ def printable(text: str) -> str:
     return _NOT_XML.sub("", text)
 
 
-def short(text: str, most: int) -> str:
-    """Put `text` on one line and truncate it to `most` characters."""
+def short(text: str, max_length: int) -> str:
+    """Put `text` on one line and truncate it to `max_length` characters."""
     line = " ".join(printable(text).split())
-    return line if len(line) <= most else line[: max(most - 1, 0)].rstrip() + "…"
+    return line if len(line) <= max_length else line[: max(max_length - 1, 0)].rstrip() + "…"
 
 
 def short_id(id: Any) -> str:
