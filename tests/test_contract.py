@@ -24,7 +24,7 @@ from tot_lab.testing import (
     PROMISES,
     Trial,
     bounds_its_calls,
-    records_the_same_whatever_the_latency,
+    records_the_same_for_any_latency,
     survives_any_reply,
 )
 from tot_lab.views.figures import FIGURES
@@ -93,7 +93,7 @@ def test_any_reply_is_survived_and_no_score_is_made_up(strategy, texts):
 
 @every_strategy
 def test_it_runs_without_tools(strategy):
-    for promise in (bounds_its_calls, records_the_same_whatever_the_latency):
+    for promise in (bounds_its_calls, records_the_same_for_any_latency):
         promise(Trial(strategy, tools=()))
 
 

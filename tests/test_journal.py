@@ -332,8 +332,8 @@ def damaged(lines):
         b'{"a": 1}\n{"b": 2}\n',
         "line 1: no header; expected a run's journal: .*tot_lab",
     )
-    files["a list"] = (b"[]\n", "line 1: no header")
-    files["bottomless"] = (b"[" * 100_000 + b"\n", "line 1: no header")
+    files["a list"] = (b"[]\n", "line 1: neither a journal nor")
+    files["bottomless"] = (b"[" * 100_000 + b"\n", "line 1: neither a journal nor")
     newer = {**json.loads(lines[0]), "tot_lab": 99, "version": "9.9"}
     files["newer"] = (
         json.dumps(newer).encode() + b"\n" + b"{}\n",

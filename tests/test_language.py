@@ -62,12 +62,6 @@ PHRASES = {
 }
 """Phrases of the old dialect in docstrings, comments and messages, and what to write."""
 
-EXEMPT = {
-    "tot_lab/domains/creative_writing/closing_sentences.py": "sentences of tasks",
-    "tot_lab/domains/mini_crossword/puzzles.py": "clues of tasks",
-}
-"""Files of data."""
-
 READ_BY_MODELS = (
     "or so it is told",
     "Observe: hold what came of it",
@@ -125,7 +119,6 @@ def test_docstrings_comments_and_messages_are_plain():
     found = [
         f"{path.relative_to(ROOT)}:{one}"
         for path in FILES
-        if str(path.relative_to(ROOT)) not in EXEMPT
         for one in replaced_phrases(texts_in(path.read_text()))
     ]
     for path in TEXTS:

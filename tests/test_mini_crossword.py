@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from typing import Any
 
 import jsonschema
@@ -42,10 +43,9 @@ def test_the_puzzles_are_word_squares_of_ten_words_with_clues_of_their_own() -> 
 
 
 def test_the_words_down_are_written_down_as_they_cross() -> None:
-    """What stands before a clue in the source is the word that the grid holds there."""
-    from tot_lab.domains.mini_crossword.puzzles import _WRITTEN
-
-    blocks = [block.split("\n") for block in _WRITTEN.strip().split("\n\n")]
+    """The word before each clue in the file is the word that the grid has there."""
+    text = files("tot_lab.domains.mini_crossword").joinpath("puzzles.txt").read_text("utf-8")
+    blocks = [block.split("\n") for block in text.strip().split("\n\n")]
     assert [tuple(line.partition(":")[0] for line in block) for block in blocks] == [
         puzzle.words for puzzle in puzzles()
     ]

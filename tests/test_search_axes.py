@@ -679,7 +679,7 @@ def test_every_flat_field_is_migrated():
         "tools",
         "max_tool_round_trips",
         "effect_policy",
-        "max_result_characters",
+        "most_result_characters",
         "overflow",
     }
     flat = next(flat_settings())
@@ -690,7 +690,7 @@ def test_every_flat_field_is_migrated():
         "max_tool_round_trips": 2,
         "generate": "propose",
         "effect_policy": {"allow": ["network"]},
-        "max_result_characters": 200,
+        "most_result_characters": 200,
         "overflow": "more",
     }
     assert set(whole) - {"kind"} >= migration._FLAT - {"evaluate"}
@@ -717,7 +717,7 @@ def test_every_flat_field_is_migrated():
         "tools": None,
         "max_tool_round_trips": 5,
         "effect_policy": None,
-        "max_result_characters": 300,
+        "most_result_characters": 300,
         "overflow": "cut",
         "evaluate": "vote",
     }

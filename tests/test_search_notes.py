@@ -1,11 +1,13 @@
 """The notes that the records of a tree search imply, live, in frames and for journals of every schema."""
 
+import random
 from pathlib import Path
 
 import pytest
 from support import TASK, Scripted, wait
 
 import tot_lab as tl
+from tot_lab.core.records import Decided
 from tot_lab.record.search_notes import notes_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -86,3 +88,23 @@ def test_levels_follow_from_the_tree():
         assert set(level["kept"]) == {node.id for node in kept}
         assert level["kept_scores"] == sorted((node.score for node in kept), reverse=True)
         assert level["pruned_below_floor"] == sum(node.reason == "min_score" for node in nodes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kept_thoughts_have_the_order_in_which_the_search_kept_them(seed):
+    """Branches are answered in any order, and equal scores keep the order of their parents."""
+    roll = random.Random(seed)
+    model = Scripted(
+        lambda call: f"step {call.node}.{call.sample_index}", latency=lambda call: roll.random() / 200
+    )
+    search = tl.TreeOfThoughts(
+        propose=tl.Sample(count=3),
+        evaluate=lambda task, path: 0.5,
+        search=tl.BeamSearch(width=6),
+        stop=tl.Stop(depth=3),
+    )
+    made = wait(tl.Lab(model, runs=None).run(search, TASK))
+    decided = [event.id for event in made.events if isinstance(event, Decided) and event.what == "kept"]
+    noted = [id for note in notes_of(made) if note.name == "tot.pruned" for id in note.data["kept"]]
+    assert noted == decided
+    assert len(noted) > 10

@@ -1,14 +1,14 @@
-"""What every strategy promises, as checks that anybody can run on their own strategies and domains.
+"""Contract tests for your own strategies and domains.
 
     from tot_lab.testing import check_strategy
 
     def test_mine():
         check_strategy(MyStrategy())
 
-There is one contract. tot_lab's own strategies are held to these functions and to no others; each is
-one promise, and says in one sentence which one was broken, with the first thing that differs. No model and
-no network is needed: a scripted model answers each kind of call, with chances that follow from the
-question alone. In a notebook: `await asyncio.to_thread(check_strategy, MyStrategy())`.
+tot_lab's own strategies are tested with the same functions. Each function checks one promise. If the promise
+is broken, it raises an AssertionError with one sentence and the first difference. Neither a model nor a
+network is needed: a scripted model replies to every purpose of a call. Its random choices depend on the call
+alone. In a notebook: `await asyncio.to_thread(check_strategy, MyStrategy())`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import part_of
-from tot_lab.core.records import Event, Record, Thought, is_stop_word
+from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Budget, Gather, Thinking, WithBudget
@@ -47,10 +47,10 @@ from tot_lab.views.figures import FIGURES
 T = TypeVar("T")
 
 SECONDS = 30.0
-"""That one run may take. A strategy that does not end breaks its promise."""
+"""Time limit of one run. A strategy that does not end breaks its promise."""
 
 
-# What a strategy is tried with.
+# The task, the tools and the scripted model of the trials.
 
 
 @tool(pure=True)
@@ -63,13 +63,13 @@ TASK = general("How many legs have three spiders and a duck?", answer=26, grade=
 
 
 def dice(call: Call) -> random.Random:
-    """Randomness that depends on what may change an answer, and on nothing else."""
+    """Return a random generator seeded by everything in `call` that may change a reply."""
     key = repr((call.prompt, call.sample_index, call.attempt, call.repeat))
     return random.Random(hashlib.sha256(key.encode()).digest())
 
 
 def answer_to(call: Call) -> str | Reply:
-    """A reply of the kind that the prompt asks for: now and then a duplicate, or unreadable."""
+    """Return a reply of the kind that the call requests. Some are duplicates, some are unreadable."""
     roll = dice(call)
     if call.purpose == "logprob":
         yes = roll.uniform(0.01, 0.99)
@@ -103,7 +103,7 @@ def answer_to(call: Call) -> str | Reply:
         return _deep(call, roll)
     if call.purpose == "analysis" and roll.random() < 0.2:
         return ""
-    if call.purpose == "synthesize":  # what a person changed must not get lost
+    if call.purpose == "synthesize":  # quotes the prompt, so that a changed thought stays visible
         return f"{call.prompt}\nNext: go on with {roll.randrange(10_000)}"
     if call.purpose == "reflect":
         return f"Half is done.\nNext: go on with {roll.randrange(10_000)}"
@@ -117,9 +117,12 @@ def answer_to(call: Call) -> str | Reply:
 
 
 def _deep(call: Call, roll: random.Random) -> str:
-    """What a stage of Deep Think asks for: now and then in words. Solutions quote what they were made of, so
-    that what a person changed does not get lost."""
-    texts = "\n".join(re.findall(r"<(?:solution|approach)>\n(.*?)\n</", call.prompt, re.DOTALL))
+    """Return the reply of a stage of Deep Think, at times as text without JSON.
+
+    Solutions quote what they are based on, so that a changed thought stays visible.
+    """
+    quoted = re.split(r"</?(?:solution|approach)>", call.prompt)[1::2]
+    texts = "\n".join(text.strip("\n") for text in quoted)
     if roll.random() < 0.2:
         return f"{texts}\nThree times eight and two: {roll.choice([24, 26])}"
     if call.purpose == "branch":
@@ -136,7 +139,7 @@ def _deep(call: Call, roll: random.Random) -> str:
 
 
 def _steps(call: Call, roll: random.Random) -> str:
-    """Some steps of a plan: now and then one that fails, or words."""
+    """Return the steps of a plan. Some of them fail, and some replies are text without JSON."""
     if roll.random() < 0.1:
         return "First count the legs of the spiders."
     open_ones = re.findall(r"^(s\d+)\b.*\[(?:failed|skipped)\]", call.prompt, re.MULTILINE)
@@ -159,8 +162,10 @@ def _steps(call: Call, roll: random.Random) -> str:
 
 
 class Scripted:
-    """A model of `reply`, which counts its calls. `latency(call)` gives seconds to wait; it never changes
-    a reply."""
+    """A model that replies with `reply(call)` and counts its calls.
+
+    `latency(call)` is the number of seconds before the reply. It never changes the reply.
+    """
 
     def __init__(
         self,
@@ -178,13 +183,13 @@ class Scripted:
 
 
 def shuffled(seed: int, most: float = 0.003) -> Callable[[Call], float]:
-    """A latency that orders replies anew for every seed."""
+    """Return a random latency of at most `most` seconds, so that each seed gives another order of replies."""
     roll = random.Random(seed)
     return lambda call: roll.random() * most
 
 
 def wait(thing: Awaitable[T]) -> T:
-    """The result of something awaitable, within half a minute."""
+    """Return the result of an awaitable. Raises TimeoutError after `SECONDS`."""
 
     async def soon() -> T:
         return await asyncio.wait_for(thing, SECONDS)
@@ -232,14 +237,20 @@ HOSTILE: tuple[str | Reply, ...] = (
     _calling(("", ""), ("\ud800", "\ud800")),
     Reply("cut o", finish_reason="length"),
 )
-"""Replies that no strategy may fall over."""
+"""Malformed replies that must not raise an exception in any strategy."""
 
 _MODELS: Sequence[Sequence[str | Reply]] = [*([one] for one in HOSTILE), HOSTILE]
 
 
 class Trial(NamedTuple):
-    """One strategy, and what it is tried with. reply: what the model answers; it must follow from the call
-    alone. tools: what the lab has."""
+    """A strategy under test, with its task, its model and its tools.
+
+    Attributes:
+        strategy: The strategy.
+        task: The task that it is given.
+        reply: Replies of the model. They must depend on the call alone.
+        tools: Tools of the lab.
+    """
 
     strategy: Strategy
     task: Task = TASK
@@ -247,29 +258,32 @@ class Trial(NamedTuple):
     tools: Sequence[Tool] = (legs,)
 
     def model(self, seed: int | None = None) -> Scripted:
-        """A new model that answers `reply`; with a seed after other latencies."""
+        """Return a new model with these replies. A seed gives it random latencies."""
         return Scripted(self.reply, None if seed is None else shuffled(seed))
 
     def lab(self, model: Scripted | None = None, runs: Path | None = None) -> Lab:
-        """A lab with these tools."""
+        """Return a lab with these tools."""
         return Lab(model or self.model(), runs=runs, tools=self.tools)
 
     def run(self, model: Scripted | None = None, strategy: Strategy | None = None, **options: Any) -> Run:
-        """One run, kept in memory."""
+        """Run the strategy once, in memory."""
         return wait(self.lab(model).run(strategy or self.strategy, self.task, **options))
 
 
 def expect(kept: bool, message: str) -> None:
-    """An AssertionError with `message` unless a promise was kept."""
+    """Raise an AssertionError with `message` unless `kept`."""
     if not kept:
         raise AssertionError(message)
 
 
 def expect_same(events: Sequence[Record], others: Sequence[Record], when: str) -> None:
-    """An AssertionError that shows the first difference of two records."""
+    """Raise an AssertionError that shows the first difference of two records, if they differ."""
     for k, (one, other) in enumerate(zip(events, others, strict=False)):
-        expect(one == other, f"the record is another {when}; record {k} was\n  {one}\nand is\n  {other}")
-    expect(len(events) == len(others), f"the record has {len(others)} lines, not {len(events)}, {when}")
+        expect(one == other, f"the record differs {when}: record {k} was\n  {one}\nand is\n  {other}")
+    expect(
+        len(events) == len(others),
+        f"the record differs {when}: it had {len(events)} lines and has {len(others)}",
+    )
 
 
 def _thoughts_of(run: Run) -> list[str]:
@@ -277,12 +291,12 @@ def _thoughts_of(run: Run) -> list[str]:
 
 
 def _calls_of(run: Run) -> list[Call]:
-    """Its model calls."""
+    """Return the model calls of a run."""
     return [event for event in run.events if isinstance(event, Call) and not asks_no_model(event)]
 
 
 class _Nested(Strategy):
-    """Runs a strategy at another id."""
+    """A strategy that runs another one below its own root."""
 
     strategy: Strategy
 
@@ -292,30 +306,31 @@ class _Nested(Strategy):
         return (yield from self.strategy.think(task, f"{at}.3"))
 
 
-# The promises.
+# Promises of a strategy.
 
 
-def ends_with_a_stop_word(trial: Trial) -> None:
-    """It ends by itself, and says why in one of the words there are (`STOP_WORDS`)."""
+def ends_with_a_stop_code(trial: Trial) -> None:
+    """It ends by itself with one of the stop codes in `STOP_CODES`."""
     run = trial.run()
     expect(
-        run.stop_reason is not None and is_stop_word(run.stop_reason), f"{run.stop_reason!r} is no stop word"
+        run.stop_reason is not None and is_stop_code(run.stop_reason),
+        f"unknown stop code: got {run.stop_reason!r}",
     )
 
 
-def records_the_same_whatever_the_latency(trial: Trial) -> None:
-    """The record does not depend on which reply comes first."""
+def records_the_same_for_any_latency(trial: Trial) -> None:
+    """The record does not depend on the order in which replies arrive."""
     first = trial.run().events
     for seed in range(4):
-        expect_same(first, trial.run(trial.model(seed)).events, "when replies come in another order")
+        expect_same(first, trial.run(trial.model(seed)).events, "when replies arrive in another order")
 
 
-def draws_anew_for_a_repeat(trial: Trial) -> None:
-    """A repeat is another sample, and is itself repeatable."""
+def takes_new_samples_for_a_repeat(trial: Trial) -> None:
+    """A repeat takes new samples, and the same repeat always gives the same record."""
     first = trial.run()
     again = trial.run(repeat=1).events
     expect_same(again, trial.run(repeat=1).events, "when the same repeat is run again")
-    expect(again != first.events or not first.usage.calls, "a repeat is the same sample")
+    expect(again != first.events or not first.usage.calls, "a repeat took the same samples")
 
 
 def bounds_its_calls(trial: Trial) -> None:
@@ -330,25 +345,25 @@ def bounds_its_calls(trial: Trial) -> None:
     ):
         model = Scripted(reply)
         trial.run(model)
-        expect(len(model.calls) <= most, f"it made {len(model.calls)} calls, and max_calls says {most}")
+        expect(len(model.calls) <= most, f"it made {len(model.calls)} calls, but max_calls is {most}")
 
 
 def runs_at_another_id(trial: Trial) -> None:
-    """Inside another strategy it records its root first, at the id that it was given, and all else below."""
+    """Inside another strategy it first records its root at the given id, and everything else below it."""
     nested, alone = trial.run(strategy=_Nested(strategy=trial.strategy)), trial.run()
     thoughts = [event for event in nested.events if isinstance(event, Thought)]
-    expect(len(thoughts) > 2, "it records no thought")
+    expect(len(thoughts) > 2, "it recorded no thought")
     root = thoughts[2]
     expect((root.id, root.parent) == ("0.3", "0"), f"its first thought at '0.3' is {root}")
     outside = [event.id for event in thoughts[2:] if not f"{event.id}.".startswith("0.3.")]
-    expect(not outside, f"thoughts {outside} do not lie below '0.3', where it was to think")
+    expect(not outside, f"thoughts {outside} are not below '0.3', the id that it was given")
     expect(nested.answer == alone.answer, f"its answer at '0.3' is {nested.answer!r}, not {alone.answer!r}")
     ids = {"0", "0.1"} | {"0.3" + node.id[1:] for node in alone.tree}
     expect({*nested.tree.nodes} == ids, f"at '0.3' its thoughts are {sorted(nested.tree.nodes)}")
 
 
-def keeps_a_budget_to_the_call(trial: Trial) -> None:
-    """A cap on calls is never overshot, refuses the same calls each time, and ends it with what it has."""
+def keeps_its_budget(trial: Trial) -> None:
+    """A cap on calls is never exceeded, always refuses the same calls, and keeps the answer so far."""
     whole = trial.run()
     calls = whole.usage.calls
     reads_budget = any(
@@ -363,20 +378,23 @@ def keeps_a_budget_to_the_call(trial: Trial) -> None:
             expect_same(runs[0].events, runs[-1].events, f"with another latency, under a cap of {cap} calls")
         expect(
             reads_budget or runs[0].stop_reason in ("budget:calls", "solved"),
-            f"refused its call {cap + 1} it stopped with {runs[0].stop_reason!r}, not with 'budget:calls'",
+            f"call {cap + 1} was refused, but it stopped with {runs[0].stop_reason!r}, not 'budget:calls'",
         )
     if reads_budget:
-        return  # it does something else under every cap
+        return  # it depends on the budget that is left
     enough = trial.run(budget=Budget(calls=calls))
-    expect(enough.usage.calls == calls, f"a cap of {calls}, which it needs, left {enough.usage.calls}")
+    expect(
+        enough.usage.calls == calls,
+        f"it needs {calls} calls, but made {enough.usage.calls} under a cap of {calls}",
+    )
     expect(
         enough.stop_reason == whole.stop_reason,
-        f"a cap that it can keep made it stop with {enough.stop_reason!r}",
+        f"under a cap that it did not reach, it stopped with {enough.stop_reason!r}",
     )
 
 
-def can_be_cancelled_at_any_moment(trial: Trial) -> None:
-    """A cancel ends it, and what it did until then is a whole record that replays."""
+def can_be_cancelled_at_any_time(trial: Trial) -> None:
+    """Cancelling ends the run. The record up to then is complete and replays."""
     whole = trial.run()
 
     async def cancelled_after(calls: int) -> Run:
@@ -398,19 +416,19 @@ def can_be_cancelled_at_any_moment(trial: Trial) -> None:
             await running
         except asyncio.CancelledError:
             stop = lab.last.stop_reason if lab.last else None
-            expect(stop in ("cancelled", whole.stop_reason), f"cancelled, it stopped with {stop!r}")
+            expect(stop in ("cancelled", whole.stop_reason), f"when cancelled, it stopped with {stop!r}")
         assert lab.last is not None
         return lab.last
 
     for calls in {1, 2, whole.usage.calls // 2, whole.usage.calls}:
         cut = wait(cancelled_after(calls))
-        expect(Tree.of(cut.events) == cut.tree, "its tree is another than its record's")
+        expect(Tree.of(cut.events) == cut.tree, "its tree differs from the tree of its records")
         divergence = wait(cut.replay(trial.strategy, trial.task)).divergence
-        expect(divergence is None, f"cancelled after {calls} calls it does not replay: {divergence}")
+        expect(divergence is None, f"a run cancelled after {calls} calls does not replay: {divergence}")
 
 
 def replays_and_resumes_from_any_line(trial: Trial) -> None:
-    """Made again from its record it is the same; cut off anywhere it goes on, and asks nothing twice."""
+    """A replay gives the same record. A run cut off after any line resumes without repeating a call."""
     with tempfile.TemporaryDirectory() as folder:
         whole = wait(trial.lab(trial.model(5), Path(folder)).run(trial.strategy, trial.task))
         path = whole.path
@@ -424,39 +442,48 @@ def replays_and_resumes_from_any_line(trial: Trial) -> None:
             paid = load(torn).usage.calls
             model = trial.model()
             resumed = wait(trial.lab(model).resume(torn, strategy=trial.strategy, task=trial.task))
-            expect_same(whole.events, resumed.events, f"when it goes on from line {cut}")
+            expect_same(whole.events, resumed.events, f"when it resumes from line {cut}")
             left = whole.usage.calls - paid
             made = len(model.calls)
-            expect(made == left, f"going on from line {cut} it made {made} calls, not {left}")
-            expect_same(whole.events, load(torn).events, f"in the file that it went on with from line {cut}")
+            expect(made == left, f"when it resumed from line {cut}, it made {made} calls instead of {left}")
+            expect_same(whole.events, load(torn).events, f"in the file that was resumed from line {cut}")
 
 
 def survives_any_reply(trial: Trial, replies: Sequence[Sequence[str | Reply]] = _MODELS) -> None:
-    """It falls over no reply whatever, and makes no score up. replies: those of several models; each call is
-    answered by one of a model's."""
+    """No reply raises an exception in it, and unreadable scores stay unreadable.
+
+    Args:
+        replies: The replies of several models. Each call gets one of a model's replies.
+    """
     for texts in replies:
         _survives(trial, texts)
 
 
 def _survives(trial: Trial, texts: Sequence[str | Reply]) -> None:
-    model = f"a model that says {str(texts[0])[:60]!r}" + (" and other things" if len(texts) > 1 else "")
+    model = f"a model that replies {str(texts[0])[:60]!r}" + (" and other texts" if len(texts) > 1 else "")
     try:
         run = trial.run(Scripted(lambda call: texts[(len(call.prompt) + call.sample_index) % len(texts)]))
     except Exception as error:
-        raise AssertionError(f"it fell over {model}: {type(error).__name__}: {error}") from error
+        raise AssertionError(f"with {model} it raised {type(error).__name__}: {error}") from error
     most, calls = trial.strategy.max_calls(trial.task), run.usage.calls
-    expect(most is None or calls <= most, f"it asked {model} {calls} times; max_calls says {most}")
+    expect(most is None or calls <= most, f"with {model} it made {calls} calls, but max_calls is {most}")
     for node in run.tree:
         score = node.score
-        expect(score is None or 0 <= score <= 1, f"{node.id} has the score {score} of {model}")
+        expect(
+            score is None or 0 <= score <= 1,
+            f"with {model} thought {node.id} has the score {score}, which is not from 0 to 1",
+        )
         unreadable = bool(node.samples) and all(sample is None for sample in node.samples)
-        expect(not unreadable or score is None, f"{node.id} has the score {score}, which {model} never gave")
+        expect(
+            not unreadable or score is None,
+            f"with {model} thought {node.id} has the score {score}, but no reply contained a score",
+        )
     divergence = wait(run.replay(trial.strategy, trial.task)).divergence
-    expect(divergence is None, f"with {model} it does not replay: {divergence}")
+    expect(divergence is None, f"with {model} the run does not replay: {divergence}")
 
 
 def survives_a_model_that_fails(trial: Trial) -> None:
-    """A failed call costs a branch, never the run; when all fail, it ends with `error` and no answer."""
+    """A failed call ends at most its own branch. If all calls fail, it ends with `error` and no answer."""
 
     def always(call: Call) -> str:
         raise ConnectionError("no route")
@@ -468,17 +495,20 @@ def survives_a_model_that_fails(trial: Trial) -> None:
 
     failed = trial.run(Scripted(always))
     if trial.run().usage.calls:
-        expect(failed.usage.errors == failed.usage.calls > 0, "a call of a model that fails was answered")
+        expect(failed.usage.errors == failed.usage.calls > 0, "some calls of a failing model have no error")
         expect(
-            failed.stop_reason == "error", f"every call failed, and it stopped with {failed.stop_reason!r}"
+            failed.stop_reason == "error", f"every call failed, but it stopped with {failed.stop_reason!r}"
         )
-        expect(failed.answer == "", f"every call failed, and it answered {failed.answer!r}")
+        expect(failed.answer == "", f"every call failed, but it answered {failed.answer!r}")
     stop = trial.run(Scripted(sometimes)).stop_reason
-    expect(stop is not None and is_stop_word(stop), f"some calls failed, and it stopped with {stop!r}")
+    expect(
+        stop is not None and is_stop_code(stop),
+        f"some calls failed, and it stopped with the unknown stop code {stop!r}",
+    )
 
 
-def is_driven_by_next_and_send(trial: Trial) -> None:
-    """Its generator alone, with no event loop, comes to the same answer: it waits for nothing else."""
+def can_be_driven_by_hand(trial: Trial) -> None:
+    """Its generator can be driven by `next` and `send` without an event loop, and gives the same answer."""
     whole = trial.run()
     results = {
         (call.model, call.prompt): reply
@@ -503,15 +533,15 @@ def is_driven_by_next_and_send(trial: Trial) -> None:
                 value = drive(step.thinking)
 
     answer = drive(thinking_of(trial.strategy, whole.task or trial.task, {}))
-    expect(isinstance(answer, Answer), f"it returns {answer!r}, not an Answer")
+    expect(isinstance(answer, Answer), f"it must return an Answer: got {answer!r}")
     expect(
         (answer.text, answer.stop_reason) == (whole.answer, whole.stop_reason),
-        f"driven by hand it gave {answer}",
+        f"driven by `next` and `send`, it returned {answer}",
     )
 
 
 def never_sees_the_reference(trial: Trial) -> None:
-    """The ground truth is taken away before it thinks."""
+    """It does not see the reference answer of the task."""
     seen = []
 
     class _Spy(Strategy):
@@ -520,37 +550,45 @@ def never_sees_the_reference(trial: Trial) -> None:
             return (yield from trial.strategy.think(task, at))
 
     trial.run(strategy=_Spy())
-    expect(seen == [None], f"it saw {seen}")
+    expect(seen == [None], f"it received the reference {seen}")
 
 
-def goes_on_with_a_changed_thought(trial: Trial) -> None:
-    """Where a person changes a thought (`lab.branch`), all that comes after it builds on the new text: it
-    goes on with what `emit(...)` gives back."""
+def continues_with_a_changed_thought(trial: Trial) -> None:
+    """If a user changes a thought (`lab.branch`), everything after it builds on the new text.
+
+    A strategy must continue with the value that `emit(...)` returns.
+    """
     whole = trial.run()
     changed = "a changed step\nAnswer: 4711"
     for node in _thoughts_of(whole):
         old, model = whole.tree[node].text, trial.model()
         with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # a lab only doubts
+            warnings.simplefilter("error", RuntimeWarning)  # `lab.branch` only warns about this
             made = wait(trial.lab(model).branch(whole, node, content=changed))
-        expect(made.tree[node].text == changed, f"the changed thought {node} is {made.tree[node].text!r}")
+        expect(
+            made.tree[node].text == changed,
+            f"thought {node} should have the changed text: got {made.tree[node].text!r}",
+        )
         elsewhere = any(old in other.text for other in made.tree)
         for call in (call for call in model.calls if f"{call.node}.".startswith(f"{node}.")):
             where = f"a {call.purpose} call for {call.node}, below the changed thought {node},"
-            # A judge is shown the answer alone; what is synthesised is what came before the latest turn.
+            # A judge sees only the answer, and a synthesis only what precedes the latest turn.
             apart = {"judge": call.node != node, "synthesize": call.node == node}.get(call.purpose, False)
             expect(apart or "4711" in call.prompt, f"{where} lacks its text")
             shown = call.prompt.partition("Candidate")[0]
             expect(elsewhere or old not in shown, f"{where} has the old text")
         fresh = {*map(repr, _calls_of(made))} - {*map(repr, whole.events)}
-        expect(fresh == {*map(repr, model.calls)}, "a call that was answered before was asked again")
+        expect(fresh == {*map(repr, model.calls)}, "it repeated a call whose reply was known")
         if made.best is not None and made.best.id == node:
-            expect(made.answer == "4711", f"the answer is {made.answer!r}, not that of the changed thought")
+            expect(
+                made.answer == "4711",
+                f"the answer should be that of the changed thought: got {made.answer!r}",
+            )
         expect(wait(made.replay()).identical, "the branch does not replay")
 
 
-def goes_on_with_a_given_score(trial: Trial) -> None:
-    """Where a person gives a thought another score, that is the score it has, and the answer's is its own."""
+def continues_with_a_changed_score(trial: Trial) -> None:
+    """If a user changes the score of a thought, the thought and an answer based on it have the new score."""
     whole = trial.run()
     for node, score in ((id, score) for id in _thoughts_of(whole) for score in (0.0, 1.0)):
         by = whole.tree[node].by
@@ -558,17 +596,25 @@ def goes_on_with_a_given_score(trial: Trial) -> None:
             continue
         made = wait(trial.lab().branch(whole, node, score=score))
         actual = (made.tree[node].score, made.tree[node].by)
-        expect(actual == (score, "person"), f"given {score}, the thought {node} has {actual}")
+        expect(actual == (score, "person"), f"thought {node} was given the score {score}, but has {actual}")
         if made.best is None:
             continue
-        expect(made.score == made.tree[made.best.id].score, "the answer's score is not that of its thought")
-        expect(made.best.id != node or made.score == score, f"the answer has the score {made.score}")
+        expect(
+            made.score == made.tree[made.best.id].score,
+            "the score of the answer differs from that of its thought",
+        )
+        expect(
+            made.best.id != node or made.score == score,
+            f"the answer should have the given score {score}: got {made.score}",
+        )
         expect(wait(made.replay()).identical, "the branch does not replay")
 
 
-def goes_on_from_a_thought_of_another(trial: Trial) -> None:
-    """It can take over in the middle of another's search: its prompts, which are the domain's, show the steps
-    taken before, it stays below the thought, and the whole replays and resumes."""
+def continues_another_strategy(trial: Trial) -> None:
+    """It can continue from a thought of another strategy's run.
+
+    Its prompts show the earlier steps, its thoughts are below that thought, and the run replays and resumes.
+    """
     begun = trial.run(strategy=TreeOfThoughts(search=BeamSearch(width=1), stop=Stop(depth=2, solved=None)))
     nodes = dict.fromkeys(["0", *(["0.1"] if "0.1" in begun.tree else []), *begun.solution_path[-1:]])
     with tempfile.TemporaryDirectory() as folder:
@@ -577,35 +623,46 @@ def goes_on_from_a_thought_of_another(trial: Trial) -> None:
             made = wait(trial.lab(model, Path(folder)).branch(begun, node, strategy=trial.strategy))
             above = [Thought(one.id, one.parent, one.text) for one in begun.tree.path(node)]
             first = [event for event in made.events if isinstance(event, Thought)][: len(above)]
-            expect(first == above, f"the path to {node} is not as it was recorded")
-            expect(made.tree[node].score == begun.tree[node].score, f"the score of {node} is another")
+            expect(first == above, f"the path to {node} differs from the recorded one")
+            expect(
+                made.tree[node].score == begun.tree[node].score,
+                f"the score of {node} differs from the recorded one",
+            )
             inside = {id for id in made.tree.nodes if f"{id}.".startswith(f"{node}.")}
             strays = {*made.tree.nodes} - inside - {one.id for one in above}
-            expect(not strays, f"going on from {node} it has thoughts elsewhere: {sorted(strays)}")
-            expect(bool(model.calls) or not trial.run().usage.calls, f"going on from {node} it asks nothing")
+            expect(
+                not strays, f"continuing from {node}, it has thoughts that are not below it: {sorted(strays)}"
+            )
+            expect(
+                bool(model.calls) or not trial.run().usage.calls, f"continuing from {node}, it made no call"
+            )
             for call in model.calls:
                 lacking = [step for step in steps if step not in call.prompt]
-                expect(not lacking, f"a {call.purpose} call does not show the step {lacking[:1]} before it")
+                expect(not lacking, f"a {call.purpose} call does not show the earlier step {lacking[:1]}")
             again = part_of(json.loads(json.dumps(made.header.strategy)), Strategy)
             assert isinstance(again, Strategy)
-            expect(trial.run(strategy=again).tree == made.tree, "from its settings it is another search")
+            expect(
+                trial.run(strategy=again).tree == made.tree,
+                "a strategy made from its settings gave another tree",
+            )
             most = again.max_calls(trial.task)
-            expect(most is None or len(model.calls) <= most, "it made more calls than max_calls says")
+            expect(most is None or len(model.calls) <= most, "it made more calls than max_calls")
             assert made.path is not None
             lines = made.path.read_bytes().splitlines(keepends=True)
             cut = Path(folder) / f"cut-{node}.jsonl"
             cut.write_bytes(b"".join(lines[: len(lines) // 2]))
             resumed = wait(trial.lab().resume(cut))
-            expect_same(made.events, resumed.events, "when a branch goes on from its middle")
+            expect_same(made.events, resumed.events, "when a branch is resumed")
             expect(wait(load(made.path).replay()).identical, "the branch does not replay")
             nested = trial.run(strategy=_Nested(strategy=again))
             ids = {"0.3" + id[1:] for id in made.tree.nodes} | {"0", "0.1"}
-            expect(ids == {*nested.tree.nodes}, "inside another strategy the branch is another")
+            expect(ids == {*nested.tree.nodes}, "inside another strategy the branch has other thoughts")
 
 
 def shows_a_domain_the_whole_path(trial: Trial) -> None:
-    """Every path that the domain of its task receives begins with the earlier steps (`task.steps`), and each
-    of its prompts shows them."""
+    """Every path that it passes to the domain begins with the earlier steps (`task.steps`), and every prompt
+    shows them.
+    """
     steps = ("Count the legs of one spider: 8.", "Count those of the duck: 2.")
     paths: list[tuple[str, list[str]]] = []
     domain = _spied(trial.task.domain, paths)
@@ -624,7 +681,7 @@ def shows_a_domain_the_whole_path(trial: Trial) -> None:
 
 
 def _spied(domain: Domain, paths: list[tuple[str, list[str]]]) -> Domain:
-    """A domain equal to `domain` that adds each path that it receives to `paths`, with the method's name."""
+    """Return an equal domain that appends each path it receives to `paths`, with the name of the method."""
 
     def spied(name: str, signature: inspect.Signature) -> Callable[..., Any]:
         def method(self: Domain, *args: Any, **named: Any) -> Any:
@@ -645,37 +702,41 @@ def _spied(domain: Domain, paths: list[tuple[str, list[str]]]) -> Domain:
     return kind(**dict(domain))
 
 
-def another_goes_on_from_it(trial: Trial) -> None:
-    """Another strategy can take over at each of its thoughts, and is shown the steps to it."""
+def can_be_continued_by_another(trial: Trial) -> None:
+    """Another strategy can continue from each of its thoughts, and sees the steps that lead to it."""
     begun = trial.run()
     for node in begun.tree:
         if trial.task.domain.complete(trial.task, begun.steps(node.id)):
-            continue  # nothing follows from it
+            continue  # it has no text to continue
         made = wait(trial.lab().branch(begun, node.id, strategy=OneAnswer()))
         path = [above.id for above in made.tree.path(f"{node.id}.0")[:-1]]
-        expect(path == [above.id for above in begun.tree.path(node.id)], f"the path to {node.id} is another")
+        expect(
+            path == [above.id for above in begun.tree.path(node.id)],
+            f"the path to {node.id} differs from the recorded one",
+        )
         (call,) = _calls_of(made)
         lacking = [step for step in begun.steps(node.id) if step not in call.prompt]
-        expect(not lacking, f"another, going on from {node.id}, is not shown the step {lacking[:1]}")
+        expect(not lacking, f"a strategy that continues from {node.id} does not see the step {lacking[:1]}")
 
 
 def keeps_its_settings(trial: Trial) -> None:
-    """Its settings come back from JSON as an equal strategy."""
+    """Its settings, saved as JSON and loaded, give an equal strategy."""
     settings = json.loads(json.dumps(trial.strategy.settings(), allow_nan=False))
     again = part_of(settings, Strategy)
-    expect(again == trial.strategy, f"from its settings comes {again!r}")
+    expect(again == trial.strategy, f"a strategy made from its settings differs: got {again!r}")
 
 
 def is_drawn(trial: Trial) -> None:
-    """Every figure draws it, the frames and the graph have every thought and every event, and what it notes
-    is JSON."""
+    """Every figure can draw its runs, the frames and the graph contain every thought and event, and the data
+    of its notes is JSON.
+    """
     import plotly.graph_objects as go  # noqa: PLC0415
 
     run = trial.run()
     for figure in FIGURES:
         drawn = figure(run)
         data = json.loads(drawn.to_json())["data"] if isinstance(drawn, go.Figure) else []
-        expect(bool(data), f"{figure.__name__} draws nothing")
+        expect(bool(data), f"{figure.__name__} drew nothing")
     ids = {*run.tree.nodes}
     expect({*run.nodes_df()["id"]} == ids, "nodes_df lacks thoughts")
     expect({*run.graph()} == ids, "the graph lacks thoughts")
@@ -684,27 +745,27 @@ def is_drawn(trial: Trial) -> None:
 
 
 PROMISES: tuple[Callable[[Trial], None], ...] = (
-    ends_with_a_stop_word,
-    records_the_same_whatever_the_latency,
-    draws_anew_for_a_repeat,
+    ends_with_a_stop_code,
+    records_the_same_for_any_latency,
+    takes_new_samples_for_a_repeat,
     bounds_its_calls,
     runs_at_another_id,
-    keeps_a_budget_to_the_call,
-    can_be_cancelled_at_any_moment,
+    keeps_its_budget,
+    can_be_cancelled_at_any_time,
     replays_and_resumes_from_any_line,
     survives_any_reply,
     survives_a_model_that_fails,
-    is_driven_by_next_and_send,
+    can_be_driven_by_hand,
     never_sees_the_reference,
-    goes_on_with_a_changed_thought,
-    goes_on_with_a_given_score,
-    goes_on_from_a_thought_of_another,
+    continues_with_a_changed_thought,
+    continues_with_a_changed_score,
+    continues_another_strategy,
     shows_a_domain_the_whole_path,
-    another_goes_on_from_it,
+    can_be_continued_by_another,
     keeps_its_settings,
     is_drawn,
 )
-"""What every strategy keeps, a function each."""
+"""The promises of a strategy, one function each."""
 
 
 def check_strategy(
@@ -715,17 +776,26 @@ def check_strategy(
     tools: Iterable[Tool] = (legs,),
     promises: Iterable[Callable[[Trial], None]] = PROMISES,
 ) -> None:
-    """Hold `strategy` to what every strategy promises; AssertionError names the first promise that is broken.
+    """Check that `strategy` keeps the promises of every strategy.
 
-    task: what it thinks about. model: a function `Call -> Reply | str` that answers as your strategy expects;
-    the one here knows tot_lab's own kinds of call, and replies `Answer: …` to any other. tools: what the
-    lab has. promises: those to hold it to, of `PROMISES`. Raises TypeError for what is no such thing."""
+    Args:
+        strategy: The strategy.
+        task: The task that it is given.
+        model: A function `Call -> Reply | str` with the replies that your strategy expects. The default knows
+            the call purposes of tot_lab and replies `Answer: …` to all others.
+        tools: Tools of the lab.
+        promises: The promises to check, from `PROMISES`.
+
+    Raises:
+        AssertionError: Names the first promise that is broken.
+        TypeError: If an argument has the wrong type.
+    """
     if not isinstance(strategy, Strategy):
-        raise TypeError(f"strategy must be a Strategy such as tl.OneAnswer(), not {strategy!r}")
+        raise TypeError(f"strategy must be a Strategy such as tl.OneAnswer(): got {strategy!r}.")
     if not isinstance(task, Task):
-        raise TypeError(f'task must be a Task such as tl.general("…"), not {task!r}')
+        raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
     if not callable(model) or any(map(inspect.iscoroutinefunction, (model, type(model).__call__))):
-        raise TypeError(f"model must be a plain function Call -> Reply | str, not async, and not {model!r}")
+        raise TypeError(f"model must be a function Call -> Reply | str that is not async: got {model!r}.")
     trial = Trial(strategy, task, model, tuple(Toolbox(tools).tools.values()))
     for promise in promises:
         try:
@@ -739,7 +809,7 @@ def check_strategy(
             ) from error
 
 
-# Domains.
+# Checks of a domain.
 
 
 class Seen(NamedTuple):
@@ -747,7 +817,7 @@ class Seen(NamedTuple):
 
     Attributes:
         prompt: The method that makes the prompt.
-        path: What the path stands for, such as `a whole reply`.
+        path: Description of the path, such as `a whole reply`.
         shows_step: Whether the prompt contains the last step word for word.
         text: The prompt.
     """
@@ -761,13 +831,12 @@ class Seen(NamedTuple):
 def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
     """Check the domain of `task`: every prompt, reader and rule, on the paths that strategies hand it.
 
-    These are not only paths of steps. Best of N hands over a whole reply as one step, a synthesis a merged
-    text, and a model may reply with anything. Methods that the domain does not provide are left out.
+    These are not only paths of steps. Best of N passes a whole reply as one step, a synthesis passes a merged
+    text, and a model may reply with anything. Methods that the domain does not provide are skipped.
 
     Args:
         task: A task of the domain. If it has a reference, the reference must be graded 1, or not at all.
-        steps: A path of steps of the task, such as one that leads to an answer. Its beginnings are tried
-            too.
+        steps: A path of steps of the task, such as one that leads to an answer. Its prefixes are tried too.
 
     Returns:
         What an evaluator would see of each path. A prompt that does not show the step it asks about lets the
@@ -793,7 +862,7 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
 
 
 def _paths(task: Task, steps: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """What strategies hand to a domain, with a description."""
+    """Return the paths that strategies pass to a domain, with a description of each."""
     answer = task.reference or "42"
     yield "no step", []
     for depth in range(1, len(steps)):
@@ -811,7 +880,7 @@ def _paths(task: Task, steps: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 class _DomainTrial:
-    """One task, and what its domain is asked about it."""
+    """Calls the methods of a task's domain and checks their results."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -837,7 +906,7 @@ class _DomainTrial:
     def expect(
         self, method: str, what: str, accepted: Callable[[Any], bool], wanted: str, *given: Any
     ) -> Any:
-        """Call a method and expect a result that is `wanted`."""
+        """Call a method and check its result. The error message describes accepted results as `wanted`."""
         result = self.call(method, what, *given)
         provided = result is not NotImplemented
         expect(
@@ -846,7 +915,7 @@ class _DomainTrial:
         return result if provided else None
 
     def read(self, text: str) -> None:
-        """Give `text` to every reader."""
+        """Pass `text` to every reader of the domain."""
         task, what, top = self.task, f"the text {text[:20]!r}", self.domain.value_top
         texts = "a list of strings"
         self.expect("read_sample", what, _is(str, None), "a string or None", task, [], text)
@@ -859,7 +928,7 @@ class _DomainTrial:
         self.expect("read_answer", what, _is(str, None), "a string or None", task, text)
 
     def follow(self, what: str, path: list[str]) -> Iterator[Seen]:
-        """Ask about `path`, and yield what an evaluator would see."""
+        """Check every prompt and rule on `path`, and yield what an evaluator would see."""
         task, text = self.task, "a text that is not empty"
         self.expect("steps", what, _is(str), "a string", path)
         self.expect("sample_prompt", what, _is_text, text, task, path)

@@ -102,7 +102,7 @@ class Ended(
     tag="ended",
     rename={"stop_reason": "stop"},  # the name in files
 ):
-    """The end of a run. `stop_reason` is one of `STOP_WORDS`."""
+    """The end of a run. `stop_reason` is one of `STOP_CODES`."""
 
     stop_reason: str
     answer: str = ""
@@ -123,7 +123,7 @@ Position: TypeAlias = tuple[int, ...]
 """Where in the program a record was made: (step, branch, step, …). Sorting by position gives the order in
 which the records would have been made one call at a time."""
 
-STOP_WORDS = (
+STOP_CODES = (
     "answered",
     "solved",
     "converged",
@@ -137,10 +137,10 @@ STOP_WORDS = (
 """Why a run can end. NAME is the limit or budget that was reached."""
 
 
-def is_stop_word(stop: str) -> bool:
-    """Whether `stop` is one of `STOP_WORDS`."""
+def is_stop_code(stop: str) -> bool:
+    """Whether `stop` is one of `STOP_CODES`."""
     kind, colon, name = stop.partition(":")
-    return (f"{kind}:NAME" if colon and name else stop) in STOP_WORDS and stop != f"{kind}:NAME"
+    return (f"{kind}:NAME" if colon and name else stop) in STOP_CODES and stop != f"{kind}:NAME"
 
 
 class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

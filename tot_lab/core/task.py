@@ -16,7 +16,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     Attributes:
         text: The answer. Empty if there is none.
-        stop_reason: Why the strategy ended, one of `STOP_WORDS`.
+        stop_reason: Why the strategy ended, one of `STOP_CODES`.
         node: The thought that holds the answer.
         score: The score of that thought.
         ranked: Ids of further candidates, best first.

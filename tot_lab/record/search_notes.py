@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tot_lab.core.records import Decided, Line, Note, Record, Scored, Thought
+from tot_lab.core.records import Decided, Line, Note, Record, Scored, Thought, id_key, parent_of
 from tot_lab.record.journal import SCHEMA
 from tot_lab.record.run import Run
 
@@ -38,6 +38,7 @@ class _Scope:
         self.name = name
         self.root = root
         self.level: int | None = None
+        self.parents: dict[str, int] = {}  # those of the current level, in the order of the pick
         self.fresh: dict[str, _Judged] = {}
         self.is_empty = False  # whether the latest level kept none of its thoughts
 
@@ -48,14 +49,23 @@ class _Scope:
     def opened(self, parents: Sequence[str]) -> Note:
         """Begin the level below `parents`."""
         self.level, self.fresh = self.depth(parents[0]) + 1, {}
+        self.parents = {id: place for place, id in enumerate(parents)}
         return Note("tot.level_started", self.root, {"depth": self.level, "frontier_size": len(parents)})
+
+    def _rank(self, id: str) -> tuple[float, int, tuple[int, ...]]:
+        """Key that sorts thoughts as the search does: by score, equal ones by parent and number. Calls of
+        several parents may be answered in any order, so the order of the records does not matter.
+        """
+        score = self.fresh[id].score
+        parent = self.parents.get(parent_of(id) or "", len(self.parents))
+        return (1.0 if score is None else -score, parent, id_key(id))
 
     def closed(self) -> Iterator[Note]:
         """End the current level, if there is one."""
         if self.level is None:
             return
         kept = [id for id, judged in self.fresh.items() if judged.what in ("kept", "complete")]
-        kept.sort(key=lambda id: -1.0 if (score := self.fresh[id].score) is None else score, reverse=True)
+        kept.sort(key=self._rank)
         data = {
             "depth": self.level,
             "kept": kept,

@@ -18,14 +18,14 @@ import msgspec
 
 from tot_lab.core.calls import Bounds, Call, CallObserver, Halt, Need, Reply, format_error, readable, refused
 from tot_lab.core.records import (
-    STOP_WORDS,
+    STOP_CODES,
     Decided,
     Ended,
     Note,
     Position,
     Scored,
     Thought,
-    is_stop_word,
+    is_stop_code,
 )
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Gather, Thinking, WithBudget
@@ -378,9 +378,9 @@ class Driver:
                 raise TypeError(
                     f"think must return an Answer with a str as text: got {got}. Use `yield from`."
                 )
-            if not is_stop_word(result.stop_reason):
+            if not is_stop_code(result.stop_reason):
                 raise ValueError(
-                    f"Unknown stop code: got {result.stop_reason!r}. Use {', '.join(STOP_WORDS)}."
+                    f"Unknown stop code: got {result.stop_reason!r}. Use {', '.join(STOP_CODES)}."
                 )
             for id in (result.node, *result.ranked):
                 if id is not None and id not in self.thoughts:

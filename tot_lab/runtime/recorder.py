@@ -19,7 +19,7 @@ import msgspec
 
 from tot_lab.core.calls import Call, Halt, Message, Reply, readable
 from tot_lab.core.records import (
-    STOP_WORDS,
+    STOP_CODES,
     Decided,
     Decision,
     Ended,
@@ -29,7 +29,7 @@ from tot_lab.core.records import (
     Record,
     Scored,
     Thought,
-    is_stop_word,
+    is_stop_code,
 )
 from tot_lab.core.task import Task
 from tot_lab.record.journal import Header, HeldByAnother, encoder, header_text, line_decoder, lines_text
@@ -405,8 +405,8 @@ class Recorder:
 
     def end(self, answer: str = "", *, node: str | None = None, stop: str = "answered") -> None:
         """Record the end of the run. `stop` is one of the stop codes."""
-        if not is_stop_word(stop):
-            raise ValueError(f"Unknown stop code: got {stop!r}. Use {', '.join(STOP_WORDS)}.")
+        if not is_stop_code(stop):
+            raise ValueError(f"Unknown stop code: got {stop!r}. Use {', '.join(STOP_CODES)}.")
         score = None
         if node is not None:
             self._known(node)
