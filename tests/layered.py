@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.views.figures.layout import _family, tidy
+from tot_lab.views.figures.layout import _children_and_order, tidy
 
 GOES_ON = 4.0
 """How much a line weighs in `layered` that leads to a thought with children, against one to a leaf: what
@@ -34,7 +34,7 @@ def layered(parents: Sequence[int] | NDArray[Any]) -> tuple[NDArray[np.float64],
     """Places as `tidy` gives them, at most twice as wide as the widest level: for wide beams and
     deep paths."""
     count = len(parents)
-    children, order = _family(parents)
+    children, order = _children_and_order(parents)
     # From here on nodes are named by their place in `order`: a level, and the children of a node,
     # are then ranges. The root above all roots is 0 and stays in the middle, at x = 0.
     place = [0] * (count + 1)

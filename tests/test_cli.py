@@ -717,7 +717,7 @@ def test_a_run_of_a_published_log_is_named_by_its_number(log, journal, tmp_path,
     [
         ("log.json", "log.json: a published log of 2 runs. Name one: log.json#0 to #1."),
         ("log.json#2", "log.json#2: a published log of 2 runs. Name one: log.json#0 to #1."),
-        ("a.jsonl#0", "a.jsonl#0: a.jsonl holds one run. Name it without #0."),
+        ("a.jsonl#0", "a.jsonl#0: a.jsonl contains one run. Name it without #0."),
         ("none.json#0", "none.json#0: no such file"),
     ],
 )

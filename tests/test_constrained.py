@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import tot_lab as tl
 from tot_lab.domains.constrained import COUNT
-from tot_lab.domains.constrained.constraints import FORMS, LONGEST, kept_by, read, rules_in
+from tot_lab.domains.constrained.constraints import FORMS, LONGEST, check_rules, read, rules_in
 
 TASKS = tl.domains.constrained_tasks(COUNT)
 
@@ -111,9 +111,9 @@ def test_a_rule_is_checked(
 ) -> None:
     rule = constrained_tasks.made_rule(family, form, **slots)
     for answer in keeping:
-        assert kept_by((rule,), answer) == [True], answer
+        assert check_rules((rule,), answer) == [True], answer
     for answer in [*breaking, "", "   ", "..."]:
-        assert kept_by((rule,), answer) == [False], answer
+        assert check_rules((rule,), answer) == [False], answer
 
 
 def test_every_rule_is_tried_and_asked_for() -> None:

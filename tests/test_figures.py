@@ -22,7 +22,7 @@ from tot_lab.views.figures import figures_of
 from tot_lab.views.figures.cost import cost_info, plot_cost
 from tot_lab.views.figures.icicle import icicle_info, plot_icicle
 from tot_lab.views.figures.scores import OUTCOMES, plot_scores, scores_info
-from tot_lab.views.figures.theme import colour, label, plain, printable, short_id, wrapped
+from tot_lab.views.figures.theme import colour, label, plain, printable, short_id, wrap
 from tot_lab.views.figures.timeline import arrange_calls, plot_timeline, timeline_info
 from tot_lab.views.figures.tree import SHAPES, tree_info
 
@@ -626,7 +626,7 @@ def test_colours():
 
 @given(st.text(string.printable + "é…"), st.integers(8, 40), st.integers(1, 5))
 def test_wrapping(text, width, lines):
-    rows = wrapped(text, width, lines)
+    rows = wrap(text, width, lines)
     assert len(rows) <= lines
     assert all(len(row) <= width for row in rows)
     if not rows or not rows[-1].endswith("…"):

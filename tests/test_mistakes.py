@@ -201,7 +201,7 @@ def test_a_function_stands_for_a_search_and_must_return_ids():
 
 def test_a_forgotten_await():
     coroutine = tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(), TASK)
-    with pytest.raises(TypeError, match=r"not coroutine; was `await` forgotten"):
+    with pytest.raises(TypeError, match=r"got coroutine\. .* an `await` is missing"):
         tl.figures.plot_tree(coroutine)
     coroutine.close()
 

@@ -15,7 +15,7 @@ from support import ANSWERS, EVALUATORS, PROPOSERS, SEARCHES, STRATEGIES, wait
 import tot_lab as tl
 from tot_lab.core.registry import BUILT_IN
 from tot_lab.views.explorer.cell import cell
-from tot_lab.views.explorer.forms import SHOWN, Form, Mistake, exported, meanings
+from tot_lab.views.explorer.forms import SHOWN, Form, Mistake, field_descriptions, form_classes
 from tot_lab.views.explorer.panel import panel
 
 HANDS = tl.game24_tasks(24)
@@ -95,30 +95,30 @@ CODE_ONLY = {
 }
 
 
-@pytest.mark.parametrize("kind", [*exported(), tl.Budget], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*form_classes(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_a_form_begins_with_the_defaults(kind):
     form = Form(kind, lambda: None)
     assert form.value() == (DEFAULTS.get(kind) or kind())
     assert [control.name for control in form.controls] == [
-        name for name in meanings(kind) if name not in CODE_ONLY
+        name for name in field_descriptions(kind) if name not in CODE_ONLY
     ]
 
 
-@pytest.mark.parametrize("kind", [*exported(), tl.Budget], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*form_classes(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_every_field_says_what_it_means(kind):
-    assert set(meanings(kind)) == set(kind.model_fields)
-    assert all(meanings(kind).values())
+    assert set(field_descriptions(kind)) == set(kind.model_fields)
+    assert all(field_descriptions(kind).values())
     for control in Form(kind, lambda: None).controls:
-        assert control.widget.tooltip.startswith(meanings(kind)[control.name])
+        assert control.widget.tooltip.startswith(field_descriptions(kind)[control.name])
 
 
 def test_meanings_are_the_docstrings_sentences():
-    said = meanings(tl.TreeOfThoughts)
+    said = field_descriptions(tl.TreeOfThoughts)
     assert said["temperature"] == "Sampling temperature. `None` means the model's default."
     assert said["stop"] == "When the search ends."
-    assert meanings(tl.Stop)["depth"] == "The most steps of a path."
-    assert meanings(tl.Stop)["min_score"] == "A thought with a lower score is dropped."
-    assert meanings(tl.ReAct)["max_iterations"]
+    assert field_descriptions(tl.Stop)["depth"] == "The most steps of a path."
+    assert field_descriptions(tl.Stop)["min_score"] == "A thought with a lower score is dropped."
+    assert field_descriptions(tl.ReAct)["max_iterations"]
     assert list(said)[:SHOWN] == [
         "propose", "evaluate", "search", "answer", "stop", "merge", "parallel", "budget", "model",
     ]  # fmt: skip
@@ -131,7 +131,7 @@ class ASearchThatHasQuiteALongName(tl.OneAnswer):
 def test_what_can_be_chosen_is_never_cut():
     """At half an em a letter, and 3 em for the arrow and the margins."""
     starts = [
-        *(DEFAULTS.get(kind) or kind() for kind in exported()),
+        *(DEFAULTS.get(kind) or kind() for kind in form_classes()),
         tl.BestOf(strategy=ASearchThatHasQuiteALongName()),
     ]
     boxes = [

@@ -16,7 +16,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import part_of
 from tot_lab.domains.constrained.answers import Stream, make_answer
-from tot_lab.domains.constrained.constraints import kept_by, rules_in
+from tot_lab.domains.constrained.constraints import check_rules, rules_in
 
 MASTER = tl.sim.SimConstrained(skill=1, noise=0)
 TASKS = tl.domains.constrained_tasks(24)
@@ -60,7 +60,7 @@ def test_it_understands_every_prompt(number: int, context: str) -> None:
     game, rules = task.domain, rules_in(task.question)
     bad = make_answer(rules, [False] * len(rules), Stream("bad"))
     good = task.reference
-    assert sum(kept_by(rules, bad)) < len(rules)
+    assert sum(check_rules(rules, bad)) < len(rules)
 
     def said(prompt: str) -> str:
         return ask(MASTER, prompt).text
@@ -122,7 +122,7 @@ def test_a_rule_that_is_spoken_of_gets_two_tries() -> None:
     def share(context: str) -> float:
         told = task.model_copy(update={"context": context})
         prompt = task.domain.answer_prompt(told, False)
-        kept = [kept_by(rules, ask(model, prompt, draw).text)[1] for draw in range(200)]
+        kept = [check_rules(rules, ask(model, prompt, draw).text)[1] for draw in range(200)]
         return sum(kept) / len(kept)
 
     assert share("") == pytest.approx(0.5, abs=0.1)
@@ -135,7 +135,7 @@ def test_a_better_draft_keeps_what_the_last_one_kept() -> None:
         rules = rules_in(task.question)
         draft = ask(model, task.domain.sample_prompt(task, []), 3).text
         better = ask(model, task.domain.sample_prompt(task, [draft])).text
-        assert sum(kept_by(rules, better)) >= sum(kept_by(rules, draft))
+        assert sum(check_rules(rules, better)) >= sum(check_rules(rules, draft))
 
 
 # Strategies.
@@ -224,7 +224,7 @@ def test_a_synthesis_takes_what_another_branch_keeps_and_says_so() -> None:
         make_answer(rules, [k not in broken for k in range(len(rules))], Stream("s"))
         for broken in ((1,), (2, 3))
     ]
-    assert [[*kept_by(rules, one)].count(False) for one in solutions] == [1, 2]
+    assert [[*check_rules(rules, one)].count(False) for one in solutions] == [1, 2]
     told = "\n\n".join(
         f"<approach>\nName: {name}\nStrategy: try\n<solution>\n{solution}\n</solution>\n</approach>"
         for name, solution in zip(names, solutions, strict=True)

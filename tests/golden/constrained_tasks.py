@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tot_lab.domains.constrained import constraints
 from tot_lab.domains.constrained.answers import Plan, Stream, make_answer
-from tot_lab.domains.constrained.constraints import DAYS, FORMS, GRAMS, SORTS, Rule, kept_by
+from tot_lab.domains.constrained.constraints import DAYS, FORMS, GRAMS, SORTS, Rule, check_rules
 
 COUNT = 120
 """Tasks, writing and design in turn."""
@@ -87,7 +87,7 @@ def made_text(number: int, count: int) -> Made:
         occasion, words = stream.pick(_OCCASIONS)
         rules = _text_rules(stream, count, stream.shuffled(words))
         witness = make_answer(rules, [True] * count, stream)
-        if all(kept_by(rules, witness)):
+        if all(check_rules(rules, witness)):
             return Made(question_of(f"Write {occasion}.", rules, _TEXT_FORM), rules, witness)
     raise AssertionError(f"text {number}: no text keeps any choice of {count} rules")
 
@@ -159,8 +159,8 @@ def made_design(number: int, family: str, count: int) -> Made:
             for rule in tried
             if rule is not None
             and rule not in rules
-            and kept_by((rule,), witness)[0]
-            and sum(kept_by((rule,), other)[0] for other in others) <= _OTHERS * 3 // 4
+            and check_rules((rule,), witness)[0]
+            and sum(check_rules((rule,), other)[0] for other in others) <= _OTHERS * 3 // 4
         )
         rules += islice(fitting, 1 if len(rules) < count else 0)
     if len(rules) < count:

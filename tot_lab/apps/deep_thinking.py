@@ -28,7 +28,7 @@ PRESETS: dict[str, Callable[[], DeepThink]] = {
     "thorough": presets.deep_think_thorough,
     "maximum": presets.deep_think_maximum,
 }
-"""The strategy of each preset, by increasing effort."""
+"""Maps each preset to its strategy, in ascending order of effort."""
 
 
 async def think(
@@ -48,7 +48,7 @@ async def think(
 ) -> Run:
     """Gather facts with the lab's tools, then run `tl.DeepThink` on a question.
 
-    With the default settings Deep Think makes 5 to 15 calls; gathering adds its own.
+    With the default settings, Deep Think makes 5 to 15 calls. Gathering makes additional calls.
 
     Args:
         question: The question as text, or a task.
@@ -58,7 +58,7 @@ async def think(
         beam: Overrides `beam_width` of the preset.
         preset: quick, balanced (the default), thorough or maximum.
         budget: Limits of the run, as for `lab.run`.
-        context: Text that the model is given with the question.
+        context: Text that the model receives with the question.
         gather: Whether to gather facts first.
         research: A `tl.records.ResearchDelegate`, or its settings as a dict (`{"enabled": False}`). The
             context window defaults to that of the lab's model.
@@ -69,7 +69,7 @@ async def think(
         The run. `tl.deep_thought(run)` summarises it.
 
     Raises:
-        tl.errors.NoModel: No model is reachable, and the cache does not hold all replies.
+        tl.errors.NoModel: No model is reachable, and the cache lacks some of the replies.
         tl.errors.SettingsError: tot_lab.toml is invalid.
         ValueError, TypeError: An argument is invalid. `lab.run` may raise further errors.
     """
@@ -83,7 +83,7 @@ async def think(
     expect_lab(lab)
     task = _task(question, join_context("" if memory is None else memory.context(), context))
     thinking = _deep_think(preset, branches, iterations, beam)
-    strategy = GatherThenThink(strategy=thinking, gather=gather, research=_delegate(research))
+    strategy = GatherThenThink(strategy=thinking, gather=gather, research=_research_delegate(research))
     await _expect_model(lab, strategy, task)
     run = await lab.run(strategy, task, budget=budget, watch=watch)
     if memory is not None:
@@ -91,7 +91,7 @@ async def think(
     return run
 
 
-def _delegate(research: ResearchDelegate | Mapping[str, Any] | None) -> ResearchDelegate:
+def _research_delegate(research: ResearchDelegate | Mapping[str, Any] | None) -> ResearchDelegate:
     if isinstance(research, ResearchDelegate):
         return research
     if not isinstance(research, Mapping | None):

@@ -1,9 +1,9 @@
 """The notebook magics `%think` and `%%think`, loaded by `%load_ext tot_lab`.
 
-A run uses the notebook's own event loop, so it can be interrupted and other tasks continue. A magic cannot
-await, so it returns a coroutine, and an input transformer adds the `await` to the cell. Invalid arguments
-show one sentence without a traceback. The run is stored in a variable even if it was interrupted, and its
-result becomes context for later runs of the session.
+A run uses the event loop of the notebook, so it can be interrupted and other tasks continue. A magic cannot
+await. It returns a coroutine, and an input transformer adds the `await` to the cell. An invalid argument is
+reported in one sentence without a traceback. The run is stored in a variable even if it was interrupted, and
+its result becomes context for later runs of the session.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PERIOD = 0.2
 
 _NAME = "think"
 _WORDS = re.compile(r"""(?<!\S)(?:"[^"]*"|'[^']*')(?!\S)|\S+""")
-"""The arguments of a line. Quotes must enclose a whole argument; other apostrophes are text."""
+"""Pattern of one argument of a line. Quotes must enclose the whole argument. Other apostrophes are text."""
 
 _HELP = """\
 Think a question through: gather facts, develop several approaches at once, judge them, and combine the best
@@ -64,19 +64,19 @@ function, write `run = await tl.think(…)`."""
 
 
 class Interrupted(Exception):
-    """A run was interrupted. A notebook shows this error as one sentence, without a traceback."""
+    """Raised when a run is interrupted. A notebook shows it as one sentence without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
-def _unquoted(word: str) -> str:
+def _strip_quotes(word: str) -> str:
     return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to the magic, in the order in which help shows them."""
-    described: dict[str, dict[str, Any]] = {
+    """Add the options to the magic, in the order of the help text."""
+    options: dict[str, dict[str, Any]] = {
         **OPTIONS,
         **TOOL_OPTIONS,
         "--context": {
@@ -93,8 +93,8 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--help": {"action": "store_true", "help": "show this help"},
         "question": {"nargs": "*", "metavar": "QUESTION", "help": "after %%think"},
     }
-    for name, settings in reversed(described.items()):
-        own = {} if name == "question" or "action" in settings else {"type": _unquoted}
+    for name, settings in reversed(options.items()):
+        own = {} if name == "question" or "action" in settings else {"type": _strip_quotes}
         function = argument(name, **{**own, **settings})(function)
     epilog = "The default model is set in tot_lab.toml or TOT_LAB_MODEL. `--` ends the values of an option."
     made: Callable[..., Any] = magic_arguments()(kwds(description=_HELP, epilog=epilog)(function))
@@ -116,7 +116,7 @@ class ThinkMagics(Magics):
     @no_var_expand
     @line_cell_magic
     def think(self, line: str, cell: str | None = None) -> Coroutine[Any, Any, None]:
-        """Its help is generated from the options."""
+        """Run Deep Think on a question. The help text is generated from the options."""
         return self._think(line, cell)
 
     async def _think(self, line: str, cell: str | None) -> None:
@@ -151,7 +151,7 @@ class ThinkMagics(Magics):
         _show(_panel(run))
 
     def _question(self, args: argparse.Namespace, cell: str | None) -> str:
-        words = _unquoted(args.question[0]) if len(args.question) == 1 else " ".join(args.question)
+        words = _strip_quotes(args.question[0]) if len(args.question) == 1 else " ".join(args.question)
         if cell is not None and words:
             raise UsageError(f"Write the question below %%think: got {words[:60]!r} on its line.")
         question = words if cell is None else cell.strip()
@@ -200,7 +200,7 @@ class ThinkMagics(Magics):
 
 
 def _panel(run: Run) -> Any:
-    """Return what to display for a run: its summary, or the run itself if it ended before its first call."""
+    """Return the object to display for a run: the summary, or the run itself if it made no call."""
     try:
         return deep_thought(run)
     except ValueError:
@@ -265,7 +265,7 @@ def _show(shown: Any, **options: Any) -> Any:
 
 @contextmanager
 def _cancel_on_ctrl_c(shell: InteractiveShell) -> Iterator[None]:
-    """Let Ctrl-C in a terminal cancel the current task, as a kernel does by itself."""
+    """Cancel the current task on Ctrl-C in a terminal. A kernel does this without help."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     plain = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if _in_kernel(shell) or task is None or not plain:
@@ -289,7 +289,7 @@ _ASKED = re.compile(r"(\s*(?:[\w.]+\s*=\s*)?)%think\s+(\S.*\?)\s*")
 
 
 def keep_question_marks(lines: list[str]) -> list[str]:
-    """Protect questions that end with a question mark, which IPython would read as a request for help."""
+    """Protect questions that end with a question mark, because IPython treats it as a request for help."""
     marked = {row: found for row, line in enumerate(lines, 1) if (found := _ASKED.fullmatch(line))}
     if not marked or lines[0].startswith("%%"):
         return lines
@@ -314,7 +314,7 @@ def await_magics(lines: list[str]) -> list[str]:
     calls = [node for node in nodes if isinstance(node, ast.Call) and id(node) not in already]
     rows = [row.encode() for row in text.split("\n")]  # `ast` counts columns in bytes
     for call in calls:
-        given = _magic(call)
+        given = _magic_arguments(call)
         if given is not None:
             row, start, end = call.lineno - 1, call.col_offset, call.end_col_offset
             changed = rows[row][start:end] if given[1:] != [""] else _LINE.format(_NAME, given[0]).encode()
@@ -322,8 +322,11 @@ def await_magics(lines: list[str]) -> list[str]:
     return b"\n".join(rows).decode().splitlines(keepends=True)
 
 
-def _magic(call: ast.Call) -> list[Any] | None:
-    """The line, and the cell, of a call that the shell made of `%think` or `%%think`, else `None`."""
+def _magic_arguments(call: ast.Call) -> list[Any] | None:
+    """Return the line, and the cell, of a call that the shell generated from `%think` or `%%think`.
+
+    Returns `None` for any other call.
+    """
     made = isinstance(call.func, ast.Attribute) and call.func.attr in ("run_line_magic", "run_cell_magic")
     if not made or not ast.unparse(call.func).startswith("get_ipython().") or call.lineno != call.end_lineno:
         return None

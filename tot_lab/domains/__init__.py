@@ -1,4 +1,4 @@
-"""Domains: the prompts, readers, rules and grading of families of tasks.
+"""Domains. A domain contains the prompts, readers, rules and grading of a family of tasks.
 
 To add one, write a package or file with a `Domain` and add its line to `tot_lab.core.registry`.
 """

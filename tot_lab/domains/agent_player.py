@@ -1,9 +1,9 @@
 """A simulated agent that plans, calls tools, criticises and searches, without a key or a network.
 
 It reads only the text of the prompt: the problem (of the domains `word_sums`, `multi_hop` and `game24`), and
-the values known so far from steps, results of tools, a plan or lessons. Other values are right with
-probability `unaided`, and the choice of a step with probability `skill`. A prompt of a domain is recognised
-by its closing words, a prompt of a strategy by the purpose of the call.
+the values known from steps, results of tools, a plan or lessons. The agent finds any other value correctly
+with probability `unaided`, and chooses the right step with probability `skill`. A prompt of a domain is
+recognised by its closing words, a prompt of a strategy by the purpose of the call.
 """
 
 from __future__ import annotations
@@ -66,57 +66,60 @@ _HAND = re.compile(r"^Numbers: (\d+ \d+ \d+ \d+)$", re.M)
 
 
 class _Chain(ABC):
-    """A problem of `count` values, as texts. `known` holds the first of them, `k` is an index."""
+    """A problem whose solution is a chain of `count` values, as texts.
+
+    In the methods, `k` is the index of a value, and `known` contains the values found so far.
+    """
 
     count: int
     tools: frozenset[str]
 
     @abstractmethod
     def subject(self, k: int, known: Sequence[str]) -> str:
-        """What value `k` is. Earlier values that are not known are named s1, s2, …"""
+        """Describe value `k`. Earlier values that are not known are referred to as s1, s2, …"""
 
     def outline(self, k: int) -> str:
-        """How to find value `k`, with the names s1, s2, … of earlier values."""
+        """Describe how to find value `k`. Earlier values are referred to as s1, s2, …"""
         return f"s{k + 1} = {self.subject(k, [])}"
 
     @abstractmethod
     def value(self, k: int, known: Sequence[str]) -> str:
-        """The right value `k`, provided that `known` is right."""
+        """Return the correct value `k`, assuming that `known` is correct."""
 
     @abstractmethod
     def statement(self, k: int, known: Sequence[str], value: str) -> str:
-        """A step that states value `k`."""
+        """Return a step that states value `k`."""
 
     @abstractmethod
     def find(self, k: int, known: Sequence[str], text: str) -> str | None:
-        """Value `k` as stated in `text`, or `None`."""
+        """Return value `k` as stated in `text`, or `None`."""
 
     @abstractmethod
     def wrong_value(self, value: str, k: int, random: Random) -> str:
-        """A wrong alternative to `value`."""
+        """Return a wrong alternative to `value`."""
 
     @abstractmethod
     def wrong_step(self, k: int, known: Sequence[str], random: Random) -> str:
-        """A step that does not help."""
+        """Return a step that does not help."""
 
     @abstractmethod
     def tool_call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
-        """The next tool to call for value `k`, and its arguments."""
+        """Return the next tool to call for value `k`, and its arguments."""
 
     @abstractmethod
     def useless_call(self, k: int, known: Sequence[str], random: Random) -> tuple[str, dict[str, str]]:
-        """A tool call that does not help."""
+        """Return a tool call that does not help."""
 
     @abstractmethod
     def plan_step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
-        """A step of a plan for value `k`. Unknown values are references to earlier steps."""
+        """Return a step of a plan for value `k`. Unknown values are references to earlier steps."""
 
     @abstractmethod
     def same(self, one: str, other: str) -> bool:
-        """Whether two answers are equal."""
+        """Return whether two answers are equal."""
 
     def known_values(self, text: str) -> list[str]:
-        """The first values that `text` states, right or wrong."""
+        """Return the first values that `text` states, right or wrong."""
         known: list[str] = []
         while len(known) < self.count:
             value = self.find(len(known), known, text)
@@ -126,7 +129,7 @@ class _Chain(ABC):
         return known
 
     def true_values(self) -> list[str]:
-        """All right values."""
+        """Return all right values."""
         known: list[str] = []
         while len(known) < self.count:
             known.append(self.value(len(known), known))
@@ -206,15 +209,15 @@ class _Lookups(_Chain):
         self.count = len(hops.relations)
 
     def value(self, k: int, known: Sequence[str]) -> str:
-        at, relation = self._at(k, known), self.hops.relations[k]
+        at, relation = self._thing_before(k, known), self.hops.relations[k]
         there = world().facts.get((relation.name, at))
         return there.name if there else "nobody knows"
 
     def statement(self, k: int, known: Sequence[str], value: str) -> str:
-        return _fact(self.hops.relations[k], self._at(k, known), value)
+        return _fact(self.hops.relations[k], self._thing_before(k, known), value)
 
     def find(self, k: int, known: Sequence[str], text: str) -> str | None:
-        at, relation = self._at(k, known), self.hops.relations[k]
+        at, relation = self._thing_before(k, known), self.hops.relations[k]
         results = re.findall(
             rf"What is the name of {re.escape(self.subject(k, known))}\?\s+result: ([^\n]+)", text
         )
@@ -233,7 +236,7 @@ class _Lookups(_Chain):
         return _fact(relation, thing, world().facts[relation.name, thing].name)
 
     def tool_call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
-        at = self._at(k, known)
+        at = self._thing_before(k, known)
         title = title_of(at)
         listed = re.search(rf"(?:^|→ )\d+\. {re.escape(title)}:", text, re.M)
         return ("open", {"title": title}) if listed else ("search", {"query": at.phrase.removeprefix("the ")})
@@ -258,14 +261,14 @@ class _Lookups(_Chain):
     def same(self, one: str, other: str) -> bool:
         return bare_name(one) == bare_name(other)
 
-    def _at(self, k: int, known: Sequence[str]) -> Thing:
+    def _thing_before(self, k: int, known: Sequence[str]) -> Thing:
         return self.hops.start if k == 0 else Thing(self.hops.relations[k].of, known[k - 1])
 
     def subject(self, k: int, known: Sequence[str]) -> str:
         relation = self.hops.relations[k]
         if k == 0:
             return relation.question.format(x=self.hops.start.phrase)
-        return relation.question.format(x=self._at(k, known).phrase if len(known) >= k else f"s{k}")
+        return relation.question.format(x=self._thing_before(k, known).phrase if len(known) >= k else f"s{k}")
 
 
 class _Responder(Responder["SimAgent"]):
@@ -277,7 +280,7 @@ class _Responder(Responder["SimAgent"]):
 
     @staticmethod
     def conversation(call: Call) -> str:
-        """The conversation as one text, with each tool result after its call."""
+        """Return the conversation as one text, with each tool result after its call."""
         calls: dict[str, ToolCall] = {}
         parts = []
         for message in call.messages:
@@ -294,36 +297,36 @@ class _Responder(Responder["SimAgent"]):
         Raises:
             ValueError: If it contains no problem.
         """
-        chain = _chain_in(self.text)
+        chain = _parse_chain(self.text)
         if chain is None:
             raise ValueError("The conversation contains no problem.")
         return chain
 
     @cached_property
     def known(self) -> list[str]:
-        """The known values. When proposing, later messages with results of tools do not advance the path."""
+        """The known values. In a proposal, values in later results of tools are not counted."""
         return self.chain.known_values(
-            _opening(self.call) if self.form in ("propose", "sample") else self.text
+            _first_turns(self.call) if self.form in ("propose", "sample") else self.text
         )
 
     def understands(self) -> bool:
-        return _chain_in(self.text) is not None
+        return _parse_chain(self.text) is not None
 
     # Thoughts and answers.
 
     def sample(self) -> str:
-        """A tool call that the next step needs, or else the next step."""
+        """Return a tool call that the next step needs, or else the next step."""
         return self.look_up() or self._next_step()
 
     def propose(self) -> str:
-        """A tool call that the next steps need, or else the next steps as a JSON list."""
+        """Return a tool call that the next steps need, or else the next steps as a JSON list."""
         return self.look_up() or json.dumps([self._next_step() for _ in range(self.count)])
 
     def _next_step(self) -> str:
         k, chain, random = len(self.known), self.chain, self.random
         if _PLANNING.search(self.text):
             return self._next_outline()
-        if not self._chooses(k):
+        if not self._chooses_right(k):
             return chain.wrong_step(min(k, chain.count - 1), self.known, random)
         if k == chain.count:
             return f"Answer: {self.known[-1]}"
@@ -331,20 +334,20 @@ class _Responder(Responder["SimAgent"]):
         return chain.statement(k, self.known, value or self._recall(k, self.known, self.player.unaided))
 
     def _next_outline(self) -> str:
-        planned = self._outlined(self.text)
+        planned = self._outline_count(self.text)
         if planned == self.chain.count:
             return f"Then the answer is s{planned}."
-        if self._chooses(planned):
+        if self._chooses_right(planned):
             return self.chain.outline(planned)
         return self.chain.outline(self.random.randrange(self.chain.count)).replace("s1 =", "s0 =")
 
-    def _outlined(self, text: str) -> int:
-        """The number of leading values whose outline is in `text`."""
+    def _outline_count(self, text: str) -> int:
+        """Return the number of leading values whose outline is in `text`."""
         outlines = map(self.chain.outline, range(self.chain.count))
         return next((k for k, outline in enumerate(outlines) if outline not in text), self.chain.count)
 
     def answer(self) -> str:
-        """A whole answer, from the known values."""
+        """Return a whole answer, from the known values."""
         reasoning = "Think step by step" in self.text
         unaided = self.player.unaided if reasoning else self.player.unaided**2
         values, lines = self._finish(unaided)
@@ -356,7 +359,7 @@ class _Responder(Responder["SimAgent"]):
         values, lines = list(self.known), list[str]()
         while len(values) < self.chain.count:
             k = len(values)
-            value = self._recall(k, values, unaided if self._chooses(k) else 0.0)
+            value = self._recall(k, values, unaided if self._chooses_right(k) else 0.0)
             lines.append(self.chain.statement(k, values, value))
             values.append(value)
         return values, lines
@@ -366,8 +369,8 @@ class _Responder(Responder["SimAgent"]):
         right = self.random.random() < unaided
         return value if right else self.chain.wrong_value(value, k, self.random)
 
-    def _chooses(self, k: int) -> bool:
-        """Whether the agent chooses the right step for value `k`."""
+    def _chooses_right(self, k: int) -> bool:
+        """Return whether the agent chooses the right step for value `k`."""
         outlined = k < self.chain.count and self.chain.outline(k) in self.text
         return self.succeeds(twice=outlined)
 
@@ -388,11 +391,11 @@ class _Responder(Responder["SimAgent"]):
         return self.judgement_of(self._is_right(*self.candidates[0]))
 
     def scores(self) -> list[float]:
-        """The scores of the candidates. An answer that the agent believes to be right scores 1."""
+        """Return the scores of the candidates. An answer that the agent believes to be right scores 1."""
         return [self._score(before, candidate) for before, candidate in self.candidates]
 
     def value(self) -> str:
-        """The score of a candidate."""
+        """Return the score of a candidate."""
         return f"score: {self.scores()[0]}\nI followed the steps."
 
     def _score(self, before: str, candidate: str) -> float:
@@ -404,9 +407,9 @@ class _Responder(Responder["SimAgent"]):
         stated = final_answer(candidate)
         if stated is not None:
             return chain.same(stated, right[-1])
-        planned = self._outlined(before)
+        planned = self._outline_count(before)
         if (
-            self._outlined(f"{before}\n{candidate}") > planned
+            self._outline_count(f"{before}\n{candidate}") > planned
             or candidate == f"Then the answer is s{chain.count}."
         ):
             return True
@@ -416,25 +419,25 @@ class _Responder(Responder["SimAgent"]):
     # Acting.
 
     def act(self) -> str:
-        """One turn of a tool loop: a tool call or an answer."""
+        """Return one turn of a tool loop: a tool call or an answer."""
         call = self.call
-        offered, k = _offered(call), len(self.known)
+        offered, k = _offered_tools(call), len(self.known)
         last = _LAST_TURN.search(call.messages[-1].content)
         if last or not self.chain.tools & offered:
-            return self._final(offered, self._finish(self.player.unaided)[0][-1])
-        if self._chooses(k):
+            return self._final_answer(offered, self._finish(self.player.unaided)[0][-1])
+        if self._chooses_right(k):
             if k == self.chain.count:
-                return self._final(offered, self.known[-1])
+                return self._final_answer(offered, self.known[-1])
             return _tool_call(*self.chain.tool_call(k, self.known, self.text))
-        return self._slip(offered)
+        return self._wrong_turn(offered)
 
     def look_up(self) -> str:
-        """A tool call before a proposal, or "" if none is needed."""
+        """Return a tool call before a proposal, or "" if none is needed."""
         k = len(self.known)
         needless = k == self.chain.count or self.chain.find(k, self.known, self.text) is not None
-        if needless or not self.chain.tools & _offered(self.call) or _PLANNING.search(self.text):
+        if needless or not self.chain.tools & _offered_tools(self.call) or _PLANNING.search(self.text):
             return ""
-        if self._chooses(k):
+        if self._chooses_right(k):
             return _tool_call(*self.chain.tool_call(k, self.known, self.text))
         return (
             _tool_call(*self.chain.useless_call(k, self.known, self.random))
@@ -442,8 +445,8 @@ class _Responder(Responder["SimAgent"]):
             else ""
         )
 
-    def _slip(self, offered: frozenset[str]) -> str:
-        """A wrong turn: a repeated tool call, a useless one, or a premature answer."""
+    def _wrong_turn(self, offered: frozenset[str]) -> str:
+        """Return a wrong turn: a repeated tool call, a useless one, or a premature answer."""
         k = min(len(self.known), self.chain.count - 1)
         asked = [request for message in self.call.messages for request in message.tool_calls]
         turn = self.random.choice(("again", "stray", "hasty"))
@@ -452,15 +455,15 @@ class _Responder(Responder["SimAgent"]):
         if turn != "hasty":
             return _tool_call(*self.chain.useless_call(k, self.known[:k], self.random))
         guess = self._finish(self.player.unaided**2)[0][-1]
-        return self._final(offered, self.chain.wrong_value(guess, self.chain.count - 1, self.random))
+        return self._final_answer(offered, self.chain.wrong_value(guess, self.chain.count - 1, self.random))
 
-    def _final(self, offered: frozenset[str], answer: str) -> str:
+    def _final_answer(self, offered: frozenset[str], answer: str) -> str:
         return _tool_call(FINAL, {"answer": answer}) if FINAL in offered else f"Answer: {answer}"
 
     # Looking back.
 
     def critique(self) -> str:
-        """SATISFIED, or UNSATISFIED with a lesson."""
+        """Return SATISFIED, or UNSATISFIED with a lesson."""
         given = _GIVEN.search(self.text)
         answer = (given[1] if given else final_answer(self.text)) or ""
         right = self.chain.same(answer, self.chain.true_values()[-1])
@@ -474,7 +477,7 @@ class _Responder(Responder["SimAgent"]):
         )
 
     def review(self) -> str:
-        """Whether a plan has reached its goal, and the answer."""
+        """Return whether a plan has reached its goal, and the answer."""
         known = self.chain.known_values(_resolve(self.text))
         if len(known) == self.chain.count and self.notices():
             return f"SATISFIED: all that was asked for is known.\nAnswer: {known[-1]}"
@@ -485,18 +488,20 @@ class _Responder(Responder["SimAgent"]):
         return f"SATISFIED: it is done.\nAnswer: {values[-1]}"
 
     def reflect(self) -> str:
-        """The progress so far, and the next step."""
+        """Return the progress so far, and the next step."""
         k = len(self.known)
-        lacking = self.chain.outline(k) if k < self.chain.count and self._chooses(k) else "give the answer"
+        lacking = (
+            self.chain.outline(k) if k < self.chain.count and self._chooses_right(k) else "give the answer"
+        )
         return f"{k} of {self.chain.count} things are known; the course is right.\nNext: {lacking}"
 
     def synthesize(self) -> str:
-        """A summary of the known values."""
+        """Return a summary of the known values."""
         lines = [self.chain.statement(k, self.known, value) for k, value in enumerate(self.known)]
         return "\n".join(["Known so far:", *lines]) if lines else "Nothing is known yet."
 
     def route(self) -> str:
-        """The kind of the task."""
+        """Return the kind of the task."""
         kinds = ("simple", "steps", "open", "writing")
         right = "simple" if self.chain.count == 1 else "steps"
         kind = right if self.random.random() < self.player.skill else self.random.choice(kinds)
@@ -505,7 +510,7 @@ class _Responder(Responder["SimAgent"]):
     # Plans.
 
     def plan(self) -> str:
-        """Steps for the unknown values. Their numbers continue those of existing steps."""
+        """Return steps for the unknown values. Their numbers continue those of existing steps."""
         first = len(set(_LISTED.findall(self.text)))
         known = self.chain.known_values(_resolve(self.text))
         begin = min(len(known), self.chain.count - 1)
@@ -514,7 +519,7 @@ class _Responder(Responder["SimAgent"]):
     augment = plan
 
     def patch(self) -> str:
-        """The incomplete steps rewritten, or replacements for them."""
+        """Return the incomplete steps rewritten, or replacements for them."""
         if "Write other steps in place" in self.text:
             return self.plan()
         known = self.chain.known_values(_resolve(self.text))
@@ -522,12 +527,12 @@ class _Responder(Responder["SimAgent"]):
         return self._steps([(min(k, self.chain.count - 1), id) for k, id in places], known)
 
     def _steps(self, places: Sequence[tuple[int, str]], known: Sequence[str]) -> str:
-        """Steps for `places`, pairs of the index of a value and the id of its step."""
+        """Return one step for each pair (index of a value, id of the step) in `places`."""
         ids = {f"s{k + 1}": id for k, id in reversed(places)}
         steps = []
         for k, id in places:
             step = self.chain.plan_step(k, known, _named_tools(self.text))
-            step = step if self._chooses(k) else self._wrong_plan_step(step, k, known)
+            step = step if self._chooses_right(k) else self._wrong_plan_step(step, k, known)
             encoded = _REFERENCE.sub(
                 lambda match: f"{{{{from_step:{ids.get(match[1], match[1])}}}}}", json.dumps(step)
             )
@@ -535,7 +540,7 @@ class _Responder(Responder["SimAgent"]):
         return json.dumps({"steps": steps})
 
     def _wrong_plan_step(self, step: dict[str, Any], k: int, known: Sequence[str]) -> dict[str, Any]:
-        """A step that fails: it computes something else, or opens a guessed title."""
+        """Return a step that fails: it computes something else, or opens a guessed title."""
         if step["type"] == "analysis":
             return {**step, "instruction": "Think about it."}
         if step["type"] == "composite":
@@ -546,7 +551,7 @@ class _Responder(Responder["SimAgent"]):
         return {**step, "toolArgs": self.chain.useless_call(k, values, self.random)[1]}
 
     def analysis(self) -> str:
-        """The result of a step of a plan, found without tools."""
+        """Return the result of a step of a plan, found without tools."""
         asked = re.findall(r"Calculate (\d+ [-+*/] \d+)", self.text)
         question = hops_in(self.text[max(self.text.rfind("What is the name of"), 0) :])
         part: _Chain | None = None
@@ -562,7 +567,7 @@ class _Responder(Responder["SimAgent"]):
     # The Game of 24, played by `SimGame24`.
 
     def refuse(self) -> str | Sequence[TokenLogprob]:
-        """The reply of `SimGame24`, if the prompt is about the Game of 24."""
+        """Return the reply of `SimGame24`, if the prompt is about the Game of 24."""
         call, text, random, agent = self.call, self.text, self.random, self.player
         hand = _HAND.search(text)
         player = SimGame24(skill=agent.skill, noise=agent.noise, garble=agent.garble)
@@ -574,7 +579,7 @@ class _Responder(Responder["SimAgent"]):
         reply = str(player.written(request, random))
         answer = final_answer(reply) or reply
         if call.purpose == "act":
-            return _tool_call(FINAL, {"answer": answer}) if FINAL in _offered(call) else reply
+            return _tool_call(FINAL, {"answer": answer}) if FINAL in _offered_tools(call) else reply
         if call.purpose == "critique":
             return player.written(call, random)
         if call.purpose == "review":
@@ -606,12 +611,17 @@ class SimAgent(Player):
     unknown = "I am a simulated agent, and I do not understand this prompt."
 
     skill: Share = 0.8
-    """Probability that a step, an action or a step of a plan is right, 0–1. If a plan or a lesson names the
-    right step, the agent has two tries. A critique is right with probability (1 + skill) / 2."""
+    """Probability that a step, an action or a step of a plan is right, 0–1.
+
+    If a plan or a lesson names the right step, the agent has two tries. A critique is right with probability
+    (1 + skill) / 2.
+    """
 
     unaided: Share = 0.3
-    """Probability that a calculation or a fact is right without a tool, 0–1. It is squared if the agent does
-    not write down its steps."""
+    """Probability that a calculation or a fact is right without a tool, 0–1.
+
+    The probability is squared if the agent does not write down its steps.
+    """
 
     noise: Share = 0.1
     """Probability that a judgement of a thought is the opposite of the truth, 0–1."""
@@ -619,8 +629,10 @@ class SimAgent(Player):
     async def __call__(self, call: Call) -> Reply:
         """Return the reply to `call` after `latency`. A tool call written as JSON becomes a tool call."""
         reply = await super().__call__(call)
-        request = read_json(reply.text) if _offered(call) and reply.text.startswith('{"name": ') else None
-        if not isinstance(request, dict) or request.get("name") not in _offered(call):
+        request = (
+            read_json(reply.text) if _offered_tools(call) and reply.text.startswith('{"name": ') else None
+        )
+        if not isinstance(request, dict) or request.get("name") not in _offered_tools(call):
             return reply
         turns = sum(message.role == "assistant" for message in call.messages)
         made = ToolCall(f"call-{turns}", request["name"], json.dumps(request["arguments"]))
@@ -630,21 +642,21 @@ class SimAgent(Player):
 # Reading conversations.
 
 
-def _opening(call: Call) -> str:
-    """The conversation before its first answer."""
+def _first_turns(call: Call) -> str:
+    """Return the conversation before its first answer."""
     roles = [message.role for message in call.messages]
     end = roles.index("assistant") if "assistant" in roles else len(roles)
     return "\n\n".join(message.content for message in call.messages[:end])
 
 
 @lru_cache(maxsize=256)
-def _chain_in(text: str) -> _Chain | None:
-    """The first problem in `text`, or `None`."""
+def _parse_chain(text: str) -> _Chain | None:
+    """Return the first problem in `text`, or `None`."""
     problem, hops = problem_in(text), hops_in(text)
     return _Sums(problem) if problem else _Lookups(hops) if hops else None
 
 
-def _offered(call: Call) -> frozenset[str]:
+def _offered_tools(call: Call) -> frozenset[str]:
     return frozenset() if call.tool_choice == "none" else frozenset(tool["name"] for tool in call.tools)
 
 
@@ -653,7 +665,7 @@ def _named_tools(text: str) -> frozenset[str]:
 
 
 def _equation(expression: str) -> re.Pattern[str]:
-    """A pattern for the value of an expression in a conversation: an equation, or the result of a tool."""
+    """Return a pattern for the value of an expression in an equation or in the result of a tool."""
     return re.compile(
         rf"(?<![\d.]){re.escape(expression)}(?!\d)[\"'}}).\s]*(?:\d+\.\s+)?(?:calculator\s*)?"
         rf"(?:=|→|result:)\s*(-?\d+)(?![\d/]|\.\d)"
@@ -675,5 +687,5 @@ def _fact(relation: Relation, of: Thing, name: str) -> str:
 
 
 def _tool_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """A tool call as JSON."""
+    """Return a tool call as JSON."""
     return json.dumps({"name": name, "arguments": arguments})

@@ -1,7 +1,7 @@
-"""Makes tasks from a file, a DataFrame or dicts.
+"""Loading of tasks from a file, a DataFrame or dicts.
 
-Every row becomes a task. A row that cannot raises an error that names the file, the line and the field,
-before a model is called.
+Every row becomes a task. An invalid row raises an error that names the file, the line and the field, before a
+model is called.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from tot_lab.core.task import Task
 from tot_lab.domains.general import General, Grading, task_of
 
-_Row = tuple[str, Any]  # its location, as error messages name it, and its value
+_Row = tuple[str, Any]  # the location of a row for error messages, and its value
 
 
 def tasks(
@@ -36,13 +36,13 @@ def tasks(
         source: A file (.jsonl, .json with a list, or .csv with a header; UTF-8), a pandas DataFrame, or an
             iterable of dicts.
         question: Field with the question.
-        answer: Field with the reference answer. `None` means that no row has one. A row whose field is empty,
-            null or NaN has none and is not graded.
+        answer: Field with the reference answer. `None` means that the rows have no answers. A row whose field
+            is empty, null or NaN has no answer and is not graded.
         grade: How answers are compared with the reference (see `General.grading`). It requires `answer`.
         id: Field with the task's id. `None` numbers the rows from 1.
 
     Raises:
-        ValueError: If a row cannot become a task. The message names file, line (or row) and field.
+        ValueError: If a row is invalid. The message names the file, the line (or row) and the field.
         OSError: If the file cannot be read.
     """
     if grade is not None and answer is None:
@@ -93,23 +93,23 @@ def _rows(source: Any) -> Iterator[_Row]:
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: not UTF-8 text: byte {error.start} cannot be decoded.") from None
         yield from readers[path.suffix.lower()](path.name, text)
-    elif hasattr(source, "columns") and hasattr(source, "to_dict"):  # a DataFrame; avoids importing pandas
-        yield from _numbered(source.to_dict("records"))
+    elif hasattr(source, "columns") and hasattr(source, "to_dict"):  # a DataFrame; pandas is not imported
+        yield from _number_rows(source.to_dict("records"))
     elif isinstance(source, Iterable) and not isinstance(source, Mapping):
-        yield from _numbered(source)
+        yield from _number_rows(source)
     else:
         raise ValueError(
             f"source must be a file name, a DataFrame or an iterable of dicts: got {_kind(source)}."
         )
 
 
-def _numbered(rows: Iterable[Any], name: str = "") -> Iterator[_Row]:
+def _number_rows(rows: Iterable[Any], name: str = "") -> Iterator[_Row]:
     for k, row in enumerate(rows, 1):
         yield f"{name}row {k}", row
 
 
 def _json_lines(name: str, text: str) -> Iterator[_Row]:
-    for k, line in enumerate(text.split("\n"), 1):  # splitlines would split at U+2028, which JSON allows
+    for k, line in enumerate(text.split("\n"), 1):  # not `splitlines`: JSON allows U+2028
         if line.strip():
             yield f"{name} line {k}", _json(f"{name} line {k}", line)
 
@@ -118,7 +118,7 @@ def _json_list(name: str, text: str) -> Iterator[_Row]:
     rows = _json(name, text)
     if not isinstance(rows, list):
         raise ValueError(f"{name}: the file must contain a list of objects: got {_kind(rows)}.")
-    yield from _numbered(rows, f"{name} ")
+    yield from _number_rows(rows, f"{name} ")
 
 
 def _json(where: str, text: str) -> Any:

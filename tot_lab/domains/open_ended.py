@@ -1,6 +1,6 @@
-"""Questions whose answer is a whole text, such as a design, a decision or a diagnosis.
+"""Questions whose answer is a text, such as a design, a decision or a diagnosis.
 
-The answer is the whole reply: nothing is extracted from it.
+The answer is the complete reply.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OpenEnded(General):
         return f"Problem:\n{self.statement(task)}\n\n{how} The answer is the whole text of your reply."
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """The whole reply."""
+        """Return the complete reply."""
         return text.strip() or None
 
 
@@ -38,7 +38,7 @@ def open_ended(
     context: str = "",
     system_prompt: str = "",
 ) -> Task:
-    """Make a task of one question whose answer is a whole text: an essay, a letter, a design, a program.
+    """Make a task from one question whose answer is a text, such as an essay, a design or a program.
 
     A line `Answer: …` is part of the text. The arguments are those of `tl.general`, which is for short
     answers.

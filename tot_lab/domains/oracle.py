@@ -1,7 +1,7 @@
-"""An evaluator that knows the reference answer: the upper bound of any evaluator.
+"""An evaluator that knows the reference answer. No other evaluator can be better.
 
-A strategy's task never contains the reference. An oracle is passed as the evaluator, so that the record names
-it.
+The task that a strategy receives never contains the reference. The oracle is passed as the evaluator, so the
+record shows that it was used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tot_lab.core.task import Task
 def oracle(task: Task) -> UserFunction:
     """Make an evaluator for a search on `task` that scores with the true grade.
 
-    A thought scores the grade of the answer on its path, and 0 without an answer. No model is called.
+    The score of a thought is the grade of the answer on its path, or 0 without an answer. No model is called.
     """
 
     def oracle(shown: Task, path: Path) -> float | None:

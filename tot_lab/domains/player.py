@@ -1,9 +1,9 @@
 """Base of the simulated players of the domains.
 
-A player reads the text of a prompt: its closing words request a form of reply, and the rest states the
+A player reads the text of a prompt. The closing words request a form of reply, and the rest states the
 problem and the path so far. A domain adds a `Responder` with its moves, its estimate of a state and its
-answers. The prompts of strategies have no closing words of their own, so that their form is the purpose of
-the call (`Responder.purposes`). Nothing else of a call's place in a run is read.
+answers. The prompts of strategies have no specific closing words, so for them the form is the purpose of the
+call (`Responder.purposes`). Players use no other information about the position of a call in a run.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tot_lab.models.simulated import Share, Simulated, without_candidates
 P = TypeVar("P", bound="Player")
 
 Forms = tuple[tuple[str, re.Pattern[str]], ...]
-"""The forms that a player knows, each with the closing words of its prompts. Earlier ones take precedence."""
+"""Pairs of a form that a player knows and the closing words of its prompts. Earlier pairs take precedence."""
 
 STRATEGY_FORMS = frozenset(
     {"act", "critique", "review", "plan", "patch", "augment", "analysis", "reflect", "route", "synthesize"}
 )
-"""Purposes of calls of strategies whose prompts have no closing words."""
+"""Purposes of calls by strategies whose prompts have no specific closing words."""
 
 OPEN_STEP = re.compile(r"^(s\d+)\b[^\n]*\[(?:failed|skipped|pending)\]", re.M)
-"""An incomplete step of a plan, as prompts list it."""
+"""Pattern of an incomplete step of a plan in a prompt."""
 
 _CANDIDATE = re.compile(r"^Candidate \d+:?$", re.M)
 _CANDIDATES = re.compile(r"^Candidates for the next (?:step|word):$", re.M)
@@ -48,14 +48,14 @@ class Move(NamedTuple):
     """The move as a JSON object."""
 
     after: Any = None
-    """The state after it."""
+    """The state after the move."""
 
 
 class Responder(ABC, Generic[P]):
-    """Composes the reply to one prompt. Each form of `forms` and `purposes` has a method of its name.
+    """Composes the reply to one prompt. Each form in `forms` and `purposes` has a method of the same name.
 
     Args:
-        player: The player, whose settings hold.
+        player: The player, whose settings apply.
         call: The call.
         random: The source of randomness.
     """
@@ -64,13 +64,16 @@ class Responder(ABC, Generic[P]):
     """The forms that the player knows."""
 
     every_paragraph: ClassVar[bool] = False
-    """Whether the form is that of the last paragraph that requests one, as conversations require."""
+    """Whether all paragraphs are searched for a requested form, from the last to the first.
+
+    Conversations require this. Otherwise the last paragraph and then the whole text are searched.
+    """
 
     random_ties: ClassVar[bool] = False
-    """Whether a vote chooses at random among equally good candidates, or takes the first."""
+    """Whether a vote chooses at random among equally good candidates. `False` chooses the first."""
 
     purposes: ClassVar[frozenset[str]] = frozenset()
-    """Purposes of calls of strategies that the player replies to. Each is a form."""
+    """Purposes of calls by strategies to which the player replies. Each purpose is a form."""
 
     def __init__(self, player: P, call: Call, random: Random) -> None:
         self.player = player
@@ -87,53 +90,53 @@ class Responder(ABC, Generic[P]):
 
     @staticmethod
     def conversation(call: Call) -> str:
-        """The text that the player reads."""
+        """Return the text that the player reads."""
         return call.prompt
 
     @abstractmethod
     def understands(self) -> bool:
-        """Whether the prompt holds what its form requires."""
+        """Return whether the prompt contains the data that its form requires."""
 
     def refuse(self) -> str | Sequence[TokenLogprob]:
-        """The reply to a prompt that the player does not understand."""
+        """Return the reply to a prompt that the player does not understand."""
         return self.player.unknown
 
     @abstractmethod
     def believes(self) -> bool:
-        """Whether the player believes that the candidate is right."""
+        """Return whether the player believes that the candidate is right."""
 
     @abstractmethod
     def scores(self) -> Sequence[float]:
-        """The player's score of each candidate, 0–1."""
+        """Return the player's score of each candidate, 0–1."""
 
     # Forms that all domains have.
 
     def none(self) -> str:
-        """The reply if no move is left."""
+        """Return the reply if no move is left."""
         return "none"
 
     def judge(self) -> str:
-        """Yes or no."""
+        """Return yes or no."""
         return "yes" if self.believes() else "no"
 
     def verdict(self) -> TokenLogprob:
-        """Yes or no as a token, with the log-probabilities of both."""
+        """Return yes or no as a token, with the log-probabilities of both."""
         yes = self.certainty()
         top = {"yes": math.log(yes), "no": math.log(1 - yes)}
         word = max(top, key=lambda label: top[label])
         return TokenLogprob(word, top[word], top)
 
     def certainty(self) -> float:
-        """The probability of yes."""
+        """Return the probability of yes."""
         likely = self.random.uniform(0.6, 0.95)
         return likely if self.believes() else 1 - likely
 
     def joint(self) -> str:
-        """The scores of all candidates."""
+        """Return the scores of all candidates."""
         return json.dumps([round(score, 2) for score in self.scores()])
 
     def vote(self) -> str:
-        """The best candidate."""
+        """Return the best candidate."""
         scores = self.scores() or [0.0]
         best = [k for k, score in enumerate(scores, 1) if score == max(scores)]
         return f"best: {self.random.choice(best) if self.random_ties else best[0]}"
@@ -141,23 +144,23 @@ class Responder(ABC, Generic[P]):
     # Parts of replies.
 
     def succeeds(self, *, twice: bool = False) -> bool:
-        """Whether a try succeeds, or one of two."""
+        """Return whether a try succeeds, or at least one of two tries if `twice` is true."""
         return self.random.random() >= (1 - self.player.skill) ** (2 if twice else 1)
 
     def notices(self) -> bool:
-        """Whether the player sees a mistake."""
+        """Return whether the player sees a mistake."""
         return self.random.random() < (1 + self.player.skill) / 2
 
     def judgement_of(self, truth: bool) -> bool:
-        """`truth`, or its opposite with probability `noise`."""
+        """Return `truth`, or its opposite with probability `noise`."""
         return truth != (self.random.random() < self.player.noise)
 
     def score_of(self, believed: bool) -> float:
-        """A score of a candidate that the player believes to be right, or wrong."""
+        """Return a score of a candidate that the player believes to be right, or wrong."""
         return round(self.random.uniform(0.7, 0.95) if believed else self.random.uniform(0.0, 0.3), 2)
 
     def format(self, name: str, moves: Sequence[Move]) -> str:
-        """Moves in the form that the call requires: text without a schema, and otherwise JSON.
+        """Return moves as JSON if the call has a schema, and as text otherwise.
 
         JSON is one object, or a list of objects under `name`.
         """
@@ -203,10 +206,14 @@ class Player(Simulated):
 
 @lru_cache(maxsize=4096)
 def form_in(text: str, forms: Forms, every_paragraph: bool = False) -> tuple[str, int, str]:
-    """Find the form that `text` requests ("" if it is unknown), the number of moves, and the words around it.
+    """Find the form that `text` requests.
 
-    The last paragraph before the candidates takes precedence, as earlier ones may quote another prompt. After
-    it come the other paragraphs, from the last to the first, or the whole text.
+    The last paragraph before the candidates is searched first, because earlier paragraphs may quote another
+    prompt. Then the whole text is searched or, with `every_paragraph`, the other paragraphs from the last to
+    the first.
+
+    Returns:
+        The form ("" if it is unknown), the requested number of moves, and the text that contains the form.
     """
     paragraphs = without_candidates(text).split("\n\n")
     for part in reversed(paragraphs) if every_paragraph else (paragraphs[-1], text):
@@ -218,7 +225,7 @@ def form_in(text: str, forms: Forms, every_paragraph: bool = False) -> tuple[str
 
 
 def candidates_in(text: str) -> list[str]:
-    """The candidates that a prompt lists, by number or under headings."""
+    """Return the candidates that a prompt lists, by number or under headings."""
     listed = _CANDIDATES.split(text)
     if len(listed) == 1:
         return _CANDIDATE.split(text)[1:]

@@ -1,4 +1,4 @@
-"""Domains of the published logs of Tree of Thoughts (Yao et al. 2023), as far as the logs define them."""
+"""Domains that reproduce the published logs of Tree of Thoughts (Yao et al. 2023)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MARK = "\n--- "
 
 
 class PublishedGame24(Game24):
-    """The Game of 24 as the published search read it.
+    """The Game of 24 with the rules of the published search.
 
     Each line of a reply is a proposal, unchanged, and only the last line determines the state of a path. The
-    logs do not contain the prompts that were sent. The prompts here contain what the reply depends on: the
-    path for proposals, the numbers left (or the final answer) for values. `tl.counterfactual` finds recorded
-    replies by them.
+    logs do not contain the prompts that were sent. The prompts of this domain contain only the data on which
+    the reply depends: the path for proposals, and the numbers left or the final answer for values.
+    `tl.counterfactual` uses these prompts to find recorded replies.
     """
 
     kind: ClassVar[str] = "published/game24"
@@ -40,19 +40,20 @@ class PublishedGame24(Game24):
         return f"value{MARK}{log_state(task.question, path)}"
 
     def complete(self, task: Task, path: Path) -> bool | None:
-        return None  # The published search goes through every level, whatever the state.
+        return None  # The published search always expands all levels.
 
     def state(self, task: Task, path: Path) -> Hashable | None:
         return None
 
 
 def log_path(path: Path) -> str:
-    """A path in the format of the Game of 24 logs."""
+    """Return a path in the format of the Game of 24 logs."""
     return "".join(f"{step}\n" for step in path)
 
 
 def log_state(question: str, path: Path) -> str:
-    """The part of a path that the published value prompt contained: the numbers left, or the answer."""
+    """Return the part of a path that the published value prompt contained: the numbers left, or the
+    answer."""
     last = log_path(path).strip().split("\n")[-1]
     if "left: " not in last:
         return f"{question} | {last.lower().replace('answer: ', '')}"
@@ -60,9 +61,9 @@ def log_state(question: str, path: Path) -> str:
 
 
 class PublishedCrossword(MiniCrossword):
-    """A mini crossword of a published log, which contains neither clues nor solution.
+    """A mini crossword of a published log. The log contains neither the clues nor the solution.
 
-    Its answer is a grid, full or not. Only states that the log reached can be graded.
+    The answer is a grid, which may have empty cells. Only states that the log reached can be graded.
     """
 
     kind: ClassVar[str] = "published/crossword"
@@ -72,12 +73,12 @@ class PublishedCrossword(MiniCrossword):
         return None if grid is None else str(grid)
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether all letters so far are right. `None` unless the log reached the solution."""
+        """Return whether all letters so far are right. Returns `None` unless the log reached the solution."""
         solution = next((grid for grid, share in (task.reference or {}).items() if share == 1.0), None)
         return super().solvable(task.model_copy(update={"reference": solution}), path)
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """The share of the ten words that are right. `None` if the log does not contain it."""
+        """Return the share of the ten words that are right. Returns `None` if the log does not contain it."""
         shares: dict[str, float] = task.reference or {}
         return shares.get(answer)
 

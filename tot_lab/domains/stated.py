@@ -1,7 +1,7 @@
-"""Base of domains whose steps are sentences, the last of which states the answer.
+"""Base of domains whose steps are sentences. The last step states the answer.
 
-The domain prescribes the form of a step and checks whether one is true. It never corrects a wrong one: what a
-model cannot know or compute by itself requires a tool.
+The domain prescribes the form of a step and checks whether a step is true. It never corrects a wrong step, so
+a model needs a tool for facts that it does not know and for results that it cannot compute.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from tot_lab.core.task import Task
 from tot_lab.domains.general import General, final_answer
 
 
-class Stated(General):
+class StepwiseDomain(General):
     """Base of domains in which a path is complete when its last step states an answer."""
 
     kind = ""
 
     step_form: ClassVar[str] = ""
-    """The required form of a step, as prompts for steps describe it."""
+    """Description of the required form of a step. Prompts for steps contain it."""
 
     @abstractmethod
     def holds(self, step: str) -> bool | None:
-        """Whether `step` is true. `None` if it contains nothing that can be checked."""
+        """Return whether `step` is true. Returns `None` if it contains nothing that can be checked."""
 
     def complete(self, task: Task, path: Path) -> bool:
         return bool(path) and final_answer(path[-1]) is not None
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """The text after the last `Answer:` that begins a line, or else the whole reply."""
+        """Return the text after the last `Answer:` that begins a line, or else the whole reply."""
         return final_answer(text) or text.strip() or None
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """The text after `Answer:` in the last step."""
+        """Return the text after `Answer:` in the last step."""
         return final_answer(path[-1]) if path else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether the stated answer is right or, without an answer, whether each step is true.
+        """Return whether the stated answer is right or, without an answer, whether each step is true.
 
-        `None` if a step contains nothing that can be checked.
+        Returns `None` if a step contains nothing that can be checked.
         """
         stated = self.answer(task, path)
         if stated is not None:

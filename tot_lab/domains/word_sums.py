@@ -1,8 +1,8 @@
-"""Arithmetic word problems of two to five steps, with numbers that are hard to compute without a calculator.
+"""Arithmetic word problems of two to five steps, which are hard to compute without a calculator.
 
-The problems are generated from templates and a fixed pseudo-random stream, equal on every machine. An answer
-is right if its number is exact. The domain never computes a step for the model: a wrong sum stays wrong, and
-`solvable` reports it.
+The problems are generated from templates and a fixed pseudo-random sequence, so they are the same on every
+machine. An answer is right if its number is exact. The domain never computes a step for the model. A wrong
+result is kept, and `solvable` reports it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from tot_lab.core.arithmetic import joined, number, plain
 from tot_lab.core.task import Task
 from tot_lab.domains.general import final_answer, last_number
-from tot_lab.domains.stated import Stated
+from tot_lab.domains.stated import StepwiseDomain
 
 COUNT = 240
 """Number of problems."""
@@ -27,8 +27,8 @@ _EQUATION = re.compile(
     r"(?<![\d.])(\d{1,9}) ?([-+*/]) ?(\d{1,9}) ?= ?(-?\d{1,9}(?:\.\d{1,9}|/\d{1,9})?)(?!\d)", re.ASCII
 )
 
-# Per template: the text; for each letter its range, or "*x" and a range for a multiple of x; the
-# calculations, in which s1, s2, … are earlier results.
+# Each template has three parts. The first is the text. The second has a range for each letter, or "*x" and a
+# range for a multiple of x. The third has the calculations, in which s1, s2, … are earlier results.
 _TEMPLATES: tuple[tuple[str, dict[str, tuple[object, ...]], tuple[str, ...]], ...] = (
     (
         "A mill grinds {a} sacks of flour a week. After {b} weeks a flood spoils {c} sacks. How many sacks "
@@ -98,10 +98,10 @@ _TEMPLATES: tuple[tuple[str, dict[str, tuple[object, ...]], tuple[str, ...]], ..
 
 
 class Problem(NamedTuple):
-    """A word problem as a calculation."""
+    """A word problem with its numbers and calculations."""
 
     given: dict[str, int]
-    """Its numbers, by letter."""
+    """The numbers of the problem, by letter."""
 
     steps: tuple[str, ...]
     """Calculations `x op y` of letters and earlier results, which are s1, s2, …"""
@@ -118,8 +118,8 @@ class Problem(NamedTuple):
         return [known[f"s{k}"] for k in range(1, len(self.steps) + 1)]
 
 
-class WordSums(Stated):
-    """Arithmetic word problems; `word_sums` makes its tasks."""
+class WordSums(StepwiseDomain):
+    """Arithmetic word problems. `word_sums` makes its tasks."""
 
     kind = "word_sums"
 
@@ -140,7 +140,7 @@ class WordSums(Stated):
         return word_sums_tasks
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """The text after the last `Answer:` that begins a line, or else the last number."""
+        """Return the text after the last `Answer:` that begins a line, or else the last number."""
         stated = final_answer(text)
         if stated is not None:
             return stated
@@ -148,7 +148,7 @@ class WordSums(Stated):
         return None if value is None else str(value)
 
     def holds(self, step: str) -> bool | None:
-        """Whether the calculations in `step` are right."""
+        """Return whether the calculations in `step` are right."""
         found = _EQUATION.findall(plain(step.replace(",", "").replace("`", "")))
         checked = [joined(Fraction(a), op, Fraction(b)) == number(stated) for a, op, b, stated in found]
         return all(checked) if checked else None
@@ -168,7 +168,7 @@ def word_sums(number: int) -> Task:
 def word_sums_tasks(count: int) -> list[Task]:
     """Make the tasks of the first `count` of 240 arithmetic word problems.
 
-    Each ten of them use every template once.
+    Any ten consecutive problems use every template once.
     """
     if count not in range(1, COUNT + 1):
         raise ValueError(f"count must be from 1 to {COUNT}, the number of word problems: got {count!r}.")
@@ -177,7 +177,7 @@ def word_sums_tasks(count: int) -> list[Task]:
 
 @lru_cache(maxsize=1024)
 def problem_in(text: str) -> Problem | None:
-    """The first word problem of this domain that `text` quotes. `None` if it quotes none."""
+    """Return the first word problem of this domain that `text` quotes. Returns `None` if there is none."""
     found = [
         (match.start(), match, steps) for pattern, steps in _patterns() for match in pattern.finditer(text)
     ]
@@ -218,5 +218,5 @@ def _task(index: int) -> Task:
 
 
 def _hash(index: int, name: str) -> int:
-    """A pseudo-random number, equal on every machine."""
+    """Return a pseudo-random number, equal on every machine."""
     return int.from_bytes(hashlib.sha256(f"{index} {name}".encode()).digest()[:6], "big")

@@ -22,7 +22,7 @@ from tot_lab.views.figures.theme import FONT, PATH, short
 from tot_lab.views.markdown import escape_line, excerpt, sanitize, to_html
 
 _CHOSEN = {"keywords": "the words of the task", "model": "the model", "default": "default"}
-"""Descriptions of what chose a category."""
+"""Description of each way to choose a category."""
 
 NAME = 80
 """Maximum number of characters shown of a name."""
@@ -31,53 +31,53 @@ LINE = 500
 """Maximum number of characters shown of a verdict, lesson or insight. The solution is never truncated."""
 
 
-def markdown_of(of: DeepThought, *, answer_first: bool = False) -> str:
+def markdown_of(data: DeepThought, *, answer_first: bool = False) -> str:
     """Return the report as Markdown.
 
     Args:
-        of: The data of the report.
+        data: The data of the report.
         answer_first: Put the final solution before the iterations, for readers who see only the beginning.
     """
-    head, *rest = _sections(of)
+    head, *rest = _sections(data)
     if answer_first:
         rest.sort(key=lambda section: section.foldable)
     parts = [f"# {head.title}", head.body, *(f"{one.prefix} {one.title}\n\n{one.body}" for one in rest)]
-    return _joined(*parts, f"---\n\n*{escape_line(_closing(of), LINE)}*\n")
+    return _join(*parts, f"---\n\n*{escape_line(_closing_line(data), LINE)}*\n")
 
 
-def html_of(of: DeepThought) -> str:
+def html_of(data: DeepThought) -> str:
     """Return the report as an HTML panel."""
-    head, *rest = _sections(of)
-    parts = [f'<div class="title">{_in_line(head.title)}</div>{to_html(head.body)}']
+    head, *rest = _sections(data)
+    parts = [f'<div class="title">{_inline_html(head.title)}</div>{to_html(head.body)}']
     for one in rest:
-        title, body = _in_line(one.title), to_html(one.body)
+        title, body = _inline_html(one.title), to_html(one.body)
         if one.foldable:
             is_open = " open" if one.is_open else ""
             parts.append(f"<details{is_open}><summary>{title}</summary>{body}</details>")
         else:
             kind = "part" if one.prefix == "##" else "sub"
             parts.append(f'<div class="{kind}">{title}</div>{body}')
-    parts.append(f'<div class="closing">{_in_line(escape_line(_closing(of), LINE))}</div>')
+    parts.append(f'<div class="closing">{_inline_html(escape_line(_closing_line(data), LINE))}</div>')
     style = _STYLE.replace("FONT", FONT).replace("PATH", PATH)
     return f'<div class="tot-lab-deep-thought"><style>{style}</style>{"".join(parts)}</div>'
 
 
-def text_of(of: DeepThought) -> str:
+def text_of(data: DeepThought) -> str:
     """Return a summary of a few lines."""
-    label = ", simulated model" if of.simulated else ""
-    rows = [_title(of) + label, f"  task      {short(of.task, 90)}"]
-    if of.gathering is not None:
-        nothing, calls = of.gathering.nothing, _count(len(of.gathering.uses), "tool call")
+    label = ", simulated model" if data.simulated else ""
+    rows = [_title(data) + label, f"  task      {short(data.task, 90)}"]
+    if data.gathering is not None:
+        nothing, calls = data.gathering.nothing, _count(len(data.gathering.uses), "tool call")
         found = f"nothing: {nothing}" if nothing else calls
-        rows.append(f"  gathered  {found} · category {of.gathering.category}")
-    for result in of.iterations:
-        answers = " ← answer" if result.iteration == of.answer_iteration else ""
+        rows.append(f"  gathered  {found} · category {data.gathering.category}")
+    for result in data.iterations:
+        answers = " ← answer" if result.iteration == data.answer_iteration else ""
         best = short(result.branches[0].name, 40)
         rows.append(f"  {result.iteration:<9} {_confidence(result)}, best approach: {best}{answers}")
-    if of.unfinished or of.failed:
-        why = f": {short(of.failed, 70)}" if of.failed else ""
-        rows.append(f"  {len(of.iterations) + 1:<9} not finished{why}")
-    return "\n".join([*rows, f"  solution  {short(of.answer, 90) or 'none'}", f"  {_closing(of)}"])
+    if data.unfinished or data.failed:
+        why = f": {short(data.failed, 70)}" if data.failed else ""
+        rows.append(f"  {len(data.iterations) + 1:<9} not finished{why}")
+    return "\n".join([*rows, f"  solution  {short(data.answer, 90) or 'none'}", f"  {_closing_line(data)}"])
 
 
 class _Section(NamedTuple):
@@ -96,68 +96,68 @@ class _Section(NamedTuple):
     is_open: bool = False
 
 
-def _sections(of: DeepThought) -> list[_Section]:
+def _sections(data: DeepThought) -> list[_Section]:
     """Return the sections: the head, the gathering, each iteration and the final solution."""
-    text = sanitize(of.task.expandtabs(4))  # "> " would change the width of a tab
+    text = sanitize(data.task.expandtabs(4))  # "> " would change the width of a tab
     task = "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
-    clamped = ", ".join(f"`{one.field}` {one.given} → {one.used}" for one in of.clamped)
-    label = " *simulated model*" if of.simulated else ""
-    sections = [_Section(_title(of) + label, _joined(task, f"*Clamped:* {clamped}" if clamped else ""))]
-    if of.gathering is not None:
-        nothing = " · nothing" if of.gathering.nothing else ""
-        title = f"Gathered · {of.gathering.category}{nothing}"
-        sections.append(_Section(title, _gathered(of.gathering), foldable=True))
-    for result in of.iterations:
+    clamped = ", ".join(f"`{one.field}` {one.given} → {one.used}" for one in data.clamped)
+    label = " *simulated model*" if data.simulated else ""
+    sections = [_Section(_title(data) + label, _join(task, f"*Clamped:* {clamped}" if clamped else ""))]
+    if data.gathering is not None:
+        nothing = " · nothing" if data.gathering.nothing else ""
+        title = f"Gathered · {data.gathering.category}{nothing}"
+        sections.append(_Section(title, _gathering_section(data.gathering), foldable=True))
+    for result in data.iterations:
         title = f"Iteration {result.iteration} · {_confidence(result)}"
-        is_open = result.iteration == of.answer_iteration
-        sections.append(_Section(title, _iteration(of, result), foldable=True, is_open=is_open))
-    if of.unfinished or of.failed:
-        number = len(of.iterations) + 1
-        failed = f"*Failed:* {escape_line(of.failed, LINE)}" if of.failed else ""
-        body = _joined(_fell_back(of, number), _approaches(of.unfinished), failed)
+        is_open = result.iteration == data.answer_iteration
+        sections.append(_Section(title, _iteration_section(data, result), foldable=True, is_open=is_open))
+    if data.unfinished or data.failed:
+        number = len(data.iterations) + 1
+        failed = f"*Failed:* {escape_line(data.failed, LINE)}" if data.failed else ""
+        body = _join(_iteration_notes(data, number), _approaches(data.unfinished), failed)
         sections.append(_Section(f"Iteration {number} · not finished", body, foldable=True, is_open=True))
-    return [*sections, *_final(of)]
+    return [*sections, *_final_sections(data)]
 
 
-def _gathered(of: Gathering) -> str:
+def _gathering_section(data: Gathering) -> str:
     """Return the category of the task, the tool calls and their sources."""
     calls = []
-    for use in of.uses:
+    for use in data.uses:
         sign, failed = ("✗ ", f": failed, {escape_line(use.error, LINE)}") if use.error else ("", "")
         calls.append(f"{sign}`{use.tool}` {escape_line(short(use.arguments, 200), LINE)}{failed}")
-    nothing = of.nothing and f"*Nothing was gathered: {of.nothing}.*"
-    unaided = "" if of.uses or nothing else "*No tool was called: the notes are the model's own.*"
-    return _joined(
-        f"*Category:* {of.category}, chosen by {_CHOSEN[of.by]} ({escape_line(of.why, LINE)})",
+    nothing = data.nothing and f"*Nothing was gathered: {data.nothing}.*"
+    unaided = "" if data.uses or nothing else "*No tool was called: the notes are the model's own.*"
+    return _join(
+        f"*Category:* {data.category}, chosen by {_CHOSEN[data.by]} ({escape_line(data.why, LINE)})",
         nothing or unaided,
         "\n".join(f"{k}. {line}" for k, line in enumerate(calls, 1)),
-        f"**Sources**\n\n{_bullets(of.sources)}" if of.sources else "",
+        f"**Sources**\n\n{_bullets(data.sources)}" if data.sources else "",
     )
 
 
-def _iteration(of: DeepThought, result: IterationResult) -> str:
+def _iteration_section(data: DeepThought, result: IterationResult) -> str:
     reflection = _bullets(result.reflection_summary.splitlines())
     focus = excerpt(result.next_focus, LINE)
-    return _joined(
-        _fell_back(of, result.iteration, result),
+    return _join(
+        _iteration_notes(data, result.iteration, result),
         _approaches(result.branches, result.beam),
         f"**Reflection**\n\n{reflection}" if reflection else "",
         f"**Next focus:** {focus}" if focus else "",
     )
 
 
-def _fell_back(of: DeepThought, number: int, result: IterationResult | None = None) -> str:
+def _iteration_notes(data: DeepThought, number: int, result: IterationResult | None = None) -> str:
     """Return the fallbacks and truncations of an iteration. `result` is `None` if it did not finish."""
-    what = {one.what: one for one in of.fallbacks if one.iteration == number}
+    what = {one.what: one for one in data.fallbacks if one.iteration == number}
     notes = ["The approaches could not be read; their text became one."] if "branch" in what else []
-    if any(one.what == "branch" and one.iteration == number for one in of.cut_off):
+    if any(one.what == "branch" and one.iteration == number for one in data.cut_off):
         notes.append("The reply that names the approaches is truncated.")
     notes += [
         f"Of {one.given} approaches the first {one.used} were taken."
-        for one in of.left_out
+        for one in data.left_out
         if one.iteration == number
     ]
-    notes += [escape_line(one.why, LINE) for one in of.unsure if one.iteration == number]
+    notes += [escape_line(one.why, LINE) for one in data.unsure if one.iteration == number]
     if result is not None and result.from_branch:
         name = next(escape_line(one.name, NAME) for one in result.branches if one.id == result.from_branch)
         why = escape_line(what["converge"].error, LINE) if "converge" in what else ""
@@ -187,38 +187,38 @@ def _approaches(branches: Sequence[ThoughtBranch], beam: Sequence[str] = ()) -> 
     return "\n".join(f"{k}. {line}" for k, line in enumerate(lines, 1))
 
 
-def _final(of: DeepThought) -> list[_Section]:
+def _final_sections(data: DeepThought) -> list[_Section]:
     """Return the sections of the solution, its reasoning and the insights."""
     title = "Final solution"
-    if of.node is None:
-        return [_Section(title, "*None as yet.*" if of.stop is None else "*There is none.*")]
-    result = next((one for one in of.iterations if one.iteration == of.answer_iteration), None)
+    if data.node is None:
+        return [_Section(title, "*None as yet.*" if data.stop is None else "*There is none.*")]
+    result = next((one for one in data.iterations if one.iteration == data.answer_iteration), None)
     if result is None:
         why = "No iteration was finished: this is the solution of which its own approach was surest."
-        if any(one.solution_node == of.node and one.truncated for one in of.unfinished):
+        if any(one.solution_node == data.node and one.truncated for one in data.unfinished):
             why += " It is truncated."
-        return [_Section(title, f"*{why}*\n\n{sanitize(of.answer)}")]
-    why = f"From iteration {result.iteration} of {len(of.iterations)}, the most confident."
+        return [_Section(title, f"*{why}*\n\n{sanitize(data.answer)}")]
+    why = f"From iteration {result.iteration} of {len(data.iterations)}, the most confident."
     if result.assumed:
         why = f"From iteration {result.iteration}, the last one: no confidence could be read."
-    elif len(of.iterations) == 1:
+    elif len(data.iterations) == 1:
         why = "From iteration 1, the only one."
     names = {branch.id: escape_line(branch.name, NAME) for branch in result.branches}
     if result.from_branch:
         cut = any(one.id == result.from_branch and one.truncated for one in result.branches)
         why += f" It is the solution of “{names[result.from_branch]}”{', truncated' if cut else ''}."
     taken = _bullets(f"From **{names[one.branch]}**: {one.idea}" for one in result.taken)
-    insights = dict.fromkeys(text for one in of.iterations for text in one.insights)
+    insights = dict.fromkeys(text for one in data.iterations for text in one.insights)
     parts = [
-        ("Reasoning", _joined(sanitize(result.synthesis_reasoning), taken)),
+        ("Reasoning", _join(sanitize(result.synthesis_reasoning), taken)),
         ("Key insights", _bullets(insights)),
     ]
-    solution = _Section(f"{title} · {_confidence(result)}", f"*{why}*\n\n{sanitize(of.answer)}")
+    solution = _Section(f"{title} · {_confidence(result)}", f"*{why}*\n\n{sanitize(data.answer)}")
     return [solution, *(_Section(name, body, prefix="###") for name, body in parts if body)]
 
 
-def _title(of: DeepThought) -> str:
-    return "Deep Think" if of.total == 1 else f"Deep Think {of.number} of {of.total}"
+def _title(data: DeepThought) -> str:
+    return "Deep Think" if data.total == 1 else f"Deep Think {data.number} of {data.total}"
 
 
 def _confidence(result: IterationResult) -> str:
@@ -226,17 +226,17 @@ def _confidence(result: IterationResult) -> str:
     return f"confidence {result.confidence:.1f}/10{marks}"
 
 
-def _closing(of: DeepThought) -> str:
+def _closing_line(data: DeepThought) -> str:
     """Return the last line: counts, time, stop reason and model."""
-    branches = [*(branch for result in of.iterations for branch in result.branches), *of.unfinished]
+    branches = [*(branch for result in data.iterations for branch in result.branches), *data.unfinished]
     failed = sum(branch.error is not None for branch in branches)
     facts = [
-        _count(len(of.iterations), "iteration"),
-        _count(of.branches_explored, "branch") + " explored" + (f" ({failed} failed)" if failed else ""),
-        "time unknown" if isnan(of.seconds) else f"{of.seconds:.1f} seconds",
-        "not finished" if of.stop is None else f"stopped: {of.stop}",
-        of.model,
-        f"context window unknown: {of.assumed_window:,} tokens assumed" if of.assumed_window else "",
+        _count(len(data.iterations), "iteration"),
+        _count(data.branches_explored, "branch") + " explored" + (f" ({failed} failed)" if failed else ""),
+        "time unknown" if isnan(data.seconds) else f"{data.seconds:.1f} seconds",
+        "not finished" if data.stop is None else f"stopped: {data.stop}",
+        data.model,
+        f"context window unknown: {data.assumed_window:,} tokens assumed" if data.assumed_window else "",
     ]
     return " · ".join(filter(None, facts))
 
@@ -246,11 +246,11 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def _in_line(markdown: str) -> str:
+def _inline_html(markdown: str) -> str:
     return to_html(markdown).removeprefix("<p>").removesuffix("</p>\n")
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return "\n\n".join(filter(None, parts))
 
 

@@ -1,8 +1,8 @@
 """Embedding of Markdown from a model or a person in a document.
 
 The embedded text cannot change the rest of the document. Headings become bold text, HTML is escaped, open
-fences are closed, and images become links, so that nothing is fetched. A Markdown parser, not pattern
-matching, determines what is a heading, code or HTML.
+fences are closed, and images become links, so that nothing is fetched. Headings, code and HTML are recognized
+by a Markdown parser, not by pattern matching.
 """
 
 from __future__ import annotations
@@ -58,25 +58,25 @@ def sanitize(text: str) -> str:
     return _escape_parts(parts).strip("\n")
 
 
-def excerpt(text: str, most: int) -> str:
-    """Return the beginning of a Markdown text as one line of at most `most` characters.
+def excerpt(text: str, max_length: int) -> str:
+    """Return the beginning of a Markdown text as one line of at most `max_length` characters.
 
     Code blocks are skipped unless the text contains nothing else. The line can be used in a list.
     """
-    tokens = _parser(False).parse(printable(text[: 4 * most]))
+    tokens = _parser(False).parse(printable(text[: 4 * max_length]))
     prose = " ".join(token.content for token in tokens if token.type == "inline")
-    line = _escape_parts([(False, short(prose, most))])
+    line = _escape_parts([(False, short(prose, max_length))])
     kinds = [token.type for token in _parser(False).parse(f"- {line}")]
     return (
         line
         if kinds[2:-2] == ["paragraph_open", "inline", "paragraph_close"]
-        else escape_line(prose or text, most)
+        else escape_line(prose or text, max_length)
     )
 
 
-def escape_line(text: str, most: int) -> str:
-    """Put plain text on one line of at most `most` characters and escape Markdown characters."""
-    line = _SIGNS.sub(r"\\\g<0>", short(text, most))
+def escape_line(text: str, max_length: int) -> str:
+    """Put plain text on one line of at most `max_length` characters and escape Markdown characters."""
+    line = _SIGNS.sub(r"\\\g<0>", short(text, max_length))
     return _FIRST.sub(r"\1\\\2", line)
 
 
@@ -100,7 +100,7 @@ def _close_fence(text: str) -> str:
 
 
 def _replace_heading(lines: list[str], first: int, last: int, heading: Token) -> None:
-    """Replace a heading in `lines` by bold text. The length of the list does not change."""
+    """Replace a heading in `lines` by bold text. Do not change the number of lines."""
     if heading.markup in ("=", "-"):  # a setext heading, underlined by the last line
         lines[last] = lines[last].rstrip(f"{heading.markup} \t")
         if heading.level == 0 and last == first + 1:
@@ -117,8 +117,10 @@ def _bold(title: str) -> str:
 
 
 def _escape_parts(parts: Iterable[tuple[bool, str]]) -> str:
-    """Join parts of a text, and escape HTML and images outside code blocks. Each part has a flag that is true
-    for a code block."""
+    """Join parts of a text, and escape HTML and images outside code blocks.
+
+    Each part is a tuple of a flag, which is true for a code block, and the text.
+    """
     parts = list(parts)
     made = "\n".join(text if is_code else _escape_prose(text) for is_code, text in parts)
     tokens = _parser(True).parse(made)

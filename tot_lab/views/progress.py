@@ -1,7 +1,7 @@
 """The progress of a run, for a notebook output that is updated and for a terminal that prints line by line.
 
-`Progress` is a fold over the lines recorded so far. Corrected settings and fallbacks are shown when they are
-recorded.
+`Progress` is computed from the lines recorded so far. Clamped settings and fallbacks are shown as soon as
+they are recorded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROUTES = ("adaptive.chosen", "adaptive.fell_back")
 
 
 class Progress:
-    """The progress of a run. Its method `take` is a `watch` for `tl.think` and `lab.run`.
+    """The progress of a run. Pass its method `take` as `watch` to `tl.think` or `lab.run`.
 
     Args:
         about: A description of the model.
@@ -77,7 +77,7 @@ class Progress:
             self.stop = event.stop_reason
 
     def tick(self, seconds: float) -> None:
-        """Set the elapsed time. Each full second counts as an update."""
+        """Set the elapsed time. `changes` increases once per full second."""
         if int(seconds) > int(self._seconds):
             self._seconds = seconds
             self.changes += 1
@@ -99,7 +99,7 @@ class Progress:
         return f"{state} · {' · '.join(used)} · {self._seconds:.0f} s{route} · {self.about}"
 
     def rows(self) -> list[str]:
-        """Return the lines of the tree so far, then those of the notes."""
+        """Return the lines of the current tree, followed by the notes."""
         return [*tree_rows(self._tree, []), *self._notes]
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
 """A run as text, as a notebook card and as an HTML report.
 
-All views show the same facts, and escape text written by a model or a person. Facts that differ between two
-identical runs (id, seconds, amount paid) are only in the last line. A report is one self-contained file that
-needs no network.
+All views show the same facts and escape text written by a model or a person. Id, duration and amount paid
+differ between runs with the same result, so they appear only in the last line. A report is one self-contained
+file that needs no network.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class RunSummary(NamedTuple):
         verdict: Whether the answer is correct, or "" if unknown.
         failed: The most common error of the calls, or "".
         tools: Number of calls of each tool, or "" if there were none.
-        run_facts: Id, time, amount paid and cached calls, which differ between identical runs.
+        run_facts: Id, duration, amount paid and number of cached calls. They differ between runs with the
+            same result.
     """
 
     strategy: str
@@ -85,7 +86,7 @@ def summarize(run: Run) -> RunSummary:
         printable(run.name + routed),
         printable(run.question),
         printable(run.answer),
-        _verdict(run),
+        _format_verdict(run),
         "none" if run.score is None else f"{run.score:.3g}",
         (run.stop_reason or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
         f"{len(run.tree):,}",
@@ -94,7 +95,7 @@ def summarize(run: Run) -> RunSummary:
         counts.tools,
         f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {_seconds(run, ' s')}{counts.in_tools} · paid {money(usage.paid)}{cached}"
+        f"run {run.id} · {_format_seconds(run, ' s')}{counts.in_tools} · paid {money(usage.paid)}{cached}"
         + ("" if run.verified else " · unverified: no checksums"),
         printable(run.model),
         run.simulated,
@@ -120,19 +121,19 @@ class RecordCounts(NamedTuple):
 
 
 def count_records(run: Run) -> RecordCounts:
-    """Count the records of a run. The result is kept on the run, because its records do not change."""
+    """Count the records of a run. The result is cached on the run, whose records do not change."""
     kept = run.__dict__.get("_counted")
     if isinstance(kept, RecordCounts):
         return kept
     replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)]
     reasons = Counter(reply.error for reply in replies if reply.error)
-    carried_out = _carried_out(run)
+    carried_out = _executed_tool_calls(run)
     counts = RecordCounts(
         printable(reasons.most_common(1)[0][0]) if reasons else "",
         sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines),
-        _tools(carried_out),
+        _format_tools(carried_out),
         len(carried_out),
-        _in_tools(run, carried_out),
+        _format_tool_time(run, carried_out),
     )
     run.__dict__["_counted"] = counts
     return counts
@@ -143,7 +144,7 @@ LONG_RUN = 5_000
 
 
 @gc_paused()
-def _fold(run: Run) -> None:
+def _compute_summary(run: Run) -> None:
     count_records(run)
     _ = run.tree, run.usage, run.simulated, run.solution_path
 
@@ -154,7 +155,7 @@ def prepare(run: Run) -> Run:
     Short runs are skipped, because many of them are never shown.
     """
     if len(run.lines) > LONG_RUN:
-        _fold(run)
+        _compute_summary(run)
     return run
 
 
@@ -177,24 +178,28 @@ def run_text(run: Run) -> str:
     return "\n".join(row.rstrip() for row in rows)
 
 
-def tree_rows(tree: Tree, path: Sequence[str], most: int = MAX_ROWS) -> list[str]:
-    """Return a tree as at most `most` lines of text.
+def tree_rows(tree: Tree, path: Sequence[str], max_rows: int = MAX_ROWS) -> list[str]:
+    """Return a tree as at most `max_rows` lines of text.
 
-    The path to the answer comes first, in bold lines, then the thoughts closest to the root. The last line
-    states how many thoughts are not shown.
+    If not all thoughts fit, those on the path to the answer are preferred, then those closest to the root.
+    The path is drawn with bold lines. The last line states how many thoughts are not shown.
     """
     if not tree.roots:
         return []
     path = path or [tree.root.id]
-    skipped, gap = 0, ""  # number of thoughts left out in the middle of a long path, and the first of them
-    if len(path) > most - 4:
-        head, tail = most // 2 - 1, most // 2 - 3
+    # Number of thoughts left out in the middle of a long path, and the id of the first one.
+    skipped, gap = 0, ""
+    if len(path) > max_rows - 4:
+        head, tail = max_rows // 2 - 1, max_rows // 2 - 3
         skipped, gap = len(path) - head - tail, path[head]
         path = [*path[:head], *path[-tail:]]
     shown = {id: tree[id] for id in path}
-    room = most - 1 - len(shown) - bool(skipped)
+    room = max_rows - 1 - len(shown) - bool(skipped)
     # A heap of the children of shown thoughts, by depth and then by order.
-    below = [_following(tree, tree.roots), *(_following(tree, node.children) for node in shown.values())]
+    below = [
+        _with_sort_keys(tree, tree.roots),
+        *(_with_sort_keys(tree, node.children) for node in shown.values()),
+    ]
     waiting = [(*first, rest) for rest in below if (first := next(rest, None)) is not None]
     heapq.heapify(waiting)
     while waiting and room > 0:
@@ -207,7 +212,7 @@ def tree_rows(tree: Tree, path: Sequence[str], most: int = MAX_ROWS) -> list[str
         if node.id not in shown and node.id != gap:
             shown[node.id] = node
             room -= 1
-            children = _following(tree, node.children)
+            children = _with_sort_keys(tree, node.children)
             if (first := next(children, None)) is not None:
                 heapq.heappush(waiting, (*first, children))
     drawn: dict[str | None, list[Node]] = {}
@@ -218,7 +223,7 @@ def tree_rows(tree: Tree, path: Sequence[str], most: int = MAX_ROWS) -> list[str
     stack = [(node, "", "", "") for node in reversed(drawn[None])]
     while stack:
         node, lead, branch, after = stack.pop()
-        rows.append(f"{lead}{branch}{_row(node, len(lead + branch))}")
+        rows.append(f"{lead}{branch}{_tree_row(node, len(lead + branch))}")
         under = drawn.get(node.id, [])
         for place, child in reversed(list(enumerate(under))):
             last = place == len(under) - 1
@@ -234,13 +239,13 @@ def tree_rows(tree: Tree, path: Sequence[str], most: int = MAX_ROWS) -> list[str
     return rows + ([f"… {hidden:,} more thoughts"] if hidden else [])
 
 
-def _following(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, Node]]:
-    """Yield siblings, each after its sort keys."""
+def _with_sort_keys(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, Node]]:
+    """Yield a tuple (depth, order, node) for each of these ids."""
     return ((node.depth, node.order, node) for node in map(tree.__getitem__, ids))
 
 
 def run_html(run: Run) -> str:
-    """Return the card of a run in a notebook. Its colours follow those of the page, light or dark."""
+    """Return the card of a run in a notebook, for light and dark pages."""
     summary = summarize(run)
     good = "#1a9850" if summary.verdict.startswith("✓") else PATH
     verdict = (
@@ -264,12 +269,12 @@ def run_html(run: Run) -> str:
         f'<div style="font-family:{FONT};font-size:13px;line-height:1.45;color:inherit;background:none;'
         f'border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 16px;max-width:880px">'
         f'<div style="opacity:.75">{escape(summary.strategy)} · {escape(summary.model)}'
-        f"{_badge(summary.simulated)}</div>"
+        f"{_badge_html(summary.simulated)}</div>"
         f'<div style="font-size:15px;margin:2px 0 6px">{escape(short(summary.question, 300))}</div>'
         f'<div style="margin-bottom:8px"><span style="opacity:.65">answer</span> '
         f"<b>{escape(short(summary.answer, 300)) or 'none'}</b>{verdict}</div>"
         f'<div style="display:flex;flex-wrap:wrap;gap:6px 26px;margin-bottom:8px">{table}</div>'
-        f"{_failed(summary)}{_small_tree(run)}"
+        f"{_failure_html(summary)}{_tree_html(run)}"
         f'<div style="font-size:11px;opacity:.65;margin-top:6px">{escape(summary.run_facts)}</div></div>'
     )
 
@@ -336,8 +341,8 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
             _arc_svg([at(x, y) for x, y in zip(*arc(info, start, end), strict=True)], LINKS.get(kind, line))
         )
     for place, spot in enumerate(places):
-        drawn.append(_mark(info, place, spot, radius, ink))
-        drawn.append(_label(texts[place], spot[0], spot[1] + radius + 14, ink))
+        drawn.append(_marker_svg(info, place, spot, radius, ink))
+        drawn.append(_label_svg(texts[place], spot[0], spot[1] + radius + 14, ink))
     drawn.append("</svg>")
     return "".join(drawn)
 
@@ -362,7 +367,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
     pairs = [(run, summarize(run)) for run in runs]
     rows = "".join(_table_row(k, run, one) for k, (run, one) in enumerate(pairs, 1))
     sections = "".join(_section(k, run, one) for k, (run, one) in enumerate(pairs, 1))
-    tiles = "".join(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in _sums(runs))
+    tiles = "".join(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in _totals(runs))
     heads = "".join(
         f"<th{' class=n' if name in _NUMBERS else ''}>{name}</th>"
         for name in (
@@ -382,15 +387,15 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(printable(title))}</title><style>{_STYLE}</style>"
         f"<script>{get_plotlyjs()}</script></head><body>"
-        f"<h1>{escape(printable(title))}{_badge(any(one.simulated for _, one in pairs))}</h1>"
-        f"<div class=tiles>{tiles}</div>{_lost(runs)}"
+        f"<h1>{escape(printable(title))}{_badge_html(any(one.simulated for _, one in pairs))}</h1>"
+        f"<div class=tiles>{tiles}</div>{_losses_html(runs)}"
         f"<div class=wide><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
         f"<h2>Trees</h2>{sections}<script>{_SCRIPT}</script></body></html>\n"
     )
     return write_whole(path, page.encode())
 
 
-def _verdict(run: Run) -> str:
+def _format_verdict(run: Run) -> str:
     """Return the verdict on the answer, or "". A grading error becomes part of the text."""
     try:
         if run.waits_for_grading:
@@ -404,12 +409,12 @@ def _verdict(run: Run) -> str:
         return f"not graded ({type(error).__name__}: {short(str(error), 80)})"
 
 
-def _carried_out(run: Run) -> list[CallRow]:
+def _executed_tool_calls(run: Run) -> list[CallRow]:
     """Return the tool calls that have a reply and were not refused."""
     return [row for row in tools_of(run) if row.reply is not None and not refused(row.reply.error)]
 
 
-def _tools(carried_out: Sequence[CallRow]) -> str:
+def _format_tools(carried_out: Sequence[CallRow]) -> str:
     """Format the number of calls of each tool, and how many of them failed."""
     called: Counter[str] = Counter()
     failed: Counter[str] = Counter()
@@ -423,24 +428,24 @@ def _tools(carried_out: Sequence[CallRow]) -> str:
     )
 
 
-def _in_tools(run: Run, carried_out: Sequence[CallRow]) -> str:
+def _format_tool_time(run: Run, carried_out: Sequence[CallRow]) -> str:
     """Format the total time of these calls."""
     took = [row.answered.t - row.line.t for row in carried_out if row.answered]
     return f", {sum(took):.2f} s in tools" if took and "times" not in run.header.unknown else ""
 
 
-def _row(node: Node, used: int) -> str:
+def _tree_row(node: Node, used: int) -> str:
     none = "?" if node.unreadable else "–"
     score = "" if node.parent is None else f"{none:>4} " if node.score is None else f"{node.score:.2f} "
     state = "" if node.parent is None or node.state in ("proposed", "kept") else f"[{node.state}] "
     return f"{score}{state}{short(node.text, max(92 - used - len(score + state), 20))}"
 
 
-def _seconds(run: Run, unit: str = "") -> str:
+def _format_seconds(run: Run, unit: str = "") -> str:
     return "time unknown" if isnan(run.seconds) else f"{run.seconds:.2f}{unit}"
 
 
-def _badge(simulated: bool) -> str:
+def _badge_html(simulated: bool) -> str:
     if not simulated:
         return ""
     return (
@@ -449,7 +454,7 @@ def _badge(simulated: bool) -> str:
     )
 
 
-def _small_tree(run: Run) -> str:
+def _tree_html(run: Run) -> str:
     count = len(run.tree)
     if count == 0:
         return '<div style="opacity:.65">no thoughts yet</div>'
@@ -461,7 +466,7 @@ def _small_tree(run: Run) -> str:
     return tree_svg(run)
 
 
-def _mark(info: TreeInfo, place: int, spot: tuple[float, float], radius: float, ink: str) -> str:
+def _marker_svg(info: TreeInfo, place: int, spot: tuple[float, float], radius: float, ink: str) -> str:
     shape = SHAPES[info.shape[place]]
     fill = FAINT if info.shape[place] == "question" else colour(float(info.score[place]))
     on_path = bool(info.on_path[place])
@@ -475,7 +480,7 @@ def _mark(info: TreeInfo, place: int, spot: tuple[float, float], radius: float, 
     return f'<polygon points="{points}" fill="{fill}" {pen}>{hover}</polygon>'
 
 
-def _label(rows: list[str], x: float, y: float, ink: str) -> str:
+def _label_svg(rows: list[str], x: float, y: float, ink: str) -> str:
     spans = "".join(
         f'<tspan x="{x:.1f}" dy="{13 if k else 0}">{escape(row)}</tspan>' for k, row in enumerate(rows)
     )
@@ -483,7 +488,10 @@ def _label(rows: list[str], x: float, y: float, ink: str) -> str:
 
 
 def _polygon(points: int, first: float, inner: float = 1.0) -> list[tuple[float, float]]:
-    """Return corners on a unit circle from the angle `first` on, with every other one at radius `inner`."""
+    """Return the corners of a polygon or star, starting at the angle `first`.
+
+    The corners are at radius 1. Every second one is at radius `inner`.
+    """
     angles = [first + 2 * pi * k / points for k in range(points)]
     return [
         (cos(angle) * (inner if k % 2 else 1), sin(angle) * (inner if k % 2 else 1))
@@ -507,9 +515,9 @@ _OUTLINES = {
 _NUMBERS = ("score", "calls", "tokens in", "tokens out", "cost", "seconds")
 
 
-def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Return the names and values of the totals of all runs. A sum with an unknown part is unknown."""
-    graded = [verdict for run in runs if (verdict := _verdict(run)).startswith(("✓", "✗"))]
+def _totals(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """Return the names and values of the totals over all runs. A total is unknown if a summand is unknown."""
+    graded = [verdict for run in runs if (verdict := _format_verdict(run)).startswith(("✓", "✗"))]
     right = sum(verdict.startswith("✓") for verdict in graded)
     usage = [run.usage for run in runs]
     tools = sum(count_records(run).carried_out for run in runs)
@@ -531,7 +539,7 @@ def _sums(runs: Sequence[Run]) -> list[tuple[str, str]]:
     ]
 
 
-def _lost(runs: Sequence[Run]) -> str:
+def _losses_html(runs: Sequence[Run]) -> str:
     """Return a line about the lost calls of all runs, emphasised if their share is large."""
     losses = total(map(losses_of, runs))
     if warning := warning_of({"": losses}):
@@ -539,7 +547,7 @@ def _lost(runs: Sequence[Run]) -> str:
     return f"<p>lost calls: {escape(describe(losses) or 'unknown')}</p>"
 
 
-def _failed(summary: RunSummary) -> str:
+def _failure_html(summary: RunSummary) -> str:
     """Return a line with the most common error of the calls, or ""."""
     if not summary.failed:
         return ""
@@ -563,7 +571,7 @@ def _table_row(place: int, run: Run, summary: RunSummary) -> str:
             f"<td class=t>{text}</td>" if k in (1, 4) else f"<td>{text}</td>" for k, text in enumerate(texts)
         )
         + f"<td class=n>{summary.score}</td><td>{escape(short(summary.stopped, 80))}</td>"
-        + "".join(f"<td class=n>{escape(text)}</td>" for text in [*numbers, _seconds(run)])
+        + "".join(f"<td class=n>{escape(text)}</td>" for text in [*numbers, _format_seconds(run)])
         + "</tr>"
     )
 
@@ -583,8 +591,9 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
         f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
         f"{escape(short(summary.question, 100))} "
         f"<span>{escape(summary.strategy)} · {escape(summary.stopped)} · "
-        f"{summary.thoughts} thoughts {escape(summary.verdict)}</span>{_badge(summary.simulated)}</summary>"
-        f"{_failed(summary)}{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
+        f"{summary.thoughts} thoughts {escape(summary.verdict)}</span>"
+        f"{_badge_html(summary.simulated)}</summary>"
+        f"{_failure_html(summary)}{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
         f"<p class=facts>{escape(summary.run_facts)}</p></details>"
     )
 

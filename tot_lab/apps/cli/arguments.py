@@ -1,8 +1,8 @@
 """The grammar `NAME FIELD=VALUE …` for strategies, models, tasks, tools and budgets.
 
 Field names and their validation are those of the Python classes. A value is JSON if it parses as JSON;
-`none`, `true` and `false` are recognised in any case; anything else is text. Errors are one line and never
-quote a value that might be a secret.
+`none`, `true` and `false` are recognised in upper and lower case. Anything else is text. Errors are one line
+and never quote a value that might be a secret.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ T = TypeVar("T")
 
 
 class InvalidArgument(ValueError):
-    """The command line holds an invalid argument."""
+    """Raised for an invalid argument of the command line."""
 
 
 @contextmanager
 def argument_errors(what: str = "") -> Iterator[None]:
-    """Turn errors raised inside into a one-line `InvalidArgument` that begins with `what`."""
+    """Convert errors raised in the block into a one-line `InvalidArgument` that begins with `what`."""
     try:
         yield
     except InvalidArgument:
@@ -70,7 +70,7 @@ def parse_fields(words: Sequence[str]) -> dict[str, list[Any]]:
         field, equals, text = word.partition("=")
         if not equals or not all(name.isidentifier() for name in field.split(".")):
             raise InvalidArgument(
-                f"{word!r}: expected FIELD=VALUE. Quote values that hold spaces or shell characters."
+                f"{word!r}: expected FIELD=VALUE. Quote values that contain spaces or shell characters."
             )
         if field in found:
             raise InvalidArgument(f"{field} is given twice.")
@@ -111,7 +111,7 @@ def _values(text: str) -> list[Any]:
     return found
 
 
-def _call_checked(make: Callable[..., T], *given: Any, **named: Any) -> T:
+def _call_validated(make: Callable[..., T], *given: Any, **named: Any) -> T:
     """Call `make` with parsed arguments, validated against its annotations."""
     takes = list(inspect.signature(make).parameters.values())[len(given) :]
     if not any(one.kind is one.VAR_KEYWORD for one in takes):
@@ -135,30 +135,33 @@ _STRATEGIES: dict[str, type[Strategy]] = built_in("strategies")
 
 
 def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
-    """Parse `NAME FIELD=VALUE,VALUE … NAME …` into strategies by name. Each field is an axis of a grid."""
+    """Parse `NAME FIELD=VALUE,VALUE … NAME …` into strategies by name.
+
+    Every combination of the values of the fields becomes a strategy.
+    """
     found: dict[str, list[Strategy]] = {}
-    groups = _groups(words)
+    groups = _group_by_name(words)
     if not groups:
         raise InvalidArgument(f"No strategy given. Begin with one of {', '.join(_strategies())}.")
     for name, rest in groups:
         with argument_errors(name):
             if name == "baselines":
-                made = {
-                    label: [one] for label, one in _call_checked(baselines, **parse_settings(rest)).items()
+                make_task = {
+                    label: [one] for label, one in _call_validated(baselines, **parse_settings(rest)).items()
                 }
             elif name in _PRESETS:
-                made = {name: grid(_PRESETS[name](), **parse_fields(rest))}
+                make_task = {name: grid(_PRESETS[name](), **parse_fields(rest))}
             elif name in REGISTRY or name in offered():
-                made = {name: grid(class_of(name, Strategy), **parse_fields(rest))}
+                make_task = {name: grid(class_of(name, Strategy), **parse_fields(rest))}
             else:
                 raise InvalidArgument(f"Unknown strategy {name!r}; {known_names(name, _strategies())}.")
-        for label, settings in made.items():
+        for label, settings in make_task.items():
             found.setdefault(label, []).extend(settings)
     return found
 
 
-def _groups(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Group the settings with the name before them."""
+def _group_by_name(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Group the words: each name with the settings that follow it."""
     groups: list[tuple[str, list[str]]] = []
     for word in words:
         if "=" not in word:
@@ -177,7 +180,7 @@ def parse_model(words: Sequence[str]) -> Any:
     name, *rest = words
     with argument_errors(f"model {name}"):
         model = model_named(name)
-        assert isinstance(model, Part)  # only functions are not parts, and they have no names
+        assert isinstance(model, Part)  # every model that has a name is a part
         given = parse_settings(rest)
         for field in given:
             if field in type(model).model_fields and type(model).model_fields[field].exclude:
@@ -198,7 +201,7 @@ def parse_task(words: Sequence[str]) -> Task:
         raise InvalidArgument(f"--task {name} needs a problem after the domain.")
     with argument_errors(f"task {name}"):
         make = factory_of(name)
-        return _call_checked(make, problem_in(rest[0], make), **parse_settings(rest[1:]))
+        return _call_validated(make, problem_in(rest[0], make), **parse_settings(rest[1:]))
 
 
 def parse_tasks(words: Sequence[str]) -> list[Task]:
@@ -206,22 +209,24 @@ def parse_tasks(words: Sequence[str]) -> list[Task]:
     name, *rest = words
     with argument_errors(f"tasks {name}"):
         if name in domain_names() and (examples := class_of(name, Domain).example_tasks()) is not None:
-            return _call_checked(examples, **parse_settings(rest))
+            return _call_validated(examples, **parse_settings(rest))
         if not Path(name).exists():
             known = [one for one in built_in("domains") if class_of(one, Domain).example_tasks()]
             raise InvalidArgument(
                 f"{name!r} is neither a file nor a domain with bundled tasks ({', '.join(known)})."
             )
-        return _call_checked(tasks, name, **parse_settings(rest))
+        return _call_validated(tasks, name, **parse_settings(rest))
 
 
 def parse_tools(words: Sequence[str] | None) -> list[Tool]:
-    """Parse `NAME,NAME NAME FIELD=VALUE …` into tools. Settings belong to the name before them."""
+    """Parse `NAME,NAME NAME FIELD=VALUE …` into tools. Settings apply to the name before them."""
     parts = [part for word in words or [] for part in ([word] if "=" in word else word.split(",")) if part]
     if parts and "=" in parts[0]:
         raise InvalidArgument(f"--tools: name a tool before {parts[0]}.")
     with argument_errors("--tools"):
-        return [tool for name, rest in _groups(parts) for tool in tools_named(name, parse_settings(rest))]
+        return [
+            tool for name, rest in _group_by_name(parts) for tool in tools_named(name, parse_settings(rest))
+        ]
 
 
 def parse_effects(words: Sequence[str] | None) -> list[str] | None:
@@ -232,10 +237,10 @@ def parse_effects(words: Sequence[str] | None) -> list[str] | None:
 def effect_policy_for(words: Sequence[str] | None, tools: Sequence[Tool]) -> EffectPolicy | None:
     """Return the policy that allows `tools` the effects in `NAME,NAME …`.
 
-    If the option is missing, the user's own settings file decides.
+    If the option is missing, the user's settings file determines the effects.
 
     Raises:
-        InvalidArgument: A tool could never be called under this policy, or an effect belongs to no tool.
+        InvalidArgument: The policy never allows a call of some tool, or no tool has one of the effects.
     """
     allowed = parse_effects(words) or []
     if not tools and allowed:
@@ -272,24 +277,27 @@ def describe_parts() -> str:
     """Return the list of strategies, models, domains and tools for the help text."""
     lines = ["strategies, with their settings and defaults:"]
     for name, strategy in _STRATEGIES.items():
-        lines += [f"  {name}: {_first_line(strategy)}", *_wrapped(strategy)]
-    lines += [f"  {name}: {_first_line(preset)}" for name, preset in _PRESETS.items()]
+        lines += [f"  {name}: {_first_sentence(strategy)}", *_format_settings(strategy)]
+    lines += [f"  {name}: {_first_sentence(preset)}" for name, preset in _PRESETS.items()]
     lines += [
         "  baselines: four strategies to compare a search with, attempts=5",
         "",
         "models:",
-        *(f"  {model.kind}: {_first_line(model)}" for model in simulated_models()),
+        *(f"  {model.kind}: {_first_sentence(model)}" for model in simulated_models()),
         "  local/NAME, or any litellm name such as gpt-4.1-mini (its key: OPENAI_API_KEY in the environment)",
         "",
         f"domains: {', '.join(domain_names())}",
         "",
         "tools, with their required settings and effects:",
         *(
-            f"  {_describe_tool(kind)}: {_first_line(kind)}"
+            f"  {_describe_tool(kind)}: {_first_sentence(kind)}"
             for kind in built_in("tools").values()
             if kind is not WebSearch
         ),
-        *(f"  {domain}: {_join(tool.name for tool in made)}" for domain, made in domain_tools().items()),
+        *(
+            f"  {domain}: {_join(tool.name for tool in make_task)}"
+            for domain, make_task in domain_tools().items()
+        ),
         "",
         *([f"from installed packages: {', '.join(sorted(offered()))}"] if offered() else []),
     ]
@@ -303,14 +311,14 @@ def _describe_tool(kind: type[Tool]) -> str:
     return " ".join([kind.kind, *requirements])
 
 
-def _first_line(documented: Any) -> str:
+def _first_sentence(part: Any) -> str:
     """Return the first sentence of a docstring."""
-    paragraph = " ".join((documented.__doc__ or "").partition("\n\n")[0].split())
+    paragraph = " ".join((part.__doc__ or "").partition("\n\n")[0].split())
     sentence = re.split(r"(?<!et al)\. ", paragraph)[0].rstrip(".")
     return textwrap.shorten(sentence, 84, placeholder=" …")
 
 
-def _wrapped(part: type[Part]) -> list[str]:
+def _format_settings(part: type[Part]) -> list[str]:
     """Return the settings of `part` as `FIELD=DEFAULT|OTHER …`, wrapped for a terminal."""
     shown = []
     for name, field in part.model_fields.items():
@@ -331,7 +339,7 @@ def _format_value(value: Any) -> str:
 
 
 def _choices(annotation: Any) -> list[str]:
-    """Return the names that a field with this annotation accepts."""
+    """Return the names that are accepted by a field with this annotation."""
     if get_origin(annotation) is Literal:
         return list(get_args(annotation))
     if annotation is Strategy:
@@ -347,16 +355,16 @@ def _choices(annotation: Any) -> list[str]:
 def command(
     commands: Any, name: str, what: str, handler: Callable[[argparse.Namespace], int | None] | None = None
 ) -> argparse.ArgumentParser:
-    """Add a command with one line of help. `handler=None` keeps the handler of its group."""
-    made: argparse.ArgumentParser = commands.add_parser(
+    """Add a command with one line of help. If `handler` is `None`, the handler of the group is used."""
+    make_task: argparse.ArgumentParser = commands.add_parser(
         name,
         help=what,
         description=f"{what[0].upper()}{what[1:]}.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     if handler is not None:
-        made.set_defaults(handler=handler)
-    return made
+        make_task.set_defaults(handler=handler)
+    return make_task
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:

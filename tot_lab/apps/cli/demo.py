@@ -46,11 +46,11 @@ def _notebooks(args: argparse.Namespace) -> None:
 
 
 async def run_demo(folder: Path) -> None:
-    """Solve 20 Games of 24 by Tree of Thoughts; print a table, and write the runs and an HTML report."""
+    """Solve 20 Games of 24 by Tree of Thoughts. Print a table, and write the runs and an HTML report."""
     from tqdm import tqdm  # noqa: PLC0415
 
-    kept = folder / "runs" / datetime.now().strftime("%Y%m%d-%H%M%S")  # each demo has its own folder
-    lab = Lab(PLAYER, runs=kept)
+    journals = folder / "runs" / datetime.now().strftime("%Y%m%d-%H%M%S")  # each demo has its own folder
+    lab = Lab(PLAYER, runs=journals)
     runs = []
     for task in tqdm(game24_tasks(20), desc="Game of 24", unit="search"):
         runs.append(await lab.run(DEMO, task))
@@ -58,12 +58,12 @@ async def run_demo(folder: Path) -> None:
     right = sum(run.correct is True for run in runs)
     losses = total(map(losses_of, runs))
     print(f"\n{right} of {len(runs)} solved, {sum(run.usage.calls for run in runs):,} calls of sim/game24,")
-    print("a simulated model: it needs no key and no network, and says nothing about a real one.")
+    print("a simulated model that needs no key and no network. Real models give other results.")
     print(f"lost calls: {describe(losses)}")
     if warning := warning_of({"": losses}):
         print(f"! {warning}")
     report = report_html(runs, folder / "report.html", title="Game of 24 by Tree of Thoughts")
-    print(f"\nruns:   {kept}/\nreport: {report}  (opens in any browser, offline)")
+    print(f"\nruns:   {journals}/\nreport: {report}  (opens in any browser, offline)")
 
 
 def demo_table(runs: Sequence[Run]) -> str:
@@ -88,7 +88,7 @@ def copy_notebooks(folder: Path) -> None:
         FileExistsError: A target file exists. Nothing is copied.
     """
     package = Path(tot_lab.__file__).parent
-    source = package / "examples"  # part of an installed package; a checkout has them next to it
+    source = package / "examples"  # only an installed package contains this folder
     source = source if source.is_dir() else package.parent
     files = [*sorted((source / "notebooks").glob("*.ipynb")), *sorted((source / "data").glob("*"))]
     targets = [folder / file.parent.name / file.name for file in files]

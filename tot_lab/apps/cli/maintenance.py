@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
         commands, "trust", f"approve a {FILE} that sends an API key to a server it names", _trust
     )
     trusted.epilog = (
-        "The approval is valid until the file changes. A file written by someone else needs it once."
+        "The approval is valid until the file changes. Files written by someone else must be approved."
     )
     trusted.add_argument(
         "file", nargs="?", type=Path, metavar="FILE", help=f"(default: the nearest {FILE} here or above)"

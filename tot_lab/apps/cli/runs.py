@@ -1,6 +1,7 @@
 """`tot-lab replay`, `show` and `export`: work with recorded runs.
 
-A run is given by the path of its journal. `LOG.json#3` is run 3 of a published log, `tl.load("LOG.json")[3]`.
+A run is named by the path of its journal. `LOG.json#3` names run 3 of a published log, which is
+`tl.load("LOG.json")[3]`.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def _describe_formats() -> str:
 
 
 def find_journals(paths: Sequence[Path]) -> list[Path]:
-    """Return the journals in `paths`, where a folder stands for its non-empty journals."""
+    """Return the journals in `paths`. A folder is replaced by the non-empty journals in it."""
     found: list[Path] = []
     for path in paths:
         found += sorted(f for f in path.glob("*.jsonl") if f.stat().st_size) if path.is_dir() else [path]
@@ -131,7 +132,7 @@ def load_run(path: Path) -> Run:
         raise InvalidArgument(error) from None
     if not isinstance(loaded, list):
         if number:
-            raise InvalidArgument(f"{path}: {file} holds one run. Name it without #{number}.")
+            raise InvalidArgument(f"{path}: {file} contains one run. Name it without #{number}.")
         return loaded
     if not number or int(number) >= len(loaded):
         raise InvalidArgument(

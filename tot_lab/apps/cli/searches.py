@@ -1,7 +1,7 @@
 """`tot-lab run` and `tot-lab sweep`: run one search, or a sweep of many.
 
 Invalid arguments are reported before any model is called. The results are printed with the path of their
-journals and, after Ctrl-C, with how to continue.
+journals. After Ctrl-C, a line explains how to continue.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument(
         "--repeat",
-        type=_at_least(0),
+        type=_integer_from(0),
         default=0,
         metavar="N",
         help="index of an independent repeat; each repeat draws new samples (default: 0)",
@@ -137,7 +137,7 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
         "--at-once": {"help": "maximum number of concurrent runs (default: enough to keep the model busy)"},
     }
     for option, settings in counts.items():
-        sweep.add_argument(option, type=_at_least(1), metavar="N", **settings)
+        sweep.add_argument(option, type=_integer_from(1), metavar="N", **settings)
     sweep.add_argument(
         "--name", default="sweep", help="folder for the journals, inside runs/ (default: sweep)"
     )
@@ -184,7 +184,7 @@ def _add_common(parser: argparse.ArgumentParser, what: str) -> None:
     add_cache(parser, "folder of the cache (default: your own, for real models only)")
 
 
-def _at_least(least: int) -> Any:
+def _integer_from(least: int) -> Any:
     def number(text: str) -> int:
         if not text.isascii() or not text.isdigit() or int(text) < least:
             raise argparse.ArgumentTypeError(f"expected an integer of at least {least}: got {text!r}")
@@ -215,12 +215,12 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"{out} already exists. Name another file.")
     lab = _lab(args, "runs" if out is None else out.parent)
     with argument_errors():
-        most = found[0].max_calls(
+        max_calls = found[0].max_calls(
             lab.runner.equipped(task)
         )  # raises if the domain lacks what the strategy needs
     interrupted = False
     try:
-        asyncio.run(_run_with_progress(lab, found[0], task, budget, args.repeat, most))
+        asyncio.run(_run_with_progress(lab, found[0], task, budget, args.repeat, max_calls))
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -239,12 +239,12 @@ def _run(args: argparse.Namespace) -> int:
 
 
 async def _run_with_progress(
-    lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, repeat: int, most: int | None
+    lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, repeat: int, max_calls: int | None
 ) -> None:
     """Run one search, with a progress bar in a terminal."""
     from tqdm import tqdm  # noqa: PLC0415
 
-    with tqdm(total=most, unit="call", disable=None, leave=False) as bar:
+    with tqdm(total=max_calls, unit="call", disable=None, leave=False) as bar:
 
         def count(lines: Sequence[Line]) -> None:
             bar.update(sum(isinstance(line.e, Reply) and is_made(line.e) for line in lines))
@@ -286,9 +286,9 @@ def _sweep(args: argparse.Namespace) -> int:
         )
     if sweep.rows:
         print(table(sweep))
-    wrong = [row.error for row in sweep.rows.values() if row.error]
-    if wrong:
-        print(f"\n{len(wrong):,} runs failed, the first with: {single_line(wrong[0])}")
+    failed = [row.error for row in sweep.rows.values() if row.error]
+    if failed:
+        print(f"\n{len(failed):,} runs failed, the first with: {single_line(failed[0])}")
     graded = any(row.score is not None or row.error for row in sweep.rows.values())
     if not graded and any(task.reference is not None for task in given):
         print("\nThe tasks have answers but no grading: add grade=number (or exact, or regex).")
@@ -301,14 +301,14 @@ def _sweep(args: argparse.Namespace) -> int:
         print(
             f"table:    {write(sweep, args.out)}"
         )  # `table` has already printed the warning about lost calls
-    return int(len(wrong) == len(sweep.cells) or bool(sweep.in_memory))
+    return int(len(failed) == len(sweep.cells) or bool(sweep.in_memory))
 
 
 def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
     """Check that a table can be written to `out` without overwriting the tasks.
 
     Raises:
-        InvalidArgument: It cannot.
+        InvalidArgument: The table cannot be written.
     """
     if out.is_dir() or not out.parent.is_dir():
         raise InvalidArgument(f"{out}: {'is a folder' if out.is_dir() else f'no such folder: {out.parent}'}.")
@@ -355,7 +355,7 @@ def _name(gateway: Gateway) -> str:
 
 
 async def describe_estimate(sweep: Sweep) -> str:
-    """Return the estimate of the calls a sweep has left, as text."""
+    """Describe the number and the cost of the calls that a sweep still has to make."""
     left = await sweep.estimate()
     calls = "an unknown number of calls" if left.calls is None else f"at most {left.calls:,} calls"
     simulated = ", a simulated model: free" if isinstance(sweep.runner.gateway.model, Simulated) else ""
@@ -369,7 +369,7 @@ async def describe_estimate(sweep: Sweep) -> str:
             f"{left.runs:,} runs: {len(sweep.settings):,} settings, {len(sweep.tasks):,} tasks; "
             f"{left.finished:,} are finished",
             f"left: {calls} of {_name(sweep.runner.gateway)}{simulated}",
-            f"known from the cache: {left.cached:,} of them, as far as the searches can be followed",
+            f"already in the cache: at least {left.cached:,} of them",
             *([] if simulated else [f"cost, if each call were paid: {cost}"]),
         ]
     )

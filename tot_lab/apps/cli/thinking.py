@@ -142,7 +142,7 @@ def _think(args: argparse.Namespace) -> int:
 def settings_and_tools(args: argparse.Namespace) -> tuple[Settings, dict[str, Any]]:
     """Return the settings, and the arguments `tools` and `effect_policy` for `Settings.lab`.
 
-    Without `--tools` the second is empty, and the tools are those of the settings.
+    Without `--tools`, the arguments are empty, and the tools of the settings are used.
     """
     if args.tools is None:
         return Settings.read(model=args.model, allow=parse_effects(args.allow)), {}

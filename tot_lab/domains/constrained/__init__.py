@@ -1,7 +1,8 @@
 """Tasks under hard constraints: short texts and small designs, graded by rules that a program checks.
 
-A step is a whole draft of the answer, and the next step a better draft. Only the question states the rules.
-The grade is the share of rules that an answer satisfies; a search is never told which ones.
+A step is a complete draft of the answer, and the next step is a better draft. The rules are part of the
+question. The grade is the share of rules that an answer satisfies. A search never receives information about
+which rules are satisfied.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Literal, TypeAlias
 from tot_lab.core.domain import Path
 from tot_lab.core.reading import read_score
 from tot_lab.core.task import Task
-from tot_lab.domains.constrained.constraints import bare, kept_by, read, rules_in
+from tot_lab.domains.constrained.constraints import check_rules, read, rules_in, strip_answer
 from tot_lab.domains.general import General
 
 COUNT = 120
@@ -39,7 +40,7 @@ class Constrained(General):
     kind = "constrained"
 
     grading: None = None
-    """Always `None`: the rules grade the answer."""
+    """Always `None`, because answers are graded by the rules."""
 
     # Prompts.
 
@@ -114,45 +115,53 @@ class Constrained(General):
     # Reading and grading.
 
     def read_sample(self, task: Task, path: Path, text: str) -> str | None:
-        """The draft, without a heading, an `Answer:` line or a code fence."""
+        """Return the draft, without a heading, an `Answer:` line or a code fence."""
         drafts = self.read_proposals(task, path, text)
         return drafts[0] if drafts else None
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
-        """The drafts in a reply, one per heading. A reply without headings is one draft."""
+        """Return the drafts in a reply, one per heading. A reply without headings is one draft."""
         parts: list[list[str]] = [[]]
         for line in text.splitlines():
             heading = _HEADING.match(line)
             if heading is not None:
                 parts.append([])
             parts[-1].append(line[heading.end() :] if heading else line)
-        drafts = [bare("\n".join(lines)) for lines in parts[1:] or parts]
+        drafts = [strip_answer("\n".join(lines)) for lines in parts[1:] or parts]
         return [draft for draft in drafts if draft]
 
     def read_value(self, text: str) -> float | None:
-        """The score on the last line with a score."""
+        """Return the score on the last line with a score."""
         scores = map(read_score, reversed(text.splitlines()))
         return next((score for score in scores if score is not None), None)
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """The text after the last line `Answer:`, or else the whole reply. A code fence takes precedence."""
-        return bare(text) or None
+        """Return the text after the last line `Answer:`, or else the whole reply.
+
+        A code fence takes precedence.
+        """
+        return strip_answer(text) or None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """True if the last draft satisfies all rules, else `None`, since a later draft may be better."""
+        """Return `True` if the last draft satisfies all rules.
+
+        Returns `None` otherwise, because a later draft may be better.
+        """
         return True if path and self.grade(task, path[-1]) == 1.0 else None
 
     def same(self, task: Task, answer: str) -> Hashable:
-        """Designs are equal if they contain the same entries, whatever their form."""
+        """Return a key of the answer. Equal designs have equal keys, whatever their format."""
         rules = rules_in(task.question)
         family = rules[0].family if rules else "writing"
         design = None if family == "writing" else read(family, answer)
-        return super().same(task, bare(answer)) if design is None else json.dumps(design, sort_keys=True)
+        return (
+            super().same(task, strip_answer(answer)) if design is None else json.dumps(design, sort_keys=True)
+        )
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """The share of rules that an answer satisfies, 0–1. `None` without a reference."""
+        """Return the share of rules that an answer satisfies, 0–1. Returns `None` without a reference."""
         rules = rules_in(task.question)
-        return None if task.reference is None or not rules else sum(kept_by(rules, answer)) / len(rules)
+        return None if task.reference is None or not rules else sum(check_rules(rules, answer)) / len(rules)
 
 
 def rules_kept(task: Task, answer: str) -> list[tuple[str, bool]]:
@@ -177,7 +186,7 @@ def rules_kept(task: Task, answer: str) -> list[tuple[str, bool]]:
             "Make one with tl.domains.constrained."
         )
     rules = rules_in(task.question)
-    return [(rule.text, kept) for rule, kept in zip(rules, kept_by(rules, answer), strict=True)]
+    return [(rule.text, kept) for rule, kept in zip(rules, check_rules(rules, answer), strict=True)]
 
 
 def constrained(number: int) -> Task:
@@ -198,7 +207,7 @@ def constrained_tasks(count: int, kind: ConstrainedKind | None = None) -> list[T
 
     Args:
         count: Number of tasks. Six consecutive tasks of a kind have two to seven rules.
-        kind: Restricts the tasks to one kind, of which there are 60.
+        kind: Restricts the tasks to one kind. There are 60 tasks of each kind.
     """
     if kind is not None and kind not in _KINDS:
         raise ValueError(f"Unknown kind: got {kind!r}. Use {' or '.join(map(repr, _KINDS))}.")
@@ -210,7 +219,10 @@ def constrained_tasks(count: int, kind: ConstrainedKind | None = None) -> list[T
 
 @cache
 def _tasks() -> list[dict[str, str]]:
-    """Question and reference of each task, generated by `tests/golden/constrained_tasks.py`."""
+    """Return the question and the reference of each task.
+
+    `tests/golden/constrained_tasks.py` generates them.
+    """
     text = pathlib.Path(__file__).with_name("tasks.jsonl").read_text("utf-8")
     return [json.loads(line) for line in text.splitlines()]
 

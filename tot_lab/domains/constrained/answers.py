@@ -1,8 +1,8 @@
-"""Constructs answers that satisfy some rules and violate others, by local search.
+"""Construction of answers that satisfy some rules and violate others, by local search.
 
-The rules are the only input. A candidate is kept if it comes closer to the wanted outcome of each rule. An
-answer that satisfies all rules of a task proves that the task is solvable, and a simulated player that
-forgets a rule violates that rule alone, if possible.
+The rules are the only input. A candidate is kept if more rules have the wanted outcome. An answer that
+satisfies all rules of a task proves that the task is solvable. A simulated player that forgets a rule uses an
+answer that violates only that rule, if possible.
 """
 
 from __future__ import annotations
@@ -11,47 +11,47 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from tot_lab.domains.constrained.constraints import DAYS, FORMS, SORTS, Given, Rule, listed, read
+from tot_lab.domains.constrained.constraints import DAYS, FORMS, SORTS, Given, Rule, read, split_names
 
 T = TypeVar("T")
 
 Plan = dict[str, tuple[str, ...]]
-"""A design as its lines: the name before the colon, and the values after it."""
+"""The lines of a design: maps the name before the colon to the values after it."""
 
-_TEXTS = 40  # texts tried per answer
-_CHANGES = 2400  # changes of a design tried per answer
-_RESTART = 300  # changes after which the search restarts
+_TEXTS = 40  # number of texts tried per answer
+_CHANGES = 2400  # number of changes of a design tried per answer
+_RESTART = 300  # number of changes after which the search restarts
 
 
 class Stream:
-    """Pseudo-random numbers that are equal on every machine for one `seed`."""
+    """Generator of pseudo-random numbers. The numbers depend only on `seed`, not on the machine."""
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
         self._count = 0
 
-    def below(self, most: int) -> int:
-        """A number from 0 to `most` − 1."""
+    def below(self, limit: int) -> int:
+        """Return a number from 0 to `limit` − 1."""
         self._count += 1
         digest = hashlib.sha256(f"{self._seed} {self._count}".encode()).digest()
-        return int.from_bytes(digest[:6], "big") % most
+        return int.from_bytes(digest[:6], "big") % limit
 
     def between(self, low: int, high: int) -> int:
-        """A number from `low` to `high`, both included."""
+        """Return a number from `low` to `high`, both included."""
         return low + self.below(high - low + 1)
 
     def pick(self, among: Sequence[T]) -> T:
-        """One element."""
+        """Return a random element."""
         return among[self.below(len(among))]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """All elements in random order."""
+        """Return all elements in random order."""
         rest = list(items)
         return [rest.pop(self.below(len(rest))) for _ in items]
 
 
 def make_answer(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> str:
-    """Make an answer that satisfies the `wanted` rules and violates the others, or comes close.
+    """Make an answer that satisfies the `wanted` rules and violates the others, as far as possible.
 
     Args:
         rules: At least one rule, all of one family.
@@ -65,7 +65,7 @@ def make_answer(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -
 
 
 def _matches(rules: Sequence[Rule], wanted: Sequence[bool], answer: str) -> int:
-    """Number of rules with the wanted outcome."""
+    """Return the number of rules with the wanted outcome."""
     parsed = read(rules[0].family, answer)
     if parsed is None:
         return 0
@@ -104,19 +104,19 @@ _PHRASES = tuple(
 
 
 def _write(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> str:
-    best, most = "", -1
+    best, limit = "", -1
     for _ in range(_TEXTS):
         text = _compose(rules, wanted, stream)
         matches = _matches(rules, wanted, text)
-        if matches > most:
-            best, most = text, matches
-        if most == len(rules):
+        if matches > limit:
+            best, limit = text, matches
+        if limit == len(rules):
             break
     return best
 
 
 def _compose(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> str:
-    """Compose a text that gives each rule its wanted outcome as far as the other rules allow it."""
+    """Compose a text in which each rule has its wanted outcome, as far as the other rules allow it."""
     given = {rule.form: rule.given for rule in rules}
     keeps = {rule.form for rule, want in zip(rules, wanted, strict=True) if want}
     breaks = given.keys() - keeps
@@ -149,8 +149,8 @@ def _compose(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> s
     def allowed(words: Sequence[str]) -> bool:
         return not any(word.lower() in without or (letters and letters in word.lower()) for word in words)
 
-    things = _things(given, keeps, breaks)
-    firsts = _firsts(given, keeps, breaks, count, stream)
+    things = _required_words(given, keeps, breaks)
+    firsts = _first_letters(given, keeps, breaks, count, stream)
     phrases = [phrase for phrase in _PHRASES if allowed(phrase)]
     used: set[str] = set()
     sentences = []
@@ -173,8 +173,8 @@ def _compose(rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> s
     return _wrap(text, number("lines")) if "lines" in keeps else text
 
 
-def _things(given: Mapping[str, Given], keeps: set[str], breaks: set[str]) -> list[str]:
-    """Words that the text must contain to satisfy or violate a rule."""
+def _required_words(given: Mapping[str, Given], keeps: set[str], breaks: set[str]) -> list[str]:
+    """Return the words that the text must contain to satisfy or violate rules."""
     things = [given["contains"]["word"]] if "contains" in keeps else []
     if "times" in given:
         n = int(given["times"]["n"])
@@ -189,10 +189,10 @@ def _things(given: Mapping[str, Given], keeps: set[str], breaks: set[str]) -> li
     return things
 
 
-def _firsts(
+def _first_letters(
     given: Mapping[str, Given], keeps: set[str], breaks: set[str], count: int, stream: Stream
 ) -> list[str]:
-    """The first letter of each sentence."""
+    """Return the first letter of each sentence."""
     firsts = [stream.pick(list(VERBS)) for _ in range(count)]
     if "spells" in given:
         firsts = [*given["spells"]["letters"], *firsts][:count]
@@ -224,11 +224,11 @@ def _fill(words: list[str], length: int, phrases: Sequence[list[str]], stream: S
     return words
 
 
-def _wrap(text: str, most: int) -> str:
-    """Wrap `text` into at least two lines of at most `most` characters, as far as its words allow."""
+def _wrap(text: str, limit: int) -> str:
+    """Wrap `text` into at least two lines of at most `limit` characters, as far as its words allow."""
     lines = [""]
     for word in text.split(" "):
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > most:
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > limit:
             lines.append(word)
         else:
             lines[-1] = f"{lines[-1]} {word}".strip()
@@ -253,11 +253,11 @@ class Design:
         self.values = values
 
     def initial(self, stream: Stream) -> Plan:
-        """A random plan with a line for each name."""
+        """Return a random plan with a line for each name."""
         return {name: self.values(stream) for name in self.names}
 
     def mutate(self, plan: Plan, stream: Stream) -> Plan:
-        """A plan that differs in one line, or in which two lines are swapped."""
+        """Return a plan that differs in one line, or in which two lines are swapped."""
         move = stream.below(6)
         if move < 3 and len(plan) > 1:
             one, other = stream.shuffled(sorted(plan))[:2]
@@ -268,7 +268,7 @@ class Design:
         return {**plan, name: self.values(stream)}
 
     def format(self, plan: Plan) -> str:
-        """The lines of a plan, in the order of the names."""
+        """Return the lines of a plan, in the order of the names."""
         lines = [f"{name}: {', '.join(plan[name])}" for name in self.names if name in plan]
         return "\n".join(lines) or "(nothing)"
 
@@ -288,30 +288,30 @@ class _Subset(Design):
         return {name: values for name, values in super().initial(stream).items() if stream.below(2)}
 
 
-def _given(rules: Sequence[Rule], *slots: str) -> list[str]:
-    """The distinct values of `slots` in the rules."""
+def _slot_values(rules: Sequence[Rule], *slots: str) -> list[str]:
+    """Return the distinct values of `slots` in the rules."""
     return list(dict.fromkeys(r.given[slot] for r in rules for slot in slots if slot in r.given))
 
 
-def _named(rules: Sequence[Rule], others: Sequence[str] = ()) -> list[str]:
-    """The names that the rules list, or else those that they mention, and `others`."""
-    lists = [names for rule in rules for names in listed(rule.given.get("names", "")) if names]
-    return lists or list(dict.fromkeys([*_given(rules, "x", "y"), *others]))
+def _names(rules: Sequence[Rule], others: Sequence[str] = ()) -> list[str]:
+    """Return `others` and the names that the rules list. If no rule lists names, use mentioned names."""
+    lists = [names for rule in rules for names in split_names(rule.given.get("names", "")) if names]
+    return lists or list(dict.fromkeys([*_slot_values(rules, "x", "y"), *others]))
 
 
 def _timetable(rules: Sequence[Rule]) -> Design:
-    rooms = [room for rooms in _given(rules, "rooms") for room in listed(rooms)]
-    rooms = rooms or [*_given(rules, "room"), "hall"]
-    return Design(_named(rules), lambda s: (s.pick(DAYS).capitalize(), s.pick(rooms).capitalize()))
+    rooms = [room for rooms in _slot_values(rules, "rooms") for room in split_names(rooms)]
+    rooms = rooms or [*_slot_values(rules, "room"), "hall"]
+    return Design(_names(rules), lambda s: (s.pick(DAYS).capitalize(), s.pick(rooms).capitalize()))
 
 
 def _seating(rules: Sequence[Rule]) -> Design:
-    names = _named(rules)
+    names = _names(rules)
     return _Row(names, lambda s: (str(s.between(1, len(names))),))
 
 
 def _packing(rules: Sequence[Rule]) -> Design:
-    names = _named(rules, [thing for things in SORTS.values() for thing in things])
+    names = _names(rules, [thing for things in SORTS.values() for thing in things])
     return _Subset([*names, "anchor"], lambda s: (str(s.pick((1, 1, 1, 2, 3))),))
 
 
@@ -324,15 +324,15 @@ _DESIGNS: Mapping[str, Callable[[Sequence[Rule]], Design]] = {
 
 def _search(design: Design, rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> Plan:
     """Find the best plan by hill climbing with restarts. Changes that are not worse are accepted."""
-    best, most, here = Plan(), -1, 0
+    best, limit, here = Plan(), -1, 0
     plan = best
     for k in range(_CHANGES):
         other = design.mutate(plan, stream) if k % _RESTART else design.initial(stream)
         matches = _matches(rules, wanted, design.format(other))
         if matches >= here or k % _RESTART == 0:
             plan, here = other, matches
-        if matches > most:
-            best, most = other, matches
-        if most == len(rules):
+        if matches > limit:
+            best, limit = other, matches
+        if limit == len(rules):
             break
     return best

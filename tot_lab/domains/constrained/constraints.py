@@ -1,7 +1,7 @@
-"""Rules that a program checks exactly: of short texts, timetables, seating plans and packing lists.
+"""Rules for short texts, timetables, seating plans and packing lists that a program checks exactly.
 
-A rule is defined by its sentence: each form of rule has one sentence with slots, and the grader and the
-simulated player both parse the rules from the question. Markdown, bullets and code fences are ignored. An
+A rule is defined by its sentence. Each form of rule has one sentence with slots, and both the grader and the
+simulated player parse the rules from the question. Markdown, bullets and code fences are ignored. An
 unreadable answer satisfies no rule. All operations are linear in the length of the text.
 """
 
@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 LONGEST = 20_000
-"""Characters in the longest readable answer. No task requires a tenth of them."""
+"""Maximum number of characters of an answer. Longer answers are unreadable. Tasks require less than a
+tenth."""
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 
@@ -22,7 +23,7 @@ GRAMS = {
     "rope": 900, "lamp": 400, "stove": 800, "kettle": 500, "knife": 150, "map": 100, "blanket": 1200,
     "jacket": 700, "scarf": 200, "hat": 150, "bread": 500, "cheese": 400, "apple": 200, "soup": 600,
 }  # fmt: skip
-"""Weight of one piece of each thing that can be packed."""
+"""Weight of one piece of each thing that can be packed, in grams."""
 
 SORTS = {
     "tools": ("rope", "lamp", "stove", "kettle", "knife", "map"),
@@ -65,7 +66,7 @@ Given: TypeAlias = Mapping[str, str]
 
 
 class Form(NamedTuple):
-    """A form of rule, with slots."""
+    """A kind of rule whose sentence has slots."""
 
     template: str
     """The sentence of the rule, with `{slots}`."""
@@ -78,10 +79,10 @@ class Rule(NamedTuple):
     """A rule of a task."""
 
     family: str
-    """The key of `FORMS`: writing, timetable, seating or packing."""
+    """Family of the rule, a key of `FORMS`: writing, timetable, seating or packing."""
 
     form: str
-    """The key of the form in its family."""
+    """Key of the form in `FORMS[family]`."""
 
     text: str
     """The sentence of the rule."""
@@ -97,20 +98,20 @@ def _ranges(text: Text, given: Given) -> bool:
     return int(given["low"]) <= len(text.words) <= int(given["high"])
 
 
-def _spells(text: Text, given: Given) -> bool:
+def _first_letters_spell(text: Text, given: Given) -> bool:
     return "".join(sentence[0][0] for sentence in text.sentences) == given["letters"]
 
 
-def _asks_last(text: Text, given: Given) -> bool:
+def _only_last_is_question(text: Text, given: Given) -> bool:
     *others, last = ["?" in mark for mark in text.marks]
     return last and not any(others)
 
 
-def _names_number(text: Text, given: Given) -> bool:
+def _contains_only_number(text: Text, given: Given) -> bool:
     return set(re.findall(r"\d+", text.whole)) == {given["n"]}
 
 
-def _in_lines(text: Text, given: Given) -> bool:
+def _has_short_lines(text: Text, given: Given) -> bool:
     return len(text.lines) > 1 and max(map(len, text.lines)) <= int(given["n"])
 
 
@@ -131,10 +132,10 @@ _WRITING = {
         "Every sentence begins with the letter {letter}.",
         lambda t, g: all(word[0] == g["letter"] for word in _openings(t)),
     ),
-    "spells": Form("The first letters of the sentences spell {letters}.", _spells),
-    "question": Form("The last sentence is a question, and no other is.", _asks_last),
-    "number": Form("The number {n} occurs in digits, and no other digits do.", _names_number),
-    "lines": Form("It stands on several lines, none of more than {n} characters.", _in_lines),
+    "spells": Form("The first letters of the sentences spell {letters}.", _first_letters_spell),
+    "question": Form("The last sentence is a question, and no other is.", _only_last_is_question),
+    "number": Form("The number {n} occurs in digits, and no other digits do.", _contains_only_number),
+    "lines": Form("It stands on several lines, none of more than {n} characters.", _has_short_lines),
     "short": Form(
         "No sentence has more than {n} words.",
         lambda t, g: max(map(len, t.sentences)) <= int(g["n"]),
@@ -151,9 +152,9 @@ _WRITING = {
 # A timetable.
 
 
-def _each_course(table: Timetable, given: Given) -> bool:
-    rooms = listed(given["rooms"])
-    return all(name in table and table[name][1] in rooms for name in listed(given["names"]))
+def _all_courses_placed(table: Timetable, given: Given) -> bool:
+    rooms = split_names(given["rooms"])
+    return all(name in table and table[name][1] in rooms for name in split_names(given["names"]))
 
 
 def _days(table: Timetable) -> Counter[int]:
@@ -164,7 +165,7 @@ def _day(table: Timetable, name: str) -> int | None:
     return table[name][0] if name in table else None
 
 
-def _compares(table: Timetable, given: Given, holds: Callable[[int, int], bool]) -> bool:
+def _compare_days(table: Timetable, given: Given, holds: Callable[[int, int], bool]) -> bool:
     one, other = _day(table, given["x"]), _day(table, given["y"])
     return one is not None and other is not None and holds(one, other)
 
@@ -172,7 +173,7 @@ def _compares(table: Timetable, given: Given, holds: Callable[[int, int], bool])
 _TIMETABLE = {
     "each": Form(
         "Each of these courses is on one day, Monday to Friday, in one of the rooms {rooms}: {names}.",
-        _each_course,
+        _all_courses_placed,
     ),
     "clash": Form(
         "No two courses are in the same room on the same day.",
@@ -184,15 +185,15 @@ _TIMETABLE = {
         lambda t, g: g["x"] in t and _day(t, g["x"]) != DAYS.index(g["day"]),
     ),
     "same": Form(
-        "{x} and {y} are on the same day.", lambda t, g: _compares(t, g, lambda one, other: one == other)
+        "{x} and {y} are on the same day.", lambda t, g: _compare_days(t, g, lambda one, other: one == other)
     ),
     "differ": Form(
         "{x} and {y} have one teacher, so they are on different days.",
-        lambda t, g: _compares(t, g, lambda one, other: one != other),
+        lambda t, g: _compare_days(t, g, lambda one, other: one != other),
     ),
     "before": Form(
         "{x} is on an earlier day than {y}.",
-        lambda t, g: _compares(t, g, lambda one, other: one < other),
+        lambda t, g: _compare_days(t, g, lambda one, other: one < other),
     ),
     "room": Form("{x} is in the room {room}.", lambda t, g: t.get(g["x"], (0, ""))[1] == g["room"]),
     "closed": Form(
@@ -207,29 +208,30 @@ _TIMETABLE = {
 # A seating plan.
 
 
-def _each_person(seats: Counts, given: Given) -> bool:
-    taken = [seats.get(name) for name in listed(given["names"])]
+def _all_people_seated(seats: Counts, given: Given) -> bool:
+    taken = [seats.get(name) for name in split_names(given["names"])]
     return None not in taken and sorted(map(int, filter(None, taken))) == [*range(1, int(given["n"]) + 1)]
 
 
-def _apart(seats: Counts, given: Given) -> int:
-    """Seat of `y` minus seat of `x`. 0 if one is unknown."""
+def _seat_difference(seats: Counts, given: Given) -> int:
+    """Return the seat of `y` minus the seat of `x`, or 0 if one of them is unknown."""
     one, other = seats.get(given["x"]), seats.get(given["y"])
     return 0 if one is None or other is None else other - one
 
 
 _SEATING = {
-    "each": Form("Each of these people has one of the seats 1 to {n} in a row: {names}.", _each_person),
-    "next": Form("{x} sits next to {y}.", lambda s, g: abs(_apart(s, g)) == 1),
-    "not_next": Form("{x} does not sit next to {y}.", lambda s, g: abs(_apart(s, g)) > 1),
+    "each": Form("Each of these people has one of the seats 1 to {n} in a row: {names}.", _all_people_seated),
+    "next": Form("{x} sits next to {y}.", lambda s, g: abs(_seat_difference(s, g)) == 1),
+    "not_next": Form("{x} does not sit next to {y}.", lambda s, g: abs(_seat_difference(s, g)) > 1),
     "end": Form(
         "{x} sits at an end of the row.",
         lambda s, g: s.get(g["x"]) in (1, len(s)),
     ),
     "between": Form(
-        "Exactly {n} people sit between {x} and {y}.", lambda s, g: abs(_apart(s, g)) == int(g["n"]) + 1
+        "Exactly {n} people sit between {x} and {y}.",
+        lambda s, g: abs(_seat_difference(s, g)) == int(g["n"]) + 1,
     ),
-    "lower": Form("{x} has a lower seat number than {y}.", lambda s, g: _apart(s, g) > 0),
+    "lower": Form("{x} has a lower seat number than {y}.", lambda s, g: _seat_difference(s, g) > 0),
     "not_seat": Form("{x} does not have seat {n}.", lambda s, g: g["x"] in s and s[g["x"]] != int(g["n"])),
     "odd": Form("{x} has an odd seat number.", lambda s, g: s.get(g["x"], 0) % 2 == 1),
 }
@@ -242,20 +244,20 @@ def _weight(packed: Counts) -> int:
     return sum(GRAMS.get(thing, 0) * count for thing, count in packed.items())
 
 
-def _of_sort(packed: Counts, sort: str) -> int:
+def _count_of_sort(packed: Counts, sort: str) -> int:
     return sum(count for thing, count in packed.items() if thing in SORTS.get(sort, ()))
 
 
 _PACKING = {
     "listed": Form(
         "Only these things are packed, 1 to 3 of each that is: {names}.",
-        lambda p, g: set(p) <= set(listed(g["names"])) and all(1 <= count <= 3 for count in p.values()),
+        lambda p, g: set(p) <= set(split_names(g["names"])) and all(1 <= count <= 3 for count in p.values()),
     ),
     "most": Form("All of it weighs at most {n} g.", lambda p, g: _weight(p) <= int(g["n"])),
     "least": Form("All of it weighs at least {n} g.", lambda p, g: _weight(p) >= int(g["n"])),
     "sort": Form(
         "At least {n} of the things are {sort}, copies counted.",
-        lambda p, g: _of_sort(p, g["sort"]) >= int(g["n"]),
+        lambda p, g: _count_of_sort(p, g["sort"]) >= int(g["n"]),
     ),
     "need": Form("The {x} is on the list.", lambda p, g: g["x"] in p),
     "without": Form("The {x} is not on the list.", lambda p, g: g["x"] not in p),
@@ -279,8 +281,8 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
 """All forms of rules, by family."""
 
 
-def listed(names: str) -> list[str]:
-    """`Red, Blue and Green` as a list."""
+def split_names(names: str) -> list[str]:
+    """Split an enumeration such as `Red, Blue and Green` into a list."""
     return re.split(r", | and ", names)
 
 
@@ -288,19 +290,19 @@ def listed(names: str) -> list[str]:
 def rules_in(text: str) -> tuple[Rule, ...]:
     """Parse the first block of rules in `text`: the line `Rules:`, then one line per rule.
 
-    Any other line ends the block. Empty if there is no block.
+    Any other line ends the block. The result is empty if there is no block.
     """
     lines = text.splitlines()
     rules: list[Rule] = []
     for line in lines[lines.index("Rules:") + 1 :] if "Rules:" in lines else []:
-        rule = _rule_of(line.removeprefix("- ")) if line.startswith("- ") else None
+        rule = _parse_rule(line.removeprefix("- ")) if line.startswith("- ") else None
         if rule is None:
             break
         rules.append(rule)
     return tuple(rules)
 
 
-def _rule_of(text: str) -> Rule | None:
+def _parse_rule(text: str) -> Rule | None:
     for family, forms in _PATTERNS.items():
         for form, pattern in forms.items():
             match = pattern.fullmatch(text)
@@ -344,8 +346,8 @@ _TOKEN = re.compile(rf"(?P<word>{_WORD})|(?<![.!?…])(?P<mark>[.!?…]++)(?=[\"
 _COUNT = re.compile(r"(?:seat|x|×)?\s*(\d{1,3})\s*(?:x|×|pieces?)?")
 
 
-def bare(answer: str) -> str:
-    """The text after the last line `Answer:` and, if it contains code fences, inside the last one."""
+def strip_answer(answer: str) -> str:
+    """Return the text after the last line `Answer:` and, if it contains code fences, inside the last one."""
     lines = answer.splitlines()
     for k in range(len(lines) - 1, -1, -1):
         match = _HEADING.match(lines[k])
@@ -363,21 +365,21 @@ def bare(answer: str) -> str:
     return "\n".join(fences[-1] if fences else lines).strip()
 
 
-def _plain(answer: str) -> list[str]:
-    """The lines that are not empty, without bullets and Markdown."""
+def _strip_markup(answer: str) -> list[str]:
+    """Return the lines that are not empty, without bullets and Markdown."""
     unmarked = str.maketrans("", "", "*_`")
     lines = [_BULLET.sub("", line, count=1).translate(unmarked).strip() for line in answer.splitlines()]
     return [line for line in lines if line]
 
 
-def _unnumbered(lines: Iterable[str]) -> list[str]:
+def _strip_numbers(lines: Iterable[str]) -> list[str]:
     return [_PLACE.sub("", line, count=1) for line in lines]
 
 
 def _text(answer: str) -> Text:
-    lines = _plain(answer)
-    if all(map(_PLACE.match, lines)):  # a numbered list; otherwise a number belongs to its sentence
-        lines = _unnumbered(lines)
+    lines = _strip_markup(answer)
+    if all(map(_PLACE.match, lines)):  # a numbered list; in other texts a number is part of its sentence
+        lines = _strip_numbers(lines)
     sentences: list[list[str]] = [[]]
     marks: list[str] = []
     for token in _TOKEN.finditer("\n".join(lines)):
@@ -392,12 +394,12 @@ def _text(answer: str) -> Text:
 
 
 def _entries(lines: Iterable[str]) -> dict[str, list[str]]:
-    """The values in lines `name: value, value`, or in the rows of a Markdown table below its header.
+    """Return the values in lines `name: value, value`, or in the rows of a Markdown table below its header.
 
     A name with two different entries has no values.
     """
     found: dict[str, list[str]] = {}
-    for line in _unnumbered(lines):
+    for line in _strip_numbers(lines):
         if line.startswith("|"):
             name, *cells = line.strip("|").split("|")
             values = ",".join(cells).split(",")
@@ -414,7 +416,7 @@ def _entries(lines: Iterable[str]) -> dict[str, list[str]]:
 
 def _timetable(answer: str) -> Timetable:
     found = {}
-    for name, values in _entries(_plain(answer.lower())).items():
+    for name, values in _entries(_strip_markup(answer.lower())).items():
         if len(values) == 2 and values[0] in DAYS:
             found[name] = DAYS.index(values[0]), values[1].removeprefix("room ").removesuffix(" room")
     return found
@@ -422,7 +424,7 @@ def _timetable(answer: str) -> Timetable:
 
 def _counts(answer: str) -> Counts:
     found = {}
-    for name, values in _entries(_plain(answer.lower())).items():
+    for name, values in _entries(_strip_markup(answer.lower())).items():
         match = _COUNT.fullmatch(values[0]) if len(values) == 1 else None
         if match is not None:
             found[name] = int(match[1])
@@ -438,14 +440,14 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def read(family: str, answer: str) -> Any:
-    """Parse an answer of `family`. `None` if it is unreadable or has over 20,000 characters."""
+    """Parse an answer of `family`. Returns `None` if it is unreadable or has over 20,000 characters."""
     if len(answer) > LONGEST:
         return None
-    parsed = _READERS[family](bare(answer))
+    parsed = _READERS[family](strip_answer(answer))
     return None if not parsed or (isinstance(parsed, Text) and not parsed.sentences) else parsed
 
 
-def kept_by(rules: tuple[Rule, ...], answer: str) -> list[bool]:
-    """Whether an answer satisfies each of `rules`, which belong to one family."""
+def check_rules(rules: tuple[Rule, ...], answer: str) -> list[bool]:
+    """Return whether an answer satisfies each of `rules`, which belong to one family."""
     parsed = read(rules[0].family, answer) if rules else None
     return [parsed is not None and FORMS[rule.family][rule.form].kept(parsed, rule.given) for rule in rules]

@@ -1,8 +1,8 @@
-"""A simulated player of the tasks under hard constraints, for any strategy, Deep Think included.
+"""A simulated player of the tasks under hard constraints, for any strategy, including Deep Think.
 
-It reads the rules and the drafts from the text of the prompt alone, and satisfies a rule with probability
-`skill`. A rule that the prompt repeats, in a critique or an approach for example, gets two tries. A prompt of
-the domain is recognised by its closing words, a prompt of a strategy by the purpose of the call.
+It reads the rules and the drafts only from the text of the prompt, and satisfies a rule with probability
+`skill`. A rule that the prompt repeats, for example in a critique or an approach, has two chances. A prompt
+of the domain is recognised by its closing words, a prompt of a strategy by the purpose of the call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from tot_lab.domains.constrained.answers import Stream, make_answer
-from tot_lab.domains.constrained.constraints import Rule, bare, kept_by, rules_in
+from tot_lab.domains.constrained.constraints import Rule, check_rules, rules_in, strip_answer
 from tot_lab.domains.player import OPEN_STEP, STRATEGY_FORMS, Player, Responder, candidates_in
 from tot_lab.models.simulated import JUDGING, Share
 
@@ -53,13 +53,13 @@ class _Responder(Responder["SimConstrained"]):
 
     @cached_property
     def repeated(self) -> list[bool]:
-        """Whether each rule occurs outside the list of rules too."""
+        """For each rule, whether it also occurs outside the list of rules."""
         return [self.text.count(rule.text) > 1 for rule in self.rules]
 
     @cached_property
     def drafts(self) -> list[str]:
         """The drafts in the prompt."""
-        return [bare(draft) for draft in _drafts(self.text)]
+        return [strip_answer(draft) for draft in _drafts(self.text)]
 
     @property
     def last(self) -> str:
@@ -69,7 +69,7 @@ class _Responder(Responder["SimConstrained"]):
     @cached_property
     def candidates(self) -> list[str]:
         """The last draft of each candidate."""
-        return [bare(["", *_drafts(part)][-1]) for part in candidates_in(self.text)]
+        return [strip_answer(["", *_drafts(part)][-1]) for part in candidates_in(self.text)]
 
     def understands(self) -> bool:
         return bool(self.rules)
@@ -77,31 +77,31 @@ class _Responder(Responder["SimConstrained"]):
     # Writing.
 
     def draft(self) -> str:
-        """A first draft, or an improvement of the last one."""
+        """Return a first draft, or an improvement of the last one."""
         return self.improve(self.drafts[-1:])[0]
 
     sample = answer = analysis = draft
 
     def propose(self) -> str:
-        """Different drafts."""
+        """Return different drafts."""
         return "\n\n".join(f"Draft {k}:\n{self.draft()}" for k in range(1, self.count + 1))
 
     def aloud(self) -> str:
-        """A draft after some reasoning."""
+        """Return a draft after some reasoning."""
         return f"I went through the {len(self.rules)} rules.\nAnswer:\n{self.draft()}"
 
     def improve(self, drafts: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
-        """Make one answer from `drafts`, based on the draft that it believes to be best.
+        """Make one answer from `drafts`, based on the draft that the player believes to be best.
 
         Returns:
-            The answer, and pairs of a rule and the other draft that it was adopted from.
+            The answer, and pairs of a rule and the draft from which it was adopted.
         """
         tries = [self.succeeds(twice=repeated) for repeated in self.repeated]
         if not drafts:
             return self._make(tries), []
         seen = [self.believed(draft) for draft in drafts]
         at = max(range(len(drafts)), key=lambda k: sum(seen[k]))
-        kept = [kept_by(self.rules, draft) for draft in drafts]
+        kept = [check_rules(self.rules, draft) for draft in drafts]
         wanted, taken = list(kept[at]), []
         for k in range(len(self.rules)):
             if seen[at][k] or kept[at][k]:
@@ -115,7 +115,7 @@ class _Responder(Responder["SimConstrained"]):
         if wanted == kept[at]:
             return drafts[at], []
         made = self._make(wanted)
-        now = kept_by(self.rules, made)
+        now = check_rules(self.rules, made)
         worse = sum(map(bool.__eq__, now, wanted)) < sum(map(bool.__eq__, kept[at], wanted))
         return (drafts[at], []) if worse else (made, taken)
 
@@ -125,34 +125,34 @@ class _Responder(Responder["SimConstrained"]):
     # Judging.
 
     def believed(self, draft: str) -> list[bool]:
-        """Whether the player believes that a draft satisfies each rule."""
+        """Return whether the player believes that a draft satisfies each rule."""
         if self.random.random() < self.player.noise:
             return [self.random.random() < 0.5 for _ in self.rules]
-        return [kept or not self.notices() for kept in kept_by(self.rules, draft)]
+        return [kept or not self.notices() for kept in check_rules(self.rules, draft)]
 
     def believes(self) -> bool:
         return all(self.believed(self.last))
 
     def scores(self) -> list[float]:
-        """The share of rules that the player believes each candidate satisfies, 0–1."""
+        """Return the share of rules that the player believes each candidate satisfies, 0–1."""
         return [sum(self.believed(draft)) / len(self.rules) for draft in self.candidates]
 
     def value(self) -> str:
-        """A verdict on each rule, and the score."""
+        """Return a verdict on each rule, and the score."""
         seen = self.believed(self.last)
-        lines = [f"- {'kept' if one else 'broken'}: {rule.text}" for rule, one in self._with(seen)]
+        lines = [f"- {'kept' if one else 'broken'}: {rule.text}" for rule, one in self._with_rules(seen)]
         return "\n".join([*lines, f"score: {sum(seen)}/{len(seen)}"])
 
-    def _with(self, seen: Sequence[bool]) -> list[tuple[Rule, bool]]:
+    def _with_rules(self, seen: Sequence[bool]) -> list[tuple[Rule, bool]]:
         return list(zip(self.rules, seen, strict=True))
 
     def _broken(self, seen: Sequence[bool]) -> list[str]:
-        return [rule.text for rule, kept in self._with(seen) if not kept]
+        return [rule.text for rule, kept in self._with_rules(seen) if not kept]
 
     # Deep Think.
 
     def branch(self) -> str:
-        """Approaches that each begin with another rule. Rules that the prompt repeats come first."""
+        """Return approaches that begin with different rules. Rules that the prompt repeats come first."""
         count = _COUNT.search(self.text)
         order = sorted(range(len(self.rules)), key=lambda k: (not self.repeated[k], self.random.random()))
         branches = [
@@ -167,7 +167,7 @@ class _Responder(Responder["SimConstrained"]):
         return json.dumps({"branches": branches})
 
     def develop(self) -> str:
-        """A solution by one approach, with a self-assessment."""
+        """Return a solution by one approach, with a self-assessment."""
         solution = self.draft()
         seen = self.believed(solution)
         return json.dumps(
@@ -178,13 +178,13 @@ class _Responder(Responder["SimConstrained"]):
                 "observation": f"{sum(seen)} of {len(seen)} rules seem to be kept.",
                 "reflection": "Nothing seems to be wrong." if all(seen) else "Not all rules are kept.",
                 "confidence": round(10 * sum(seen) / len(seen), 1),
-                "strengths": [rule.text for rule, kept in self._with(seen) if kept],
+                "strengths": [rule.text for rule, kept in self._with_rules(seen) if kept],
                 "weaknesses": self._broken(seen),
             }
         )
 
     def converge(self) -> str:
-        """A verdict on each solution, and a synthesis of all."""
+        """Return a verdict on each solution, and a synthesis of all."""
         shown = [(name, self._solution(rest)) for name, rest in _APPROACH.findall(self.text)]
         judged = [(name, self.believed(solution)) for name, solution in shown]
         made, taken = self.improve([solution for _, solution in shown])
@@ -212,7 +212,7 @@ class _Responder(Responder["SimConstrained"]):
 
     @staticmethod
     def _solution(text: str) -> str:
-        return bare(next(_drafts(text), ""))
+        return strip_answer(next(_drafts(text), ""))
 
     def _evaluation(self, name: str, seen: Sequence[bool]) -> dict[str, Any]:
         worth = round(10 * sum(seen) / len(seen), 1)
@@ -223,45 +223,45 @@ class _Responder(Responder["SimConstrained"]):
     # The other strategies.
 
     def act(self) -> str:
-        """An immediate answer, through the tool `final-answer` if the prompt names it."""
+        """Return an immediate answer, through the tool `final-answer` if the prompt names it."""
         answer = self.draft()
         if "final-answer" not in self.text:
             return f"Answer:\n{answer}"
         return json.dumps({"name": "final-answer", "arguments": {"answer": answer}})
 
     def critique(self) -> str:
-        """SATISFIED, or UNSATISFIED with the rules that it believes violated."""
+        """Return SATISFIED, or UNSATISFIED with the rules that it believes violated."""
         broken = self._broken(self.believed(self.last))
         if not broken:
             return "SATISFIED: I held it against each rule, and they are kept."
         return "\n".join(["UNSATISFIED: see to these rules:", *(f"- {text}" for text in broken)])
 
     def review(self) -> str:
-        """A critique of the result of a plan, and the answer."""
+        """Return a critique of the result of a plan, and the answer."""
         return f"{self.critique()}\nAnswer:\n{self.last or self.draft()}"
 
     def plan(self) -> str:
-        """A plan with one step."""
+        """Return a plan with one step."""
         return json.dumps({"steps": [_STEP]})
 
     augment = plan
 
     def patch(self) -> str:
-        """A plan with a step in place of each incomplete one."""
+        """Return a plan with a step in place of each incomplete one."""
         return json.dumps({"steps": [{"id": id, **_STEP} for id in OPEN_STEP.findall(self.text)] or [_STEP]})
 
     def route(self) -> str:
-        """The kind of the task."""
+        """Return the kind of the task."""
         right = "writing" if self.rules[0].family == "writing" else "steps"
         kinds = ("simple", "steps", "open", "writing")
         return json.dumps({"kind": right if self.succeeds() else self.random.choice(kinds)})
 
     def reflect(self) -> str:
-        """A lesson that names a random rule."""
+        """Return a lesson that names a random rule."""
         return f"The rules have to be held together.\nNext: {self.random.choice(self.rules).text}"
 
     def synthesize(self) -> str:
-        """The last draft."""
+        """Return the last draft."""
         return f"The last draft:\n{self.last}" if self.drafts else "There is no draft yet."
 
 
@@ -274,8 +274,10 @@ class SimConstrained(Player):
     unknown = "I am a simulated player of tasks under constraints, and I do not understand this prompt."
 
     skill: Share = 0.8
-    """Probability that a draft satisfies a rule, 0–1. A violated rule is noticed with probability
-    (1 + skill) / 2, and repaired in the next draft."""
+    """Probability that a draft satisfies a rule, 0–1.
+
+    A violated rule is noticed with probability (1 + skill) / 2, and repaired in the next draft.
+    """
 
     noise: Share = 0.1
     """Probability that a judgement is random, 0–1."""
@@ -299,4 +301,4 @@ def _drafts(text: str) -> Iterator[str]:
             yield text[at:end]
             at = end + len(closing)
         else:
-            unclosed.add(tag)  # A later tag of this name is not closed either.
+            unclosed.add(tag)  # further tags of this name cannot be closed either

@@ -1,7 +1,7 @@
 """Creative writing: passages of four paragraphs with given last sentences (Yao et al. 2023, section 4.2).
 
-The first step is a plan, the second the passage. The grade is the share of paragraphs that end in their
-sentence. Coherence is not graded: a model scores it from 1 to 10.
+The first step is a plan, and the second step is the passage. The grade is the share of paragraphs that end
+with their sentence. Coherence is not graded. A model scores it from 1 to 10.
 """
 
 from __future__ import annotations
@@ -85,9 +85,8 @@ class CreativeWriting(Domain):
 
     def value_prompt(self, task: Task, path: Path) -> str:
         asked = "the passage at the end" if self._is_passage(path) else "a passage that follows the plan"
-        return (
-            f"{self._position(task, path[:-1])}\n\nHow coherent is {asked}? {_SCALE}\n\n{self._titled(path)}"
-        )
+        position = self._position(task, path[:-1])
+        return f"{position}\n\nHow coherent is {asked}? {_SCALE}\n\n{self._with_heading(path)}"
 
     def judge_prompt(self, task: Task, path: Path) -> str:
         asked = (
@@ -97,7 +96,7 @@ class CreativeWriting(Domain):
         )
         return (
             f"{self._position(task, path[:-1])}\n\n{asked} Reply with one word, yes or no.\n\n"
-            f"{self._titled(path)}"
+            f"{self._with_heading(path)}"
         )
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
@@ -133,7 +132,7 @@ class CreativeWriting(Domain):
         return f"{self._problem(task)}\n\n{ask}"
 
     def coherence_prompt(self, passage: str) -> str:
-        """Asks how coherent a finished passage is, from 1 to 10, as the evaluation in the paper does.
+        """Return a prompt for the coherence of a finished passage from 1 to 10, as in the paper.
 
         `read_coherence` reads the reply. The paper takes the mean of five replies.
         """
@@ -147,10 +146,10 @@ class CreativeWriting(Domain):
         return f"{self._problem(task)}\n\n{shown}" if shown else self._problem(task)
 
     def _format_steps(self, steps: Path, before: int) -> str:
-        """`steps` under their headings, `before` being the number of earlier steps."""
+        """Return `steps` with their headings. `before` is the number of earlier steps."""
         return "\n\n".join(f"{_NAMES[min(before + k, 1)]}:\n{step}" for k, step in enumerate(steps))
 
-    def _titled(self, path: Path) -> str:
+    def _with_heading(self, path: Path) -> str:
         return f"Candidate\n{_NAMES[self._is_passage(path)]}:\n{path[-1]}"
 
     @staticmethod
@@ -160,7 +159,7 @@ class CreativeWriting(Domain):
     # Reading.
 
     def read_sample(self, task: Task, path: Path, text: str) -> str | None:
-        """The plan without a passage after it or, after a plan, the passage without a plan before it.
+        """Return the plan without a passage after it or, after a plan, the passage without a plan before it.
 
         Headings are removed.
         """
@@ -174,7 +173,10 @@ class CreativeWriting(Domain):
         return None if other else text.strip() or None
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
-        """The plans or passages in a reply, one per heading. A reply without headings is one."""
+        """Return the plans or passages in a reply, one per heading.
+
+        A reply without headings is one plan or passage.
+        """
         if self.complete(task, path):
             return []
         parts = _parts(text)
@@ -183,17 +185,20 @@ class CreativeWriting(Domain):
         return [body for name, body in parts if name == ("passage" if path else "plan")]
 
     def read_value(self, text: str) -> float | None:
-        """The coherence from 1 to 10, divided by 10."""
+        """Return the coherence from 1 to 10, divided by 10."""
         coherence = self.read_coherence(text)
         return None if coherence is None else coherence / 10
 
     def read_coherence(self, text: str) -> float | None:
-        """The coherence in the last `score: N/10` or `score: N`. `None` if it is not from 1 to 10."""
+        """Return the coherence in the last `score: N/10` or `score: N`.
+
+        Returns `None` if it is not from 1 to 10.
+        """
         stated = [float(match[1]) for match in _SCORE.finditer(text)]
         return stated[-1] if stated and 1 <= stated[-1] <= 10 else None
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """The passage: the text after `Passage:` or `Answer:`, or else the whole reply."""
+        """Return the passage: the text after `Passage:` or `Answer:`, or else the whole reply."""
         passages = [body for name, body in _parts(text) if name == "passage"]
         return passages[-1] if passages else text.strip() or None
 
@@ -203,11 +208,14 @@ class CreativeWriting(Domain):
         return self._is_passage(path)
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """The passage. `None` for a plan."""
+        """Return the passage. Returns `None` for a plan."""
         return self.read_answer(task, path[-1]) if self._is_passage(path) else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether all paragraphs end in their sentences. `None` for a plan, whose passage is still open."""
+        """Return whether all paragraphs end in their sentences.
+
+        Returns `None` for a plan, whose passage is still open.
+        """
         passage = self.answer(task, path)
         grade = None if passage is None else self.grade(task, passage)
         return None if grade is None else grade == 1.0
@@ -216,7 +224,7 @@ class CreativeWriting(Domain):
         return True
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """The share of paragraphs that end in their sentence, 0–1.
+        """Return the share of paragraphs that end in their sentence, 0–1.
 
         Paragraphs and sentences are compared in order, and only whitespace and the shape of quotation marks
         may differ. A surplus paragraph counts as wrong. Paragraphs are separated by empty lines, or by line
@@ -229,7 +237,7 @@ class CreativeWriting(Domain):
         if len(paragraphs) == 1:
             paragraphs = answer.strip().split("\n")
         kept = sum(
-            _ends_in(paragraph, str(last)) for paragraph, last in zip(paragraphs, sentences, strict=False)
+            _ends_with(paragraph, str(last)) for paragraph, last in zip(paragraphs, sentences, strict=False)
         )
         return kept / max(len(paragraphs), len(sentences))
 
@@ -267,13 +275,16 @@ def _task(sentences: Sequence[str], id: str) -> Task:
     return Task(domain=CreativeWriting(), question=question, data={"sentences": plain}, id=id)
 
 
-def _ends_in(paragraph: str, sentence: str) -> bool:
+def _ends_with(paragraph: str, sentence: str) -> bool:
     text, last = (" ".join(part.translate(_QUOTES).split()) for part in (paragraph, sentence))
     return text.endswith(last) and not text[: -len(last)][-1:].isalnum()
 
 
 def _parts(text: str) -> list[tuple[str, str]]:
-    """The parts of a reply, each with the name of its heading: `plan`, `passage` (also `Answer:`) or ""."""
+    """Return the parts of a reply as pairs (name, text).
+
+    The name is `plan`, `passage` (also for the heading `Answer:`), or "" for a part without a heading.
+    """
     parts: list[tuple[str, list[str]]] = [("", [])]
     for line in text.split("\n"):
         heading = _HEADING.match(line)

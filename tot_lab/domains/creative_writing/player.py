@@ -1,8 +1,8 @@
 """A simulated writer of passages whose paragraphs end in given sentences.
 
 It reads only the text of a prompt and the sampling settings, never the purpose of a call or its node. Its
-judgements count how many paragraphs have the same hero and end in their sentences. A plan with one hero leads
-to a passage with one hero, so that voting and planning have an effect.
+judgements depend on the number of paragraphs that have the same hero and end with their sentences. A plan
+with one hero leads to a passage with one hero, so that voting and planning have an effect.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _DEEDS = (
 
 
 class _Responder(Responder["SimCreativeWriting"]):
-    """Writes for the closing sentences and the plan in the prompt."""
+    """Writes plans and passages for the closing sentences in the prompt."""
 
     forms = _FORMS
     random_ties = True
@@ -82,24 +82,24 @@ class _Responder(Responder["SimCreativeWriting"]):
     # Writing.
 
     def plans(self) -> str:
-        """Different plans."""
-        return _listed("Plan", [self.plan() for _ in range(self.count)])
+        """Return different plans."""
+        return _numbered_list("Plan", [self.plan() for _ in range(self.count)])
 
     def passage(self) -> str:
-        """A passage."""
+        """Return a passage."""
         return self.follow(self.given)
 
     def passages(self) -> str:
-        """Different passages."""
-        return _listed("Passage", [self.passage() for _ in range(self.count)])
+        """Return different passages."""
+        return _numbered_list("Passage", [self.passage() for _ in range(self.count)])
 
     def both(self) -> str:
-        """A plan, and a passage that follows it."""
+        """Return a plan, and a passage that follows it."""
         plan = self.plan()
         return f"Plan:\n{plan}\n\nPassage:\n{self.follow(plan)}"
 
     def heroes(self) -> list[str]:
-        """One hero for each of the four paragraphs."""
+        """Return one hero for each of the four paragraphs."""
         heroes = [self.random.choice(_HEROES)]
         while len(heroes) < 4:
             same = self.random.random() < self.player.skill
@@ -107,12 +107,12 @@ class _Responder(Responder["SimCreativeWriting"]):
         return heroes
 
     def plan(self) -> str:
-        """A plan."""
+        """Return a plan."""
         lines = [f"{hero} {self.random.choice(_DEEDS)}." for hero in self.heroes()]
         return "\n".join(f"{k}. {line.capitalize()}" for k, line in enumerate(lines, 1))
 
     def follow(self, plan: str) -> str:
-        """A passage that follows `plan`, or that has heroes of its own if there is none."""
+        """Return a passage with the heroes of `plan`, or with new heroes if the plan is empty."""
         heroes = [hero for line in plan.split("\n") if (hero := _hero(line))]
         heroes = heroes if len(heroes) == 4 else self.heroes()
         paragraphs = []
@@ -126,13 +126,13 @@ class _Responder(Responder["SimCreativeWriting"]):
     # Judging.
 
     def scores(self) -> list[float]:
-        """The player's score of each text, 0–1."""
+        """Return the player's score of each text, 0–1."""
         if self.random.random() < self.player.noise:
             return [self.random.random() for _ in self.candidates]
         return [_quality(text, self.sentences) for text in self.candidates]
 
     def value(self) -> str:
-        """The score of a text, from 1 to 10."""
+        """Return the score of a text, from 1 to 10."""
         return f"I counted heroes and endings.\nscore: {1 + round(9 * self.scores()[0])}/10"
 
     def believes(self) -> bool:
@@ -154,8 +154,11 @@ class SimCreativeWriting(Player):
     unknown = "I am a simulated writer of passages, and I do not understand this prompt."
 
     skill: Share = 0.8
-    """Probability that a paragraph ends in its sentence word for word, and that a line of a plan, or a
-    paragraph without a plan, continues with the same hero, 0–1."""
+    """Probability of each correct element, 0–1.
+
+    The elements are a paragraph that ends with its exact sentence, and a line of a plan (or a paragraph
+    without a plan) that has the same hero as the line before.
+    """
 
     noise: Share = 0.2
     """Probability that a judgement or a vote is random, 0–1."""
@@ -164,21 +167,21 @@ class SimCreativeWriting(Player):
     """Share of replies that are empty, 0–1."""
 
 
-def _listed(name: str, texts: Sequence[str]) -> str:
+def _numbered_list(name: str, texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return texts[0]
     return "\n\n".join(f"{name} {k}:\n{text}" for k, text in enumerate(texts, 1))
 
 
 def _hero(text: str) -> str | None:
-    """The first hero named in a text, or `None`."""
+    """Return the first hero named in a text, or `None`."""
     found = [(text.lower().find(hero), hero) for hero in _HEROES if hero in text.lower()]
     return min(found)[1] if found else None
 
 
 @lru_cache(maxsize=4096)
 def _quality(text: str, sentences: tuple[str, ...]) -> float:
-    """The quality of a plan or passage, 0–1: the share of its lines with the most frequent hero.
+    """Return the quality of a plan or passage, 0–1: the share of its lines with the most frequent hero.
 
     For a passage with known sentences, it is the mean of this share and the grade.
     """
@@ -191,7 +194,7 @@ def _quality(text: str, sentences: tuple[str, ...]) -> float:
 
 
 def _text(shown: str) -> str:
-    """The passage in a candidate, or else the plan, or else the whole candidate."""
+    """Return the passage in a candidate, or else the plan, or else the whole candidate."""
     for heading in (_PASSAGE, _PLAN):
         if heading.search(shown):
             return heading.split(shown)[-1].strip()

@@ -1,9 +1,9 @@
 """The Game of 24: combine four numbers with + - * / until 24 is left (Yao et al. 2023, section 4.1).
 
-The domain does the arithmetic, the model chooses. A step is valid if it combines two numbers that are left
-and states no wrong result. It is stored in one canonical form, `4 * 5 = 20 (left: 6 10 20)`, whatever the
-model wrote around it. Only `solvable` and `grade` reveal whether 24 can be reached; a search asks its
-evaluator.
+The domain does the arithmetic, and the model chooses the steps. A step is valid if it combines two numbers
+that are left and does not state a wrong result. It is stored in one canonical form, `4 * 5 = 20 (left: 6 10
+20)`, without other text of the model. Only `solvable` and `grade` reveal whether 24 can be reached. A search
+does not use them; it relies on its evaluator.
 """
 
 from __future__ import annotations
@@ -49,26 +49,29 @@ class Hand(NamedTuple):
     numbers: tuple[int, int, int, int]
 
     difficulty: float
-    """-log2 of the share of random play-outs that reach 24 (`arithmetic.win_share`)."""
+    """Negative binary logarithm of the share of random play-outs that reach 24.
+
+    `arithmetic.win_share` computes the share.
+    """
 
 
 class Term(NamedTuple):
-    """A number left on a path."""
+    """A number that is left after the steps of a path."""
 
     value: Fraction
 
     expression: str
-    """The expression over the hand that makes the value."""
+    """The expression over numbers of the hand that has this value."""
 
     strength: int
-    """How strongly the outermost operator binds: `_ATOM`, `_PRODUCT` or `_SUM`."""
+    """Precedence of the outermost operator: `_ATOM`, `_PRODUCT` or `_SUM`."""
 
 
 class Game24(Domain):
-    """The Game of 24; `game24` makes its tasks, whose question is the hand.
+    """The Game of 24. `game24` makes its tasks. The question of a task is the hand.
 
-    A path is complete when only 24 is left. One that ends with another number is a dead end: it is not
-    complete, and has no next step.
+    A path is complete when only 24 is left. A path that ends with another number is a dead end: it is not
+    complete and has no next step.
     """
 
     kind = "game24"
@@ -188,17 +191,25 @@ class Game24(Domain):
         return f"{_RULES}\n\nNumbers: {self.statement(task)}"
 
     def _progress(self, task: Task, path: Path) -> str:
-        return f"Steps so far:\n{self.steps(path)}\n{self._left(task, path)}"
+        return f"Steps so far:\n{self.steps(path)}\n{self._left_line(task, path)}"
 
     @staticmethod
-    def _left(task: Task, path: Path) -> str:
+    def _left_line(task: Task, path: Path) -> str:
         terms = _walk(task, path)
-        left = "unclear from the steps" if terms is None else _format([term.value for term in terms])
+        left = "unclear from the steps" if terms is None else _format_numbers([term.value for term in terms])
         return f"Numbers left: {left}"
 
     def _about_last(self, task: Task, path: Path, ask: str, claim: str = "") -> str:
-        """A prompt that asks `ask` about the last step. All text before it is equal for its siblings."""
-        lines = ["Candidate for the next step:", *path[-1:], self._left(task, path), *filter(None, [claim])]
+        """Return a prompt that asks `ask` about the last step.
+
+        The text before the last step is the same for all siblings.
+        """
+        lines = [
+            "Candidate for the next step:",
+            *path[-1:],
+            self._left_line(task, path),
+            *filter(None, [claim]),
+        ]
         return f"{self._position(task, path[:-1])}\n\n{ask}\n\n" + "\n".join(lines)
 
     def _position(self, task: Task, path: Path) -> str:
@@ -220,18 +231,19 @@ class Game24(Domain):
     # Reading.
 
     def read_sample(self, task: Task, path: Path, text: str) -> str | None:
-        return next(self._steps_in(task, path, text), None)
+        return next(self._valid_steps(task, path, text), None)
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
-        """The valid steps in a reply, each in its canonical form.
+        """Return the valid steps in a reply, each in its canonical form.
 
         Bullets, numbering and all operator signs are accepted, and the `left:` list is recomputed. A step
         that uses a number that is not left, or states a wrong result (also 1.67 for 5/3), is dropped.
         """
-        return list(self._steps_in(task, path, text))
+        return list(self._valid_steps(task, path, text))
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """The expression after the last `Answer:` that begins a line, or else the last line that is one.
+        """Return the expression after the last `Answer:` that begins a line, or else the last line that is
+        an expression.
 
         `= 24` is removed.
         """
@@ -241,32 +253,35 @@ class Game24(Domain):
         lines = (_expression(line) for line in reversed(text.splitlines()) if line.strip())
         return next((line for line in lines if (read := value_of(line)) and len(read[1]) > 1), None)
 
-    def _steps_in(self, task: Task, path: Path, text: str) -> Iterator[str]:
+    def _valid_steps(self, task: Task, path: Path, text: str) -> Iterator[str]:
         terms = _walk(task, path)
         if terms is None or len(terms) < 2:
             return
         left = [term.value for term in terms]
-        for a, op, b in _moves_in(text, left):
+        for a, op, b in _possible_moves(text, left):
             value = joined(a, op, b)
             if value is not None:
-                yield step_line(a, op, b, value, _without(left, a, b))
+                yield step_line(a, op, b, value, _remove_both(left, a, b))
 
     # Rules.
 
     def complete(self, task: Task, path: Path) -> bool | None:
-        """True if only 24 is left, or the last step is an answer. `None` if the path is not readable."""
+        """Return `True` if only 24 is left, or the last step is an answer.
+
+        Returns `None` if the path is not readable.
+        """
         if _stated_answer(path) is not None:
             return True
         terms = _walk(task, path)
         return None if terms is None else len(terms) == 1 and terms[0].value == TARGET
 
     def state(self, task: Task, path: Path) -> Hashable | None:
-        """The numbers left, in ascending order."""
+        """Return the numbers left, in ascending order."""
         terms = _walk(task, path)
         return None if terms is None else tuple(sorted(term.value for term in terms))
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """The expression that the last step states, or that the steps compose if they reach 24."""
+        """Return the expression that the last step states, or that the steps compose if they reach 24."""
         stated = _stated_answer(path)
         if stated is not None:
             return stated
@@ -275,7 +290,10 @@ class Game24(Domain):
         return terms[0].expression if terms is not None and done else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether the numbers left can make 24 or, if the path states an answer, whether it is right."""
+        """Return whether the numbers left can make 24.
+
+        If the path states an answer, returns whether the answer is right.
+        """
         stated = _stated_answer(path)
         if stated is not None:
             return self.grade(task, stated) == 1.0
@@ -286,7 +304,8 @@ class Game24(Domain):
         return True
 
     def grade(self, task: Task, answer: str) -> float:
-        """1.0 if `answer`, with or without `= 24`, uses each number of the hand once and equals 24, else 0.0.
+        """Return 1.0 if `answer`, with or without `= 24`, uses each number of the hand once and equals 24,
+        else 0.0.
 
         No reference is needed.
         """
@@ -322,14 +341,14 @@ def game24_tasks(count: int, *, structured: bool = False) -> list[Task]:
 
 
 def hands() -> list[Hand]:
-    """All 1,362 hands of numbers from 1 to 13 that can make 24, from the easiest to the hardest."""
+    """Return all 1,362 hands of numbers from 1 to 13 that can make 24, from the easiest to the hardest."""
     return list(_hands())
 
 
 def step_line(a: Fraction, op: str, b: Fraction, value: Fraction, rest: Sequence[Fraction]) -> str:
-    """A step in its canonical form. `rest` holds the numbers that it does not use."""
+    """Return a step in its canonical form. `rest` contains the numbers that the step does not use."""
     divisor = f"({b})" if op == "/" and b.denominator > 1 else str(b)
-    return f"{a} {op} {divisor} = {value} (left: {_format([*rest, value])})"
+    return f"{a} {op} {divisor} = {value} (left: {_format_numbers([*rest, value])})"
 
 
 @lru_cache(maxsize=1)
@@ -350,11 +369,11 @@ def _hand(question: str) -> tuple[Fraction, ...]:
     raise ValueError(f"A hand must be four integers from 1 to 13, such as '4 5 6 10': got {question[:80]!r}.")
 
 
-def _format(values: Sequence[Fraction]) -> str:
+def _format_numbers(values: Sequence[Fraction]) -> str:
     return " ".join(str(value) for value in sorted(values))
 
 
-def _without(left: Sequence[Fraction], a: Fraction, b: Fraction) -> list[Fraction]:
+def _remove_both(left: Sequence[Fraction], a: Fraction, b: Fraction) -> list[Fraction]:
     rest = list(left)
     rest.remove(a)
     rest.remove(b)
@@ -365,8 +384,8 @@ def _has_both(left: Sequence[Fraction], a: Fraction, b: Fraction) -> bool:
     return a in left and b in left and (a != b or left.count(a) > 1)
 
 
-def _moves_in(text: str, left: Sequence[Fraction]) -> Iterator[tuple[Fraction, str, Fraction]]:
-    """Yield the moves in `text` that are possible with the numbers `left`, in order."""
+def _possible_moves(text: str, left: Sequence[Fraction]) -> Iterator[tuple[Fraction, str, Fraction]]:
+    """Yield the moves in `text` that are possible with the numbers in `left`, in the order of the text."""
     if "{" in text:
         picks = read_json(text)
         if isinstance(picks, dict) and "op" not in picks:
@@ -383,7 +402,7 @@ def _moves_in(text: str, left: Sequence[Fraction]) -> Iterator[tuple[Fraction, s
 
 
 def _json_move(pick: Any) -> tuple[Fraction, str, Fraction] | None:
-    """The move in a JSON object {a, op, b}."""
+    """Return the move in a JSON object {a, op, b}."""
     if not isinstance(pick, dict):
         return None
     a, op, b = (plain(str(pick.get(key, "")))[:40].strip(" ()") for key in ("a", "op", "b"))
@@ -395,7 +414,7 @@ def _json_move(pick: Any) -> tuple[Fraction, str, Fraction] | None:
 
 
 def _text_move(match: re.Match[str], left: Sequence[Fraction]) -> tuple[Fraction, str, Fraction] | None:
-    """The move in a match of `_STEP`, if it is possible and its result is right."""
+    """Return the move in a match of `_STEP`, if it is possible and its result is right."""
     a, op = number(match[1] or match[2]), match[3]
     b, stated = number(match[4] or match[5]), number(match[6])
     if a is None or b is None:
@@ -407,7 +426,7 @@ def _text_move(match: re.Match[str], left: Sequence[Fraction]) -> tuple[Fraction
 
 
 def _stated_answer(path: Path) -> str | None:
-    """The expression of a last step `Answer: …`, or `None`."""
+    """Return the expression of a last step `Answer: …`, or `None`."""
     stated = final_answer(path[-1]) if path else None
     return None if stated is None else _expression(stated)
 
@@ -420,29 +439,29 @@ def _walk(task: Task, path: Path) -> tuple[Term, ...] | None:
     return terms_after(task.question, tuple(path))
 
 
-@lru_cache(maxsize=4096)  # A search evaluates each path about ten times.
+@lru_cache(maxsize=4096)  # a search passes each path about ten times
 def terms_after(question: str, path: tuple[str, ...]) -> tuple[Term, ...] | None:
-    """The terms left of the hand `question` after the steps `path`, ignoring a last `Answer:` line.
+    """Return the terms left of the hand `question` after the steps `path`, ignoring a last `Answer:` line.
 
-    `None` if a step is not a possible move.
+    Returns `None` if a step is not a possible move.
     """
     terms = [Term(value, str(value), _ATOM) for value in _hand(question)]
     for k, step in enumerate(path, 1):
         if k == len(path) and final_answer(step) is not None:
             break
-        move = next(_moves_in(step, [term.value for term in terms]), None)
+        move = next(_possible_moves(step, [term.value for term in terms]), None)
         value = None if move is None else joined(*move)
         if move is None or value is None:
             return None
         a, op, b = move
         first = terms.pop(next(k for k, term in enumerate(terms) if term.value == a))
         second = terms.pop(next(k for k, term in enumerate(terms) if term.value == b))
-        terms.append(Term(value, *_composed(first, op, second)))
+        terms.append(Term(value, *_compose(first, op, second)))
     return tuple(terms)
 
 
-def _composed(first: Term, op: str, second: Term) -> tuple[str, int]:
-    """The expression `first op second` with the necessary parentheses, and how strongly it binds."""
+def _compose(first: Term, op: str, second: Term) -> tuple[str, int]:
+    """Return the expression `first op second` with the necessary parentheses, and its precedence."""
     strength = _SUM if op in "+-" else _PRODUCT
     before, after = first.expression, second.expression
     if first.strength < strength:

@@ -1,7 +1,7 @@
 """A simulated player of the Game of 24, which needs no key and no network.
 
 It reads only the text of a prompt and the sampling settings, never the purpose of a call or its node. It
-knows the game perfectly; `skill` and `noise` set how often it errs.
+knows the game perfectly. `skill` and `noise` determine the frequency of its mistakes.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _Numbers = tuple[Fraction, ...]
 
 
 class _Responder(Responder["SimGame24"]):
-    """Plays from the numbers left, which the prompt states."""
+    """Plays with the numbers that are left according to the prompt."""
 
     forms = _FORMS
 
     @cached_property
     def left(self) -> _Numbers:
-        """The numbers left. Empty if the prompt does not state them."""
-        return _left_in(self.text, self.form in ("answer", "critique"))
+        """The numbers that are left. Empty if the prompt does not state them."""
+        return _stated_numbers(self.text, self.form in ("answer", "critique"))
 
     @cached_property
     def candidates(self) -> list[_Numbers]:
         """The numbers left after each candidate."""
-        return [_last_left(text) for text in candidates_in(self.text)]
+        return [_last_numbers(text) for text in candidates_in(self.text)]
 
     def understands(self) -> bool:
         listed = self.candidates if self.form in ("vote", "joint") else self.left
@@ -53,16 +53,16 @@ class _Responder(Responder["SimGame24"]):
     # Moves.
 
     def sample(self) -> str:
-        """One step."""
+        """Return one step."""
         return self.propose()
 
     def propose(self) -> str:
-        """Different steps, as text or as JSON."""
+        """Return different steps, as text or as JSON."""
         return self.format("steps", self.moves(self.left, self.count))
 
     def moves(self, left: _Numbers, count: int) -> list[Move]:
-        """Up to `count` different moves from `left`, in random order."""
-        pools = [list(pool) for pool in _possible(left)]
+        """Return up to `count` different moves from `left`, in random order."""
+        pools = [list(pool) for pool in _moves_by_outcome(left)]
         chosen: list[Move] = []
         while len(chosen) < count and any(pools):
             first = 0 if self.random.random() < self.player.skill else 1
@@ -72,7 +72,7 @@ class _Responder(Responder["SimGame24"]):
         return chosen
 
     def answer(self) -> str:
-        """A whole game in one reply."""
+        """Return a whole game in one reply."""
         left, lines = self.left, list[str]()
         while len(left) > 1:
             move = self.moves(left, 1)[0]
@@ -85,7 +85,7 @@ class _Responder(Responder["SimGame24"]):
     # Judgements.
 
     def reaches(self, left: _Numbers) -> bool:
-        """Whether the player believes that 24 can be reached from `left`."""
+        """Return whether the player believes that 24 can be reached from `left`."""
         return self.judgement_of(win_share(left) > 0)
 
     def believes(self) -> bool:
@@ -99,18 +99,18 @@ class _Responder(Responder["SimGame24"]):
         return float(believed) if len(left) == 1 else self.score_of(believed)
 
     def value(self) -> str:
-        """A judgement in one line, and its label."""
+        """Return a judgement in one line, and its label."""
         believed = self.believes()
         if len(self.left) == 1:
             return f"The result is {self.left[0]}.\n{'sure' if believed else 'impossible'}"
-        tried = self.random.choice([move for pool in _possible(self.left) for move in pool]).line
+        tried = self.random.choice([move for pool in _moves_by_outcome(self.left) for move in pool]).line
         label = "impossible"
         if believed:
             label = "sure" if len(self.left) == 2 or self.random.random() < 0.5 else "likely"
         return f"I tried {tried} and others.\n{label}"
 
     def critique(self) -> str:
-        """A critique of the answer in the prompt, which is right if it makes 24 of the hand."""
+        """Return a critique of the answer in the prompt, which is right if it makes 24 of the hand."""
         _, found, rest = self.text.rpartition("<answer>\n")
         answer = rest.partition("\n</answer>")[0].partition("=")[0].strip() if found else ""
         value, used = value_of(answer) or (None, [])
@@ -132,37 +132,41 @@ class SimGame24(Player):
     unknown = "I am a simulated player of the Game of 24, and I do not understand this prompt."
 
     skill: Share = 0.8
-    """Probability that a step keeps 24 reachable, if there are such steps and others, 0–1."""
+    """Probability of a step after which 24 can be reached, if there are such steps and others, 0–1."""
 
 
 @lru_cache(maxsize=4096)
-def _left_in(prompt: str, whole: bool) -> _Numbers:
-    """The numbers that `prompt` states last, or its hand for a `whole` game. Empty if there are none."""
+def _stated_numbers(prompt: str, whole: bool) -> _Numbers:
+    """Return the numbers that `prompt` states last, or its hand for a `whole` game.
+
+    The result is empty if there are none.
+    """
     found = _HAND.search(prompt)
     hand = _numbers(found[1].replace(",", " ")) if found else ()
     if not whole:
-        return _last_left(prompt, hand)
+        return _last_numbers(prompt, hand)
     return hand if all(1 <= value <= 13 for value in hand) else ()
 
 
-def _last_left(text: str, otherwise: _Numbers = ()) -> _Numbers:
-    """The last list of numbers left in `text`. A separate line takes precedence over steps, which may be an
-    example.
+def _last_numbers(text: str, otherwise: _Numbers = ()) -> _Numbers:
+    """Return the last list of numbers left in `text`.
+
+    A separate line takes precedence over steps, which may be an example.
     """
     found = _LEFT.findall(text) or _STEP_LEFT.findall(text)
     return _numbers(found[-1]) if found else otherwise
 
 
 def _numbers(text: str) -> _Numbers:
-    """Up to four numbers in ascending order. Empty if `text` is anything else."""
+    """Return up to four numbers in ascending order. The result is empty if `text` is anything else."""
     read = [number(word.rstrip(".")) for word in text.split()]
     values = [value for value in read if value is not None]
     return tuple(sorted(values)) if len(values) == len(read) <= 4 else ()
 
 
 @lru_cache(maxsize=4096)
-def _possible(left: _Numbers) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
-    """All distinct moves from `left`: those after which 24 can be reached, and the others."""
+def _moves_by_outcome(left: _Numbers) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
+    """Return two lists of distinct moves from `left`: moves after which 24 can be reached, and others."""
     moves: dict[str, Move] = {}
     for i, a in enumerate(left):
         for j, b in enumerate(left):

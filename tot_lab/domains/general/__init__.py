@@ -1,7 +1,8 @@
-"""Any question in words: the default prompts, and grading against a reference.
+"""Questions in natural language: the default prompts, and grading against a reference.
 
-The proposer sees the problem and the steps of the path. The evaluator sees the problem, the steps before the
-candidate, and the candidate. `grading` defines which answers are right; without it nothing is graded.
+The prompt of the proposer contains the problem and the steps of the path. The prompt of the evaluator
+contains the problem, the steps before the candidate, and the candidate. `grading` defines which answers are
+right. Without `grading`, no answer is graded.
 """
 
 from __future__ import annotations
@@ -38,18 +39,23 @@ _SCALE = (
 class General(Domain):
     """Any question with a short answer.
 
-    Every prompt asks for a last line `Answer: <your answer>`, and the text after `Answer:` is the answer. For
-    a text, such as an essay or a program, use `tl.open_ended`, which takes the whole reply.
+    Every prompt asks for a last line `Answer: <your answer>`, and the text after `Answer:` is the answer. If
+    the answer is a text, such as an essay or a program, use `tl.open_ended`, whose answer is the whole reply.
     """
 
     kind = "general"
 
     grading: Grading | None = None
-    """How an answer is compared with the task's reference. `number`: the last number of the answer equals the
-    reference exactly; commas, $ and % are ignored, 3/4 is 0.75, and of a reference such as GSM8K's "… ####
-    42" the last number counts. `exact`: equal texts, ignoring case, spacing and closing punctuation.
-    `regex`: the reference is a pattern (Python's `re`) found in the answer. A function `(answer,
-    reference)` returns a bool or 0–1. `None`: answers are not graded."""
+    """Method of comparing an answer with the task's reference.
+
+    - `number`: The last number of the answer must equal the last number of the reference exactly. Commas, $
+      and
+      % are ignored, and 3/4 is 0.75.
+    - `exact`: The texts must be equal, ignoring case, spacing and closing punctuation.
+    - `regex`: The reference is a pattern (Python's `re`) that must occur in the answer.
+    - A function `(answer, reference)` returns a bool or a number from 0 to 1.
+    - `None`: Answers are not graded.
+    """
 
     # Prompts.
 
@@ -122,7 +128,7 @@ class General(Domain):
     # Reading and grading.
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """The text after the last `Answer:` that begins a line, or else the whole reply.
+        """Return the text after the last `Answer:` that begins a line, or else the whole reply.
 
         Without grading, the line must end the reply, as the prompt requests (one closing line may follow), so
         that a longer text with such a line inside is not truncated.
@@ -142,7 +148,7 @@ class General(Domain):
             return verdict(self.grading(answer, task.reference), f"grade {self.grading.name!r}")
         reference = str(task.reference)
         if self.grading == "exact":
-            return float(_folded(answer) == _folded(reference))
+            return float(_normalize(answer) == _normalize(reference))
         if self.grading == "regex":
             return float(re.search(reference, answer) is not None)
         expected = last_number(reference)
@@ -165,7 +171,7 @@ def general(
     context: str = "",
     system_prompt: str = "",
 ) -> Task:
-    """Make a task of one question with a short answer. For a text use `tl.open_ended`.
+    """Make a task from one question with a short answer. For longer answers use `tl.open_ended`.
 
     Args:
         question: The question.
@@ -202,7 +208,7 @@ def task_of(domain: General, question: str, reference: Any, **others: str) -> Ta
 
 
 def final_answer(text: str) -> str | None:
-    """The text after the last `Answer:` that begins a line.
+    """Return the text after the last `Answer:` that begins a line.
 
     It is the rest of that line or, if that is empty, all lines after it. Case and Markdown (bold, quotes,
     bullets) are ignored.
@@ -216,7 +222,7 @@ def final_answer(text: str) -> str | None:
 
 
 def _ends_with_answer(text: str) -> bool:
-    """Whether at most one line follows the last line of the form `Answer: …`."""
+    """Return whether at most one line follows the last line of the form `Answer: …`."""
     lines = [line for line in text.splitlines() if line.strip()]
     last = max((k for k, line in enumerate(lines) if _FINAL.match(line)), default=None)
     if last is None:
@@ -227,7 +233,10 @@ def _ends_with_answer(text: str) -> bool:
 
 
 def last_number(text: str) -> Fraction | None:
-    """The exact last number in `text`. `None` if there is none, or it has over 1,000 characters."""
+    """Return the exact last number in `text`.
+
+    Returns `None` if there is none, or it has over 1,000 characters.
+    """
     found = deque(_NUMBER.finditer(text.replace("−", "-").replace("$-", "-$")), maxlen=1)
     if not found or len(found[0][0]) > _LONGEST:
         return None
@@ -245,5 +254,5 @@ def _candidate(path: Path) -> str:
     return f"Candidate for the next step:\n{path[-1]}"
 
 
-def _folded(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.split()).rstrip(" .!?,;:").casefold()

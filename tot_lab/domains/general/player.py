@@ -1,8 +1,8 @@
 """A simulated model that replies to any prompt in the requested form, at random.
 
-It reads the form of a prompt, never its meaning: a JSON schema is filled in at random, and otherwise the last
-paragraph determines the form. Words that it writes say that they are simulated, so that nobody takes them for
-results.
+It reads the requested form of a reply and ignores the meaning of a prompt. A JSON schema is filled in at
+random. Without a schema, the last paragraph determines the form. The replies state that they are simulated,
+so that they are not mistaken for results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tot_lab.domains.game24 import step_line
 from tot_lab.domains.player import form_in
 from tot_lab.models.simulated import Simulated
 
-_FORMS = (  # requested forms, by the words of a prompt
+_FORMS = (  # requested forms, with the words of a prompt that request them
     ("critique", re.compile(r"`SATISFIED: ?`")),
     ("none", re.compile(r"reply with the word none", re.I)),
     ("vote", re.compile(r"best: ?N\b")),
@@ -51,15 +51,15 @@ _IDEAS = (
     "Compare the two ways that are left.",
     "State a partial answer.",
 )
-_DEEPEST = 6  # Below this level of a schema only required fields and items are filled in.
+_DEEPEST = 6  # maximum depth in a schema at which optional fields and items are filled in
 
 
 class SimGeneral(Simulated):
     """A simulated model for any strategy and any task. It replies at random.
 
-    A call with a schema returns a random instance of it; `pattern`, `format` and conditions are ignored. If a
-    call requests log-probabilities, the reply is one token, with those of the labels that the prompt offers
-    (yes and no, or sure, likely and impossible).
+    A call with a schema returns a random instance of the schema. `pattern`, `format` and conditions are
+    ignored. If a call requests log-probabilities, the reply is one token, with the log-probabilities of the
+    labels that the prompt offers (yes and no, or sure, likely and impossible).
     """
 
     kind = "sim/general"
@@ -72,7 +72,7 @@ class SimGeneral(Simulated):
         if form == "labels":
             labels = max((list(dict.fromkeys(words.findall(text))) for words in _LABELS), key=len)
             if call.logprobs:
-                return [_judged(labels, call, random)]
+                return [_label_reply(labels, call, random)]
             return f"A simulated judgement.\n{random.choice(labels)}"
         return _reply(form, count, prompt, random)
 
@@ -92,7 +92,7 @@ def _reply(form: str, count: int, prompt: str, random: Random) -> str:
     elif form == "score":
         text = f"score: {random.random():.2f}\nA simulated score; nobody has looked at the candidate."
     elif form in ("steps", "step") and len(left) > 1:
-        text = "\n".join(_joining(left, random) for _ in range(count))
+        text = "\n".join(_random_step(left, random) for _ in range(count))
     elif form == "strings":
         text = json.dumps([_thought(random) for _ in range(count)])
     elif form == "steps":
@@ -110,14 +110,14 @@ def _thought(random: Random) -> str:
 
 
 def _numbers_left(prompt: str) -> list[Any]:
-    """The numbers left in a Game of 24."""
+    """Return the numbers left in a Game of 24."""
     stated = _LEFT.findall(prompt)
     values = [number(word) for word in stated[-1].split()] if stated else []
     return [] if None in values else values
 
 
-def _joining(left: Sequence[Any], random: Random) -> str:
-    """A random step of a Game of 24."""
+def _random_step(left: Sequence[Any], random: Random) -> str:
+    """Return a random step of a Game of 24."""
     a, b, *rest = random.sample(left, len(left))
     op = random.choice(list(OPERATORS))
     value = joined(a, op, b)
@@ -126,8 +126,8 @@ def _joining(left: Sequence[Any], random: Random) -> str:
     return step_line(a, op, b, value, rest)
 
 
-def _judged(labels: Sequence[str], call: Call, random: Random) -> TokenLogprob:
-    """One of `labels` as a token, with the log-probabilities of all."""
+def _label_reply(labels: Sequence[str], call: Call, random: Random) -> TokenLogprob:
+    """Return one of `labels` as a token, with the log-probabilities of all labels."""
     weights = [random.expovariate(1) + 0.01 for _ in labels]
     whole = sum(weights) / 0.95  # A real model gives some probability to other words.
     top = {label: math.log(weight / whole) for label, weight in zip(labels, weights, strict=True)}
@@ -147,7 +147,7 @@ def instance(schema: Any, random: Random, root: Any = None, depth: int = 0) -> A
         return schema["const"]
     if "enum" in schema:
         return random.choice(schema["enum"])
-    kind = schema.get("type") or _implied(schema)
+    kind = schema.get("type") or _implied_type(schema)
     if isinstance(kind, list):
         kind = _choose(kind, random, depth)
     if kind == "object":
@@ -167,7 +167,7 @@ def _resolve(schema: Any, random: Random, root: Any, depth: int) -> dict[str, An
         word = min(words)
         rest = {key: value for key, value in schema.items() if key != word}
         if word == "$ref":
-            chosen = [_referenced(schema["$ref"], root)]
+            chosen = [_resolve_pointer(schema["$ref"], root)]
         elif word == "allOf":
             chosen = schema["allOf"]
         else:
@@ -187,7 +187,7 @@ def _choose(choices: Sequence[Any], random: Random, depth: int) -> Any:
 
 
 def _merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Merge two schemas so that a value fits both, as far as properties, lists and bounds are concerned."""
+    """Merge two schemas. A value that fits the result has the properties, lists and bounds of both."""
     joint = {**one, **other}
     if "properties" in one and "properties" in other:
         joint["properties"] = {**one["properties"], **other["properties"]}
@@ -199,8 +199,8 @@ def _merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return joint
 
 
-def _referenced(reference: str, root: Any) -> Any:
-    """The part of `root` that a reference such as `#/$defs/step` points to."""
+def _resolve_pointer(reference: str, root: Any) -> Any:
+    """Return the part of `root` that a reference such as `#/$defs/step` points to."""
     part = root
     for name in reference.lstrip("#").split("/")[1:]:
         name = name.replace("~1", "/").replace("~0", "~")
@@ -208,8 +208,8 @@ def _referenced(reference: str, root: Any) -> Any:
     return part
 
 
-def _implied(schema: dict[str, Any]) -> str:
-    """The type of a schema without `type`."""
+def _implied_type(schema: dict[str, Any]) -> str:
+    """Return the type of a schema without `type`."""
     if schema.keys() & {"properties", "required"}:
         return "object"
     if schema.keys() & {"items", "prefixItems", "minItems"}:

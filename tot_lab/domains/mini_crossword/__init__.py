@@ -1,9 +1,9 @@
 """Mini crosswords: ten clues, five words across and five down (Yao et al. 2023, section 4.3).
 
-The domain keeps the grid, the model finds the words. A step fills one clue and changes no known letter. It is
-stored in one canonical form, `h2. other (grid: _____ other _____ _____ _____)`, whatever the model wrote
-around it. Proposals that violate this rule are dropped and listed by `MiniCrossword.dropped`. Only `solvable`
-and `grade` use the solution; whether a word answers its clue is for the evaluator to judge.
+The domain keeps the grid, and the model finds the words. A step fills one clue and changes no known letter.
+It is stored in one canonical form, `h2. other (grid: _____ other _____ _____ _____)`, without other text of
+the model. Proposals that violate this rule are dropped and listed by `MiniCrossword.dropped`. Only `solvable`
+and `grade` use the solution. The evaluator of a search has to judge whether a word answers its clue.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ NAMES = tuple(f"{direction}{number}" for direction in "hv" for number in range(1
 """Names of the clues: h1 to h5 across, from the top, and v1 to v5 down, from the left."""
 
 CONFIDENCE = {"certain": 1.0, "high": 0.5, "medium": 0.2, "low": 0.1}
-"""Weight of each level of confidence. Weights of a repeated word add up, as in the published code."""
+"""Weight of each level of confidence. The weights of a repeated word are added, as in the published code."""
 
 EMPTY = "_" * 25
 """The cells of an empty grid, row by row. `_` is an unknown letter."""
 
 CLUE = re.compile(r"^([hv][1-5])\. (.+)$", re.MULTILINE)
-"""A clue as a question lists it: its name and its text."""
+"""Pattern of a clue in a question: its name and its text."""
 
 _RULES = (
     "Mini crossword: a grid of 5 rows and 5 columns, with a letter in every cell. h1 to h5 are the words "
@@ -56,7 +56,7 @@ _ROW_NAME = re.compile(r"\A[^A-Za-z_]{0,20}h?[ \t]?[1-5][.:)][*_`]{0,2}(?=[ \t])
 
 
 class CrosswordScores(NamedTuple):
-    """How much of a crossword is right."""
+    """Shares of a crossword that are right."""
 
     words: float
     """Share of the ten words, 0–1."""
@@ -75,7 +75,7 @@ class Dropped(NamedTuple):
     """The proposal as the model wrote it."""
 
     reason: str
-    """Why it is not valid."""
+    """The reason why the proposal is not valid."""
 
 
 class _Fill(NamedTuple):
@@ -88,12 +88,13 @@ class _Fill(NamedTuple):
 
 
 class MiniCrossword(Domain):
-    """5x5 mini crosswords; `mini_crossword` makes its tasks, whose question is the list of clues.
+    """5x5 mini crosswords. `mini_crossword` makes its tasks. The question of a task is the list of clues.
 
-    The value of a state is that of its worst clue, so that one impossible clue makes it 0. The clues are
-    judged in one reply (`value`), or each by itself (`parts`), as in the paper. `sure` and `maybe` have the
-    same value: the search of the paper only asks whether a clue is impossible, and follows the order of the
-    proposer's confidence. A path is complete when the grid is full. Its answer is the five words across.
+    The value of a state is the value of its worst clue, so one impossible clue makes it 0. The clues are
+    judged together in one reply (`value`), or each in a call of its own (`parts`), as in the paper. `sure`
+    and `maybe` have the same value, because the search of the paper only checks whether a clue is impossible,
+    and orders states by the confidence of the proposer. A path is complete when the grid is full. Its answer
+    is the five words across.
 
     References:
         Yao et al. 2023, section 4.3.
@@ -142,7 +143,7 @@ class MiniCrossword(Domain):
 
     def value_prompt(self, task: Task, path: Path) -> str:
         grid = _walk(path)
-        judged = NAMES if grid is None else _judged(grid) or NAMES
+        judged = NAMES if grid is None else _judgeable_clues(grid) or NAMES
         ask = (
             "Judge whether each of the clues listed after the candidate can be answered by a word that has "
             "its letters. Think of words for each, in brief. Then end with one line for each clue: its name, "
@@ -152,9 +153,9 @@ class MiniCrossword(Domain):
         return self._about_last(task, path, ask, self._letters(path, judged))
 
     def part_prompts(self, task: Task, path: Path) -> list[str]:
-        """One prompt for each clue with at least two known letters, as in the published code.
+        """Return one prompt for each clue with at least two known letters, as in the published code.
 
-        A prompt shows only its clue, so that states with equal letters share a call.
+        A prompt contains only one clue, so that states with equal letters share a call.
         """
         grid = _walk(path) or EMPTY
         clues = dict.fromkeys(NAMES, "") | dict(CLUE.findall(task.question))
@@ -164,7 +165,7 @@ class MiniCrossword(Domain):
             "its letters. Think of words for it, in brief. The last line is one word alone: sure if you know "
             "a word that answers it and has its letters, maybe if there could be one, impossible if there is "
             f"none.\n\nClue:\n{name}. {clues[name]}\nLetters so far:\n{_patterns(grid, [name])}"
-            for name in _judged(grid)
+            for name in _judgeable_clues(grid)
         ]
 
     def max_parts(self, task: Task) -> int:
@@ -209,7 +210,7 @@ class MiniCrossword(Domain):
             return None
         word = _object(
             {
-                "clue": {"type": "string", "enum": _open(grid)},
+                "clue": {"type": "string", "enum": _open_clues(grid)},
                 "word": {"type": "string"},
                 "confidence": {"type": "string", "enum": list(CONFIDENCE)},
             }
@@ -228,7 +229,10 @@ class MiniCrossword(Domain):
         return f" {_UNCLEAR}" if grid is None else f"\n{_patterns(grid, names)}"
 
     def _about_last(self, task: Task, path: Path, ask: str, letters: str) -> str:
-        """A prompt that asks `ask` about the last word. All text before it is equal for its siblings."""
+        """Return a prompt that asks `ask` about the last word.
+
+        The text before the last word is the same for all siblings.
+        """
         last = "\n".join(["Candidate for the next word:", *path[-1:], f"Letters after it:{letters}"])
         return f"{self._position(task, path[:-1])}\n\n{ask}\n\n{last}"
 
@@ -246,36 +250,39 @@ class MiniCrossword(Domain):
         return next(iter(self.read_proposals(task, path, text)), None)
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
-        """The distinct valid steps in a reply, in canonical form, in descending order of confidence.
+        """Return the distinct valid steps in a reply, in canonical form, in descending order of confidence.
 
-        Ties keep the order of the reply. A step without a confidence comes last.
+        Steps of equal confidence keep the order of the reply. Steps without a confidence come last.
         """
         return self.pool_proposals(task, path, [text])
 
     def pool_proposals(self, task: Task, path: Path, texts: Sequence[str]) -> list[str]:
-        """The valid steps in several replies, in descending order of the sum of their confidences."""
+        """Return the valid steps in several replies, in descending order of the sum of their confidences."""
         grid = _walk(path)
         sure: dict[str, float] = {}
-        for fill in (fill for text in texts for fill in _fills_in(text)):
-            if grid is not None and _fault(grid, fill) is None:
+        for fill in (fill for text in texts for fill in _proposed_fills(text)):
+            if grid is not None and _why_invalid(grid, fill) is None:
                 step = fill_line(grid, fill.name, fill.word)
                 sure[step] = sure.get(step, 0.0) + fill.confidence
         return sorted(sure, key=lambda step: -sure[step])
 
     def dropped(self, task: Task, path: Path, text: str) -> list[Dropped]:
-        """The proposals of a reply that `read_proposals` drops, with the reasons.
+        """Return the proposals of a reply that `read_proposals` drops, with the reasons.
 
         A word is dropped if it does not have five letters, contradicts known letters, or its clue is already
         filled. If the path is not readable, all words are dropped.
         """
         grid = _walk(path)
-        found = [(fill.line, _UNCLEAR if grid is None else _fault(grid, fill)) for fill in _fills_in(text)]
+        found = [
+            (fill.line, _UNCLEAR if grid is None else _why_invalid(grid, fill))
+            for fill in _proposed_fills(text)
+        ]
         return [Dropped(line, reason) for line, reason in found if reason is not None]
 
     def read_value(self, text: str) -> float | None:
-        """The value of the worst clue, from the last line about each clue.
+        """Return the value of the worst clue. If a clue has several lines, the last one counts.
 
-        A reply that names no clue is read as one verdict on the whole grid. A reply with two labels for one
+        A reply that names no clue is read as a verdict on the whole grid. A reply with two labels for one
         clue is unreadable, unless another clue is impossible.
         """
         verdicts: dict[str, float | None] = {}
@@ -292,11 +299,11 @@ class MiniCrossword(Domain):
         return min(read) if len(read) == len(verdicts) or 0.0 in read else None
 
     def read_part(self, text: str) -> float | None:
-        """The value of a clue, from the last line with a label."""
+        """Return the value of a clue. If several lines have a label, the last one counts."""
         return read_label(text, self.value_labels)
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """The five words across.
+        """Return the five words across.
 
         They are read after the last `Answer:` that begins a line, or else from the last five lines that
         contain only a word of five letters or five separate letters.
@@ -306,22 +313,28 @@ class MiniCrossword(Domain):
     # Rules.
 
     def complete(self, task: Task, path: Path) -> bool | None:
-        """True if the grid is full, or the last step states an answer. `None` if the path is not readable."""
+        """Return `True` if the grid is full, or the last step states an answer.
+
+        Returns `None` if the path is not readable.
+        """
         if path and _stated_answer(path[-1]) is not None:
             return True
         grid = _walk(path)
         return None if grid is None else "_" not in grid
 
     def state(self, task: Task, path: Path) -> Hashable | None:
-        """The grid: its five rows, with `_` for each unknown letter."""
+        """Return the grid: its five rows, with `_` for each unknown letter."""
         return rows_of(_walk(path))
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """The five words across, if the grid is full or the last step states an answer."""
+        """Return the five words across, if the grid is full or the last step states an answer."""
         return rows_of(_walk(path)) if self.complete(task, path) else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Whether all letters so far are right. `None` without a solution, or if the path is not readable."""
+        """Return whether all letters so far are right.
+
+        Returns `None` without a solution, or if the path is not readable.
+        """
         solution, grid = _solution(task), _walk(path)
         if solution is None or grid is None:
             return None
@@ -335,7 +348,7 @@ class MiniCrossword(Domain):
         return True
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """The share of the ten words that are right. `None` without a solution.
+        """Return the share of the ten words that are right. Returns `None` without a solution.
 
         See `mini_crossword_scores` for the letters and the whole game.
         """
@@ -403,12 +416,12 @@ def mini_crossword_scores(task: Task, answer: str) -> CrosswordScores | None:
 
 
 def fill_line(grid: str, name: str, word: str) -> str:
-    """A step in its canonical form: `word` at the clue `name` of `grid`, and the grid that results."""
-    return f"{name}. {word} (grid: {rows_of(filled(grid, name, word))})"
+    """Return the canonical form of the step that writes `word` at the clue `name` of `grid`."""
+    return f"{name}. {word} (grid: {rows_of(fill_cells(grid, name, word))})"
 
 
 def letters_of(grid: str, name: str) -> str:
-    """The five letters of the clue `name` in `grid`, with `_` for each unknown letter."""
+    """Return the five letters of the clue `name` in `grid`, with `_` for each unknown letter."""
     return "".join(grid[cell] for cell in _CELLS[name])
 
 
@@ -422,7 +435,7 @@ def _solution(task: Task) -> str | None:
 
 
 def rows_of(grid: str | None) -> str | None:
-    """The five rows of a grid, separated by spaces."""
+    """Return the five rows of a grid, separated by spaces."""
     return None if grid is None else " ".join(grid[k : k + 5] for k in range(0, 25, 5))
 
 
@@ -431,25 +444,25 @@ def _patterns(grid: str, names: Sequence[str]) -> str:
     return "\n".join(f"{name}: {' '.join(letters_of(grid, name))}" for name in names)
 
 
-def _judged(grid: str) -> list[str]:
-    """The clues with enough known letters to be judged."""
+def _judgeable_clues(grid: str) -> list[str]:
+    """Return the clues with enough known letters to be judged."""
     return [name for name in NAMES if letters_of(grid, name).count("_") < 4]
 
 
-def _open(grid: str) -> list[str]:
+def _open_clues(grid: str) -> list[str]:
     return [name for name in NAMES if "_" in letters_of(grid, name)]
 
 
-def filled(grid: str, name: str, word: str) -> str:
-    """The 25 cells after writing `word` at the clue `name`."""
+def fill_cells(grid: str, name: str, word: str) -> str:
+    """Return the 25 cells after writing `word` at the clue `name`."""
     cells = list(grid)
     for cell, letter in zip(_CELLS[name], word, strict=True):
         cells[cell] = letter
     return "".join(cells)
 
 
-def _fault(grid: str, fill: _Fill) -> str | None:
-    """Why a word is not a valid step. `None` if it is one."""
+def _why_invalid(grid: str, fill: _Fill) -> str | None:
+    """Return the reason why a word is not a valid step, or `None` if it is valid."""
     there = letters_of(grid, fill.name)
     if len(fill.word) != 5:
         return f"{fill.word[:20]!r} has not five letters"
@@ -459,7 +472,7 @@ def _fault(grid: str, fill: _Fill) -> str | None:
 
 
 def fits(there: str, word: str) -> bool:
-    """Whether `word` agrees with the known letters `there`, in which `_` matches any letter."""
+    """Return whether `word` agrees with the known letters `there`, in which `_` matches any letter."""
     return all(a in ("_", b) for a, b in zip(there, word, strict=True))
 
 
@@ -467,30 +480,30 @@ def _walk(path: Path) -> str | None:
     return _grid_after(tuple(path))
 
 
-@lru_cache(maxsize=4096)  # A search evaluates each path about ten times.
+@lru_cache(maxsize=4096)  # a search passes each path about ten times
 def _grid_after(path: tuple[str, ...]) -> str | None:
-    """The 25 cells after `path` or, if its last step states an answer, those of the answer.
+    """Return the 25 cells after `path` or, if its last step states an answer, those of the answer.
 
-    `None` if a step is not readable or not valid.
+    Returns `None` if a step is not readable or not valid.
     """
     stated = _stated_answer(path[-1]) if path else None
     if stated is not None:
         return grid_in(stated)
     grid = EMPTY
     for step in path:
-        fill = next(_fills_in(step), None)
+        fill = next(_proposed_fills(step), None)
         if fill is None or len(fill.word) != 5 or not fits(letters_of(grid, fill.name), fill.word):
             return None
-        grid = filled(grid, fill.name, fill.word)
+        grid = fill_cells(grid, fill.name, fill.word)
     return grid
 
 
 def _stated_answer(text: str) -> str | None:
-    """The text after the last `Answer:`. Unlike `final_answer`, it keeps `_` for unknown letters."""
+    """Return the text after the last `Answer:`. Unlike `final_answer`, it keeps `_` for unknown letters."""
     return None if final_answer(text) is None else _ANSWER.split(text)[-1]
 
 
-def _fills_in(text: str) -> Iterator[_Fill]:
+def _proposed_fills(text: str) -> Iterator[_Fill]:
     """Yield the words that `text` proposes for clues, valid or not, in order."""
     if "{" in text:
         picks = read_json(text)
@@ -507,7 +520,7 @@ def _fills_in(text: str) -> Iterator[_Fill]:
 
 
 def _json_fill(pick: Any) -> _Fill | None:
-    """The word in a JSON object {clue, word, confidence}."""
+    """Return the word in a JSON object {clue, word, confidence}."""
     if not isinstance(pick, dict):
         return None
     name, word, sure = (str(pick.get(key, ""))[:40].strip() for key in ("clue", "word", "confidence"))
@@ -518,7 +531,7 @@ def _json_fill(pick: Any) -> _Fill | None:
 
 
 def _text_fill(line: str) -> _Fill | None:
-    """The word in a line such as `h1. apple (high)`, if it contains one clue and one word.
+    """Return the word in a line such as `h1. apple (high)`, if it contains one clue and one word.
 
     The text of the clue and a colon may precede the word.
     """
@@ -539,9 +552,10 @@ def _text_fill(line: str) -> _Fill | None:
 
 
 def grid_in(text: str) -> str | None:
-    """The 25 cells in `text`, in which `_` is an unknown letter. `None` if there is no grid.
+    """Return the 25 cells in `text`, in which `_` is an unknown letter. Returns `None` if there is no grid.
 
-    A grid is that of a thought, five words of five letters, 25 separate letters, or five lines of either.
+    Accepted forms are the grid of a step, five words of five letters, 25 separate letters, and five lines of
+    either.
     """
     shown = _GRID.search(text)
     text = (shown[1] if shown else text).lower()
@@ -553,7 +567,7 @@ def grid_in(text: str) -> str | None:
 
 
 def _cells(text: str, count: int) -> str | None:
-    """The `count` cells in `text`, if it contains only words of five letters or single letters."""
+    """Return the `count` cells in `text`, if it contains only words of five letters or single letters."""
     parts = _LETTERS.findall(text)
     sizes = {len(part) for part in parts}
     cells = "".join(parts)

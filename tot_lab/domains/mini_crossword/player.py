@@ -1,7 +1,7 @@
 """A simulated solver of the built-in mini crosswords.
 
 It reads only the text of a prompt and the sampling settings, never the purpose of a call or its node. It
-knows all built-in clues and words; `skill`, `sight` and `noise` set how often it errs.
+knows all built-in clues and words. `skill`, `sight` and `noise` determine the frequency of its mistakes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tot_lab.domains.mini_crossword import (
     CONFIDENCE,
     EMPTY,
     NAMES,
-    filled,
+    fill_cells,
     fits,
     grid_in,
     letters_of,
@@ -49,20 +49,20 @@ class _Responder(Responder["SimMiniCrossword"]):
 
     @cached_property
     def clues(self) -> Mapping[str, str]:
-        """The clues. The first of each name takes precedence."""
+        """The clues by name. If a name occurs twice, the first clue is used."""
         return dict(reversed(CLUE.findall(self.text)))
 
     @cached_property
     def letters(self) -> _Letters:
-        """The letters of each clue in question."""
-        return _stated(_LETTERS_HEAD.split(self.text)[-1])
+        """The known letters of each clue that the prompt asks about."""
+        return _letters_by_clue(_LETTERS_HEAD.split(self.text)[-1])
 
     @cached_property
     def candidates(self) -> list[_Letters]:
         """The letters of each candidate."""
         shown = candidates_in(self.text)
         if self.form == "vote":
-            return [_stated(text) for text in shown]
+            return [_letters_by_clue(text) for text in shown]
         grids = map(grid_in, shown)
         return [{} if grid is None else _letters(grid) for grid in grids]
 
@@ -73,15 +73,15 @@ class _Responder(Responder["SimMiniCrossword"]):
     # Words.
 
     def sample(self) -> str:
-        """The word that it is surest of."""
+        """Return the word with the highest confidence."""
         return self.format("words", self.words(self.letters)[:1])
 
     def propose(self) -> str:
-        """A word for each open clue."""
+        """Return a word for each open clue."""
         return self.format("words", self.words(self.letters))
 
     def words(self, letters: _Letters) -> list[Move]:
-        """A word for each open clue, in descending order of confidence."""
+        """Return a word for each open clue, in descending order of confidence."""
         words = []
         for name, there in letters.items():
             if "_" not in there:
@@ -95,7 +95,7 @@ class _Responder(Responder["SimMiniCrossword"]):
         return sorted(words, key=lambda word: -CONFIDENCE[word.pick["confidence"]])
 
     def recall(self, clue: str, there: str) -> tuple[str, bool]:
-        """A word for a clue, and whether it is the right one."""
+        """Return a word for a clue, and whether it is the right one."""
         answer, random = _answers().get(clue, ""), self.random
         chance = self.player.skill + (1 - self.player.skill) * (5 - there.count("_")) / 5
         if answer and fits(there, answer) and random.random() < chance:
@@ -107,9 +107,10 @@ class _Responder(Responder["SimMiniCrossword"]):
         return "".join(b if a == "_" else a for a, b in zip(there, made_up, strict=True)), False
 
     def answer(self) -> str:
-        """A whole game in one reply.
+        """Return a whole game in one reply.
 
-        Without reasoning, the rows are found from the top. With it, the most confident word is written first.
+        Without reasoning, the rows are filled from the top. With reasoning, words are written in descending
+        order of confidence.
         """
         grid, lines = EMPTY, list[str]()
         while "_" in grid:
@@ -120,23 +121,23 @@ class _Responder(Responder["SimMiniCrossword"]):
             else:
                 name = next(name for name in NAMES if "_" in letters[name])
                 word, _ = self.recall(self.clues[name], letters[name])
-            grid = filled(grid, name, word)
+            grid = fill_cells(grid, name, word)
         return "\n".join([*lines, f"Answer: {rows_of(grid)}"])
 
     # Judgements.
 
     def value(self) -> str:
-        """A label for each clue in question."""
+        """Return a label for each clue that the prompt asks about."""
         return "\n".join(
             f"{name}: {self.label(self.clues[name], there)}" for name, there in self.letters.items()
         )
 
     def part(self) -> str:
-        """A label for one clue."""
+        """Return a label for one clue."""
         return self.value()
 
     def label(self, clue: str, there: str) -> str:
-        """A label for one clue."""
+        """Return a label for one clue."""
         answer = _answers().get(clue)
         if answer is None:
             return "maybe"
@@ -146,7 +147,7 @@ class _Responder(Responder["SimMiniCrossword"]):
         return "sure" if possible and "_" not in there else "maybe"
 
     def fills(self, letters: _Letters) -> bool:
-        """Whether the player believes that each clue with letters can be answered."""
+        """Return whether the player believes that each clue with letters can be answered."""
         known = [(name, there) for name, there in letters.items() if there.count("_") < 4]
         return "impossible" not in [self.label(self.clues[name], there) for name, there in known]
 
@@ -160,9 +161,9 @@ class _Responder(Responder["SimMiniCrossword"]):
 class SimMiniCrossword(Player):
     """A simulated solver of the built-in mini crosswords. For other clues it guesses.
 
-    Replies err independently, while a real model repeats its mistakes, so that pooling replies helps more
-    than it would with a real model. If a call requests log-probabilities of yes or no, the reply is that one
-    token.
+    The mistakes of its replies are independent, while a real model repeats its mistakes. Therefore pooling
+    replies helps more than it would with a real model. If a call requests log-probabilities of yes or no, the
+    reply is that one token.
     """
 
     kind = "sim/mini_crossword"
@@ -171,18 +172,21 @@ class SimMiniCrossword(Player):
     unknown = "I am a simulated solver of mini crosswords, and I do not understand this prompt."
 
     skill: Share = 0.4
-    """Probability that it finds the right word for a clue without letters, 0–1. Each known letter makes up a
-    fifth of the rest. It never writes a word that does not fit the letters."""
+    """Probability of finding the right word for a clue without known letters, 0–1.
+
+    Each known letter adds a fifth of the difference to 1. A word that does not fit the letters is never
+    written.
+    """
 
     sight: Share = 0.12
-    """Probability that it finds a clue impossible if its letters rule the right word out, 0–1."""
+    """Probability of the label `impossible` for a clue whose letters contradict the right word, 0–1."""
 
     noise: Share = 0.03
-    """Probability that it finds a clue impossible if they do not, 0–1."""
+    """Probability of the label `impossible` for a clue whose letters agree with the right word, 0–1."""
 
 
-def _stated(text: str) -> _Letters:
-    """The letters of each clue in `text`, joined."""
+def _letters_by_clue(text: str) -> _Letters:
+    """Return the letters of each clue in `text`, joined."""
     return {name: letters.replace(" ", "") for name, letters in _LETTERS.findall(text)}
 
 
@@ -192,7 +196,7 @@ def _letters(grid: str) -> _Letters:
 
 @lru_cache(maxsize=1)
 def _answers() -> Mapping[str, str]:
-    """The right word of each clue."""
+    """Return the right word of each clue."""
     return {clue: word for puzzle in puzzles() for clue, word in zip(puzzle.clues, puzzle.words, strict=True)}
 
 

@@ -1,7 +1,7 @@
-"""The built-in mini crosswords: word squares whose rows and columns are all words.
+"""The built-in mini crosswords: squares in which every row and column is a word.
 
-The clues were written for this project. None is from a published puzzle, so that models have not seen them
-with their answers, and they may be redistributed freely. The squares were found by a search over English
+The clues were written for this project and are not from published puzzles. Therefore models have not seen
+them with their answers, and they may be redistributed freely. The squares were found by a search over English
 words that are frequent according to wordfreq.
 """
 
@@ -29,7 +29,7 @@ class Puzzle(NamedTuple):
 
 @lru_cache(maxsize=1)
 def puzzles() -> tuple[Puzzle, ...]:
-    """All built-in puzzles, in the order of their numbers."""
+    """Return all built-in puzzles, in the order of their numbers."""
     text = files(__package__).joinpath("puzzles.txt").read_text("utf-8").strip()
     made = []
     for block in text.split("\n\n"):

@@ -1,9 +1,9 @@
 """Questions of one to three hops that take several documents to answer (after HotpotQA, Yang et al. 2018).
 
-The documents describe an invented world, so that no model can know the answers. It is generated from word
-lists and a fixed pseudo-random stream, equal on every machine. Each fact is in one document, in other words
-than those of the question, among similar facts. An answer is right if it is the name in question, ignoring
-case, punctuation, articles and words such as `river`.
+The documents describe an invented world, so models cannot know the answers. The world is generated from word
+lists and a fixed pseudo-random sequence and is the same on every machine. Each fact is in one document, among
+similar facts, and its words differ from those of the question. An answer is right if it is the requested
+name, ignoring case, punctuation, articles and words such as `river`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tot_lab.core.task import Task
 from tot_lab.core.tool import Tool
 from tot_lab.domains.general import final_answer
 from tot_lab.domains.multi_hop.documents import document_tools
-from tot_lab.domains.stated import Stated
+from tot_lab.domains.stated import StepwiseDomain
 
 T = TypeVar("T")
 
@@ -31,13 +31,13 @@ class Thing(NamedTuple):
     """A thing in the world."""
 
     kind: str
-    """One of ship, person, town, bridge, river and hills."""
+    """Kind of the thing: ship, person, town, bridge, river or hills."""
 
     name: str
 
     @property
     def phrase(self) -> str:
-        """The thing as sentences and questions refer to it."""
+        """The phrase for the thing in sentences and questions."""
         return _PHRASES.get(self.kind, "{}").format(self.name)
 
 
@@ -53,14 +53,14 @@ class Relation(NamedTuple):
     """Kind of the second thing."""
 
     question: str
-    """The second thing as questions refer to it, with `{x}` for the first thing."""
+    """Template of the phrase for the second thing in questions, with `{x}` for the first thing."""
 
     sentence: str
-    """The fact as documents state it, with `{x}` and `{y}`."""
+    """Template of the sentence for the fact in documents, with `{x}` and `{y}` for the two things."""
 
 
 class Hops(NamedTuple):
-    """A question that follows `relations`, in order, from `start`."""
+    """A question about the thing that is reached from `start` by following `relations` in order."""
 
     start: Thing
     relations: tuple[Relation, ...]
@@ -112,7 +112,7 @@ _CRAFTS = ("rope", "glass", "felt", "cheese", "bells", "paper", "barrels", "cand
 _TRADES = ("a shipwright", "a mason", "a pilot", "a surveyor", "a carpenter", "a chandler")
 
 
-class MultiHop(Stated):
+class MultiHop(StepwiseDomain):
     """Questions over the documents of a small invented world.
 
     `multi_hop` makes its tasks; `tl.domains.multi_hop_tools()` are the tools that search and open the
@@ -142,7 +142,7 @@ class MultiHop(Stated):
         return multi_hop_tools()
 
     def holds(self, step: str) -> bool | None:
-        """Whether the facts in `step` are true. Facts are recognised in the words of the documents."""
+        """Return whether the facts in `step` are true. Facts are recognised in the words of the documents."""
         found = facts_in(step)
         known = world().facts
         return all(known.get(of) == to for of, to in found.items()) if found else None
@@ -174,7 +174,7 @@ def multi_hop_tasks(count: int, *, hops: int | None = None) -> list[Task]:
 
     Args:
         count: Number of tasks.
-        hops: Restricts the questions to those of 1, 2 or 3 hops, of which there are 40 each.
+        hops: Restricts the questions to those with 1, 2 or 3 hops. There are 40 of each.
     """
     if hops not in (None, 1, 2, 3):
         raise ValueError(f"hops must be 1, 2, 3 or None: got {hops}.")
@@ -185,7 +185,7 @@ def multi_hop_tasks(count: int, *, hops: int | None = None) -> list[Task]:
 
 
 def multi_hop_documents() -> Mapping[str, str]:
-    """The documents that answer the questions, by title."""
+    """Return the documents that answer the questions, by title."""
     return world().documents
 
 
@@ -201,15 +201,15 @@ class World(NamedTuple):
     """The world that the questions are about."""
 
     facts: Mapping[tuple[str, Thing], Thing]
-    """The second thing of each relation, by the name of the relation and the first thing."""
+    """Maps (name of a relation, first thing) to the second thing."""
 
     documents: Mapping[str, str]
-    """The documents, by title."""
+    """The texts of the documents by title."""
 
 
 @lru_cache(maxsize=1)
 def world() -> World:
-    """Return the world. It is generated at the first use."""
+    """Return the world, which is generated at the first use."""
     things = _things()
     facts: dict[tuple[str, Thing], Thing] = {}
     for relation in RELATIONS:
@@ -232,7 +232,7 @@ def world() -> World:
 
 
 def title_of(thing: Thing) -> str:
-    """The title of the document about a thing."""
+    """Return the title of the document about a thing."""
     return _TITLES.get(thing.kind, "{}").format(thing.name)
 
 
@@ -248,7 +248,7 @@ def _things() -> dict[str, list[Thing]]:
 def _sentences(
     thing: Thing, facts: Mapping[tuple[str, Thing], Thing], things: Mapping[str, Sequence[Thing]]
 ) -> Iterator[str]:
-    """The sentences of a document: what the thing is, its facts, and distractors."""
+    """Return the sentences of a document: what the thing is, its facts, and distractors."""
 
     def other(kind: str, key: str) -> str:
         return _pick([one for one in things[kind] if one != thing], key, thing.name).phrase
@@ -290,7 +290,7 @@ def _sentences(
 
 @lru_cache(maxsize=1)
 def _questions() -> tuple[Hops, ...]:
-    """All questions. The number of hops cycles through 1, 2 and 3."""
+    """Return all questions. The number of hops cycles through 1, 2 and 3."""
     found: list[list[Hops]] = [[], [], []]
     things = _things()
     for start in (thing for kind in ("ship", "bridge", "person", "town") for thing in things[kind]):
@@ -317,7 +317,7 @@ def _walk(hops: Hops) -> list[Thing]:
 
 
 def answer_of(hops: Hops) -> Thing:
-    """The answer to a question."""
+    """Return the answer to a question."""
     return _walk(hops)[-1]
 
 
@@ -326,7 +326,7 @@ def _pick(among: Sequence[T], *key: str) -> T:
 
 
 def _hash(*key: str) -> int:
-    """A pseudo-random number, equal on every machine."""
+    """Return a pseudo-random number, equal on every machine."""
     return int.from_bytes(hashlib.sha256(" ".join(key).encode()).digest()[:6], "big")
 
 
@@ -336,9 +336,9 @@ _NAMES = {"ship": r"[A-Z][a-z]+ [A-Z][a-z]+", "person": r"[A-Z][a-z]+ [A-Z][a-z]
 _BARE = re.compile(r"\b(?:the|a|an|river|hills?|town|of|ship|bridge)\b|[^\w\s]")
 
 
-@lru_cache(maxsize=4096)  # A conversation is searched for each fact of a question.
+@lru_cache(maxsize=4096)  # cached: called once for each fact of a question
 def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
-    """The facts that `text` states in the words of the documents, true or not.
+    """Return the facts that `text` states in the words of the documents, true or not.
 
     If two facts contradict each other, the last one is returned.
     """
@@ -353,9 +353,9 @@ def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
 
 
 def hops_in(text: str) -> Hops | None:
-    """Parse the first question of this domain in `text`. `None` if there is none."""
+    """Parse the first question of this domain in `text`. Returns `None` if there is none."""
     for question in _QUESTION.findall(text):
-        hops = _parsed(question)
+        hops = _parse_phrase(question)
         if hops is not None:
             return hops
     return None
@@ -364,7 +364,7 @@ def hops_in(text: str) -> Hops | None:
 _QUESTION = re.compile(r"What is the name of ([^?\n]{3,300})\?")
 
 
-def _parsed(phrase: str) -> Hops | None:
+def _parse_phrase(phrase: str) -> Hops | None:
     relations: list[Relation] = []
     while True:
         for relation in RELATIONS:
@@ -390,7 +390,7 @@ def _thing(kind: str, group: str) -> str:
 
 @lru_cache(maxsize=16)
 def _pattern(relation: Relation) -> re.Pattern[str]:
-    """A pattern for the sentences that state a relation."""
+    """Return a pattern for the sentences that state a relation."""
     _, first, between, second, after = re.split(r"(\{[xy]\})", relation.sentence)
     kinds = {"{x}": relation.of, "{y}": relation.to}
     parts = (_thing(kinds[slot], slot[1]) for slot in (first, second))

@@ -1,6 +1,6 @@
-"""Tools over given documents: `search` finds them, `open` reads one.
+"""Tools for a collection of documents: `search` finds documents, and `open` reads one.
 
-Both are pure: they access nothing but the documents, and equal queries give equal results. A record contains
+Both tools are pure. They access only the documents, and equal queries give equal results. A record contains
 only the SHA-256 of the documents. Documents are ranked by BM25, with the full-text index of SQLite.
 """
 
@@ -40,7 +40,7 @@ class _Documents(Tool):
     kind = ""
 
     pure: bool = True
-    """Always `True`: the documents do not change."""
+    """Always `True`, because the documents do not change."""
 
     retries: Annotated[int, Field(ge=0)] = 0
     """Retries after a failure."""
@@ -52,7 +52,7 @@ class _Documents(Tool):
 
     @property
     def documents(self) -> dict[str, str]:
-        """The documents, by title.
+        """The texts of the documents by title.
 
         Raises:
             LookupError: If the tool was loaded from a file, which does not contain the documents.
@@ -80,11 +80,11 @@ class SearchDocuments(_Documents):
         words = _WORD.findall(fitting(arguments, Query).query)
         if not words:
             raise ValueError("query: name at least one word to look for")
-        found = self._ranked(" OR ".join(f'"{word}"' for word in words))
+        found = self._rank(" OR ".join(f'"{word}"' for word in words))
         lines = [f"{k}. {title}: {text.partition('. ')[0]}" for k, (title, text) in enumerate(found, 1)]
         return "\n".join(lines) or "No document has any of these words."
 
-    def _ranked(self, query: str) -> list[tuple[str, str]]:
+    def _rank(self, query: str) -> list[tuple[str, str]]:
         with closing(sqlite3.connect(":memory:")) as index:
             index.execute(
                 "CREATE VIRTUAL TABLE documents USING fts5(title, text, tokenize='porter unicode61')"
@@ -117,7 +117,7 @@ class OpenDocument(_Documents):
 def document_tools(documents: Mapping[str, str]) -> tuple[Tool, Tool]:
     """Make the tools `search` and `open`, for the `tools` of a lab.
 
-    Each search builds the index, which is fast enough for some thousands of documents.
+    Each search builds the index, which is fast enough for a few thousand documents.
 
     Args:
         documents: Texts by title.

@@ -1,8 +1,8 @@
 """Python source of a notebook cell that repeats a run.
 
-The source is complete and contains only settings that differ from their defaults. A value without a
-source, such as a user's function, is referred to by its name in the notebook, with a comment. Secrets
-are never written.
+The source is complete and contains only settings that differ from their defaults. A value that cannot be
+written as source, such as a user's function, is replaced by a name that the notebook must define, with a
+comment. Secrets are never written.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ def _lab(lab: Lab, imports: set[str]) -> str:
     if not isinstance(lab.model, Part):
         raise _NoSource("a function of your own")
     if gateway.toolbox.context:
-        raise _NoSource("a tool_context")  # it may hold keys
+        raise _NoSource("a tool_context")  # it may contain API keys
     cache = gateway.given_cache
     if isinstance(cache, Cache) and cache.shared is not None:
-        raise _NoSource("a shared cache")  # its address may hold a password
+        raise _NoSource("a shared cache")  # its address may contain a password
     settings = {
         "roles": gateway.roles or None,
         "runs": None if lab.runs is None else str(lab.runs),
@@ -93,7 +93,7 @@ def _lab(lab: Lab, imports: set[str]) -> str:
         "sample_scope": gateway.sample_scope,
         "spend": gateway.spend_limiter.cap,
         "timeout": lab.timeout,
-        "tools": _by_name(list(gateway.toolbox.tools.values())) or None,
+        "tools": _replace_by_names(list(gateway.toolbox.tools.values())) or None,
         "effect_policy": gateway.toolbox.policy,
         "plans": lab.plans and str(lab.plans.path),
         **{name: getattr(lab.runner.settings, name) or None for name in _DEFAULTS},
@@ -105,8 +105,8 @@ def _lab(lab: Lab, imports: set[str]) -> str:
     return _call("tl.Lab", [_model(lab.model, imports), *changed])
 
 
-def _by_name(tools: list[Tool]) -> list[Tool | str]:
-    """Replace tools that equal a named tool, or a named group of tools, by the name."""
+def _replace_by_names(tools: list[Tool]) -> list[Tool | str]:
+    """Replace a tool, or a group of tools, by its registered name if the name gives equal tools."""
     by_name = {
         name: list(tools_named(name))
         for name in (*(name for name, kind in built_in("tools").items() if not needed(kind)), *domain_tools())
@@ -132,7 +132,7 @@ def _secrets(part: Part) -> list[str]:
 
 
 def _model(model: Part, imports: set[str]) -> str:
-    """Return the name of `model` if the name alone makes an equal model, else a constructor call."""
+    """Return the source of a model: its name if that gives an equal model, else a constructor call."""
     name = getattr(model, "name", model.kind)
     try:
         return _text(name) if model_named(name) == model else _source(model, imports)
@@ -141,7 +141,7 @@ def _model(model: Part, imports: set[str]) -> str:
 
 
 def _task(task: Task, imports: set[str]) -> str:
-    """Return a call of a task function if it makes an equal task, else a constructor call."""
+    """Return the source of a task: a call of its factory if that gives an equal task, else of its class."""
     domain = task.domain
     if isinstance(domain, Game24):
         short = [_text(task.question), *(["structured=True"] if domain.structured else [])]

@@ -1,9 +1,11 @@
-"""Alignment of two runs: which thoughts correspond, and where they differ.
+"""Alignment of two runs: pairs of corresponding thoughts, and their differences.
 
-`js/align.js` implements the same algorithm for the explorer; a test compares the two. Roots are matched
-with roots, and children of matched thoughts with each other: first children with equal text (preferably
-with an equal number, otherwise in order), then children with equal numbers. A thought with an empty text is
-matched by its number only. Descendants of an unmatched thought are unmatched.
+Roots are matched with roots, and the children of two matched thoughts with each other. Children with equal
+text are matched first, preferably those with equal numbers, otherwise in order. Then the remaining children
+with equal numbers are matched. A thought with an empty text is matched only by its number. Descendants of an
+unmatched thought are unmatched. The number of a thought is the last part of its id.
+
+`js/align.js` implements the same algorithm for the explorer. A test compares both.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["only-a", "only-b", "text", "score", "fate"]
 
 KINDS: tuple[Kind, ...] = ("only-a", "only-b", "text", "score", "fate")
-"""Kinds of differences. `only-a`, `only-b`: a branch that exists in one run only. `fate`: another state."""
+"""Kinds of differences. `only-a` and `only-b` mark a branch that only one run has. `fate` marks different
+states."""
 
 
 class Difference(NamedTuple):
@@ -29,20 +32,20 @@ class Difference(NamedTuple):
 
     kind: Kind
     a: str | None
-    """Id of the thought in the first run, `None` if the run lacks it."""
+    """Id of the thought in the first run. `None` if the run lacks it."""
 
     b: str | None
-    """Id of the thought in the second run, `None` if the run lacks it."""
+    """Id of the thought in the second run. `None` if the run lacks it."""
 
     size: int
-    """Number of thoughts in a branch that exists in one run only, else 1."""
+    """Number of thoughts in a branch that only one run has, else 1."""
 
 
 class Alignment(NamedTuple):
     """The result of aligning two runs."""
 
     pairs: dict[str, str]
-    """Ids of the matched thoughts, from the first run to the second."""
+    """Maps the ids of matched thoughts of the first run to those of the second run."""
 
     differences: list[Difference]
     """All differences, depth first."""
@@ -50,12 +53,12 @@ class Alignment(NamedTuple):
 
 @gc_paused()
 def align(a: Run, b: Run) -> Alignment:
-    """Align two runs, finished or not, in time linear in their thoughts."""
+    """Align two runs, finished or not. The time is linear in the number of thoughts."""
     trees = (a.tree, b.tree)
     sizes = [_sizes(tree) for tree in trees]
     pairs: dict[str, str] = {}
     differences: list[Difference] = []
-    waiting = _match(*(_ordered(tree, tree.roots) for tree in trees))
+    waiting = _match(*(_sort_by_number(tree, tree.roots) for tree in trees))
     while waiting:
         one, other = waiting.pop()
         if one is None or other is None:
@@ -73,7 +76,9 @@ def align(a: Run, b: Run) -> Alignment:
             if differs:
                 differences.append(Difference(kind, one.id, other.id, 1))  # type: ignore[arg-type]
         if one.children or other.children:
-            waiting += _match(_ordered(trees[0], one.children), _ordered(trees[1], other.children))
+            waiting += _match(
+                _sort_by_number(trees[0], one.children), _sort_by_number(trees[1], other.children)
+            )
     return Alignment(pairs, differences)
 
 
@@ -82,11 +87,13 @@ def differences(a: Run, b: Run) -> pandas.DataFrame:
 
     A thought that differs in several ways has several rows. The columns:
 
-    - kind: category. `only-a` and `only-b` (a branch that exists in one run only, represented by its top
-      thought), `text`, `score` or `fate` (the states differ)
+    - kind: category. `only-a` or `only-b` (a branch that only one run has, represented by its top thought),
+      `text`, `score` or `fate` (the states differ)
     - a, b: string, ids of the thought in the two runs, NA if a run lacks it
-    - thoughts: Int64, number of thoughts in a branch that exists in one run only, else 1
-    - text_a, text_b: string; score_a, score_b: Float64; state_a, state_b: string; NA if missing
+    - thoughts: Int64, number of thoughts in a branch that only one run has, else 1
+    - text_a, text_b: string, NA if missing
+    - score_a, score_b: Float64, NA if missing
+    - state_a, state_b: string, NA if missing
     """
     import pandas as pd  # noqa: PLC0415  keeps the explorer's import fast
 
@@ -114,25 +121,25 @@ def _match(nodes_a: list[Node], nodes_b: list[Node]) -> list[tuple[Node | None, 
     An unmatched thought is paired with `None`.
     """
     match: dict[str, Node] = {}
-    taken: set[str] = set()
+    matched_b: set[str] = set()
 
     def match_by(key: Callable[[Node], Hashable]) -> None:
         candidates: dict[Hashable, list[Node]] = {}
         for node in reversed(nodes_b):
             node_key = key(node)
-            if node.id not in taken and node_key is not None:
+            if node.id not in matched_b and node_key is not None:
                 candidates.setdefault(node_key, []).append(node)
         for node in nodes_a:
             equal = candidates.get(key(node))
             if node.id not in match and equal:
                 found = match[node.id] = equal.pop()
-                taken.add(found.id)
+                matched_b.add(found.id)
 
     match_by(lambda node: (_number(node), node.text) if node.text else None)
     match_by(lambda node: node.text or None)
     match_by(_number)
     pairs: list[tuple[Node | None, Node | None]] = [(node, match.get(node.id)) for node in nodes_a]
-    pairs += [(None, node) for node in nodes_b if node.id not in taken]
+    pairs += [(None, node) for node in nodes_b if node.id not in matched_b]
 
     def sort_key(pair: tuple[Node | None, Node | None]) -> tuple[int, bool, int]:
         one, other = pair
@@ -143,12 +150,15 @@ def _match(nodes_a: list[Node], nodes_b: list[Node]) -> list[tuple[Node | None, 
     return sorted(pairs, key=sort_key, reverse=True)
 
 
-def _ordered(tree: Tree, ids: list[str]) -> list[Node]:
+def _sort_by_number(tree: Tree, ids: list[str]) -> list[Node]:
     return sorted((tree[id] for id in ids), key=_number)
 
 
 def _number(node: Node) -> int:
-    """Return the last number of the node's id, or 0 if it does not end in a number (as recording.py does)."""
+    """Return the last number of the node's id, or 0 if the id does not end in a number.
+
+    `recording.py` uses the same rule.
+    """
     last = node.id.rpartition(".")[2]
     return int(last) if last.isdecimal() and last.isascii() and len(last) < 10 else 0
 

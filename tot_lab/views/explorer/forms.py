@@ -1,8 +1,8 @@
 """Forms: ipywidgets controls generated from the fields of a pydantic model.
 
-A form has no knowledge of particular strategies: types, ranges and descriptions come from the fields and
-their docstrings. An error of pydantic's validation is shown beside its control. Input is never corrected
-silently: a number out of range stays as typed, with its error.
+A form has no knowledge of particular strategies. Types, ranges and descriptions come from the fields and
+their docstrings. A validation error is shown beside its control. Input is never corrected silently: a number
+out of range is kept and its error is shown.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tot_lab.core.registry import AXES, axes, built_in, offered
 from tot_lab.strategies import ChainOfThought, Stop
 
 SHOWN = 9
-"""Number of settings that a form shows at first; the others are behind a button."""
+"""Number of settings that a form shows initially. A button shows the others."""
 
 
 @cache
-def exported() -> tuple[type[Part], ...]:
-    """Return the classes of all strategies and tree search components, those of installed packages last.
+def form_classes() -> tuple[type[Part], ...]:
+    """Return the classes of all strategies and tree search components that a form offers.
 
-    Components that cannot be imported are left out.
+    Components of installed packages come last. Those that cannot be imported are left out.
     """
     found = [*built_in("strategies").values(), *axes(), Stop]
     for group in ("strategies", *AXES):
@@ -65,7 +65,7 @@ class Mistake(ValueError):
         self.fields = fields
 
 
-def meanings(kind: type[BaseModel]) -> dict[str, str]:
+def field_descriptions(kind: type[BaseModel]) -> dict[str, str]:
     """Return the docstring of each field of `kind` as one line, documented fields first."""
     docs = {name: " ".join(text.split()) for name, text in field_docs(kind).items()}
     return {**docs, **{name: "" for name in kind.model_fields if name not in docs}}
@@ -85,13 +85,13 @@ class Accepted(NamedTuple):
 
     @property
     def range(self) -> str:
-        """The bounds in words, empty if there are none."""
+        """The bounds as text. Empty if there is no lower bound."""
         if self.low is None or self.high is None:
             return "" if self.low is None else f"{self.low:g} or more"
         return f"{self.low:g} to {self.high:g}"
 
 
-def accepted(field: FieldInfo) -> Accepted | None:
+def accepted_values(field: FieldInfo) -> Accepted | None:
     """Return the values that `field` accepts, or `None` if there is no control for its type."""
     members = list(_members(field.annotation, field.metadata))
     optional = any(kind is type(None) for kind, _ in members)
@@ -120,18 +120,22 @@ def _members(annotation: Any, metadata: Sequence[Any]) -> Iterator[tuple[Any, li
 def kinds_of(base: Any) -> list[type[BaseModel]]:
     """Return the classes that a control offers for a field of type `base`.
 
-    For a `Part` these are the exported subclasses that a form can start with; for another model, the model.
+    For a `Part`, these are the subclasses in `form_classes()` whose fields all have initial values. For
+    another model, this is the model itself.
     """
     if not isinstance(base, type) or not issubclass(base, BaseModel):
         return []
     if not issubclass(base, Part):
         return [base]
-    subclasses = [kind for kind in exported() if issubclass(kind, base)]
+    subclasses = [kind for kind in form_classes() if issubclass(kind, base)]
     return [kind for kind in subclasses if all(map(_has_initial_value, kind.model_fields.values()))]
 
 
 def _has_initial_value(field: FieldInfo) -> bool:
-    """Whether the field has a default, a simple type, or a part without required fields as its value."""
+    """Return whether a form has an initial value for the field.
+
+    This is so if the field has a default, has a simple type, or accepts a part without required fields.
+    """
     if not field.is_required():
         return True
     kinds = [kind for kind, _ in _members(field.annotation, field.metadata)]
@@ -143,13 +147,13 @@ def _is_simple(kind: Any) -> bool:
 
 
 def _default_part(base: Any) -> type[BaseModel] | None:
-    """Return the exported subclass of `base` that a form starts with, `None` if there is none.
+    """Return the subclass of `base` that a form selects initially, or `None` if there is none.
 
     Only classes without required fields are considered. `ChainOfThought` is preferred.
     """
     subclasses = [
         kind
-        for kind in exported()
+        for kind in form_classes()
         if isinstance(base, type)
         and issubclass(kind, base)
         and not any(field.is_required() for field in kind.model_fields.values())
@@ -158,7 +162,8 @@ def _default_part(base: Any) -> type[BaseModel] | None:
 
 
 class Control:
-    """The control of one field: its widget, a checkbox for `None` if the field is optional, and its error.
+    """The control of one field. It consists of a widget, a checkbox for `None` if the field is optional, and
+    an error message.
 
     Args:
         name: Name of the field.
@@ -201,7 +206,7 @@ class Control:
         }
         if get_origin(kind) is Literal:
             options = list(get_args(kind))
-            common["layout"] = _wide_enough(options)
+            common["layout"] = _layout_for(options)
             return ipywidgets.Dropdown(
                 options=options, value=start if start in options else options[0], **common
             )
@@ -209,7 +214,7 @@ class Control:
             return ipywidgets.Checkbox(value=bool(start), **common)
         if kind is str:
             return ipywidgets.Textarea(value=start or "", rows=1, continuous_update=False, **common)
-        # An optional number needs an initial value for the moment when its "none" box is unticked.
+        # An optional number needs an initial value that is shown when the checkbox "none" is cleared.
         if kind is float:
             initial = 1.0 if high is None or low is None else (low + high) / 2
             start = initial if start is None else start
@@ -226,7 +231,7 @@ class Control:
         return self.widget.value
 
     def show_error(self, error: str) -> None:
-        """Show `error` under the widget; an empty text removes it."""
+        """Show `error` under the widget. An empty text removes the error."""
         self.error = error
         if self._error_box is None and error:
             self._error_box = ipywidgets.HTML(layout={"width": "100%", "margin": "0 0 4px 13em"})
@@ -241,14 +246,14 @@ class Control:
             self.widget.disabled = self.none.value
 
 
-def _wide_enough(options: Sequence[str]) -> dict[str, str]:
+def _layout_for(options: Sequence[str]) -> dict[str, str]:
     """Return a layout that is wide enough for the label, the arrow and the longest option."""
     width = 15.5 + 0.57 * max(map(len, options))
     return {"width": f"{width:.1f}em", "min_width": WIDTH}
 
 
 class Choice(Control):
-    """A choice of a class, with the form of the chosen class in `below`."""
+    """The control of a field whose value is a part. `below` contains the form of the selected class."""
 
     def __init__(
         self, name: str, accepts: Accepted, meaning: str, start: Any, changed: Callable[[], None]
@@ -273,12 +278,12 @@ class Choice(Control):
             description=self.name,
             tooltip=self.meaning,
             style=LABEL,
-            layout=_wide_enough(names),
+            layout=_layout_for(names),
         )
 
     @property
     def form(self) -> Form | None:
-        """The form of the chosen class. Forms of earlier choices keep their values."""
+        """The form of the selected class. Forms of previously selected classes keep their values."""
         name = self.widget.value
         if name == "none":
             return None
@@ -286,7 +291,7 @@ class Choice(Control):
             kind = self.kinds[name]
             form = Form(kind, self.changed, self.start if type(self.start) is kind else None)
             about = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
-            form.box.children = (ipywidgets.HTML(prose(about)), *form.box.children)
+            form.box.children = (ipywidgets.HTML(docstring_html(about)), *form.box.children)
             self.forms[name] = form
             self.below.children = (*self.below.children, form.box)
         return self.forms[name]
@@ -325,11 +330,11 @@ class Form:
         self.controls: list[Control] = []
         self._held: dict[str, Any] = {}
         only_code = []
-        for name, meaning in meanings(kind).items():
+        for name, meaning in field_descriptions(kind).items():
             field = kind.model_fields[name]
             if names is not None and name not in names:
                 continue
-            accepts = accepted(field)
+            accepts = accepted_values(field)
             default = None if field.is_required() else field.get_default(call_default_factory=True)
             value = getattr(start, name, default)
             if accepts is None or (accepts.type is str and not isinstance(value, str | None)):
@@ -342,13 +347,13 @@ class Form:
         self._error_box = ipywidgets.HTML(layout={"display": "none"})
         parts = [self._error_box, *_grid(self.controls[:SHOWN])]
         descriptions = "".join(
-            f"<dt><code>{control.name}</code></dt><dd>{prose(control.meaning)}</dd>"
+            f"<dt><code>{control.name}</code></dt><dd>{docstring_html(control.meaning)}</dd>"
             for control in self.controls
             if control.meaning
         )
         if only_code:
             descriptions += f"<dt>set in code only</dt><dd>{', '.join(map(escape, only_code))}</dd>"
-        self._sections: list[tuple[Any, Any]] = []  # a toggle button, and the box that it shows
+        self._sections: list[tuple[Any, Any]] = []  # pairs of a toggle button and the box that it shows
         if len(self.controls) > SHOWN:
             more = self.controls[SHOWN:]
             self._sections.append((_toggle(f"more settings ({len(more)})"), ipywidgets.VBox(_grid(more))))
@@ -361,7 +366,7 @@ class Form:
         self.update()
 
     def value(self) -> BaseModel:
-        """Return the model, and show each error beside its control.
+        """Return the model with the entered values, and show each error beside its control.
 
         Raises:
             Mistake: The input is invalid.
@@ -381,7 +386,7 @@ class Form:
             for problem in error.errors():
                 name = str(problem["loc"][0]) if problem["loc"] else ""
                 if name in values or not name:
-                    errors.setdefault(name, shortened(problem["msg"]))
+                    errors.setdefault(name, shorten_message(problem["msg"]))
         for control in self.controls:
             control.show_error(errors.get(control.name, ""))
         self._error_box.value = red(errors.get("", ""))
@@ -398,7 +403,7 @@ class Form:
             box.layout.display = None if button.value else "none"
 
 
-def shortened(message: str) -> str:
+def shorten_message(message: str) -> str:
     """Shorten a message of pydantic."""
     for long, short in _SHORTER:
         message = message.replace(long, short)
@@ -406,12 +411,12 @@ def shortened(message: str) -> str:
 
 
 def red(text: str) -> str:
-    """Return an error message as HTML, which screen readers announce."""
+    """Return an error message as HTML. Screen readers announce it."""
     colour = "color: var(--jp-error-color1, #b00020)"
     return f'<span role="alert" style="{colour}">{escape(text)}</span>' if text else ""
 
 
-def prose(text: str) -> str:
+def docstring_html(text: str) -> str:
     """Return the text of a docstring as HTML."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
@@ -435,7 +440,7 @@ def _toggle(label: str) -> Any:
 
 
 def close_inside(widget: Any) -> None:
-    """Close the children of `widget`, and its style and layout, which are separate models in the browser."""
+    """Close the children, the style and the layout of `widget`, which are separate models in the browser."""
     for child in getattr(widget, "children", ()):
         close_inside(child)
         child.close()

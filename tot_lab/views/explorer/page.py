@@ -1,11 +1,11 @@
 """A run as one HTML file: the explorer with its data, usable offline and without a kernel.
 
 The file is self-contained. Its content security policy allows one script, by its hash, and no network
-requests. Model output is never parsed as markup: the structure is JSON without `<`, texts are compressed
-and encoded, and the script only sets text content.
+requests. Model output is never parsed as markup. The structure is JSON without `<`, texts are compressed and
+encoded, and the script only sets text content.
 
-The structure comes first, then the script, then the texts, which are about a hundred times larger. With the
-texts before the script, the first drawing took eight times as long.
+The file contains the structure, then the script, then the texts. The texts are about a hundred times larger
+than the structure. When they preceded the script, the first drawing took eight times as long.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def save_html(run: Run, path: str | os.PathLike[str], other: Run | None = None) 
 
     Args:
         run: The run.
-        path: The file.
-        other: A second run, which the page compares with the first.
+        path: The file to write.
+        other: A second run. The page compares it with the first.
 
     Raises:
         FileExistsError: `path` is the journal of one of the runs.
@@ -63,7 +63,7 @@ def save_html(run: Run, path: str | os.PathLike[str], other: Run | None = None) 
 def page(*runs: Run) -> bytes:
     """Return the page of one run, or of two runs to compare."""
     recordings = [Recording(run.lines) for run in runs]
-    script = _classic(BUNDLE.read_text("utf-8"))
+    script = _classic_script(BUNDLE.read_text("utf-8"))
     title = " and ".join(f"{run.name}: {run.question}"[:80] for run in runs)
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(_STYLE)}'; "
@@ -103,21 +103,21 @@ def _texts(which: int, recording: Recording) -> Iterator[bytes]:
     beginnings: list[str] = []
     for batch in recording.texts():
         beginnings += msgspec.json.decode(batch)["texts"]
-    yield _packed(f"texts-{which}", beginnings)
+    yield _compressed_script(f"texts-{which}", beginnings)
     ids = list(recording.nodes)
     for block, first in enumerate(range(0, len(ids), BLOCK)):
-        yield _packed(
+        yield _compressed_script(
             f"details-{which}-{block}", [recording.details(id) for id in ids[first : first + BLOCK]]
         )
 
 
-def _packed(id: str, value: Sequence[Any]) -> bytes:
+def _compressed_script(id: str, value: Sequence[Any]) -> bytes:
     data = base64.b64encode(gzip.compress(json.dumps(value).encode(), mtime=0))
     return b'<script type="application/gzip" id="%s">%s</script>' % (id.encode(), data)
 
 
-def _classic(module: str) -> str:
-    """Convert the bundle to a classic script: a module would run only after the whole file is parsed."""
+def _classic_script(module: str) -> str:
+    """Convert the bundle to a classic script, because a module runs only after the whole file is parsed."""
     body, exports = re.subn(r"export\s*\{[^{}]*\};?\s*$", "", module)
     if exports != 1:
         raise ValueError(

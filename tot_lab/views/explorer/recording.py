@@ -1,10 +1,10 @@
 """Serialisation of a run for the browser.
 
-A chunk contains consecutive lines of the journal as columns of small numbers: thoughts, calls and times as
-differences, repeated values as rows of a table. A chunk can start at any line, and refers to earlier thoughts
-and calls by number, so a lost chunk can be sent again and a repeated one is ignored. Texts are about a
-hundred times larger and are sent separately: their beginnings in batches, the full texts on request. All
-JSON is ASCII.
+A chunk contains consecutive lines of the journal as columns of small numbers. Thoughts, calls and times are
+stored as differences between successive values, and repeated values as indices into a table. A chunk can
+start at any line and refers to earlier thoughts and calls by number. A lost chunk can therefore be sent
+again, and a repeated chunk is ignored. Texts are about a hundred times larger and are sent separately: their
+beginnings in batches, the full texts on request. All JSON is ASCII.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ TICKS = 100_000
 """Units of time per second in a chunk."""
 
 LONGEST = 1000
-"""Number of characters to which texts in chunks and batches are cut."""
+"""Maximum number of characters of a text in a chunk or batch. Longer texts are truncated."""
 
 BATCH = 200_000
 """Approximate number of characters in a batch of texts."""
 
 
 class Recording:
-    """The lines of a run with their numbers in the browser.
+    """The lines of a run, and the numbers that identify them in the browser.
 
-    Lines, thoughts and calls are each numbered from 0 in the order of the journal.
+    Lines, thoughts and calls are numbered separately, from 0, in the order of the journal.
     """
 
     def __init__(self, lines: Iterable[Line] = ()) -> None:
@@ -50,11 +50,10 @@ class Recording:
         self.nodes: dict[str, int] = {}
         """The number of each thought, by id."""
         self._calls: dict[Position, int] = {}
-        self._thought_lines: list[int] = []  # the line of each thought
-        self._call_lines: list[int] = []  # the line of each call
-        self._node_lines: dict[
-            str, list[int]
-        ] = {}  # the lines about each thought, among the first `_indexed`
+        self._thought_lines: list[int] = []  # line number of each thought
+        self._call_lines: list[int] = []  # line number of each call
+        # Numbers of the lines that refer to each thought, among the first `_indexed` lines.
+        self._node_lines: dict[str, list[int]] = {}
         self._indexed = 0
         self.extend(lines)
 
@@ -72,7 +71,7 @@ class Recording:
             event = line.e
             if isinstance(event, Thought):
                 if self.nodes.setdefault(event.id, len(self._thought_lines)) != len(self._thought_lines):
-                    raise ValueError(f"thought {event.id!r} is recorded twice")
+                    raise ValueError(f"Duplicate thought: the id {event.id!r} is recorded twice.")
                 self._thought_lines.append(number)
             elif isinstance(event, Call):
                 self._calls[line.p] = len(self._call_lines)
@@ -80,7 +79,7 @@ class Recording:
 
     @gc_paused()
     def chunk(self, first: int = 0, until: int | None = None) -> bytes:
-        """Serialise the lines from number `first` to `until` (exclusive; `None` means the end).
+        """Serialise the lines `first` to `until`, exclusive. `None` means the end.
 
         Raises:
             KeyError: A record refers to an unknown thought.
@@ -122,13 +121,13 @@ class Recording:
 
     def _scores(self, lines: list[Any]) -> dict[str, Any]:
         events = [line.e for line in lines]
-        table, rows = _table([(e.score, e.by, e.raw, tuple(e.samples)) for e in events])
+        table, rows = _unique_rows([(e.score, e.by, e.raw, tuple(e.samples)) for e in events])
         nodes = [self.nodes[e.id] for e in events]
         return {"scored": _differences(nodes), "scores": rows, "scoreTable": table}
 
     def _decisions(self, lines: list[Any]) -> dict[str, Any]:
         events = [line.e for line in lines]
-        table, rows = _table([(e.what, _beginning(e.reason)) for e in events])
+        table, rows = _unique_rows([(e.what, _truncate(e.reason)) for e in events])
         return {
             "decided": _differences([self.nodes[e.id] for e in events]),
             "decisions": rows,
@@ -138,29 +137,29 @@ class Recording:
 
     def _call_columns(self, lines: list[Any]) -> dict[str, Any]:
         events = [line.e for line in lines]
-        table, rows = _table([(named(e), e.sample_index) for e in events])
+        table, rows = _unique_rows([(named(e), e.sample_index) for e in events])
         nodes = [self.nodes.get(e.node, -1) for e in events]
         return {
             "asked": _differences(nodes),
             "questions": rows,
             "questionTable": table,
-            "askedElsewhere": self._elsewhere(nodes, events),
+            "askedElsewhere": self._missing_ids(nodes, events),
         }
 
     def _replies(self, lines: list[Any]) -> dict[str, Any]:
         events = [line.e for line in lines]
         prices = [
             (
-                *(_of_model(e, e.cost), _of_model(e, line.paid), e.error and _beginning(e.error)),
+                *(_model_amount(e, e.cost), _model_amount(e, line.paid), e.error and _truncate(e.error)),
                 *(() if e.tool is None else (True,)),
             )
             for e, line in zip(events, lines, strict=True)
         ]
-        table, rows = _table(prices)
+        table, rows = _unique_rows(prices)
         return {
             "answered": _differences([self._calls[line.p] for line in lines]),
-            "input": [_of_model(e, e.input_tokens) for e in events],
-            "output": [_of_model(e, e.output_tokens) for e in events],
+            "input": [_model_amount(e, e.input_tokens) for e in events],
+            "output": [_model_amount(e, e.output_tokens) for e in events],
             "answers": rows,
             "answerTable": table,
         }
@@ -168,11 +167,11 @@ class Recording:
     def _notes(self, lines: list[Any]) -> dict[str, Any]:
         """Serialise notes. A note about a call refers to the call, any other note to its thought."""
         events = [line.e for line in lines]
-        calls = [self._call_of(line) for line in lines]
+        calls = [self._call_number(line) for line in lines]
         nodes = [
             self.nodes.get(e.at, -1) if call is None else call for e, call in zip(events, calls, strict=True)
         ]
-        table, rows = _table(
+        table, rows = _unique_rows(
             [
                 (e.name, call is not None, _fields(e, () if call is None else ("call",)))
                 for e, call in zip(events, calls, strict=True)
@@ -182,7 +181,7 @@ class Recording:
             "noted": _differences(nodes),
             "notes": rows,
             "noteTable": [[name, about, data and json.loads(data)] for name, about, data in table],
-            "notedElsewhere": self._elsewhere(nodes, events),
+            "notedElsewhere": self._missing_ids(nodes, events),
         }
 
     def _end(self, lines: list[Any]) -> dict[str, Any]:
@@ -191,39 +190,39 @@ class Recording:
         end = lines[-1].e
         summary = {
             "stop": end.stop_reason,
-            "answer": _beginning(end.answer),
+            "answer": _truncate(end.answer),
             "node": self.nodes.get(end.node, -1),
             "score": end.score,
             "ranked": [self.nodes[id] for id in end.ranked if id in self.nodes],
-            "error": end.error and _beginning(end.error),
+            "error": end.error and _truncate(end.error),
         }
         return {"ended": summary}
 
     def _number(self, id: str) -> int | str:
-        """Return the number of a thought, or its id if it is not recorded yet."""
+        """Return the number of a thought, or the id if no thought with this id is recorded yet."""
         return self.nodes.get(id, id)
 
-    def _elsewhere(self, nodes: list[int], events: list[Any]) -> list[Any]:
-        """Return the ids of thoughts that are not recorded yet, each with its position in the column."""
+    def _missing_ids(self, nodes: list[int], events: list[Any]) -> list[Any]:
+        """Return a pair (position in the column, id) for each thought that is not recorded yet."""
         if -1 not in nodes:
             return []
         return [
-            [place, readable(id)] for place, e in enumerate(events) if (id := _node_of(e)) not in self.nodes
+            [place, readable(id)] for place, e in enumerate(events) if (id := _node_id(e)) not in self.nodes
         ]
 
-    def _call_of(self, line: Line) -> int | None:
-        """Return the number of the call that a note refers to, `None` for other lines."""
+    def _call_number(self, line: Line) -> int | None:
+        """Return the number of the call that a note refers to, or `None` for other lines."""
         place = line.e.data.get("call") if isinstance(line.e, Note) and not line.p else None
         return self._calls.get(tuple(place)) if isinstance(place, list | tuple) else None
 
     def texts(self, first: int = 0) -> Iterator[bytes]:
-        """Yield the beginnings of the texts in batches, from thought number `first` on."""
+        """Yield batches with the beginnings of the texts, starting at thought number `first`."""
         batch: list[str] = []
         size = 0
         for node in range(first, len(self._thought_lines)):
             thought = self.lines[self._thought_lines[node]].e
             assert isinstance(thought, Thought)
-            batch.append(_beginning(thought.text))
+            batch.append(_truncate(thought.text))
             size += len(batch[-1])
             if size >= BATCH:
                 yield _ascii({"first": node + 1 - len(batch), "texts": batch})
@@ -232,13 +231,13 @@ class Recording:
             yield _ascii({"first": len(self._thought_lines) - len(batch), "texts": batch})
 
     def details(self, id: str) -> dict[str, Any]:
-        """Return all data of a thought, with its calls.
+        """Return all data of a thought, including its calls.
 
-        Times are in seconds since the start of the run; `seconds` of a call is its duration. Unknown
+        Times are in seconds since the start of the run. The `seconds` of a call are its duration. Unknown
         values are `None`.
 
         Raises:
-            KeyError: No thought has the id.
+            KeyError: No thought has this id.
         """
         self._index()
         if id not in self.nodes:
@@ -273,14 +272,14 @@ class Recording:
         return plain
 
     def _index(self) -> None:
-        """Update the index of the lines about each thought."""
+        """Update the index from thoughts to the lines that refer to them."""
         for number in range(self._indexed, len(self.lines)):
             line = self.lines[number]
             event = line.e
             if isinstance(event, Thought | Scored | Decided):
                 id = event.id
             elif isinstance(event, Call | Note):
-                id = _node_of(event)
+                id = _node_id(event)
             elif isinstance(event, Reply):
                 call = self.lines[self._call_lines[self._calls[line.p]]].e
                 assert isinstance(call, Call)
@@ -292,7 +291,7 @@ class Recording:
 
 
 def about_of(run: Run) -> dict[str, Any]:
-    """Return the data of a run that the browser shows besides its lines."""
+    """Return the data of a run that the browser shows in addition to its lines."""
     return {
         "id": run.id,
         "question": readable(run.question),
@@ -308,7 +307,7 @@ def about_of(run: Run) -> dict[str, Any]:
     }
 
 
-def _node_of(event: Call | Note) -> str:
+def _node_id(event: Call | Note) -> str:
     """Return the id of the thought that `event` refers to."""
     return event.node if isinstance(event, Call) else event.at
 
@@ -346,8 +345,8 @@ def _add_reply(call: dict[str, Any], line: Line, reply: Reply) -> None:
     )
 
 
-def _of_model(reply: Reply, amount: float | None) -> float | None:
-    """Return `amount`, or 0 for a tool's reply. `None` means that the model did not report it."""
+def _model_amount(reply: Reply, amount: float | None) -> float | None:
+    """Return `amount`, or 0 for the reply of a tool. `None` means that the model did not report an amount."""
     return amount if reply.tool is None else 0
 
 
@@ -372,7 +371,7 @@ def _fields(note: Note, without: tuple[str, ...]) -> str | None:
     return data.decode() if len(data) <= LONGEST else None
 
 
-def _beginning(text: str) -> str:
+def _truncate(text: str) -> str:
     return readable(text if len(text) <= LONGEST else text[:LONGEST] + "…")
 
 
@@ -380,7 +379,7 @@ def _differences(numbers: list[int]) -> list[int]:
     return list(map(sub, numbers, chain((0,), numbers)))
 
 
-def _table(rows: list[Any]) -> tuple[list[Any], list[int]]:
+def _unique_rows(rows: list[Any]) -> tuple[list[Any], list[int]]:
     """Return the distinct rows, and the index of each row among them."""
     table: dict[Hashable, int] = {}
     places = [table.setdefault(row, len(table)) for row in rows]
@@ -391,7 +390,7 @@ def _ascii(value: Any) -> bytes:
     """Return `value` as ASCII JSON. Infinities and NaN become null."""
     try:
         data = encoder.encode(value)
-    except UnicodeEncodeError:  # a lone surrogate, possible in a run that was not stored
+    except UnicodeEncodeError:  # a run that was not stored may contain a lone surrogate
         data = encoder.encode(_readable(value))
     return data if data.isascii() else json.dumps(msgspec.json.decode(data)).encode()
 

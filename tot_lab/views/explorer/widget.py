@@ -1,16 +1,16 @@
 """The explorer in a notebook: a widget that shows one or two runs, live or recorded.
 
-The browser keeps a copy of the record, and Python sends what is missing from it. Lines are sent in numbered
-batches, at most `RATE` per second, because Jupyter silently drops faster messages. A page that was reloaded,
-opened twice or missed a batch reports how far its copy goes, and sending continues from there. Before the
-first report every batch starts at the first line, because a kernel cannot receive messages while it runs a
-cell.
+The browser has a copy of the record, and Python sends the lines that the copy lacks. Lines are sent in
+numbered batches, at most `RATE` per second, because Jupyter silently drops faster messages. A page that was
+reloaded, was opened twice or missed a batch reports the number of lines it has, and sending continues with
+the next line. Before the first report, every batch starts at the first line, because a kernel cannot receive
+messages while it runs a cell.
 
-Messages from the browser arrive in any thread: JupyterLab sends them over subshells, so that a widget
-responds while a cell runs. Therefore one thread at a time sends the data of the runs, a lock guards shared
-state, and the event loop is only used through its thread-safe methods.
+Messages from the browser can arrive in any thread, because JupyterLab sends them over subshells so that a
+widget responds while a cell runs. Therefore only one thread at a time sends the data of the runs, a lock
+guards shared state, and the event loop is only used through its thread-safe methods.
 
-A widget that no page shows is referenced weakly, so that running its cell again frees it.
+A widget that no page shows is only weakly referenced, so that running its cell again frees it.
 """
 
 from __future__ import annotations
@@ -54,20 +54,21 @@ LINES = 100_000
 """Maximum number of lines in a batch."""
 
 FIRST, LAST = 0.1, 5.0
-"""Seconds between attempts to reach a page that has not reported: the first interval, and the limit."""
+"""Initial and maximum number of seconds between attempts to reach a page that has not reported."""
 
 PARTIAL = 4_000
-"""Number of characters that are shown of a streaming call's partial text, from its end."""
+"""Maximum number of characters shown of the partial text of a streaming call. The end is shown."""
 
 IDLE = 20
-"""While no page has reported, the pause after a batch, as a multiple of the time that the batch took."""
+"""Length of the pause after a batch while no page has reported, as a multiple of the duration of the
+batch."""
 
 NAMES = ("", "b:")
 """Prefixes of the ids of the first and of the second run's thoughts."""
 
 
-# A page never unloads a module, and anywidget creates a module per widget. So the module of a widget is only
-# this loader, and the bundle is loaded once.
+# A page never unloads a module, and anywidget creates a module per widget. Therefore the module of a widget
+# is only this loader, and the bundle is loaded once.
 _LOADER = """
 export default () => {
   let made;
@@ -89,7 +90,7 @@ export default () => {
 
 
 class Selection:
-    """The thoughts selected in an explorer; `ids` are in the order of selection."""
+    """The thoughts selected in an explorer. `ids` are in the order of selection."""
 
     def __init__(self, ids: list[str], runs: Sequence[Run]) -> None:
         self.ids = ids
@@ -112,8 +113,8 @@ class Selection:
         return f"<{len(self.ids)} selected: {', '.join(self.ids)}>"
 
 
-class _Displayed:
-    """A displayed run, and how many of its lines and texts were sent."""
+class _DisplayedRun:
+    """A displayed run, and the number of its lines and texts that were sent."""
 
     def __init__(self, source: Run | Recorder) -> None:
         self._source = source.run if isinstance(source, Recorder) and source._ended else source
@@ -163,22 +164,28 @@ class _Displayed:
         elif self.texts < len(recording.nodes):
             texts = next(recording.texts(self.texts))
             yield {"kind": "texts"}, texts
-            self.texts += texts_in(texts)
+            self.texts += count_texts(texts)
 
     def chunk(self) -> tuple[int, bytes]:
-        """Serialise the next lines, and return their end and the data. The last result is cached."""
-        part = (self.lines, min(self.lines + LINES, self.known))  # read once: a run grows in another thread
+        """Serialise the next lines. Returns the number of the line after them, and the data.
+
+        The last result is cached.
+        """
+        part = (
+            self.lines,
+            min(self.lines + LINES, self.known),
+        )  # read once, because another thread may add lines
         if self._chunk is None or self._chunk[0] != part:
             self._chunk = (part, self.update().chunk(*part))
         return part[1], self._chunk[1]
 
     @property
     def complete(self) -> bool:
-        """Whether everything was sent."""
+        """Whether all lines and texts were sent."""
         return self.lines >= self.known and self.texts >= len(self.recording.nodes)
 
 
-def texts_in(batch: bytes) -> int:
+def count_texts(batch: bytes) -> int:
     """Return the number of texts in a batch."""
     return len(msgspec.json.decode(batch)["texts"])
 
@@ -187,9 +194,9 @@ class Explorer(anywidget.AnyWidget):
     """An interactive view of a run: its tree, timeline, prompts, replies and costs.
 
     Args:
-        run: A run, or a live one: `lab.stream(strategy, task)`, which the explorer starts, or the `Recorder`
-            of your own search.
-        lab: The lab that runs new branches. A stream has its own.
+        run: A run, a stream (`lab.stream(strategy, task)`), which the explorer starts, or the `Recorder` of a
+            search that you run yourself.
+        lab: The lab that runs new branches. `None` uses the lab of a stream.
 
     Example:
         explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(), task))
@@ -199,7 +206,7 @@ class Explorer(anywidget.AnyWidget):
         explorer.selected = ["0.1.0"]       # moves the view
     """
 
-    # The source, not its path: anywidget watches the file of a path, and keeps each widget alive for it.
+    # The source instead of the path: anywidget watches the file of a path, which keeps each widget alive.
     _esm = _LOADER
     _bundle = traitlets.Unicode((Path(__file__).parent / "static" / "explorer.js").read_text("utf-8")).tag(
         sync=True
@@ -227,7 +234,7 @@ class Explorer(anywidget.AnyWidget):
         self._last_partial: dict[str, str] = {}
         self.branches: list[Run] = []
         """The branches that were run from thoughts of this run."""
-        self._displayed: list[_Displayed] = []
+        self._displayed: list[_DisplayedRun] = []
         self._show(run)
         super().__init__()
         watch(self._marked)
@@ -245,13 +252,13 @@ class Explorer(anywidget.AnyWidget):
         elif isinstance(source, Recorder):
             recorder = source
         elif isinstance(source, Run):
-            self._displayed.append(_Displayed(source))
+            self._displayed.append(_DisplayedRun(source))
             return
         else:
             raise TypeError(
                 f"run must be a run, a stream or a recorder: got {source!r}. Is an `await` missing?"
             )
-        shown = _Displayed(recorder)
+        shown = _DisplayedRun(recorder)
         self._displayed.append(shown)
         here = weakref.ref(self)
 
@@ -270,7 +277,9 @@ class Explorer(anywidget.AnyWidget):
             explorer._send_soon()
 
         def on_end(task: asyncio.Task[Run]) -> None:
-            failed = None if task.cancelled() else task.exception()  # retrieved; `finished` raises it
+            failed = (
+                None if task.cancelled() else task.exception()
+            )  # marks the exception as retrieved; `finished` raises it
             if (explorer := here()) is not None and isinstance(source, Stream) and source.run is not None:
                 shown.ended(source.run)
                 explorer._error = f"{type(failed).__name__}: {failed}" if failed else ""
@@ -298,21 +307,22 @@ class Explorer(anywidget.AnyWidget):
     async def finished(self) -> Run:
         """Wait for the end of a live run, and return the run.
 
-        Re-raises the exception of a strategy that failed. Cancelling the wait, for example with the stop
-        button of a notebook, also cancels the search. `asyncio.shield(explorer.finished())` prevents that.
+        If the strategy raised an exception, it is raised again. Cancelling the wait, for example with the
+        stop button of a notebook, also cancels the search. `asyncio.shield(explorer.finished())` prevents
+        this.
         """
         return self.run if self._task is None else await self._task
 
     def stop(self) -> None:
-        """Cancel a live run. Its record so far is kept."""
+        """Cancel a live run. The lines recorded so far are kept."""
         if self._task is not None and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     @property
     def selected(self) -> Selection:
-        """The selection: `ids`, and `frame` with their rows of `run.nodes_df()`.
+        """The selected thoughts: `ids`, and `frame` with the rows of these ids in `run.nodes_df()`.
 
-        Set it to ids, or to a frame with a column `id`, to select thoughts and move the view.
+        Assign ids, or a frame with a column `id`, to select thoughts and move the view.
         """
         with self._lock:
             known = self._known()
@@ -320,7 +330,7 @@ class Explorer(anywidget.AnyWidget):
 
     @selected.setter
     def selected(self, chosen: Iterable[str] | pandas.DataFrame) -> None:
-        chosen = getattr(chosen, "id", chosen)  # a frame or a thought
+        chosen = getattr(chosen, "id", chosen)  # the column of a frame, or the id of a thought
         ids = [chosen] if isinstance(chosen, str) else list(chosen)
         with self._lock:
             known = self._known()
@@ -360,12 +370,12 @@ class Explorer(anywidget.AnyWidget):
         return self.run.marks
 
     def mark(self, id: str, verdict: Verdict | None, note: str = "") -> None:
-        """Mark a thought as `right` or `wrong`, or add a note: see `run.mark`.
+        """Mark a thought as `right` or `wrong`, or add a note. See `run.mark`.
 
         Ids of the second run begin with `b:`.
 
         Raises:
-            ValueError: No thought has the id, or the run has not ended.
+            ValueError: No thought has this id, or the run has not ended.
         """
         second = id.startswith(NAMES[1])
         if second and len(self._displayed) == 1:
@@ -396,20 +406,23 @@ class Explorer(anywidget.AnyWidget):
         with self._lock:
             self.branches.append(run)
             self.ids = [id for id in self.ids if not id.startswith(NAMES[1])]
-            self._displayed[1:] = [_Displayed(run)]
+            self._displayed[1:] = [_DisplayedRun(run)]
             self._state_stale = self._facts_stale = True
         self._send_soon()
         return run
 
     def save_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the displayed runs as one HTML file: see `run.save_html`."""
+        """Write the displayed runs as one HTML file. See `run.save_html`."""
         from tot_lab.views.explorer.page import save_html  # noqa: PLC0415
 
         first, *others = [shown.run for shown in self._displayed]
         return save_html(first, path, *others)
 
     def close(self) -> None:
-        """Stop a live run and free all memory, in the browser too. Displaying it again reopens it."""
+        """Stop a live run, and free all memory of the kernel and the browser.
+
+        Displaying the explorer again reopens it.
+        """
         if self.comm is not None:
             self.stop()
             super().close()
@@ -417,10 +430,10 @@ class Explorer(anywidget.AnyWidget):
             with self._lock:
                 for shown in self._displayed:
                     shown.forget()
-            del self.__dict__["_repr_mimebundle_"]  # set by ipywidgets to hide a closed widget
+            del self.__dict__["_repr_mimebundle_"]  # ipywidgets sets it to hide a closed widget
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():  # at exit the registry of ipywidgets may be gone
+        if not ending():  # at exit, the registry of ipywidgets may no longer exist
             super().__del__()
 
     def __repr__(self) -> str:
@@ -431,7 +444,7 @@ class Explorer(anywidget.AnyWidget):
     # Messages to the browser
 
     def _send_soon(self) -> None:
-        """Send new data soon, from another thread."""
+        """Start a thread that sends the new data, unless one is running."""
         with self._lock:
             self._pending = True
             if self._sending or self.comm is None:
@@ -440,13 +453,13 @@ class Explorer(anywidget.AnyWidget):
         threading.Thread(target=self._send_batches, name="explorer", daemon=True).start()
 
     def _send_batches(self) -> None:
-        """Send batches until nothing is left, and retry for a while until a page reports."""
+        """Send batches until all data is sent. Repeat for a limited time until a page reports."""
         pause = FIRST
-        with self._lock, suppress(KeyError, ValueError):  # errors of the record are reported below
+        with self._lock, suppress(KeyError, ValueError):  # the loop below reports errors of the record
             for shown in self._displayed:
-                shown.chunk()  # serialised while the page is being built
+                shown.chunk()  # serialise while the page is being built
         while True:
-            self._connected.wait(pause)  # a new page reports by itself
+            self._connected.wait(pause)  # a new page reports without a request
             began = time.perf_counter()
             with self._lock:
                 if self.comm is None or not (
@@ -525,7 +538,7 @@ class Explorer(anywidget.AnyWidget):
     def _handle_custom_msg(self, content: dict[str, Any], buffers: Any) -> None:
         kind = content["kind"]
         if kind == "views":
-            self._hold(strongly=content["count"] > 0)
+            self._set_strong_reference(strongly=content["count"] > 0)
         elif kind == "have":
             with self._lock:
                 self._state_stale = self._facts_stale = True
@@ -538,20 +551,20 @@ class Explorer(anywidget.AnyWidget):
         elif kind == "stop":
             self.stop()
         else:
-            self._answer(content)
+            self._reply(content)
 
     def _send(self, msg: Any, buffers: Any = None) -> None:
-        """Send as a reply to the last message from the browser.
+        """Send a message as a reply to the last message from the browser.
 
-        ipykernel delivers the next message in the thread of the message that was replied to. After a message
-        sent from a cell, the browser's messages would wait for cells again.
+        ipykernel delivers the next message in the thread of the message that was replied to. If a message
+        were sent as a reply to a cell, later messages from the browser would wait until running cells end.
         """
         if self._context is None:
             super()._send(msg, buffers)
         else:
             self._context.copy().run(super()._send, msg, buffers)
 
-    def _answer(self, request: dict[str, Any]) -> None:
+    def _reply(self, request: dict[str, Any]) -> None:
         """Reply to a request, with the error message if it fails."""
         to = {"kind": "answer", "to": request["to"]}
 
@@ -593,23 +606,23 @@ class Explorer(anywidget.AnyWidget):
         if self.comm is not None:
             self._connected.clear()
             self._state_stale = True
-            self.comm.on_msg(_weakly(self))
+            self.comm.on_msg(_weak_handler(self))
 
-    def _hold(self, *, strongly: bool) -> None:
+    def _set_strong_reference(self, *, strongly: bool) -> None:
         """Set whether the registry of ipywidgets keeps the widget alive."""
         if self.comm is not None:
             _instances[self.model_id] = self if strongly else weakref.proxy(self)
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        if self.comm is None:  # closed before: reopen
+        if self.comm is None:  # the explorer was closed: reopen it
             self.layout.open()
             self.open()
             self._send_soon()
         return super()._repr_mimebundle_(**options)
 
 
-def _weakly(explorer: Explorer) -> Callable[[Any], None]:
-    """Return a message handler that holds only a weak reference to `explorer`."""
+def _weak_handler(explorer: Explorer) -> Callable[[Any], None]:
+    """Return a message handler with only a weak reference to `explorer`."""
     here = weakref.ref(explorer)
 
     def handle(message: Any) -> None:
@@ -627,7 +640,7 @@ class CompareExplorer(Explorer):
 
     Args:
         a: A run.
-        b: A second run, or a live one as for `Explorer`.
+        b: A second run. Like the run of an `Explorer`, it may be live.
         lab: The lab that runs new branches.
     """
 

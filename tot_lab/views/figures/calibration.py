@@ -1,7 +1,7 @@
 """Figure of the calibration of an evaluator.
 
-It shows only labelled thoughts, which are known to be solvable or not. The heading states the number of
-others.
+It shows only labelled thoughts, for which it is known whether they are solvable. The heading states the
+number of other thoughts.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class CalibrationInfo(NamedTuple):
         low: Lower end of the bin.
         high: Upper end of the bin.
         thoughts: Number of labelled thoughts in the bin.
-        solvable: Number of solvable ones among them.
+        solvable: Number of solvable thoughts in the bin.
         score: Mean score.
         share: Share of solvable thoughts, or nan if the bin is empty.
-        lower: Lower end of its 95% interval.
-        upper: Upper end of its 95% interval.
+        lower: Lower end of the 95% interval of `share`.
+        upper: Upper end of the 95% interval of `share`.
         run_ids: Ids of the first 100 runs.
         nodes: The first 100 thoughts, as `run_id node`.
         measures: Measures of the `EvaluatorDiagnosis`.
-        intervals: Both ends of the interval of each measure.
+        intervals: Lower and upper end of the interval of each measure.
         unlabelled: Number of thoughts with a score and without a label.
         runs: Table of the runs.
-        simulated: Whether a simulated model took part.
+        simulated: Whether any run used a simulated model.
     """
 
     low: _Numbers
@@ -93,8 +93,8 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
 def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.Figure:
     """Plot the share of solvable thoughts against their score, with 95% intervals over tasks.
 
-    A solvable thought can still lead to a correct answer. A calibrated evaluator lies on the diagonal. The
-    lower plot shows the number of thoughts in each bin.
+    A thought is solvable if a correct answer can still be reached from it. The curve of a calibrated
+    evaluator follows the diagonal. The lower plot shows the number of thoughts in each bin.
 
     Args:
         runs: The result of `tl.stats.judge_evaluator`, or its argument.
@@ -102,7 +102,7 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
         dark: Use the colours for a dark page.
 
     Returns:
-        A figure whose points hold run ids: `sweep.run(figure.data[1].customdata[n][0])` is a run of point
+        A figure whose points contain run ids: `sweep.run(figure.data[1].customdata[n][0])` is a run of point
         `n`.
 
     Raises:

@@ -1,6 +1,6 @@
 """Figure of the confidence of Deep Think by iteration, with the scores of the branches.
 
-An assumed confidence is not a measurement. It is a hollow marker and is left out of the line.
+An assumed confidence is not a measurement. It is drawn as a hollow marker, and the line skips it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ _BRANCH_STEP = 0.08  # horizontal distance between two branches, in iterations
 
 
 class ConfidenceInfo(NamedTuple):
-    """Data of `plot_confidence`. The first four fields have one entry per iteration, the next four one per
-    branch with a score.
+    """Data of `plot_confidence`.
+
+    The first four fields have one entry per iteration. The next four have one entry per branch with a score.
 
     Attributes:
         iteration: Number of the iteration.
-        confidence: Confidence in its synthesis, from 0 to 10.
-        assumed: Whether that confidence is assumed.
+        confidence: Confidence in the synthesis of the iteration, from 0 to 10.
+        assumed: Whether this confidence is assumed.
         answered: Whether the answer is from this iteration.
         place: Horizontal position of the branch, to the left of its iteration.
-        score: From 0 to 10.
+        score: Score of the branch, from 0 to 10.
         names: Name of the branch.
         kept: Whether the next iteration builds on the branch.
         unscored: Number of branches without a score.
@@ -118,7 +119,7 @@ def plot_confidence(deep_think: Run, *, dark: bool = False) -> go.Figure:
 
 
 def _draw_branches(figure: go.Figure, info: ConfidenceInfo, paper: str) -> None:
-    """Draw the scores of the kept and of the pruned branches."""
+    """Draw the scores of the kept branches and of the pruned branches."""
     for kept, name, symbol, shade in (
         (True, "branch, kept", "circle", KINDS[2]),
         (False, "branch, pruned", "x", KINDS[1]),

@@ -1,8 +1,8 @@
 """Figure of the tokens and the cost of a run, over time and by group of calls.
 
-The cost without cache hits and the amount paid are two curves. Unknown amounts are never shown as 0: a curve
+The cost without cache hits and the amount paid are two curves. Unknown amounts are never shown as 0. A curve
 covers the calls whose amount is known, and the heading states their number. `tot_lab.record.run.usage_of`
-defines which calls count and what they used.
+defines which calls are counted and how their usage is computed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_POINTS = 2000
-"""Maximum number of points of a curve. With more calls, one point stands for several calls."""
+"""Maximum number of points of a curve. With more calls, each point combines several calls."""
 
 MAX_BARS = 30
-"""Maximum number of bars. Further groups share the last one."""
+"""Maximum number of bars. The last bar sums up all further groups."""
 
 USAGE_CURVES = {
     "input_tokens": ("tokens in", KINDS[4]),
@@ -50,8 +50,7 @@ USAGE_CURVES = {
 class CostInfo(NamedTuple):
     """Data of `plot_cost`.
 
-    The arrays have one entry per call that used something, in the order of the replies. Unknown amounts are
-    nan.
+    The arrays have one entry per counted call, in the order of the replies. Unknown amounts are nan.
 
     Attributes:
         answered: Time of the reply, in seconds since the start of the run.
@@ -115,9 +114,9 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
 
     Args:
         run: A run, finished or not. Unknown amounts are not drawn, and the figure states their number. With
-            more than 2,000 calls, one point of a curve stands for several calls. At most 30 bars are drawn;
+            more than 2,000 calls, each point of a curve combines several calls. At most 30 bars are drawn;
             the last one sums up the remaining groups.
-        by: Group calls by `kind` (their purpose: propose, value, …) or by `depth` (steps below the root).
+        by: Group calls by `kind` (their purpose: propose, value, …) or by `depth` (the depth of their node).
         dark: Use the colours for a dark page.
     """
     from plotly.subplots import make_subplots  # noqa: PLC0415  the repr of a run must not import it
@@ -126,7 +125,7 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
     spacing = {"vertical_spacing": 0.09, "horizontal_spacing": 0.11}
     figure = make_subplots(2, 2, column_widths=[0.62, 0.38], shared_xaxes="columns", **spacing)
     curves = {name: _curve(info, name) for name in USAGE_CURVES}
-    labels, groups = _bars_of(info.groups)
+    labels, groups = _bars(info.groups)
     for name, (words, shade) in USAGE_CURVES.items():
         both = {"name": words, "legendgroup": name, "row": 1 if "tokens" in name else 2}
         figure.add_scatter(
@@ -147,7 +146,7 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
             col=2,
             **both,
         )
-    _unknown(figure, info, labels, groups, palette(dark).faint)
+    _note_unknown(figure, info, labels, groups, palette(dark).faint)
     if not info.groups:
         show_message(figure, "no call has a reply")
     layout = {"height": 500, "barmode": "group", "bargap": 0.3, "legend": legend_at(-0.16)}
@@ -163,8 +162,10 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
 
 
 class _Curve(NamedTuple):
-    """Times and cumulative amounts. `known` is the number of calls with a known amount, `every` the number of
-    calls per point."""
+    """A curve of cumulative amounts.
+
+    `known` is the number of calls with a known amount. `every` is the number of calls per point.
+    """
 
     x: Any
     y: Any
@@ -201,7 +202,7 @@ def _notes(info: CostInfo, curves: dict[str, _Curve]) -> list[str]:
     ]
 
 
-def _bars_of(groups: dict[str, Usage]) -> tuple[list[str], list[Usage]]:
+def _bars(groups: dict[str, Usage]) -> tuple[list[str], list[Usage]]:
     """Return the labels and amounts of the bars. The last bar sums up the groups beyond `MAX_BARS`."""
     labels = [plain(short(name, 24)) for name in groups]
     usage = list(groups.values())
@@ -215,7 +216,9 @@ def _bars_of(groups: dict[str, Usage]) -> tuple[list[str], list[Usage]]:
     return [*labels[: MAX_BARS - 1], "others"], [*usage[: MAX_BARS - 1], Usage(*summed)]
 
 
-def _unknown(figure: go.Figure, info: CostInfo, labels: list[str], groups: list[Usage], faint: str) -> None:
+def _note_unknown(
+    figure: go.Figure, info: CostInfo, labels: list[str], groups: list[Usage], faint: str
+) -> None:
     """Write a note in place of each bar or curve whose amount is unknown or 0."""
     kinds = (
         (1, ("input_tokens", "output_tokens"), "tokens", "no tokens"),

@@ -1,6 +1,7 @@
 """Figure of success rate against cost, with the Pareto frontier of the settings.
 
-`tl.stats.pareto_frontier` determines the frontier from the means. The intervals show how certain it is.
+`tl.stats.pareto_frontier` computes the frontier from the means. The intervals show the uncertainty of the
+means.
 """
 
 from __future__ import annotations
@@ -34,16 +35,18 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_SETTINGS = 500
-"""Maximum number of settings that are drawn. The frontier is always drawn whole."""
+"""Maximum number of settings that are drawn. All settings of the frontier are drawn even if there are
+more."""
 
 MAX_LABELS = 16
-"""Maximum number of settings on a frontier with labels. Larger frontiers have none."""
+"""Maximum number of settings of a frontier that is labelled. Larger frontiers have no labels."""
 
 LABEL_LENGTH = 40
 """Maximum number of characters in a label."""
 
 _WIDTH, _HEIGHT, _LETTER, _LINE = 700, 360, 5.8, 14
-"""Size of the plot, a letter and a line in pixels, to place labels. The plot is usually wider than this."""
+"""Width and height of the plot, width of a letter and height of a line, in pixels, used to place labels. The
+plot is usually wider than this."""
 
 LOG_FACTOR = 20
 """Ratio of the highest to the lowest cost above which the axis is logarithmic."""
@@ -75,7 +78,7 @@ def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
     """Compute the data of `plot_pareto`."""
     import pandas as pd  # noqa: PLC0415
 
-    frame = _with_tokens(df) if cost == "tokens" else table(df, ["setting", cost, "correct"])
+    frame = _add_tokens(df) if cost == "tokens" else table(df, ["setting", cost, "correct"])
     expect_numeric(frame, cost, "cost")
     rows = pareto_frontier(without_losses(frame), unit=cost).to_dict("records")
     spent, solved = (points(frame, ["setting"], column) for column in (cost, "correct"))
@@ -91,7 +94,7 @@ def frontier_info(df: Any, cost: str = "calls") -> FrontierInfo:
     )
 
 
-def _join(figure: go.Figure, info: FrontierInfo, front: list[int]) -> None:
+def _draw_frontier(figure: go.Figure, info: FrontierInfo, front: list[int]) -> None:
     """Add the line through the settings of the frontier."""
     figure.add_scatter(
         x=[info.cost[k].value for k in front],
@@ -107,8 +110,8 @@ def _join(figure: go.Figure, info: FrontierInfo, front: list[int]) -> None:
 def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figure:
     """Plot success rate against cost, with one point per setting and 95% intervals of both.
 
-    A line joins the Pareto frontier, the settings that no other setting dominates. They have labels if there
-    is room; all settings have hover texts. To compare success at equal cost, see
+    A line joins the settings of the Pareto frontier, which no other setting dominates. They have labels if
+    there is room. All settings have hover texts. To compare success at equal cost, see
     `tl.stats.anytime_performance`.
 
     Args:
@@ -120,33 +123,33 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
         dark: Use the colours for a dark page.
 
     Returns:
-        A figure whose points hold run ids: `sweep.run(figure.data[k].customdata[n][0])` is a run of point `n`
-        of trace `k`.
+        A figure whose points contain run ids: `sweep.run(figure.data[k].customdata[n][0])` is a run of point
+        `n` of trace `k`.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
     info = frontier_info(df, cost)
-    frame = _with_tokens(df) if cost == "tokens" else table(df)
+    frame = _add_tokens(df) if cost == "tokens" else table(df)
     rate = is_rate(frame, cost)
     figure = go.Figure()
     front = [k for k, on in enumerate(info.on_frontier) if on]
     rest = [k for k, on in enumerate(info.on_frontier) if not on]
     hidden = max(len(info.names) - MAX_SETTINGS, 0)
     rest = rest[: max(MAX_SETTINGS - len(front), 0)]
-    wide, span = _span(info)
+    wide, span = _axis_range(info)
     shades = palette(dark)
     if len(front) > 1:
-        _join(figure, info, front)
-    for name, held, shade, symbol, texts in (
+        _draw_frontier(figure, info, front)
+    for name, indices, shade, symbol, texts in (
         ("dominated", rest, shades.faint, "circle-open", {}),
-        ("not dominated", front, KINDS[0], "circle", _names(info, front, wide, span)),
+        ("not dominated", front, KINDS[0], "circle", _frontier_labels(info, front, wide, span)),
     ):
-        if held:
+        if indices:
             look = {"name": name, "marker": {"size": 10, "color": shade, "symbol": symbol}}
-            hover = [_hover(info, k, cost, rate) for k in held]
+            hover = [_hover(info, k, cost, rate) for k in indices]
             font = {"size": 11, "color": shades.ink}
             figure.add_scatter(
-                **look, **{**_points(info, held, shade), **texts}, textfont=font, hovertext=hover
+                **look, **{**_points(info, indices, shade), **texts}, textfont=font, hovertext=hover
             )
     lines = [
         f"{format_run_count(frame)}  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
@@ -164,22 +167,24 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
     return figure
 
 
-def _points(info: FrontierInfo, held: list[int], shade: str) -> dict[str, Any]:
-    """Return the positions, intervals and run ids of some settings."""
+def _points(info: FrontierInfo, indices: list[int], shade: str) -> dict[str, Any]:
+    """Return the positions, intervals and run ids of the given settings."""
     return {
-        "x": [info.cost[k].value for k in held],
-        "y": [info.success[k].value for k in held],
+        "x": [info.cost[k].value for k in indices],
+        "y": [info.success[k].value for k in indices],
         "mode": "markers",
         "cliponaxis": False,
-        "customdata": [info.success[k].run_ids for k in held],
+        "customdata": [info.success[k].run_ids for k in indices],
         "hoverinfo": "text",
-        **interval_bars([info.success[k] for k in held], shade),
-        **interval_bars([info.cost[k] for k in held], shade, "x"),
+        **interval_bars([info.success[k] for k in indices], shade),
+        **interval_bars([info.cost[k] for k in indices], shade, "x"),
     }
 
 
-def _names(info: FrontierInfo, front: list[int], wide: bool, span: tuple[float, float]) -> dict[str, Any]:
-    """Return the labels of the frontier, or nothing if there is no room for any."""
+def _frontier_labels(
+    info: FrontierInfo, front: list[int], wide: bool, span: tuple[float, float]
+) -> dict[str, Any]:
+    """Return the Plotly properties of the labels of the frontier. They are empty if no label has room."""
     labels = dict(zip(front, tick_labels([info.names[k] for k in front], LABEL_LENGTH), strict=True))
     sides = name_sides(info, labels, wide, span) if len(front) <= MAX_LABELS else {}
     if not sides:
@@ -191,7 +196,7 @@ def _names(info: FrontierInfo, front: list[int], wide: bool, span: tuple[float, 
     }
 
 
-def _span(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:
+def _axis_range(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:
     """Return whether the cost axis is logarithmic, and its range in the units of the axis."""
     values = [point.value for point in info.cost] or [0.0]
     lows, highs = (
@@ -212,11 +217,11 @@ def _span(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:
 def name_sides(
     info: FrontierInfo, labels: dict[int, str], wide: bool, span: tuple[float, float]
 ) -> dict[int, str]:
-    """Choose a corner of its point for each label.
+    """Choose the position of each label relative to its point, such as "top left".
 
-    The first choice is the top left, which the frontier leaves free. Another corner is used if the label
-    would leave the plot, or cover another label or a point of the frontier. Settings with higher success are
-    placed first. Labels without room are left out.
+    The first choice is the top left, where the line of the frontier never passes. Another corner is used if
+    the label would leave the plot, or would cover another label or a point of the frontier. Settings with
+    higher success are placed first. Labels without room are left out.
     """
     spots = {}
     for k in labels:
@@ -242,7 +247,7 @@ def name_sides(
     return sides
 
 
-def _with_tokens(df: Any) -> pandas.DataFrame:
+def _add_tokens(df: Any) -> pandas.DataFrame:
     frame = table(df, ["setting", "input_tokens", "output_tokens", "correct"])
     return frame.assign(tokens=frame["input_tokens"] + frame["output_tokens"])
 

@@ -38,8 +38,8 @@ class Parts(NamedTuple):
 def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
     """Return the thoughts of a run or a tree, and the links between them, as a networkx graph.
 
-    `networkx.write_graphml` accepts the graph. Nodes are ids such as `0.1`. They have these attributes, each
-    left out where it is unknown:
+    `networkx.write_graphml` accepts the graph. Nodes are ids such as `0.1`. They have these attributes, of
+    which unknown ones are left out:
 
     - `text`, `state`, `reason`, `by` (str): as in `tot_lab.core.tree.Node`
     - `score` (float, 0–1) and `raw` (float, in the units of the evaluator)
@@ -53,13 +53,13 @@ def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
     The attribute `kind` of an edge is one of:
 
     - `child`: from a parent to its child
-    - `source`: from a thought to another one that was made from it
-    - `depends`: from a thought to another one that requires it
-    - `merged`: from a thought to the one whose state it reached
+    - `source`: from a thought to a thought that was made from it
+    - `depends`: from a thought to a thought that requires it
+    - `merged`: from a thought to the thought with the same state into which it was merged
 
-    There is at most one edge from one thought to another. If several kinds apply, the edge has the first of
-    this list. The graph has the attributes `question`, `strategy`, `answer`, `stopped`, `score` and
-    `simulated`, each left out where it is unknown. Characters that XML does not allow are removed from texts.
+    There is at most one edge from one thought to another. If several kinds apply, the edge has the kind that
+    is listed first. The graph has the attributes `question`, `strategy`, `answer`, `stopped`, `score` and
+    `simulated`; unknown ones are left out. Characters that XML does not allow are removed from texts.
     """
     import networkx as nx  # noqa: PLC0415  the repr of a run must not import it
 
@@ -81,7 +81,7 @@ def parts_of(run: Run | Tree) -> Parts:
     edges: dict[tuple[Any, Any], str] = {}
     links: list[tuple[str, str, str]] = []
     for node in tree:
-        known = _known(node, usage.get(node.id))
+        known = _node_attributes(node, usage.get(node.id))
         nodes[node.id] = {**known, "on_solution_path": node.id in path}
         if node.parent is not None:
             edges[node.parent, node.id] = "child"
@@ -93,15 +93,15 @@ def parts_of(run: Run | Tree) -> Parts:
         for start, end, its_kind in links:
             if its_kind == kind and start in tree and end in tree:
                 edges.setdefault((start, end), kind)
-    about = {} if isinstance(run, Tree) else _about(run)
+    about = {} if isinstance(run, Tree) else _graph_attributes(run)
     return Parts(nodes, [(*ends, kind) for ends, kind in edges.items()], about)
 
 
 def solution_path(run: Run | Tree) -> list[str]:
     """Return the ids from the root to the thought with the answer, or an empty list if there is none.
 
-    A `Tree` without a run does not record its answer. The path then leads to the best of the thoughts that
-    the search marked as answers.
+    A `Tree` without a run does not contain the answer. The path then leads to the best thought that the
+    search marked as an answer.
     """
     if isinstance(run, Run):
         return run.solution_path
@@ -111,7 +111,7 @@ def solution_path(run: Run | Tree) -> list[str]:
     return [node.id for node in run.path(max(solutions, key=lambda node: node.rank).id)]
 
 
-def _known(node: Node, usage: Usage | None) -> dict[str, Any]:
+def _node_attributes(node: Node, usage: Usage | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "text": printable(node.text),
         "depth": node.depth,
@@ -134,7 +134,7 @@ def _known(node: Node, usage: Usage | None) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _about(run: Run) -> dict[str, Any]:
+def _graph_attributes(run: Run) -> dict[str, Any]:
     about = {
         "question": printable(run.question),
         "strategy": printable(run.name),

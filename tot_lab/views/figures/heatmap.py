@@ -1,7 +1,7 @@
-"""Heatmap of two settings: each cell is the mean over the runs with both values.
+"""Heatmap of two settings. Each cell is the mean over the runs that have both values.
 
-Pairs of values without runs, and cells whose runs have no known value, are grey. The colour scale contains no
-grey, so that they differ from low values.
+Cells without runs, and cells whose runs have no known value, are grey. The colour scale contains no grey, so
+that these cells differ from low values.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_VALUES = 60
-"""Maximum number of values on an axis. Further ones are left out."""
+"""Maximum number of values on an axis. Further values are left out."""
 
 MAX_LABELS = 150
-"""Maximum number of cells of a heatmap that shows its numbers. The hover text always does."""
+"""Maximum number of cells of a heatmap with numbers. Larger heatmaps show numbers only in hover texts."""
 
 
 class HeatmapInfo(NamedTuple):
     """Data of `plot_heatmap`.
 
     Attributes:
-        x: Values of the horizontal axis: numbers in ascending order, others in the order of the table. A
-            missing value (`None`) is last.
-        y: Values of the vertical axis, in the same order.
-        cells: Rows of cells, one row per value of y. `None` means that no run has these values.
-        left_out: Number of values of x and of y that are not drawn.
+        x: Values of the horizontal axis. Numbers are in ascending order, other values in the order of the
+            table. A missing value (`None`) is last.
+        y: Values of the vertical axis, sorted like `x`.
+        cells: Rows of cells, one row per value of `y`. `None` means that no run has both values.
+        left_out: Number of values of `x` that are not drawn, and the same for `y`.
     """
 
     x: list[Any]
@@ -67,7 +67,7 @@ def heatmap_info(df: Any, x: str, y: str, z: str = "correct") -> HeatmapInfo:
     if x == y:
         raise ValueError(f"`x` and `y` must be different columns: got {x!r} for both.")
     across, up = (_values(frame, column) for column in (x, y))
-    shown = frame[_is_one_of(frame[x], across[:MAX_VALUES]) & _is_one_of(frame[y], up[:MAX_VALUES])]
+    shown = frame[_equals(frame[x], across[:MAX_VALUES]) & _equals(frame[y], up[:MAX_VALUES])]
     made = points(shown, [x, y], z)
     cells = [[made.get((column, row)) for column in across[:MAX_VALUES]] for row in up[:MAX_VALUES]]
     left_out = max(len(across) - MAX_VALUES, 0), max(len(up) - MAX_VALUES, 0)
@@ -88,8 +88,8 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
         dark: Use the colours for a dark page.
 
     Returns:
-        A figure whose cells hold run ids: `sweep.run(figure.data[-1].customdata[row][column][0])` is a run of
-        a cell.
+        A figure whose cells contain run ids: `sweep.run(figure.data[-1].customdata[row][column][0])` is a run
+        of a cell.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
@@ -164,7 +164,7 @@ def _values(frame: pandas.DataFrame, column: str) -> list[Any]:
     return [*held, None] if frame[column].isna().any() else held
 
 
-def _is_one_of(column: pandas.Series[Any], values: list[Any]) -> pandas.Series[bool]:
+def _equals(column: pandas.Series[Any], values: list[Any]) -> pandas.Series[bool]:
     return column.isin([value for value in values if value is not None]) | (column.isna() & (None in values))
 
 

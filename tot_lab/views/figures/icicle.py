@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 VISIBLE_LEVELS = 10
-"""Number of levels that are visible at once. A click on a block shows deeper ones."""
+"""Number of levels that are visible at once. A click on a block shows deeper levels."""
 
 PATTERNS = {"pruned": "/", "unreadable": ".", "failed": "x", "duplicate or merged": "-"}
 """Hatching of thoughts that left the search, by shape of `TreeInfo`."""
@@ -42,7 +42,7 @@ class IcicleInfo(NamedTuple):
 
     Attributes:
         tree: Data of `plot_tree` for the same run. The other fields have one entry per thought in it.
-        leaves: Number of drawn leaves of the subtree, which is the width of the block.
+        leaves: Number of drawn leaves of the subtree. It determines the width of the block.
         pattern: Hatching from `PATTERNS`, or "".
     """
 
@@ -125,10 +125,10 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
 
 
 def _blocks(info: IcicleInfo, dark: bool) -> Iterator[tuple[Any, ...]]:
-    """Yield for each block its id, parent, label, hover text, leaves, fill colour, text colour, pattern, line
+    """Yield a tuple per block: id, parent, label, hover text, leaves, fill colour, text colour, pattern, line
     colour and line width.
 
-    If there are several roots, an additional block is their parent, because an icicle has only one root.
+    If there are several roots, an additional block becomes their parent, because an icicle has only one root.
     """
     tree, shades = info.tree, palette(dark)
     roots = tree.parents == -1

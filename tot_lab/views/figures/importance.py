@@ -1,10 +1,10 @@
 """Figure of the importance of each setting of a sweep.
 
-A setting's importance is the share it explains of the variance between combinations of values, measured by
-their mean over tasks. It is a functional ANOVA of main effects, fitted by least squares on the values as
-categories. The variance of a design that is not crossed has no unique decomposition. The figure therefore
-shows two shares: what a setting explains alone, and what it explains beyond all others. They differ if
-settings were changed together.
+Each combination of settings has a mean over its tasks. The importance of a setting is the share of the
+variance between these means that the setting explains. It is computed by a functional ANOVA of main effects:
+a least-squares fit on the values as categories. If the design is not crossed, the variance has no unique
+decomposition. The figure therefore shows two shares: the share that a setting explains alone, and the share
+that it explains beyond all others. The two differ if settings were changed together.
 
 References:
     Hutter, Hoos and Leyton-Brown 2014, "An Efficient Approach for Assessing Hyperparameter Importance".
@@ -56,13 +56,13 @@ class ImportanceInfo(NamedTuple):
         beyond: Share that the setting explains beyond all others.
         chance: Mean share that a setting with as many values, assigned at random, would explain.
         rest: Share that all settings together do not explain: interactions and noise.
-        once: Settings of which no value occurs twice. Their importance cannot be estimated.
+        once: Settings without a value that occurs twice. Their importance cannot be estimated.
         combinations: Number of combinations of values.
         tasks: Number of tasks.
-        unpaired: Number of tasks that are left out because some combination lacks them. `None` if the
-            combinations share no task. Each mean then covers the tasks of its combination.
-        lacking: Number of runs that are left out because their strategy lacks some settings, and their
-            labels.
+        unpaired: Number of tasks that are left out because some combination was not run on them. `None` if
+            no task is shared by all combinations. Each mean then covers the tasks of its own combination.
+        lacking: Number of runs that are left out because their strategy lacks some of the settings, and the
+            labels of these runs.
     """
 
     names: list[str]
@@ -87,7 +87,7 @@ def importance_info(df: Any, of: str = "correct") -> ImportanceInfo:
     if not columns:
         raise ValueError("Cannot compute importances: no setting in this table has two values.")
     expect_runs_once(frame, columns)
-    whole, frame = frame, _with_the_same_settings(frame, columns)
+    whole, frame = frame, _largest_comparable_group(frame, columns)
     columns = [column for column in setting_columns(frame) if column in columns]
     out = whole.loc[whole.index.difference(frame.index)]
     label = "setting" if "setting" in whole else "strategy" if "strategy" in whole else None
@@ -101,22 +101,25 @@ def importance_info(df: Any, of: str = "correct") -> ImportanceInfo:
     task = frame["task"].astype(str) if "task" in frame else values.index.to_series().astype(str)
     by_task = values.groupby([place, task]).mean().unstack()
     by_task = by_task[by_task.notna().any(axis=1)]
-    held = frame.groupby(place)[columns].nth(0).set_index(place[~place.duplicated()]).loc[by_task.index]
+    first_rows = frame.groupby(place)[columns].nth(0).set_index(place[~place.duplicated()]).loc[by_task.index]
     paired = by_task.dropna(axis=1)
     unpaired: int | None = by_task.shape[1] - paired.shape[1]
     if paired.shape[1]:
         by_task = paired
     else:
         unpaired = None
-    levels = {column: _levels(held[column]) for column in columns}
+    levels = {column: _one_hot(first_rows[column]) for column in columns}
     once = [column for column in columns if levels[column].shape[1] == len(by_task) > 1]
     explained = [column for column in columns if column not in once]
     # The first column holds the means over all tasks, the others those of the bootstrap samples.
     means = np.hstack(
-        [np.nanmean(by_task.to_numpy(float), axis=1, keepdims=True), _resampled(by_task.to_numpy(float))]
+        [
+            np.nanmean(by_task.to_numpy(float), axis=1, keepdims=True),
+            _bootstrap_means(by_task.to_numpy(float)),
+        ]
     )
     alone, beyond, rest = _shares([levels[column] for column in explained], means)
-    low, high = _between(alone[:, 1:] if by_task.shape[1] > 1 else alone[:, :0])
+    low, high = _interval(alone[:, 1:] if by_task.shape[1] > 1 else alone[:, :0])
     chance = np.array([(levels[column].shape[1] - 1) / max(len(by_task) - 1, 1) for column in explained])
     order = np.argsort(-np.nan_to_num(alone[:, 0]), kind="stable")
     return ImportanceInfo(
@@ -143,9 +146,9 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
     unexplained share. The tick is the share that a setting with as many values would explain by chance.
 
     Both shares are equal in a balanced, crossed grid. If they differ, settings were changed together and
-    their effects cannot be separated; run the missing combinations. Strategies that lack a setting (a
-    baseline has no beam width) say nothing about it. The figure uses the largest group of runs that have
-    the same settings, and states what is left out.
+    their effects cannot be separated; run the missing combinations. Runs of a strategy that lacks a setting
+    (a baseline has no beam width) contain no information about it. The figure uses the largest group of runs
+    that have the same settings, and states what is left out.
 
     Args:
         df: A sweep, or any table with one row per run. Only tasks that all combinations share are used. At
@@ -233,11 +236,11 @@ def _notes(info: ImportanceInfo) -> list[str]:
     ]
 
 
-def _with_the_same_settings(frame: pandas.DataFrame, columns: list[str]) -> pandas.DataFrame:
+def _largest_comparable_group(frame: pandas.DataFrame, columns: list[str]) -> pandas.DataFrame:
     """Return the largest group of runs that have the same settings.
 
-    Groups are compared by their number of combinations, and a group in which some value occurs twice precedes
-    others. A missing value counts as a value if other runs of the strategy have one.
+    The size of a group is its number of combinations. Groups in which some value occurs in two combinations
+    precede all others. A missing value counts as a value if other runs of the strategy have one.
     """
     import pandas as pd  # noqa: PLC0415
 
@@ -246,32 +249,36 @@ def _with_the_same_settings(frame: pandas.DataFrame, columns: list[str]) -> pand
         has = has.groupby(frame["strategy"], observed=True, dropna=False).transform("any")
     kind = pd.Series(list(has.itertuples(index=False, name=None)), frame.index)
 
-    def worth(held: pandas.DataFrame) -> tuple[bool, int]:
-        combinations = held[columns].drop_duplicates()
+    def rank(group: pandas.DataFrame) -> tuple[bool, int]:
+        combinations = group[columns].drop_duplicates()
         counts = [combinations[column].nunique(dropna=False) for column in columns]
         return any(1 < count < len(combinations) for count in counts), len(combinations)
 
-    groups = [held for _, held in frame.groupby(kind, sort=False)]
-    return max(groups, key=worth)
+    groups = [group for _, group in frame.groupby(kind, sort=False)]
+    return max(groups, key=rank)
 
 
 def _shares(levels: list[_Numbers], values: _Numbers) -> tuple[_Numbers, _Numbers, _Numbers]:
-    """Return the share that each factor explains alone and beyond the others, both of shape (factors, columns
-    of values), and the unexplained share of each column."""
-    total = _left([], values)
+    """Return the shares of the variance that the factors explain.
+
+    Returns:
+        The share that each factor explains alone, the share that it explains beyond all others (both of shape
+        (factors, columns of `values`)), and the unexplained share of each column.
+    """
+    total = _residual([], values)
     total = np.where(total > 1e-12 * np.maximum((values**2).sum(axis=0), 1e-12), total, math.nan)
-    left = _left(levels, values)
+    left = _residual(levels, values)
     alone, beyond = np.zeros((2, len(levels), values.shape[1]))
     for k, level in enumerate(levels):
-        alone[k] = 1 - _left([level], values) / total
-        beyond[k] = (_left(levels[:k] + levels[k + 1 :], values) - left) / total
+        alone[k] = 1 - _residual([level], values) / total
+        beyond[k] = (_residual(levels[:k] + levels[k + 1 :], values) - left) / total
     return np.clip(alone, 0, 1), np.clip(beyond, 0, 1), np.clip(left / total, 0, 1)
 
 
-def _left(levels: list[_Numbers], values: _Numbers) -> _Numbers:
+def _residual(levels: list[_Numbers], values: _Numbers) -> _Numbers:
     """Return the residual sum of squares of a least-squares fit on these factors.
 
-    The fit projects on the space that the factors span, so that collinear factors are allowed.
+    The values are projected onto the space that the factors span, so that collinear factors are allowed.
     """
     from scipy.linalg import orth  # noqa: PLC0415
 
@@ -280,7 +287,7 @@ def _left(levels: list[_Numbers], values: _Numbers) -> _Numbers:
     return left
 
 
-def _levels(column: pandas.Series[Any]) -> _Numbers:
+def _one_hot(column: pandas.Series[Any]) -> _Numbers:
     """Return a one-hot encoding of a setting. A missing value counts as a value."""
     import pandas as pd  # noqa: PLC0415
 
@@ -288,19 +295,19 @@ def _levels(column: pandas.Series[Any]) -> _Numbers:
     return np.eye(codes.max() + 1)[codes]
 
 
-def _resampled(table: _Numbers) -> _Numbers:
+def _bootstrap_means(table: _Numbers) -> _Numbers:
     """Return the means over bootstrap samples of the tasks, one column per sample."""
     draws = np.random.default_rng(SEED).integers(table.shape[1], size=(RESAMPLES, table.shape[1]))
     columns = [table[:, draw] for draw in draws]
-    held = [column for column in columns if not np.isnan(column).all(axis=1).any()]
-    return np.stack([np.nanmean(column, axis=1) for column in held or [table]], axis=1)
+    complete = [column for column in columns if not np.isnan(column).all(axis=1).any()]
+    return np.stack([np.nanmean(column, axis=1) for column in complete or [table]], axis=1)
 
 
-def _between(drawn: _Numbers) -> tuple[_Numbers, _Numbers]:
+def _interval(samples: _Numbers) -> tuple[_Numbers, _Numbers]:
     """Return the 2.5% and 97.5% quantiles of each row."""
-    known = drawn[:, ~np.isnan(drawn).any(axis=0)]
+    known = samples[:, ~np.isnan(samples).any(axis=0)]
     if not known.shape[1]:
-        nothing = np.full(len(drawn), math.nan)
+        nothing = np.full(len(samples), math.nan)
         return nothing, nothing
     low, high = np.quantile(known, [0.025, 0.975], axis=1)
     return low, high

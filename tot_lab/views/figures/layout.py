@@ -1,12 +1,12 @@
 """Positions of the nodes of a drawn tree.
 
-Siblings keep their order, nodes of one level are at least 1 apart, and edges do not cross. The time is
-linear, and there is no recursion, so that the depth of a tree is not limited. The explorer has the same
-function in `explorer/js/layout.js`, and a golden file tests that both agree.
+Siblings keep their order, nodes of one level are at least 1 apart, and edges do not cross. The algorithm
+takes linear time and does not use recursion, so the depth of a tree is not limited. The explorer has the same
+function in `explorer/js/layout.js`. A golden file tests that both agree.
 
 The algorithm centres parents over their first and last child, and draws equal subtrees equally. As published,
-it packs nodes to the left. `tidy` averages the drawing with that of the mirrored tree, so that mirrored trees
-get mirrored drawings. All other properties are linear in x and so survive the average.
+it packs nodes to the left. `tidy` averages the drawing of the tree with that of the mirrored tree, so that
+mirrored trees get mirrored drawings. All other properties are linear in x, so the average keeps them.
 
 References:
     Buchheim, Jünger and Leipert 2002, "Improving Walker's algorithm to run in linear time".
@@ -29,26 +29,26 @@ def tidy(parents: Sequence[int] | NDArray[Any]) -> tuple[NDArray[np.float64], ND
             children. Siblings and roots are drawn from left to right in the order of their indices.
 
     Returns:
-        x, in units of the distance between two siblings, with the leftmost node at 0; and y, the depth in
+        x in units of the distance between two siblings, with the leftmost node at 0, and y as the depth in
         steps below the root.
 
     Raises:
         ValueError: If an index is out of range, or the nodes contain a cycle.
     """
     count = len(parents)
-    children, order = _family(parents)
+    children, order = _children_and_order(parents)
     depth = np.zeros(count + 1)
     parent_of = [count if parent == -1 else int(parent) for parent in parents] + [-1]
     for node in order[1:]:
         depth[node] = depth[parent_of[node]] + 1
-    packed_left = _packed(children, parent_of, order)
+    packed_left = _pack_left(children, parent_of, order)
     mirrored = [siblings[::-1] for siblings in children]
-    packed_right = -_packed(mirrored, parent_of, order)
+    packed_right = -_pack_left(mirrored, parent_of, order)
     x = ((packed_left + packed_right) / 2)[:count]
     return (x - x.min() if count else x), depth[:count] - 1
 
 
-def _family(parents: Sequence[int] | NDArray[Any]) -> tuple[list[list[int]], list[int]]:
+def _children_and_order(parents: Sequence[int] | NDArray[Any]) -> tuple[list[list[int]], list[int]]:
     """Return the children of each node, and all nodes in breadth-first order.
 
     An additional node, with the highest index, is the parent of all roots.
@@ -68,10 +68,10 @@ def _family(parents: Sequence[int] | NDArray[Any]) -> tuple[list[list[int]], lis
     return children, order
 
 
-def _packed(children: list[list[int]], parent_of: list[int], order: list[int]) -> NDArray[np.float64]:
-    """Return x of every node, packed to the left, with the root at 0."""
+def _pack_left(children: list[list[int]], parent_of: list[int], order: list[int]) -> NDArray[np.float64]:
+    """Return the x position of every node, packed to the left, with the root at 0."""
     packing = _Packing(children, parent_of)
-    for parent in reversed(order):  # the subtree of a child is laid out before that of its parent
+    for parent in reversed(order):  # children are laid out before their parents
         packing.place_children(parent)
     root = order[0]
     x = np.zeros(len(order))
@@ -85,7 +85,7 @@ def _packed(children: list[list[int]], parent_of: list[int], order: list[int]) -
 
 
 class _Packing:
-    """The first walk of the algorithm, with the names of the paper."""
+    """The first walk of the algorithm. Names follow the paper."""
 
     def __init__(self, children: list[list[int]], parent_of: list[int]) -> None:
         count = len(parent_of)
@@ -105,7 +105,7 @@ class _Packing:
         return (self.prelim[below[0]] + self.prelim[below[-1]]) / 2 if below else 0.0
 
     def place_children(self, parent: int) -> None:
-        """Place the subtrees of the children, which are already laid out, beside each other."""
+        """Place the subtrees of the children beside each other. They must already be laid out."""
         siblings = self.children[parent]
         default = siblings[0] if siblings else -1
         for place, node in enumerate(siblings):

@@ -1,7 +1,7 @@
 """Parallel coordinates of the settings of a sweep and their results.
 
-Each line is one setting with the means over its runs, because lines of single runs, which are only right or
-wrong, would cover each other. Plotly cannot draw lines with missing values. Settings with an unknown mean are
+Each line is one setting with the means over its runs. Lines of single runs would cover each other, because a
+run is either right or wrong. Plotly cannot draw lines with missing values. Settings with an unknown mean are
 therefore left out, and the heading lists them.
 """
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_LINES = 2000
-"""Maximum number of lines. Further ones are left out."""
+"""Maximum number of lines. Further settings are left out."""
 
 MAX_NAMES = 24
-"""Maximum number of values that an axis can name. Columns with more numbers become a scale, and columns with
-more names are left out."""
+"""Maximum number of values on an axis of names. A column of more numbers gets a numeric scale. A column of
+more names is left out."""
 
 LABEL_LENGTH = 30
 """Maximum number of characters in the label of a setting."""
 
 HEADER_LENGTH = 12
-"""Maximum number of characters in a line of a header, so that it does not overlap that of the next axis."""
+"""Maximum number of characters in a line of a header, so that the headers of two axes do not overlap."""
 
 OUTCOMES = {
     "correct": "success<br>(% of runs)",
@@ -56,8 +56,11 @@ OUTCOMES = {
 
 
 class Dimension(NamedTuple):
-    """One axis. `values` has one position per line. `names` labels the positions 0, 1, …, and is empty on a
-    numeric scale."""
+    """One axis.
+
+    `values` contains one position per line. `names` contains the labels of the positions 0, 1, … and is empty
+    for a numeric scale.
+    """
 
     column: str
     values: list[float]
@@ -73,9 +76,9 @@ class ParallelInfo(NamedTuple):
         success: Success rate of each setting, from 0 to 1.
         run_ids: Ids of the first `MAX_RUN_IDS` runs of each setting.
         unknown: Settings that are left out because a mean is unknown.
-        left_out: Number of lines that are not drawn, and the columns that vary within a setting or have too
-            many values to name.
-        same: Results that are equal in all settings and so have no axis.
+        left_out: Number of lines that are not drawn, and the columns without an axis, which vary within a
+            setting or have too many values.
+        same: Results without an axis because they are equal in all settings.
     """
 
     dimensions: list[Dimension]
@@ -145,19 +148,22 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
         dark: Use the colours for a dark page.
 
     Returns:
-        A figure that holds run ids: `sweep.run(figure.data[0].customdata[n][0])` is a run of the n-th drawn
-        setting. Plotly shows no hover texts for these lines.
+        A figure that contains run ids: `sweep.run(figure.data[0].customdata[n][0])` is a run of the n-th
+        drawn setting. Plotly shows no hover texts for these lines.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
     frame = table(df)
     info = parallel_info(frame)
     shades = palette(dark)
-    shown = SCORES[3:] if dark else SCORES[:-1]  # without the colours closest to the background
+    shown = SCORES[3:] if dark else SCORES[:-1]  # leave out the colours closest to the background
     figure = go.Figure()
     if info.dimensions:
         figure.add_parcoords(
-            dimensions=[_drawn(dimension, is_rate(frame, dimension.column)) for dimension in info.dimensions],
+            dimensions=[
+                _plotly_dimension(dimension, is_rate(frame, dimension.column))
+                for dimension in info.dimensions
+            ],
             customdata=info.run_ids,
             line={
                 "color": info.success,
@@ -170,7 +176,7 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
             unselected={"line": {"color": shades.edge, "opacity": 0.15}},
             labelfont={"size": 12 if len(info.dimensions) <= 8 else 10, "color": shades.ink},
             tickfont={"size": 11, "color": shades.ink},
-            rangefont={"size": 1, "color": shades.paper},  # hidden: the range would overlap the names
+            rangefont={"size": 1, "color": shades.paper},  # hides the range, which would overlap the names
         )
     else:
         show_message(figure, "no setting has a known mean of every result")
@@ -187,7 +193,7 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
         dark,
         height=460,
         margin={"t": 70, "l": 40 + 6 * beside, "r": 40, "b": 36},
-        shapes=_axes(len(info.dimensions), shades.edge),
+        shapes=_axis_lines(len(info.dimensions), shades.edge),
     )
     return figure
 
@@ -205,8 +211,8 @@ def _notes(info: ParallelInfo) -> list[str]:
     ]
 
 
-def _axes(count: int, edge: str) -> list[dict[str, Any]]:
-    """Return lines to draw over the axes, which Plotly always draws in black."""
+def _axis_lines(count: int, edge: str) -> list[dict[str, Any]]:
+    """Return lines that cover the axes, because Plotly draws axes only in black."""
     line = {"type": "line", "xref": "paper", "yref": "paper", "y0": 0, "y1": 1}
     last = max(count - 1, 1)
     return [
@@ -215,12 +221,12 @@ def _axes(count: int, edge: str) -> list[dict[str, Any]]:
 
 
 def _repeats_success(frame: pandas.DataFrame, column: str) -> bool:
-    """Return whether the grade is only 0 or 1, and so equal to the success rate."""
+    """Return whether a column of grades contains only 0 and 1, so that its mean is the success rate."""
     return column == "score" and bool(frame["score"].dropna().isin([0, 1]).all())
 
 
 def _dimension(column: str, values: list[Any], numbers: bool) -> Dimension | None:
-    """Return the axis of a setting, or `None` if it has too many values to name."""
+    """Return the axis of a setting, or `None` if the setting has too many values."""
     import pandas as pd  # noqa: PLC0415
 
     known = list(dict.fromkeys(value for value in values if not pd.isna(value)))
@@ -237,7 +243,7 @@ def _dimension(column: str, values: list[Any], numbers: bool) -> Dimension | Non
     )
 
 
-def _drawn(dimension: Dimension, rate: bool) -> dict[str, Any]:
+def _plotly_dimension(dimension: Dimension, rate: bool) -> dict[str, Any]:
     column, values = dimension.column, dimension.values
     made: dict[str, Any] = {"label": OUTCOMES.get(column) or _header(column), "values": values}
     if dimension.names:

@@ -1,9 +1,9 @@
-"""Points of the figures over many runs: groups of runs, each with the ids of its runs.
+"""Points of the figures of many runs. Each point is the mean of a column over a group of runs.
 
 The task is the unit of sampling. A rate has the interval of `tl.stats.success_rates`. Any other amount is a
 mean over tasks with a bootstrap interval over tasks, or without an interval if all values are equal. Unknown
-values are left out of a mean and counted, never taken for 0. `figure.data[k].customdata[n]` holds the run ids
-of a point, because a plain figure cannot call back; the hover text names some of them.
+values are left out of a mean and counted. They never count as 0. `figure.data[k].customdata[n]` contains the
+run ids of a point, because a plain figure has no callbacks. The hover text lists some of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_RUN_IDS = 100
-"""Maximum number of run ids that a point holds."""
+"""Maximum number of run ids of a point."""
 
 HOVER_IDS = 3
 """Number of run ids in the hover text of a point."""
@@ -41,14 +41,15 @@ MEASURES = {
     "tokens": "tokens in and out (per run)",
     "seconds": "wall time (s per run)",
 }
-"""Columns of `sweep.df()` that hold results of a run, with the titles of their axes."""
+"""Columns of `sweep.df()` with results of a run, and the titles of their axes."""
 
 BUDGET_TITLES = {
     "calls": ("by limit of model calls", "limit of model calls (per run)"),
     "tokens": ("by limit of tokens", "limit of tokens in and out (per run)"),
     "cost": ("by limit of cost", "limit of cost without cache hits (USD per run)"),
 }
-"""Part of a figure's title, and title of the axis, for each `unit` of `tl.stats.anytime_performance`."""
+"""For each `unit` of `tl.stats.anytime_performance`, a part of the figure's title and the title of the
+axis."""
 
 _GROUPS = {
     "setting": "setting (label)",
@@ -85,7 +86,7 @@ class Point(NamedTuple):
 
 
 def setting_columns(frame: pandas.DataFrame) -> list[str]:
-    """Return the columns that hold a setting with at least two values. A missing value counts as a value.
+    """Return the columns of settings that have at least two values. A missing value counts as a value.
 
     Columns that `sweep.df()` does not define count as settings.
     """
@@ -94,7 +95,7 @@ def setting_columns(frame: pandas.DataFrame) -> list[str]:
 
 
 def varies(frame: pandas.DataFrame, by: Sequence[str], column: str) -> bool:
-    """Return whether a column has several values inside any group."""
+    """Return whether a column has several values within any group of equal values of `by`."""
     inside = frame.groupby(list(by), observed=True, dropna=False)[column].nunique(dropna=False)
     return bool((inside > 1).any())
 
@@ -198,7 +199,7 @@ def _rates(
     table."""
     import pandas as pd  # noqa: PLC0415
 
-    # If a group pools several settings, they count as repeats of their tasks.
+    # If a group contains several settings, their runs count as repeats of the task.
     given = pd.DataFrame({f"key {k}": frame[key] for k, key in enumerate(keys)})
     by = list(given.columns)
     given["task"] = frame["task"] if "task" in frame else range(len(frame))
@@ -228,7 +229,7 @@ def _mean(group: pandas.DataFrame, column: str) -> tuple[float, float, float, in
     means = known.groupby("task", observed=True)[column].mean() if "task" in known else known[column]
     values = means.to_numpy(dtype=float)
     mean = float(values.mean())
-    if values.min() == values.max():  # equal values do not show how much further ones would vary
+    if values.min() == values.max():  # no interval: equal values contain no information about the variance
         return mean, math.nan, math.nan, len(known)
     drawn = bootstrap(
         (values,), np.mean, n_resamples=999, batch=100, method="percentile", rng=np.random.default_rng(SEED)
@@ -245,28 +246,32 @@ def ids_of(group: pandas.DataFrame) -> list[str]:
 
 
 def format_value(value: Any) -> str:
-    """Format a setting's value for an axis, a legend or a hover text. `None` becomes a dash."""
+    """Format the value of a setting for an axis, a legend or a hover text. `None` becomes a dash."""
     return (
         "–" if value is None else plain(short(f"{value:g}" if isinstance(value, float) else str(value), 60))
     )
 
 
-def tick_labels(values: Sequence[Any], most: int) -> list[str]:
-    """Format values as tick labels of at most `most` characters, or of 60 if two labels would be the same.
+def tick_labels(values: Sequence[Any], max_length: int) -> list[str]:
+    """Format values as tick labels of at most `max_length` characters, or of 60 if two labels would be equal.
 
     Labels are truncated in the middle, because labels of settings often differ only at the end.
     """
     words = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-    cut = [_middle_cut(word, most) for word in words]
+    cut = [_truncate_middle(word, max_length) for word in words]
     if len(set(cut)) < len(set(words)):
-        cut = [_middle_cut(word, 60) for word in words]
+        cut = [_truncate_middle(word, 60) for word in words]
     return ["–" if value is None else plain(word) for value, word in zip(values, cut, strict=True)]
 
 
-def _middle_cut(text: str, most: int) -> str:
+def _truncate_middle(text: str, max_length: int) -> str:
     line = short(text, len(text))
-    head = (most - 1) // 3
-    return line if len(line) <= most else f"{line[:head].rstrip()}…{line[head + 1 - most :].lstrip()}"
+    head = (max_length - 1) // 3
+    return (
+        line
+        if len(line) <= max_length
+        else f"{line[:head].rstrip()}…{line[head + 1 - max_length :].lstrip()}"
+    )
 
 
 def named_axis(values: Sequence[Any]) -> dict[str, Any]:
@@ -307,7 +312,7 @@ def format_mean(point: Point, column: str, rate: bool) -> str:
 
 
 def hover_lines(point: Point, column: str, rate: bool) -> list[str]:
-    """Return the lines of a hover text: value, interval, number of runs, and some run ids."""
+    """Return the lines of a hover text: mean, interval, number of runs, and some run ids."""
     text = f"{plain(short(column, 40))} {format_mean(point, column, rate)}"
     unknown = point.runs - point.known
     runs = f"{point.runs:,} run" + ("s" if point.runs != 1 else "")
@@ -324,14 +329,14 @@ def format_run_ids(run_ids: Sequence[str], runs: int) -> list[str]:
 
 
 class LossNote(NamedTuple):
-    """Note about lost calls in a heading. If a share is large, it is in `warning`, and `line` is empty."""
+    """Note about lost calls in a heading. If a share is large, the note is `warning` and `line` is empty."""
 
     line: str
     warning: str
 
 
 def note_losses(frame: pandas.DataFrame) -> LossNote:
-    """Return a note about the shares of lost calls, by role. Warns if a setting lost many calls."""
+    """Return a note about the shares of lost calls by role. It is a warning if a setting lost many calls."""
     if "at" in frame and "run_id" in frame:  # rows of `anytime_performance` are cumulative: keep the last one
         frame = frame.sort_values("at", kind="stable").drop_duplicates("run_id", keep="last")
     if "setting" not in frame:
@@ -342,7 +347,7 @@ def note_losses(frame: pandas.DataFrame) -> LossNote:
     if not found:
         return LossNote(f"lost calls: {describe(total(groups.values()), 3) or 'unknown'}", "")
     (name, share, _), *others = found
-    where = f" in {_middle_cut(name, 36)}" if name else ""
+    where = f" in {_truncate_middle(name, 36)}" if name else ""
     more = f"  ·  {len(others):,} more" if others else ""
     return LossNote("", f"lost calls above {LARGE:.0%}: {share}{where}{more}")
 
@@ -358,7 +363,7 @@ def is_simulated(frame: pandas.DataFrame) -> bool:
 
 
 def interval_bars(values: Sequence[Point], shade: str, along: str = "y") -> dict[str, Any]:
-    """Return Plotly error bars for the intervals of the points. Unknown intervals have no bar."""
+    """Return Plotly error bars for the intervals of the points. Points without an interval have no bar."""
     above = [None if math.isnan(p.high) else p.high - p.value for p in values]
     below = [None if math.isnan(p.low) else p.value - p.low for p in values]
     return {f"error_{along}": error_bars(above, below, shade)}
@@ -369,7 +374,7 @@ def style_table_figure(
 ) -> None:
     """Like `theme.style_figure`, for a figure of a table.
 
-    The heading also states lost calls, and whether a model was simulated.
+    The heading also states the shares of lost calls and whether a model was simulated.
     """
     losses = note_losses(frame)
     lines = [*lines, losses.line]

@@ -32,7 +32,7 @@ MAX_POINTS = 2000
 """Maximum number of thoughts that are drawn as points. Larger runs get box plots."""
 
 MAX_COLUMNS = 24
-"""Maximum number of columns. In deeper trees several depths share a column."""
+"""Maximum number of columns. In deeper trees, several depths share a column."""
 
 OUTCOMES = {"kept": ("circle", KINDS[2]), "pruned": ("x", KINDS[1]), "undecided": ("hexagon", KINDS[3])}
 """Marker and colour of each outcome. "kept" covers the states `kept`, `complete` and `solution`. "undecided"
@@ -46,8 +46,8 @@ class ScoresInfo(NamedTuple):
     record.
 
     Attributes:
-        depth: Steps below the root.
-        score: From 0 to 1.
+        depth: Number of steps below the root.
+        score: Score from 0 to 1.
         outcome: Key of `OUTCOMES`.
         column: Column of the figure.
         unreadable: Number of evaluations that could not be read, by depth.
@@ -107,7 +107,7 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
     info = scores_info(run)
     figure = go.Figure()
     _draw_scores(figure, info, palette(dark).paper)
-    for column, missing in _missing(info):
+    for column, missing in _missing_counts(info):
         font = {"size": 11, "color": palette(dark).faint}
         figure.add_annotation(x=column, y=1.06, yanchor="bottom", showarrow=False, text=missing, font=font)
     if not info.ids:
@@ -148,7 +148,7 @@ def _draw_scores(figure: go.Figure, info: ScoresInfo, paper: str) -> None:
                 )
                 continue
             aside, median = step * 0.42, float(np.median(info.score[some]))
-            x = middle + aside * _spread(info.score[some])
+            x = middle + aside * _offsets(info.score[some])
             figure.add_scatter(x=x, marker_line_color=paper, **_points(info, some), **legend)
             line = {"type": "line", "x0": middle - aside, "x1": middle + aside, "y0": median, "y1": median}
             figure.add_shape(**line, line={"color": shade, "width": 2.5}, layer="below", opacity=0.75)
@@ -176,8 +176,8 @@ def _points(info: ScoresInfo, some: NDArray[np.intp]) -> dict[str, Any]:
     }
 
 
-def _missing(info: ScoresInfo) -> Iterator[tuple[int, str]]:
-    """Yield the columns that have thoughts without a score, each with a text that counts them."""
+def _missing_counts(info: ScoresInfo) -> Iterator[tuple[int, str]]:
+    """Yield each column with unscored thoughts, and a text that states their number."""
     for column in range(info.columns):
         lines = []
         for counts, what in ((info.unreadable, "unreadable"), (info.not_evaluated, "not evaluated")):
@@ -193,7 +193,7 @@ def _outcome(state: str) -> str:
     return "pruned" if state == "pruned" else "undecided"
 
 
-def _spread(score: NDArray[np.float64]) -> NDArray[np.float64]:
+def _offsets(score: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return horizontal offsets from -1 to 1 that separate thoughts with nearly equal scores."""
     height = np.round(score * 33).astype(int)
     places = np.zeros(len(score))

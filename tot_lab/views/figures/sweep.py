@@ -42,26 +42,26 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_CURVES = 14
-"""Maximum number of curves. Further ones are left out."""
+"""Maximum number of curves. Further curves are left out."""
 
 MAX_VALUES = 60
-"""Maximum number of values on the x axis. Further ones are left out."""
+"""Maximum number of values on the x axis. Further values are left out."""
 
 MAX_SETTINGS = 500
-"""Maximum number of settings if the x axis is a result. Further ones are left out."""
+"""Maximum number of settings if the x axis is a result. Further settings are left out."""
 
 _SYMBOLS = ("circle", "diamond")  # curves 8 to 14 reuse the seven colours with another marker
 
 
 class Curve(NamedTuple):
-    """The points of one colour.
+    """The points that share a value of the colour column.
 
     Attributes:
         name: Value of the colour column. `None` if it is missing, or if there is no colour column.
-        x: Positions: the values of a numeric axis, or indices into `SweepInfo.places`.
+        x: Positions on the x axis: values if it is numeric, else indices into `SweepInfo.places`.
         points: Means on the y axis.
         labels: First line of each hover text.
-        across: Means on the x axis if it is a result, else empty.
+        across: Means on the x axis if that axis is a result, else empty.
     """
 
     name: Any
@@ -75,11 +75,12 @@ class SweepInfo(NamedTuple):
     """Data of `plot_sweep`.
 
     Attributes:
-        curves: One curve per colour: numbers in ascending order, other values in the order of the table.
-        places: Values of an axis of names. Empty if the axis is numeric.
+        curves: One curve per value of the colour column. Numbers are in ascending order, other values in the
+            order of the table.
+        places: Values of an x axis of names. Empty if the axis is numeric.
         baselines: Groups without a value on the x axis, by name.
-        pooled: Settings that vary within points.
-        left_out: Number of values (or settings), and of curves, that are not drawn.
+        pooled: Settings that vary between the runs of a point.
+        left_out: Number of values (or settings) that are not drawn, and number of curves that are not drawn.
     """
 
     curves: list[Curve]
@@ -95,7 +96,7 @@ def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | Non
     expect_numeric(frame, y, "y")
     if x in MEASURES:
         expect_numeric(frame, x, "x")
-        return _of_settings(table(frame, ["setting"]), x, y, color)
+        return _settings_info(table(frame, ["setting"]), x, y, color)
     by = list(dict.fromkeys([x] if color is None else [x, color]))
     known = frame[frame[x].notna()]
     values = ordered(known, x)
@@ -138,7 +139,7 @@ def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | Non
 
 
 def _notes(info: SweepInfo, x: str) -> str:
-    """Return the line about what is averaged and what is not shown."""
+    """Return the line of the heading that lists averaged settings and the number of hidden values."""
     points, curves = info.left_out
     notes = [
         f"averaged over {', '.join(info.pooled)}" if info.pooled else "",
@@ -161,15 +162,15 @@ def plot_sweep(
             drawn, or 500 settings if `x` is a result. The heading states what is left out.
         x: A column whose values group the runs, such as `search.width`, `setting` or `task`. Groups without a
             value are drawn as horizontal lines. If `x` is a result (`calls`, `cost`), each setting is one
-            point. Use `at` for a table of `tl.stats.anytime_performance`. Values that grow by a factor get
-            a logarithmic axis.
+            point. Use `at` for a table of `tl.stats.anytime_performance`. The axis is logarithmic if the
+            values are spaced evenly by ratio, such as 1, 2, 4, 8.
         y: The result: `correct`, `score`, `calls`, `cost`, `seconds` or any other column of numbers or
             booleans.
         color: A column whose values become one curve each.
         dark: Use the colours for a dark page.
 
     Returns:
-        A figure whose points hold the ids of up to 100 runs:
+        A figure whose points contain the ids of up to 100 runs:
 
             ids = figure.data[0].customdata[2]  # third point of the first curve
             sweep.run(ids[0])
@@ -189,10 +190,10 @@ def plot_sweep(
             name="" if color is None else format_value(curve.name),
             showlegend=color is not None,
             hovertext=[_hover(curve, n, x, y, color, rate, rate_x) for n in range(len(curve.x))],
-            **_drawn(info, k),
+            **_curve_style(info, k),
         )
     for k, (name, point) in enumerate(info.baselines.items(), len(info.curves)):
-        _across(figure, name, point, y, rate, COLOURS[k % len(COLOURS)])
+        _add_baseline(figure, name, point, y, rate, COLOURS[k % len(COLOURS)])
     summary = f"{format_run_count(frame)}  ·  mean and 95% interval"
     style_table_figure(
         figure,
@@ -205,12 +206,12 @@ def plot_sweep(
         legend={"title": {"text": "" if color is None else axis_title(color)}},
         hovermode="closest",
     )
-    _axes(figure, info, frame, x, y)
+    _style_axes(figure, info, frame, x, y)
     return figure
 
 
-def _drawn(info: SweepInfo, k: int) -> dict[str, Any]:
-    """Return the Plotly properties of the k-th curve. On an axis of names, curves are drawn side by side."""
+def _curve_style(info: SweepInfo, k: int) -> dict[str, Any]:
+    """Return the Plotly properties of the k-th curve. If the x axis has names, curves are side by side."""
     curve, shade = info.curves[k], COLOURS[k % len(COLOURS)]
     step = 0.7 / len(info.curves)
     aside = (k - (len(info.curves) - 1) / 2) * step if info.places else 0.0
@@ -231,7 +232,7 @@ def _drawn(info: SweepInfo, k: int) -> dict[str, Any]:
     }
 
 
-def _of_settings(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> SweepInfo:
+def _settings_info(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> SweepInfo:
     """Compute the data of `plot_sweep` if x is a result: one point per setting and colour."""
     settings = list(frame["setting"].unique())
     frame = frame[frame["setting"].isin(settings[:MAX_SETTINGS])]
@@ -263,7 +264,7 @@ def _hover(curve: Curve, n: int, x: str, y: str, color: str | None, rate: bool, 
     return "<br>".join([f"<b>{head}</b>", *lines])
 
 
-def _across(figure: go.Figure, name: str, point: Point, y: str, rate: bool, shade: str) -> None:
+def _add_baseline(figure: go.Figure, name: str, point: Point, y: str, rate: bool, shade: str) -> None:
     """Draw a horizontal line with its interval, for a group without a value on the x axis."""
     if math.isnan(point.value):
         return
@@ -281,14 +282,14 @@ def _across(figure: go.Figure, name: str, point: Point, y: str, rate: bool, shad
     )
 
 
-def _axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y: str) -> None:
+def _style_axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y: str) -> None:
     unit = budget_unit(frame, x)
     figure.update_xaxes(title={"text": BUDGET_TITLES[unit][1] if unit else axis_title(x), "standoff": 12})
     values = sorted({value for curve in info.curves for value in curve.x})
     if info.places:
         figure.update_xaxes(**named_axis(info.places), range=[-0.6, len(info.places) - 0.4], showgrid=False)
     elif x not in MEASURES and is_multiplied(values):
-        ticks = _spread(values)
+        ticks = _select_ticks(values)
         column = "cost" if unit == "cost" else x
         words = [format_amount(value, column, False) if unit else format_value(value) for value in ticks]
         figure.update_xaxes(type="log", tickvals=ticks, ticktext=[plain(word) for word in words])
@@ -310,8 +311,10 @@ def _axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y
 
 
 def is_multiplied(values: Sequence[float]) -> bool:
-    """Return whether a logarithmic axis suits some ascending values: they span a factor of 8 or more, and
-    are spaced more evenly by ratio than by difference."""
+    """Return whether ascending values suit a logarithmic axis.
+
+    This is so if they span a factor of at least 8 and are spaced more evenly by ratio than by difference.
+    """
     if len(values) < 3 or values[0] <= 0 or values[-1] < 8 * values[0]:
         return False
     added = max(b - a for a, b in pairwise(values)) / (values[-1] - values[0])
@@ -319,8 +322,8 @@ def is_multiplied(values: Sequence[float]) -> bool:
     return multiplied < added
 
 
-def _spread(values: Sequence[float]) -> list[float]:
-    """Select those of some ascending values whose ticks do not overlap on a logarithmic axis."""
+def _select_ticks(values: Sequence[float]) -> list[float]:
+    """Select some of the ascending values, so that their ticks do not overlap on a logarithmic axis."""
     least = math.log(values[-1] / values[0]) / 10
     ticks = [values[0]]
     for value in values[1:]:

@@ -1,9 +1,10 @@
 """Colours, template and text handling of every figure.
 
 Text written by a model or a person is escaped and never interpreted as markup. Scores use viridis, which is
-perceptually uniform and safe for colour-blind readers. It contains no grey, so grey marks what has no score.
-Other colours are from the Okabe-Ito set. States, such as pruned, have no colour: only the shape shows them.
-Dark figures change only the background, the text and the colours that would be too faint.
+perceptually uniform and safe for colour-blind readers. Viridis contains no grey, so grey marks thoughts
+without a score. Other colours are from the Okabe-Ito set. A state, such as pruned, is shown by the shape of a
+marker and never by its colour. Dark figures differ from light ones in the background, the text and the
+colours that would be too faint.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ COLOURS = (*KINDS, PATH, "#f0e442")
 
 
 class Palette(NamedTuple):
-    """Colours that differ between light and dark figures. `paper` is the background, the other fields are
-    named like the constants of this module."""
+    """Colours that differ between light and dark figures.
+
+    `paper` is the background. The other fields have the names of the constants of this module.
+    """
 
     paper: str
     ink: str
@@ -61,14 +64,14 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def printable(text: str) -> str:
-    """Remove the characters that XML does not allow, and so GraphML, SVG and HTML do not either."""
+    """Remove the characters that XML does not allow. GraphML, SVG and HTML do not allow them either."""
     return _NOT_XML.sub("", text)
 
 
-def short(text: str, most: int) -> str:
-    """Put `text` on one line and truncate it to `most` characters."""
+def short(text: str, max_length: int) -> str:
+    """Put `text` on one line and truncate it to `max_length` characters."""
     line = " ".join(printable(text).split())
-    return line if len(line) <= most else line[: max(most - 1, 0)].rstrip() + "…"
+    return line if len(line) <= max_length else line[: max(max_length - 1, 0)].rstrip() + "…"
 
 
 def short_id(id: Any) -> str:
@@ -77,11 +80,11 @@ def short_id(id: Any) -> str:
     return text if len(text) <= 60 else "…" + text[-59:]
 
 
-def wrapped(text: str, width: int, lines: int) -> list[str]:
+def wrap(text: str, width: int, lines: int) -> list[str]:
     """Wrap `text` into at most `lines` lines of at most `width` characters.
 
-    Existing line breaks are kept. Lines break between words, and inside a word only if it is longer than a
-    line. Truncated text ends in an ellipsis.
+    Existing line breaks are kept. A word is broken only if it is longer than a line. Truncated text ends in
+    an ellipsis.
     """
     rows: list[str] = []
     for line in printable(text).splitlines():
@@ -109,7 +112,7 @@ def label(text: str, width: int) -> list[str]:
 
     Words longer than a line are abbreviated. Formulas, and scripts without spaces, are broken instead.
     """
-    return wrapped(
+    return wrap(
         " ".join(short(word, width) if _WORD.search(word) else word for word in text.split()), width, 3
     )
 
@@ -192,7 +195,7 @@ def style_figure(
         dark: Whether the page is dark.
         height: Height below the heading, in pixels.
         warning: See `heading_layout`.
-        layout: Further layout properties. `margin` overrides only the sides that it names. Its `t` is the
+        layout: Further layout properties. `margin` overrides only the sides that it contains; its `t` is the
             distance from the heading.
     """
     heading, top = heading_layout(title, lines, simulated, dark, warning)

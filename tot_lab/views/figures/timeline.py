@@ -1,8 +1,8 @@
 """Figure of the model and tool calls of a run over time: concurrency, waiting times and the critical path.
 
 Lanes, concurrency and the critical path are computed from the order of the journal's lines, which is exact
-even if two times are equal. The explorer uses the same rules (`explorer/js/timeline.js`). A refused call was
-never made. It gets a marker and is not counted.
+even if two times are equal. The explorer uses the same rules (`explorer/js/timeline.js`). A refused call
+gets a marker and is not counted, because it was never made.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ MAX_CALLS = 4000
 """Maximum number of calls that are drawn as bars. Larger runs show the number of open calls by kind."""
 
 READABLE = 0.01
-"""Seconds. If every call was faster, as with a simulated model, the figure shows order instead of time."""
+"""Duration in seconds. If every call took less, as with a simulated model, the figure shows the order of the
+calls instead of times."""
 
 BINS = 800
 """Number of time intervals in the figure of a run with more than `MAX_CALLS` calls."""
@@ -55,16 +56,17 @@ class TimelineInfo(NamedTuple):
         kind: Purpose of the call, or `tool:NAME` for a tool call.
         sample_index: Sample index of the call.
         start: Time of the call.
-        sent: Time when it was last sent, or nan if it was not sent.
+        sent: Time when the call was last sent, or nan if it was not sent.
         end: Time of the reply. Open calls end with the record.
-        source: `model`, `cache` or `joined`, or `open` or `refused` for a call without a reply.
+        source: Source of the reply: `model`, `cache` or `joined`. A call without a reply has `open` or
+            `refused`.
         error: Error of the reply, or "".
-        tries: How often the call was sent. `None` if unknown.
+        tries: Number of times the call was sent. `None` if unknown.
         lane: Row of the figure. Calls of one lane do not overlap.
         critical: Indices of the calls on the critical path, first to last. The path ends with the call that
             finished last. Each predecessor is the last call that finished before its successor started.
         changes: Times at which the number of open calls changes.
-        under_way: Number of open calls from that time on.
+        under_way: Number of open calls from each of these times on.
     """
 
     node: list[str]
@@ -99,8 +101,8 @@ def timeline_info(run: Run) -> TimelineInfo:
         for number, line in enumerate(run.lines)
         if line.p and isinstance(line.e, Call | Reply)
     }
-    asked = [line_of[call.line.p, Call] for call in calls]
-    answered = [line_of[call.line.p, Reply] if call.answered else -1 for call in calls]
+    call_lines = [line_of[call.line.p, Call] for call in calls]
+    reply_lines = [line_of[call.line.p, Reply] if call.answered else -1 for call in calls]
     source = [
         "open" if call.reply is None else "refused" if refused(call.reply.error) else ways[call.line.p].source
         for call in calls
@@ -114,14 +116,14 @@ def timeline_info(run: Run) -> TimelineInfo:
 
     sent = [None if by_order else ways[call.line.p].sent for call in calls]
     made = [word != "refused" for word in source]
-    lane, critical, moments = arrange_calls(asked, answered, made)
+    lane, critical, moments = arrange_calls(call_lines, reply_lines, made)
     return TimelineInfo(
         [call.call.node for call in calls],
         [named(call.call) for call in calls],
         [call.call.sample_index for call in calls],
-        np.array([when(line) for line in asked], dtype=np.float64),
+        np.array([when(line) for line in call_lines], dtype=np.float64),
         np.array([np.nan if moment is None else moment for moment in sent], dtype=np.float64),
-        np.array([when(line) for line in answered], dtype=np.float64),
+        np.array([when(line) for line in reply_lines], dtype=np.float64),
         source,
         [(call.reply and call.reply.error) or "" for call in calls],
         [ways[call.line.p].tries for call in calls],
@@ -134,39 +136,39 @@ def timeline_info(run: Run) -> TimelineInfo:
 
 
 def arrange_calls(
-    asked: Sequence[int], answered: Sequence[int], made: Sequence[bool]
+    call_lines: Sequence[int], reply_lines: Sequence[int], made: Sequence[bool]
 ) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     """Compute lanes, critical path and concurrency of calls.
 
     Args:
-        asked: Journal line of each call, ascending.
-        answered: Journal line of each reply, or -1 for an open call.
-        made: Whether each call was made. Refused calls were not.
+        call_lines: Journal line of each call, in ascending order.
+        reply_lines: Journal line of each reply, or -1 for an open call.
+        made: False for calls that were refused, True for all others.
 
     Returns:
-        The lane of each call; the indices of the calls on the critical path; and (line, open calls from that
-        line on) for each change of the concurrency.
+        The lane of each call, the indices of the calls on the critical path, and the changes of the
+        concurrency as tuples (journal line, number of open calls from that line on).
     """
-    lane = [0] * len(asked)
-    before = [-1] * len(asked)
+    lane = [0] * len(call_lines)
+    before = [-1] * len(call_lines)
     moments: list[tuple[int, int]] = []
     free: list[int] = []
     lanes = level = 0
     last = -1
-    for call, asks in _in_order(asked, answered):
-        if not asks:
+    for call, is_start in _starts_and_ends(call_lines, reply_lines):
+        if not is_start:
             heappush(free, lane[call])
         elif free:
             lane[call] = heappop(free)
         else:
             lane[call], lanes = lanes, lanes + 1
-        if asks:
+        if is_start:
             before[call] = last
         elif made[call]:
             last = call
         if made[call]:
-            level += 1 if asks else -1
-            moments.append((asked[call] if asks else answered[call], level))
+            level += 1 if is_start else -1
+            moments.append((call_lines[call] if is_start else reply_lines[call], level))
     critical = []
     while last != -1:
         critical.append(last)
@@ -197,12 +199,12 @@ def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
     colours = {
         kind: KINDS[k] if k < len(KINDS) else shades.faint for k, kind in enumerate(dict.fromkeys(info.kind))
     }
-    _concurrency(figure, info, shades)
+    _draw_concurrency(figure, info, shades)
     if binned:
-        _under_way(figure, info, colours)
+        _draw_open_calls(figure, info, colours)
     else:
-        _bars(figure, info, colours, shades)
-        _critical(figure, info, shades)
+        _draw_bars(figure, info, colours, shades)
+        _draw_critical_path(figure, info, shades)
     lanes = int(info.lane.max(initial=0)) + 1
     tall = 170 + (380 if binned else min(max(26 * lanes, 130), 560))
     layout = {"height": tall + 70, "barmode": "overlay", "bargap": 0.18, "legend": legend_at(-56 / tall)}
@@ -258,17 +260,17 @@ def summarize(info: TimelineInfo) -> str:
     return "  ·  ".join(parts)
 
 
-def _in_order(asked: Sequence[int], answered: Sequence[int]) -> Iterator[tuple[int, bool]]:
+def _starts_and_ends(call_lines: Sequence[int], reply_lines: Sequence[int]) -> Iterator[tuple[int, bool]]:
     """Yield the starts (`True`) and ends (`False`) of the calls, in the order of the journal's lines."""
-    moments = [(line, call, True) for call, line in enumerate(asked)]
-    moments += [(line, call, False) for call, line in enumerate(answered) if line != -1]
-    for _, call, asks in sorted(moments):
-        yield call, asks
+    moments = [(line, call, True) for call, line in enumerate(call_lines)]
+    moments += [(line, call, False) for call, line in enumerate(reply_lines) if line != -1]
+    for _, call, is_start in sorted(moments):
+        yield call, is_start
 
 
-def _concurrency(figure: go.Figure, info: TimelineInfo, shades: Palette) -> None:
+def _draw_concurrency(figure: go.Figure, info: TimelineInfo, shades: Palette) -> None:
     x, y = info.changes, info.under_way
-    if len(x) > 2 * MAX_CALLS:  # draw the maximum of each interval
+    if len(x) > 2 * MAX_CALLS:  # too many points: draw the maximum of each interval
         edges = np.linspace(x[0], x[-1], BINS + 1)
         place = np.clip(np.searchsorted(edges, x, "right") - 1, 0, BINS - 1)
         high = np.zeros(BINS, dtype=np.intp)
@@ -289,7 +291,7 @@ def _concurrency(figure: go.Figure, info: TimelineInfo, shades: Palette) -> None
     )
 
 
-def _bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades: Palette) -> None:
+def _draw_bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades: Palette) -> None:
     """Draw a bar for each call that was made, and a marker for each cached or refused one."""
     kinds = np.array(info.kind, dtype=object)
     source = np.array(info.source, dtype=object)
@@ -306,26 +308,26 @@ def _bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades
             "line": {"color": outline, "width": np.where(failed[here], 1.8, 0.5)},
         }
         if here.size:
-            _spans(figure, info, here, sent, info.end, marker=look, name=plain(short(kind, 30)))
+            _draw_spans(figure, info, here, sent, info.end, marker=look, name=plain(short(kind, 30)))
         waited = here[sent[here] > info.start[here]]
         pale = {"color": shade, "opacity": 0.3, "line": {"width": 0}}
         if waited.size:
-            _spans(figure, info, waited, info.start, sent, marker=pale, showlegend=False)
+            _draw_spans(figure, info, waited, info.start, sent, marker=pale, showlegend=False)
     for word, name, symbol in (("cache", "from the cache", "line-ns"), ("refused", "refused", "x-thin")):
         here = np.flatnonzero(source == word)
         inks = [colours[kind] if word == "cache" else shades.ink for kind in kinds[here]]
         marker = {"symbol": symbol, "size": 9, "line": {"width": 2, "color": inks}, "color": inks}
         if here.size:
             where = {"x": info.start[here], "y": info.lane[here], "row": 2, "col": 1}
-            hover = {"hoverinfo": "text", "hovertext": _hover(info, here)}
+            hover = {"hoverinfo": "text", "hovertext": _hover_texts(info, here)}
             figure.add_scatter(**where, **hover, mode="markers", name=name, marker=marker)
     if (sent > info.start).any():
-        _swatch(figure, "waiting to be sent", color=KINDS[0], opacity=0.3)
+        _add_legend_entry(figure, "waiting to be sent", color=KINDS[0], opacity=0.3)
     if (failed & ~marks).any():
-        _swatch(figure, "failed", color=shades.paper, line={"color": shades.ink, "width": 1.8})
+        _add_legend_entry(figure, "failed", color=shades.paper, line={"color": shades.ink, "width": 1.8})
 
 
-def _spans(
+def _draw_spans(
     figure: go.Figure, info: TimelineInfo, calls: NDArray[np.intp], start: Any, end: Any, **look: Any
 ) -> None:
     """Draw a bar for each of these calls, from `start` to `end`."""
@@ -335,20 +337,20 @@ def _spans(
         x=(end - start)[calls],
         y=info.lane[calls],
         hoverinfo="text",
-        hovertext=_hover(info, calls),
+        hovertext=_hover_texts(info, calls),
         row=2,
         col=1,
         **look,
     )
 
 
-def _swatch(figure: go.Figure, name: str, **look: Any) -> None:
+def _add_legend_entry(figure: go.Figure, name: str, **look: Any) -> None:
     """Add an entry to the legend."""
     marker = {"symbol": "square", "size": 11, **look}
     figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, row=2, col=1)
 
 
-def _critical(figure: go.Figure, info: TimelineInfo, shades: Palette) -> None:
+def _draw_critical_path(figure: go.Figure, info: TimelineInfo, shades: Palette) -> None:
     """Draw the critical path along the lower edge of its bars."""
     path = info.critical
     figure.add_scatter(
@@ -364,7 +366,7 @@ def _critical(figure: go.Figure, info: TimelineInfo, shades: Palette) -> None:
     )
 
 
-def _under_way(figure: go.Figure, info: TimelineInfo, colours: dict[str, str]) -> None:
+def _draw_open_calls(figure: go.Figure, info: TimelineInfo, colours: dict[str, str]) -> None:
     """Draw the average number of open calls of each kind in each time interval."""
     edges = np.linspace(info.start.min(), max(info.end.max(), info.start.min() + 1e-9), BINS + 1)
     kinds = np.array(info.kind, dtype=object)
@@ -396,7 +398,7 @@ def _under_way(figure: go.Figure, info: TimelineInfo, colours: dict[str, str]) -
         )
 
 
-def _hover(info: TimelineInfo, calls: NDArray[np.intp]) -> list[str]:
+def _hover_texts(info: TimelineInfo, calls: NDArray[np.intp]) -> list[str]:
     return [_hover_text(info, call) for call in calls.tolist()]
 
 

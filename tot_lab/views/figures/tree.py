@@ -1,7 +1,6 @@
 """Interactive figure of a tree of thoughts.
 
-`tree_info` computes everything that is drawn, and its position. `plot_tree` and the SVG of reports only draw
-its result.
+`tree_info` computes the content and the positions. `plot_tree` and the SVG of reports draw its result.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tot_lab.views.figures.theme import (
     score_axis,
     short_id,
     style_figure,
-    wrapped,
+    wrap,
 )
 from tot_lab.views.figures.theme import LINKS as LINK_COLOURS
 
@@ -40,7 +39,7 @@ MAX_THOUGHTS = 2000
 """Maximum number of thoughts in one figure. Larger figures are slow in a browser and unreadable."""
 
 MAX_LABELS = 40
-"""Maximum number of thoughts in a figure that shows their texts."""
+"""Maximum number of thoughts in a figure with labels."""
 
 SHAPES = {
     "question": "circle",
@@ -53,7 +52,7 @@ SHAPES = {
     "duplicate or merged": "triangle-up",
     "not decided": "hexagon",
 }
-"""Marker of each state, in the order of the legend. States can be told apart without colour."""
+"""Marker of each state, in the order of the legend. All markers differ in shape, not only in colour."""
 
 
 class TreeInfo(NamedTuple):
@@ -62,11 +61,11 @@ class TreeInfo(NamedTuple):
     Attributes:
         parents: Index of the parent, or -1 for a root.
         x: Horizontal position, in distances between siblings. The leftmost thought is at 0.
-        depth: Steps below the root.
-        score: From 0 to 1, or nan if there is no score.
+        depth: Number of steps below the root.
+        score: Score from 0 to 1, or nan if the thought has no score.
         shape: Key of `SHAPES`.
         on_path: Whether the thought is on the path to the answer.
-        links: Edges other than from parent to child, as (from, to, kind).
+        links: Edges that do not lead from a parent to its child, as tuples (from, to, kind).
         details: Lines of the hover text.
         left_out: Number of thoughts of the run that are not drawn.
     """
@@ -98,22 +97,22 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     """
     if not isinstance(run, Run | Tree) and not hasattr(run, "edges"):
         raise TypeError(
-            f"plot_tree takes a run, a Tree or a networkx graph, not {type(run).__name__}; "
-            f"was `await` forgotten?"
+            f"Cannot draw a tree: got {type(run).__name__}. Pass a run, a `Tree` or a networkx graph, "
+            f"and check whether an `await` is missing."
         )
     whole = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
     if not whole.nodes:
         raise ValueError("Cannot draw a tree: this run or tree has no thoughts.")
     parts = most_relevant(whole)
     ids = list(parts.nodes)
-    ids.sort(key=lambda id: parts.nodes[id].get("order", 0))  # stable: without `order`, that of the graph
+    ids.sort(key=lambda id: parts.nodes[id].get("order", 0))  # stable: nodes without `order` stay in place
     index = {id: place for place, id in enumerate(ids)}
     parents = np.full(len(ids), -1)
     links = []
     for start, end, kind in parts.edges:
         if kind == "child" and parents[index[end]] == -1:
             parents[index[end]] = index[start]
-        else:  # a second parent is drawn as a link and does not affect the layout
+        else:  # a further parent is drawn as a link and does not affect the layout
             links.append((index[start], index[end], "source" if kind == "child" else kind))
     x, depth = tidy(parents.tolist())
     known = [parts.nodes[id] for id in ids]
@@ -144,8 +143,9 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
 def most_relevant(parts: Parts) -> Parts:
     """Select the `MAX_THOUGHTS` most relevant thoughts, each with its ancestors.
 
-    Thoughts on the path to the answer come first, then those that stayed in the search, then the highest
-    scores, then the earliest. The last path is truncated if it does not fit.
+    Thoughts on the path to the answer are the most relevant, then those that were kept, then those with the
+    highest scores, then the earliest. The ancestors of the last selected thought are truncated if they do not
+    fit.
     """
     if len(parts.nodes) <= MAX_THOUGHTS:
         return parts
@@ -180,8 +180,8 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
     """Plot a tree of thoughts with the root at the top.
 
     The colour of a thought is its score, and the shape its state. The thick line is the path to the answer.
-    Dashed lines are links other than from parent to child. The hover text of a thought shows the beginning of
-    its text, its score, state, calls, tokens and cost.
+    Dashed lines are links that do not lead from a parent to its child. The hover text of a thought shows the
+    beginning of its text, its score, state, calls, tokens and cost.
 
     Args:
         run: A run, finished or not, a `Tree`, or a DiGraph with the attributes of `graph_of`, all of which
@@ -199,17 +199,17 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
     count = len(info.ids)
     figure = go.Figure()
     figure.add_trace(
-        _lines(info, np.flatnonzero(info.parents >= 0), shades.edge, 1.2 if count < 300 else 0.7)
+        _edge_trace(info, np.flatnonzero(info.parents >= 0), shades.edge, 1.2 if count < 300 else 0.7)
     )
     below_root = np.flatnonzero(info.on_path & (info.parents >= 0))
     if below_root.size:
         width = 4.0 if count < 300 else 2.5
-        figure.add_trace(_lines(info, below_root, shades.path, width, "path to the answer"))
+        figure.add_trace(_edge_trace(info, below_root, shades.path, width, "path to the answer"))
     for kind in dict.fromkeys(kind for *_, kind in info.links):
-        figure.add_trace(_arcs(info, kind))
+        figure.add_trace(_link_trace(info, kind))
     size = 18 if count <= MAX_LABELS else 13 if count <= 150 else 9 if count <= 500 else 6
     for what in SHAPES:
-        figure.add_traces(_of_shape(info, what, size, shades))
+        figure.add_traces(_shape_traces(info, what, size, shades))
     labels = label_width(info, 840)
     if labels:
         _write_labels(figure, info, labels, size, dark)
@@ -244,7 +244,7 @@ def label_width(info: TreeInfo, pixels: float) -> int:
 
 
 def arc(info: TreeInfo, start: int, end: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the points of a curve from one thought to another that passes beside those in between."""
+    """Return the points of a curved line between two thoughts, which avoids the thoughts in between."""
     share = np.linspace(0.0, 1.0, 13)
     x0, x1, y0, y1 = info.x[start], info.x[end], info.depth[start], info.depth[end]
     bow = 4 * share * (1 - share)
@@ -252,7 +252,9 @@ def arc(info: TreeInfo, start: int, end: int) -> tuple[NDArray[Any], NDArray[Any
     return x0 + (x1 - x0) * share + sideways * bow, y0 + (y1 - y0) * share - 0.28 * bow
 
 
-def _lines(info: TreeInfo, ends: NDArray[np.intp], colour: str, width: float, name: str = "") -> go.Scatter:
+def _edge_trace(
+    info: TreeInfo, ends: NDArray[np.intp], colour: str, width: float, name: str = ""
+) -> go.Scatter:
     import plotly.graph_objects as go  # noqa: PLC0415
 
     starts = info.parents[ends]
@@ -268,7 +270,7 @@ def _lines(info: TreeInfo, ends: NDArray[np.intp], colour: str, width: float, na
     )
 
 
-def _arcs(info: TreeInfo, kind: str) -> go.Scatter:
+def _link_trace(info: TreeInfo, kind: str) -> go.Scatter:
     import plotly.graph_objects as go  # noqa: PLC0415
 
     bows = [arc(info, start, end) for start, end, its_kind in info.links if its_kind == kind]
@@ -282,7 +284,7 @@ def _arcs(info: TreeInfo, kind: str) -> go.Scatter:
     )
 
 
-def _of_shape(info: TreeInfo, what: str, size: float, shades: Palette) -> list[go.Scatter]:
+def _shape_traces(info: TreeInfo, what: str, size: float, shades: Palette) -> list[go.Scatter]:
     """Return the traces of one shape: thoughts with a score, thoughts without one, and the legend entry."""
     import plotly.graph_objects as go  # noqa: PLC0415
 
@@ -294,7 +296,7 @@ def _of_shape(info: TreeInfo, what: str, size: float, shades: Palette) -> list[g
     mark = {"symbol": SHAPES[what], "color": _fill(what, shades) or shades.faint, "size": 11}
     mark["line"] = {"color": shades.ink, "width": 1}
     legend = go.Scatter(x=[None], y=[None], mode="markers", name=what, legendgroup=what, marker=mark)
-    return [*(_thoughts(info, what, some, size, shades) for some in groups if some.size), legend]
+    return [*(_thought_trace(info, what, some, size, shades) for some in groups if some.size), legend]
 
 
 def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, dark: bool) -> None:
@@ -313,7 +315,7 @@ def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, da
         )
 
 
-def _thoughts(
+def _thought_trace(
     info: TreeInfo, what: str, places: NDArray[np.intp], size: float, shades: Palette
 ) -> go.Scatter:
     import plotly.graph_objects as go  # noqa: PLC0415
@@ -344,7 +346,10 @@ def _thoughts(
 
 
 def _fill(what: str, shades: Palette) -> str | None:
-    """Return the colour of shapes that do not show a score. The score of the root has no meaning."""
+    """Return the fill colour of a shape that does not show a score, or `None` for all other shapes.
+
+    The score of the root has no meaning and is not shown.
+    """
     return shades.paper if what == "question" else None
 
 
@@ -355,7 +360,7 @@ def _hover(details: list[str]) -> str:
 
 def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
     """Return the lines of the title and of the subtitle."""
-    title = wrapped(info.question, 88, 2) or [info.strategy or "Tree of thoughts"]
+    title = wrap(info.question, 88, 2) or [info.strategy or "Tree of thoughts"]
     facts = [info.strategy] if info.strategy and info.question else []
     if info.answer is not None:
         facts.append(f"answer: {' '.join(info.answer.split()) or 'none'}")
@@ -363,7 +368,7 @@ def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
         facts.append(f"stopped: {info.stopped}")
     elif info.strategy:
         facts.append("unfinished")
-    lines = wrapped("  ·  ".join(facts), 120, 2)
+    lines = wrap("  ·  ".join(facts), 120, 2)
     if info.left_out:
         lines.append(
             f"{len(info.ids):,} of {len(info.ids) + info.left_out:,} thoughts shown: the path to the answer, "
@@ -372,8 +377,8 @@ def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
     return title, lines
 
 
-def _details(id: Any, node: Any, depth: int, most: int) -> list[str]:
-    rows = [f"{short_id(id)} · depth {depth}", *wrapped(str(node.get("text", "")), 70, most)]
+def _details(id: Any, node: Any, depth: int, max_lines: int) -> list[str]:
+    rows = [f"{short_id(id)} · depth {depth}", *wrap(str(node.get("text", "")), 70, max_lines)]
     read = ""
     if "samples" in node:
         read = f", {node['samples'] - node.get('unreadable_samples', 0)} of {node['samples']} samples read"
@@ -386,7 +391,7 @@ def _details(id: Any, node: Any, depth: int, most: int) -> list[str]:
         rows.append("not evaluated")
     if "state" in node:
         reason = f": {node['reason']}" if "reason" in node else ""
-        rows += wrapped(f"{node['state']}{reason}", 70, 3)
+        rows += wrap(f"{node['state']}{reason}", 70, 3)
     if "calls" in node:
         tokens = f"{number(node.get('input_tokens'))} tokens in, {number(node.get('output_tokens'))} out"
         cost = f"cost {money(node.get('cost'))}"

@@ -1,11 +1,11 @@
 /**
- * Alignment of two runs: which thoughts correspond, and where they differ.
+ * Alignment of two runs: pairs of corresponding thoughts, and their differences.
  *
- * comparing.py implements the same algorithm and describes it. Both are linear and not recursive.
+ * comparing.py implements and describes the same algorithm. Both implementations are linear and not recursive.
  *
  * @typedef {"only-a" | "only-b" | "text" | "score" | "fate"} Kind  fate: the states differ
- * @typedef {{kind: Kind, a: number, b: number, size: number}} Difference  a, b: nodes, -1 for none; size: number of
- *   thoughts in a branch that exists in one run only, else 1
+ * @typedef {{kind: Kind, a: number, b: number, size: number}} Difference  a, b: nodes, -1 if missing; size: number of
+ *   thoughts in a branch that only one run has, else 1
  * @typedef {import("./recording.js").Recording} Recording
  */
 
@@ -14,8 +14,8 @@
  * @param {import("./recording.js").Frame} frameA
  * @param {Recording} b
  * @param {import("./recording.js").Frame} frameB
- * @returns pairs: -1 for none; differences in tree order (depth first); counts of thoughts that match, and of those
- *   that are the same
+ * @returns for each run the matching node of each node, -1 if there is none; differences in tree order (depth first);
+ *   the number of matching thoughts, and the number of identical thoughts
  */
 export function align(a, frameA, b, frameB) {
   const pairOfA = new Int32Array(frameA.nodes).fill(-1);
@@ -29,15 +29,15 @@ export function align(a, frameA, b, frameB) {
     const [one, other] = /** @type {[number, number]} */ (waiting.pop());
     const before = differences.length;
     /** @type {(kind: Kind, differs: boolean, size?: number) => void} */
-    const tell = (kind, differs, size = 1) => {
+    const add = (kind, differs, size = 1) => {
       if (differs) differences.push({ kind, a: one, b: other, size });
     };
-    tell("only-a", other < 0, sizeA[one]);
-    tell("only-b", one < 0, sizeB[other]);
+    add("only-a", other < 0, sizeA[one]);
+    add("only-b", one < 0, sizeB[other]);
     if (one < 0 || other < 0) continue;
-    tell("text", a.text(one) !== b.text(other));
-    tell("score", !Object.is(frameA.score[one] + 0, frameB.score[other] + 0)); // NaN equals NaN, -0 equals 0
-    tell("fate", frameA.state[one] !== frameB.state[other]);
+    add("text", a.text(one) !== b.text(other));
+    add("score", !Object.is(frameA.score[one] + 0, frameB.score[other] + 0)); // NaN equals NaN, -0 equals 0
+    add("fate", frameA.state[one] !== frameB.state[other]);
     counts.matched++;
     if (differences.length === before) counts.same++;
     for (const pair of together(one, other)) waiting.push(pair);
@@ -45,7 +45,7 @@ export function align(a, frameA, b, frameB) {
   return { pairOfA, pairOfB, differences, counts };
 
   /**
-   * Pairs the children of two matched thoughts, in descending order of their numbers. -1 stands for no match.
+   * Pairs the children of two matched thoughts, in descending order of their numbers. -1 means no match.
    * @param {number} one
    * @param {number} other
    */
@@ -78,14 +78,14 @@ export function align(a, frameA, b, frameB) {
 }
 
 /**
- * The number of thoughts in the branch of each of the first `nodes` thoughts.
+ * Returns the number of thoughts in the branch of each of the first `nodes` thoughts.
  * @param {Recording} recording
  * @param {number} nodes
  */
 function sizes(recording, nodes) {
   const size = new Int32Array(nodes).fill(1);
   for (let node = nodes - 1; node >= 0; node--) {
-    const above = recording.parent[node]; // created before its children
+    const above = recording.parent[node]; // a parent has a smaller number than its children
     if (above >= 0) size[above] += size[node];
   }
   return size;

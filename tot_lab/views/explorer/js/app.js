@@ -33,15 +33,15 @@ import { DIFFERENCES, themeOf } from "./theme.js";
  * Functions that add a listener may return a function that removes it.
  * @typedef {object} Source
  * @property {Recording[]} runs one, or two to compare
- * @property {boolean} live whether lines may still come
+ * @property {boolean} live whether lines may still be added
  * @property {Finding[]} findings
- * @property {Record<string, string>} [spoken] the text so far of open calls, by thought
+ * @property {Record<string, string>} [spoken] the partial text of open calls, by thought
  * @property {(which: number, node: number) => Promise<Details>} details
  * @property {(callback: () => void) => (() => void) | void} onChange called after new data
  * @property {(ids: string[]) => void} select
  * @property {(callback: (ids: string[]) => void) => (() => void) | void} onSelect
  * @property {(which: number) => Record<string, Mark>} marks
- * @property {(step: number | null) => void} [stepped] called after a change of step; null: the last
+ * @property {(step: number | null) => void} [stepped] called after a change of step; null means the last step
  * @property {(id: string, mark: Mark) => void} [mark]
  * @property {(change: {id: string, content?: string, score?: number}) => Promise<unknown>} [branch]
  * @property {() => void} [stop]
@@ -53,15 +53,15 @@ import { DIFFERENCES, themeOf } from "./theme.js";
  * @typedef {object} App
  * @property {Source} source
  * @property {typeof import("./face.js").VIEWS[number]} view
- * @property {number} step lines of the first recording that are shown; Infinity: all
+ * @property {number} step number of lines of the first recording that are shown; Infinity means all
  * @property {boolean} following whether the step follows a live run
- * @property {{now: number, step: number} | null} playing when and where playing began
+ * @property {{now: number, step: number} | null} playing time and step at which playing began
  * @property {boolean} only whether only matches and their ancestors are shown
  * @property {number[][]} selected thoughts of each recording, the current one last
  * @property {ReturnType<typeof searchOf>} search
  * @property {import("./pane.js").Pane[]} panes
  * @property {boolean} drawn whether anything has been drawn
- * @property {number} asked the requested animation frame, 0: none
+ * @property {number} asked the id of the requested animation frame, 0 if there is none
  * @property {(change: Partial<App>) => void} set
  * @property {() => void} came called after new lines, texts or marks
  * @property {() => void} changed requests a render in the next animation frame
@@ -82,7 +82,7 @@ import { DIFFERENCES, themeOf } from "./theme.js";
  * @property {() => void} destroy
  */
 
-/** Duration of playing a whole run in seconds, and the minimum of lines per second. */
+/** Duration of playing a whole run in seconds, and the minimum number of lines per second. */
 const [PLAY_SECONDS, PLAY_LINES] = [20, 4];
 
 /**
@@ -94,15 +94,15 @@ const [PLAY_SECONDS, PLAY_LINES] = [20, 4];
 export function mount(element, source, { height = 620 } = {}) {
   /** The recording of the current thought. */
   let which = 0;
-  /** Collapsed thoughts of each recording, null: the default. @type {(Set<number> | null)[]} */
+  /** Collapsed thoughts of each recording. null means the default. @type {(Set<number> | null)[]} */
   let chosen = [null, null];
-  /** The default collapsed thoughts of each, and the number of lines they were computed from. @type {{lines: number, set: Set<number>}[]} */
+  /** The default collapsed thoughts of each recording, and the number of lines of which they were computed. @type {{lines: number, set: Set<number>}[]} */
   const opening = [];
-  /** Incremented after new data or marks, which invalidates pictures. */
+  /** Version of the data and marks. A new version invalidates pictures. */
   let version = 0;
   /** @type {{at: string, mask: Uint8Array, dim: Uint8Array, only: Uint8Array, hits: number}[]} */
   let found = [];
-  /** The alignment of two runs, and for each node a code of DIFFERENCES.
+  /** The alignment of two runs, and the code of DIFFERENCES of each node.
    * @type {ReturnType<typeof align> & {at: string, pairs: Int32Array[], marked: Uint8Array[]} | null} */
   let aligned = null;
   /** @type {import("./theme.js").Theme | null} */
@@ -193,7 +193,7 @@ export function mount(element, source, { height = 620 } = {}) {
         h("a", { href, download: `${about.name ?? "run"}-${about.id}.${kind}` }).click();
         setTimeout(() => URL.revokeObjectURL(href), 9999);
       } catch (error) {
-        tell(`could not be saved: ${error}`);
+        announce(`could not be saved: ${error}`);
       }
     },
     destroy() {
@@ -211,7 +211,7 @@ export function mount(element, source, { height = 620 } = {}) {
   const { root } = face;
   root.style.setProperty("--height", `${height}px`);
   element.append(root);
-  const sheet = new CSSStyleSheet(); // which a strict policy allows
+  const sheet = new CSSStyleSheet(); // a strict content security policy allows it
   sheet.replaceSync(css);
   document.adoptedStyleSheets.push(sheet);
   const look = () => {
@@ -230,7 +230,7 @@ export function mount(element, source, { height = 620 } = {}) {
     () => (document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet)),
   ];
 
-  /** Keys of the whole explorer; the outline has its own. @type {Record<string, () => void>} */
+  /** Keys of the whole explorer. The outline has further keys. @type {Record<string, () => void>} */
   const keys = {
     b: app.best,
     f: app.fit,
@@ -267,7 +267,8 @@ export function mount(element, source, { height = 620 } = {}) {
     app.asked ||= requestAnimationFrame(show);
   }
 
-  /** @param {number} which the second stands where the first does, as a share of its lines */
+  /** Returns the tree of a recording. The second one is shown at the same share of its lines as the first.
+   * @param {number} which */
   function frameOf(which) {
     const [{ lines }] = source.runs;
     const recording = source.runs[which];
@@ -281,13 +282,13 @@ export function mount(element, source, { height = 620 } = {}) {
   }
 
   /** Announces a status message without moving the focus. @param {string} text */
-  function tell(text) {
+  function announce(text) {
     say(face.status, text);
   }
 
-  // What is selected, open and found
+  // Selection, expansion and search
 
-  /** Selects thoughts of one recording, and where two are compared what stands in their place in the other.
+  /** Selects thoughts of one recording. If two are compared, it also selects the matching thoughts of the other.
    * @param {number} one @param {number[]} nodes @param {boolean} [outside] */
   function select(one, nodes, outside) {
     which = one;
@@ -308,7 +309,7 @@ export function mount(element, source, { height = 620 } = {}) {
       app.panes[one].next = (picture) => picture.reveal(some[some.length - 1], true);
     });
     if (!outside) source.select(idsOf());
-    tell(
+    announce(
       node < 0
         ? "nothing is selected"
         : `${recording.id(node)}, ${fateOf(recording, frameOf(which), node)}: ${short(recording.text(node), 140)}`,
@@ -343,7 +344,7 @@ export function mount(element, source, { height = 620 } = {}) {
     return chosen[which] ?? opening[which].set;
   }
 
-  /** Matches of the search at the current step, null without a search. @param {number} which */
+  /** Matches of the search at the current step. null if there is no search. @param {number} which */
   function matchesOf(which) {
     if (app.search.empty) return null;
     const frame = frameOf(which);
@@ -428,16 +429,16 @@ export function mount(element, source, { height = 620 } = {}) {
   function compare([a, b], frames) {
     const at = `${frames.map(({ step }) => step)} ${version}`;
     if (aligned?.at === at) return;
-    const told = align(a, frames[0], b, frames[1]);
-    const pairs = [told.pairOfA, told.pairOfB];
+    const alignment = align(a, frames[0], b, frames[1]);
+    const pairs = [alignment.pairOfA, alignment.pairOfB];
     const marked = pairs.map((its) => Uint8Array.from(its, (other) => +(other < 0)));
-    for (const { kind, ...nodes } of told.differences) {
+    for (const { kind, ...nodes } of alignment.differences) {
       const code = DIFFERENCES.indexOf(`other ${kind}`);
       if (code > marked[0][nodes.a]) marked[0][nodes.a] = marked[1][nodes.b] = code;
     }
-    aligned = { ...told, at, pairs, marked };
+    aligned = { ...alignment, at, pairs, marked };
   }
 }
 
-/** Whether the number is that of a thought. @param {number} node */
+/** Returns whether the number identifies a thought. @param {number} node */
 const there = (node) => node >= 0;

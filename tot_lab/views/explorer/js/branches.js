@@ -2,14 +2,14 @@
  * Expanding branches of a tree, and ancestors of matches.
  *
  * `above` contains the parent of each thought in the picture, -1 for a root (`layoutParents` in scene.js). A thought
- * comes after its parent, so one pass is enough.
+ * comes after its parent, so a single pass is enough.
  */
 
 /** A branch with more thoughts than this expands one level at a time. */
 const MANY = 300;
 
 /**
- * `collapsed` after expanding `node`; one level only in a large branch.
+ * Returns `collapsed` after expanding `node`. A large branch is expanded by one level only.
  * @param {Int32Array} above
  * @param {Set<number>} collapsed
  * @param {number} node
@@ -28,7 +28,7 @@ export function opened(above, collapsed, node) {
 }
 
 /**
- * `collapsed` after expanding all ancestors of `node`.
+ * Returns `collapsed` after expanding all ancestors of `node`.
  * @param {Int32Array} above
  * @param {Set<number>} collapsed
  * @param {number} node
@@ -41,7 +41,7 @@ export function revealed(above, collapsed, node) {
 }
 
 /**
- * A mask of the matches and their ancestors.
+ * Returns a mask of the matches and their ancestors.
  * @param {Int32Array} above
  * @param {Uint8Array} matches
  */

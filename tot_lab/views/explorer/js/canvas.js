@@ -1,9 +1,9 @@
 /**
  * A scene on a canvas: camera, pointer and animation.
  *
- * Nothing runs without a change, and a change takes one animation frame. The picture is drawn into a bitmap
- * slightly larger than the view. Panning and zooming move the bitmap, and it is redrawn when the view leaves it or
- * comes to rest, so the cost of a movement does not depend on the number of thoughts.
+ * No code runs without a change, and a change takes one animation frame. The picture is drawn into a bitmap slightly
+ * larger than the view. Panning and zooming move the bitmap. It is redrawn when the view leaves it or stops moving, so
+ * the cost of a movement does not depend on the number of thoughts.
  */
 
 import { abs, between, exp, hypot, max, round, sqrt } from "./numbers.js";
@@ -17,38 +17,40 @@ import { detailAt, fitted, footOf, zoomed } from "./scene.js";
 
 /**
  * @typedef {object} Callbacks
- * @property {(node: number, event: PointerEvent) => void} pick a thought was clicked; -1 = the ground. Who hears it
- *   moves the focus beside the canvas
- * @property {(node: number) => void} toggle what is below it is to be hidden or shown
- * @property {(node: number, x: number, y: number) => void} hover in pixels of the canvas; -1 = none
+ * @property {(node: number, event: PointerEvent) => void} pick called after a click on a thought; -1 means the
+ *   background. The callback moves the focus to the outline
+ * @property {(node: number) => void} toggle called to hide or show the descendants of a thought
+ * @property {(node: number, x: number, y: number) => void} hover called when the pointer moves; -1 means no thought.
+ *   x and y are pixels of the canvas
  */
 
-/** How long the camera moves, in ms. */
+/** Duration of a movement of the camera, in ms. */
 const MOVE = 180;
 
-/** How much larger than the view the bitmap is, and the pixels that it may have. */
+/** Size of the bitmap relative to the view, and its maximum number of pixels. */
 const MARGIN = 1.5;
 const MAX_PIXELS = 8e6;
 
-/** Milliseconds without movement after which it has come to rest, and that a drawing during it may take. */
+/** Milliseconds without movement after which the view counts as still, and maximum duration of a drawing during a
+ * movement. */
 const REST = 90;
 const QUICK = 20;
 
-/** Pixels that a press moves before it is a drag, within which a thought is hit, and that a "+N" is high. */
+/** In pixels: minimum movement of a drag, distance within which a click hits a thought, and height of a "+N". */
 const DRAG = 4;
 const REACH = 8;
 const BADGE = 18;
 
-/** Pixels from the edge of the view within which a thought is hardly seen. */
+/** Width in pixels of the border of the view in which a thought is hard to see. */
 const EDGE = 60;
 
 export class Picture {
   #bitmap = document.createElement("canvas");
-  /** The camera that the bitmap was drawn with, null when it is out of date. @type {Camera | null} */
+  /** The camera of the bitmap. null if the bitmap is out of date. @type {Camera | null} */
   #held = null;
   /** @type {{start: number, from: Camera, to: Camera} | null} */
   #motion = null;
-  /** Nobody has moved the view: it keeps showing everything while the tree grows. */
+  /** Whether the view always shows the whole tree, which is so until a user moves it. */
   #whole = true;
   #ratio = 1;
   #frame = 0;
@@ -71,7 +73,7 @@ export class Picture {
     this.#listen(callbacks);
   }
 
-  /** Draws `scene` from now on; what is pointed at, else what is in the middle, stays where it is.
+  /** Draws `scene` from now on. The point under the pointer, or else in the middle, does not move.
    * @param {Scene} scene @param {Theme} theme */
   show(scene, theme) {
     const { scene: old, width, height } = this;
@@ -83,17 +85,17 @@ export class Picture {
     this.#held = null;
     if (this.#whole || !old || now < 0 || old.recording !== scene.recording) this.fit();
     else this.#look({ x: x + scene.x[now] - old.x[was], y: y + scene.y[now] - old.y[was], kx, ky });
-    this.#paint(); // in this frame: what came is seen a frame sooner
+    this.#paint(); // in this animation frame, so that new data is visible earlier
   }
 
-  /** Sees everything, and keeps doing so until the view is moved. @param {boolean} [animated] */
+  /** Shows the whole scene until the view is moved. @param {boolean} [animated] */
   fit(animated) {
     if (!this.scene) return;
     this.#look(fitted(this.scene, this.width, this.height), animated);
     this.#whole = true;
   }
 
-  /** Moves the view no farther than needed to have a node in it. @param {number} node @param {boolean} [animated] */
+  /** Moves the view as little as necessary to show a node. @param {number} node @param {boolean} [animated] */
   reveal(node, animated) {
     const { scene, width, height, camera: { x, y, kx, ky } } = this;
     const slot = scene?.slot[node] ?? -1;
@@ -104,7 +106,7 @@ export class Picture {
     if (nearX !== x || nearY !== y) this.#look({ x: nearX, y: nearY, kx, ky }, animated);
   }
 
-  /** @param {number} factor above 1 = nearer @param {Point} [at] what stays where it is; without it the middle */
+  /** @param {number} factor above 1 enlarges @param {Point} [at] the point that does not move, by default the middle */
   zoom(factor, at) {
     const { scene, camera, width, height } = this;
     if (!scene) return;
@@ -119,14 +121,14 @@ export class Picture {
     this.#look({ x: between(x - right / kx, 0, scene.width), y: between(y - down / ky, 0, scene.height), kx, ky });
   }
 
-  /** What is seen as a PNG. @param {number} [scale] pixels of it per pixel of the page @returns {Promise<Blob>} */
+  /** Returns the view as a PNG. @param {number} [scale] pixels of the image per pixel of the page @returns {Promise<Blob>} */
   png(scale = 2) {
     const sheet = document.createElement("canvas");
     this.#draw(sheet, scale, this.width, this.height);
     return new Promise((done) => sheet.toBlob((blob) => done(/** @type {Blob} */ (blob))));
   }
 
-  /** Stops everything and gives the memory back. */
+  /** Stops the animation and frees the memory. */
   destroy() {
     this.#observer.disconnect();
     cancelAnimationFrame(this.#frame);
@@ -137,7 +139,7 @@ export class Picture {
 
   /** @param {Camera} camera @param {boolean} [animated] */
   #look(camera, animated) {
-    // Before the element has a size there is no view to move.
+    // The view cannot move before the element has a size.
     if (!this.width) return;
     const calm = !animated || matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.#whole = false;
@@ -146,7 +148,7 @@ export class Picture {
     this.#move();
   }
 
-  /** Has a frame painted, and when no other movement follows one more, sharp. */
+  /** Requests a frame and, if no movement follows, another one in full resolution. */
   #move() {
     clearTimeout(this.#rest);
     this.#rest = window.setTimeout(() => {
@@ -176,7 +178,7 @@ export class Picture {
   #paint() {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;
-    // A screen of other pixels changes the size too, and tells nobody.
+    // Moving to a screen with another pixel ratio also changes the size, but causes no event.
     this.#measure();
     const { canvas, scene, theme, width, height } = this;
     if (!scene || !theme || !width) return;
@@ -196,7 +198,7 @@ export class Picture {
     /** @param {Camera} held */
     const stale = (held) => {
       const scale = max(kx / held.kx, held.kx / kx, ky / held.ky, held.ky / ky);
-      // While one zooms, edges may be missing for a moment.
+      // During a zoom, the borders of the view may be empty for a moment.
       if (scale > 1) return scale > 2 || !this.#rest || this.#cost < QUICK;
       return abs(held.x - x) * kx * ratio * 2 > bitmap.width - canvas.width + 2
         || abs(held.y - y) * ky * ratio * 2 > bitmap.height - canvas.height + 2;
@@ -224,7 +226,7 @@ export class Picture {
 
   /** @param {HTMLCanvasElement} sheet @param {number} scale @param {number} width @param {number} height */
   #draw(sheet, scale, width, height) {
-    // To set a width empties a canvas and takes as long as a drawing.
+    // Setting a width clears the canvas and takes as long as a drawing.
     const [wide, high] = [round(width * scale), round(height * scale)];
     if (sheet.width !== wide) sheet.width = wide;
     if (sheet.height !== high) sheet.height = high;
@@ -234,7 +236,8 @@ export class Picture {
     if (scene && theme) draw(brush, scene, theme, camera, width, height);
   }
 
-  /** The thought at a point, or within `reach` pixels of it, -1 for none; badge: the point is on its "+N".
+  /** Returns the thought at a point or within `reach` pixels of it, -1 if there is none, and whether the point is on
+   * its "+N" (`badge`).
    * @param {Point} point @param {number} [reach] */
   #at({ x, y }, reach = REACH) {
     const { scene, camera, width, height } = this;
@@ -248,7 +251,7 @@ export class Picture {
       const foot = reach < detail.below ? max(footOf(scene, one, detail), reach) : reach;
       const under = dy > foot;
       if (under && (dy > foot + BADGE || !scene.hidden[one] || !detail.scores)) continue;
-      // A "+N" lies over all else, and of dots on one spot the one is meant that is drawn there.
+      // A "+N" covers everything else. Of several dots in one place, the visible one is hit.
       const away = under ? -Infinity : dx * dx + dy * dy - scene.weight[one] / 100;
       if (away > nearest) continue;
       nearest = away;
@@ -259,9 +262,9 @@ export class Picture {
   }
 
   /** @param {Callbacks} callbacks */
-  #listen({ pick, toggle, hover: tell }) {
+  #listen({ pick, toggle, hover: report }) {
     const { canvas } = this;
-    /** Where each pointer is that is pressed. @type {Map<number, Point>} */
+    /** Position of each pressed pointer. @type {Map<number, Point>} */
     const pointers = new Map();
     /** @type {Point | null} */
     let press = null;
@@ -271,10 +274,10 @@ export class Picture {
     /** @param {number} node @param {Point} at */
     const hover = (node, { x, y }) => {
       canvas.style.cursor = node < 0 ? "grab" : "pointer";
-      if (node >= 0 || this.#hovered >= 0) tell(node, x, y);
+      if (node >= 0 || this.#hovered >= 0) report(node, x, y);
       this.#hovered = node;
     };
-    // One finger up and down scrolls the page.
+    // A vertical movement of one finger scrolls the page.
     canvas.style.touchAction = "pan-y";
 
     canvas.onpointerdown = (event) => {
@@ -312,10 +315,10 @@ export class Picture {
       if (node >= 0 && !badge) toggle(node);
     };
     canvas.onwheel = (event) => {
-      // The page scrolls over the picture until one has clicked into it.
+      // Until a click into the picture, the wheel scrolls the page.
       if (!event.ctrlKey && !event.metaKey && !canvas.parentElement?.matches(":focus-within")) return;
       event.preventDefault();
-      // By lines of a wheel, or by pixels. A pinch on a touchpad comes as small turns with ctrl.
+      // A wheel reports lines or pixels. A pinch on a touchpad is reported as small turns of the wheel with Ctrl.
       const turned = between(event.deltaY * (event.deltaMode ? 18 : 1), -240, 240);
       this.zoom(exp(-turned * (event.ctrlKey && abs(turned) < 40 ? 0.012 : 0.0025)), place(event));
     };

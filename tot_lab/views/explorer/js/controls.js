@@ -42,7 +42,7 @@ export function happened(recording, frame) {
 }
 
 /**
- * The usage up to the step of `frame`, with the limits of the budget.
+ * Describes the usage up to the step of `frame`, with the limits of the budget.
  * @param {Record<string, number | null>} budget
  * @param {Frame} frame
  */
@@ -60,7 +60,7 @@ export function usedOf(budget, { usage: { calls, input, output, cost }, time }) 
   ];
 }
 
-/** The bar of time. @param {App} app */
+/** Builds the time bar. @param {App} app */
 export function timeBar(app) {
   const oninput = () => app.setStep(slider.valueAsNumber);
   const slider = h("input", { type: "range", min: 0, "aria-label": "step of the search", oninput });
@@ -112,10 +112,10 @@ export function timeBar(app) {
   return { element, show };
 }
 
-/** The states as the legend has them. */
+/** The states in the order of the legend. */
 const LEGEND = ["answer", "complete", "kept", "pruned", "unreadable", "failed", "duplicate", "merged", "proposed"];
 
-/** The shape at a place in SHAPES. @param {number} place */
+/** Returns a picture of a shape. @param {number} place */
 function shapeOf(place) {
   const [svg, shape] = ["svg", "path"].map((name) => document.createElementNS("http://www.w3.org/2000/svg", name));
   const corners = CORNERS[place];
@@ -123,7 +123,7 @@ function shapeOf(place) {
   return put(svg, { viewBox: "-2 -2 4 4", "aria-hidden": "true" }, shape);
 }
 
-/** What shapes and colours say, how many there are of each; a click finds them. @param {App} app */
+/** Builds the legend: shapes and colours with the number of thoughts of each. A click searches for them. @param {App} app */
 export function legendOf(app) {
   const element = h("div.row", { role: "group", "aria-label": "legend" });
   const scale = h("i");

@@ -1,8 +1,8 @@
 /**
- * What is known of one thought, beside the picture.
+ * The details of one thought, beside the picture.
  *
- * Rule: what the recording knows stands there at once and as it was at the step looked at; texts, prompts and replies
- * follow when they come. Only what changed is built anew, so that reading is not disturbed by a live run.
+ * Data of the recording is shown immediately, with its values at the current step. Texts, prompts and replies are
+ * shown when they arrive. Only changed parts are rebuilt, so that a live run does not disturb reading.
  *
  * @typedef {import("./recording.js").Recording} Recording
  * @typedef {import("./recording.js").Frame} Frame
@@ -13,10 +13,10 @@
 import { brief, button, count, dotted, field, h, money, number, press, renew, say, seconds, short } from "./dom.js";
 import { STATES } from "./recording.js";
 
-/** Characters of a text, and rows of a list, that are shown before the rest is asked for. */
+/** Number of characters of a text, and of rows of a list, that are shown before a click on "more". */
 const [FOLD, ROWS] = [10_000, 30];
 
-/** How a link is read from its one end and from its other. */
+/** Descriptions of each kind of link, from its start and from its end. */
 const LINKS = {
   merged: ["merged with", "reached again by"],
   source: ["made from", "used for"],
@@ -24,7 +24,7 @@ const LINKS = {
 };
 
 /**
- * The state of a thought, as a person calls it.
+ * Returns the name of the state of a thought.
  * @param {Recording} recording
  * @param {Frame} frame
  * @param {number} node
@@ -33,7 +33,7 @@ export const stateOf = (recording, frame, node) =>
   frame.state[node] ? STATES[frame.state[node]] : recording.parent[node] < 0 ? "question" : "not decided";
 
 /**
- * What became of a thought, in a word or two.
+ * Describes the state of a thought in a few words.
  * @param {Recording} recording
  * @param {Frame} frame
  * @param {number} node
@@ -42,8 +42,8 @@ export const fateOf = (recording, frame, node) =>
   dotted(stateOf(recording, frame, node), `score ${brief(frame.score[node])}`);
 
 /**
- * The calls asked for a thought by the step of `frame`, and what those that were answered used, in words
- * too. One that failed used nothing unless the model says what.
+ * Returns the calls of a thought up to the step of `frame`, and the usage of those with a reply, also as text. A
+ * failed call counts as unused unless the model reports its usage.
  * @param {Recording} recording
  * @param {Frame} frame
  * @param {number} node
@@ -69,17 +69,17 @@ export function usageOf(recording, { step }, node) {
 }
 
 /**
- * What a call was asked for.
+ * Describes the purpose of a call.
  * @param {{kind: string, draw: number}} call
- * @param {string} at where, in words
+ * @param {string} at description of the node
  */
 export const callOf = ({ kind, draw }, at = "") => `${kind}${at}${draw ? `, sample ${draw + 1}` : ""}`;
 
 /**
- * How a call was answered, in a line.
+ * Describes the reply of a call in one line.
  * @param {{asked: number, answered: number, error: string | null, input: number, output: number, source: string,
  *   cost: number, paid: number, tries: number}} call
- * @param {boolean} whole whether there is an answer
+ * @param {boolean} whole whether there is a reply
  */
 export const replyOf = ({ asked, answered, error, input, output, source, cost, paid, tries }, whole) =>
   whole
@@ -93,7 +93,7 @@ export const replyOf = ({ asked, answered, error, input, output, source, cost, p
     : "open";
 
 /**
- * A part that is folded.
+ * Builds a section that is initially closed.
  * @param {string} title
  * @param {string} beside
  * @param {...Child} children
@@ -101,7 +101,7 @@ export const replyOf = ({ asked, answered, error, input, output, source, cost, p
 const fold = (title, beside, ...children) =>
   h("details", h("summary", h("b", title), " ", h("span.quiet", beside)), children);
 
-/** A text, its beginning only when it is long. @param {string} words */
+/** Builds a text. A long text is truncated until a click. @param {string} words */
 function text(words) {
   const body = h("pre", { dir: "auto" }, words.slice(0, FOLD));
   const rest = button(`all ${number(words.length)} characters`, () => {
@@ -111,9 +111,9 @@ function text(words) {
   return [body, words.length > FOLD && rest];
 }
 
-/** A thought as a row that leads to it. @param {string[]} row id, what is said of it, text @param {() => void} go */
-export const item = ([id, said, words], go) =>
-  button([h("b", id), h("span.quiet", said), h("span", words)], go, undefined, "item");
+/** Builds a row that selects a thought. @param {string[]} row id, description, text @param {() => void} go */
+export const item = ([id, about, words], go) =>
+  button([h("b", id), h("span.quiet", about), h("span", words)], go, undefined, "item");
 
 /** @param {App} app */
 export function panelOf(app) {
@@ -129,7 +129,7 @@ export function panelOf(app) {
   const link = (which, node) =>
     button(source.runs[which].id(node), () => app.select(which, [node]), undefined, "link");
 
-  /** The first of `items`, and the others on demand. @template T @param {ArrayLike<T>} items
+  /** Builds the rows of the first `items`, and those of the others on demand. @template T @param {ArrayLike<T>} items
    * @param {(item: T, place: number) => Child} row */
   const rows = (items, row) => [
     Array.from(items).slice(0, most).map(row),
@@ -140,33 +140,33 @@ export function panelOf(app) {
       }),
   ];
 
-  /** Asks for the texts, again when calls were answered since. @param {number} which @param {number} node */
+  /** Requests the texts, and requests them again after further replies. @param {number} which @param {number} node */
   function ask(which, node) {
     const recording = source.runs[which];
     const replies = recording.callsOf(node).map((index) => recording.call(index).replyLine);
     const now = [shown, recording.ended?.line, replies].join();
     if (now === wanted) return;
     wanted = now;
-    const told = (/** @type {typeof details} */ its, /** @type {string} */ error) => {
+    const finish = (/** @type {typeof details} */ its, /** @type {string} */ error) => {
       if (now !== wanted) return;
       [details, failed] = [its ?? details, error];
       came++;
       app.changed();
     };
     source.details(which, node).then(
-      (its) => told(its, ""),
-      (error) => told(null, error.message ?? `${error}`),
+      (its) => finish(its, ""),
+      (error) => finish(null, error.message ?? `${error}`),
     );
   }
 
-  /** One call: in a line, and folded what was asked and answered.
+  /** Builds a call: a line, and a closed section with prompt and reply.
    * @param {ReturnType<typeof usageOf>["calls"][number]} call @param {number} place */
   function rowOf(call, place) {
-    const told = details?.calls[place];
-    const said = told && [
-      ...told.prompt.map(({ role, content }) => [role, content]),
+    const texts = details?.calls[place];
+    const parts = texts && [
+      ...texts.prompt.map(({ role, content }) => [role, content]),
       ...(call.answer
-        ? [["thinking", told.thinking], ["error", told.error], ["reply", told.reply || (told.reply === "" && "(empty)")]]
+        ? [["thinking", texts.thinking], ["error", texts.error], ["reply", texts.reply || (texts.reply === "" && "(empty)")]]
         : []),
     ];
     return fold(
@@ -174,15 +174,15 @@ export function panelOf(app) {
       replyOf(call, call.answer),
       h(
         "p.quiet",
-        told
+        texts
           ? dotted(
-              told.model,
-              told.temperature != null && `temperature ${told.temperature}`,
-              call.answer && told.finish && `finished: ${told.finish}`,
+              texts.model,
+              texts.temperature != null && `temperature ${texts.temperature}`,
+              call.answer && texts.finish && `finished: ${texts.finish}`,
             )
           : "Loading …",
       ),
-      said?.map(([role, words]) => words && [h("h4", role), text(words)]),
+      parts?.map(([role, words]) => words && [h("h4", role), text(words)]),
     );
   }
 
@@ -210,23 +210,23 @@ export function panelOf(app) {
   function branchOf(id, words) {
     const content = field("textarea", "new text of this thought", { rows: 3 }, words);
     const score = field("input", "new score, 0 to 1", { type: "number", step: "any" });
-    const said = h("p.quiet", { role: "status" }, "Change the text, the score, or neither.");
+    const status = h("p.quiet", { role: "status" }, "Change the text, the score, or neither.");
     const onsubmit = (/** @type {Event} */ event) => {
       event.preventDefault();
-      say(said, "searching …");
+      say(status, "searching …");
       const change = {
         ...(content.value !== words && { content: content.value }),
         ...(score.value && { score: +score.value }),
       };
       source.branch?.({ id, ...change }).then(
-        () => say(said, "done"),
-        (error) => say(said, `failed: ${error.message ?? error}`),
+        () => say(status, "done"),
+        (error) => say(status, `failed: ${error.message ?? error}`),
       );
     };
     return fold(
       "Branch from here",
       "",
-      h("form", { onsubmit }, said, content, score, h("button", "run the branch")),
+      h("form", { onsubmit }, status, content, score, h("button", "run the branch")),
     );
   }
 
@@ -292,7 +292,7 @@ export function panelOf(app) {
     renew(thought, [shown, words, facts, findings, children.length, about, links.length], () => [
       h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node))),
       text(words),
-      h("div.facts", Object.entries(facts).map(([term, said]) => said && [h("span.quiet", term), h("span", said)])),
+      h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
       found(),
       links.map(({ from, to, kind }) =>
         h("p", `${LINKS[kind][+(to === node)]} `, link(which, from === node ? to : from)),

@@ -9,11 +9,11 @@ import { floor, round } from "./numbers.js";
 
 /**
  * @typedef {Node | string | null | undefined | false | readonly any[]} Child
- * @typedef {Record<string, unknown>} Attributes `onclick` and the like listen; true sets, false and null leave out
+ * @typedef {Record<string, unknown>} Attributes functions such as `onclick` become listeners; true sets an attribute, false and null omit it
  */
 
 /**
- * An element: `h("p.quiet", {title: "…"}, "text")` is a paragraph of class tl-quiet.
+ * Creates an element: `h("p.quiet", {title: "…"}, "text")` is a paragraph of class tl-quiet.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T | `${T}.${string}`} what
  * @param {...(Attributes | Child)} given
@@ -27,7 +27,7 @@ export function h(what, ...given) {
 }
 
 /**
- * Adds to `element`, and ignores empty values.
+ * Adds attributes and children to `element`. Empty values are ignored.
  * @template {Element} T
  * @param {T} element
  * @param {...(Attributes | Child)} given
@@ -44,7 +44,7 @@ export function put(element, ...given) {
   return element;
 }
 
-/** What each element was last made from. @type {WeakMap<Element, string>} */
+/** The inputs from which each element was last built. @type {WeakMap<Element, string>} */
 const known = new WeakMap();
 
 /**
@@ -69,13 +69,13 @@ export function renew(element, given, build) {
   });
 }
 
-/** Sets a text, touching the DOM only when it differs. @param {Element} element @param {string} text */
+/** Sets a text. The DOM is changed only if the text differs. @param {Element} element @param {string} text */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 /**
- * A button. If its face is a single character, the title is its accessible name.
+ * Creates a button. If its content is a single character, the title is its accessible name.
  * @param {Child} face
  * @param {() => void} onclick
  * @param {string} [title]
@@ -85,7 +85,7 @@ export const button = (face, onclick, title, kind = "plain") =>
   h(`button.${kind}`, { type: "button", title, "aria-label": String(face).length < 2 && title, onclick }, face);
 
 /**
- * An input field with its label as the placeholder.
+ * Creates an input field with its label as the placeholder.
  * @template {"input" | "textarea"} T
  * @param {T} tag
  * @param {string} label
@@ -96,23 +96,23 @@ export const field = (tag, label, ...given) => h(tag, { "aria-label": label, pla
 /** @param {Element} element @param {boolean} on */
 export const press = (element, on) => put(element, { "aria-pressed": `${on}` });
 
-/** A count with thousands separated (`toLocaleString` takes 20 ms the first time); unknown is said, never 0.
+/** Formats a count with thousands separators. (The first call of `toLocaleString` takes 20 ms.) NaN is "unknown".
  * @param {number} amount */
 export const number = (amount) => (isNaN(amount) ? "unknown" : `${amount}`.replace(/\B(?=(\d{3})+$)/g, ","));
 
-/** How many there are. @param {number} amount @param {string} one @param {string} [many] */
+/** Formats a number with its noun. @param {number} amount @param {string} one @param {string} [many] */
 export const count = (amount, one, many = `${one}s`) => `${number(amount)} ${amount === 1 ? one : many}`;
 
-/** A score in few digits. @param {number} score */
+/** Formats a score with few digits. @param {number} score */
 export const brief = (score) => (isNaN(score) ? "none" : `${+score.toPrecision(3)}`);
 
-/** USD with the digits that matter. @param {number} amount */
+/** Formats an amount of USD with its significant digits. @param {number} amount */
 export const money = (amount) =>
   isNaN(amount)
     ? "unknown"
     : `$${amount >= 1 ? amount.toFixed(2) : +amount.toPrecision(amount < 0.01 ? 2 : 3)}`;
 
-/** A span of time. @param {number} amount in seconds */
+/** Formats a duration. @param {number} amount in seconds */
 export const seconds = (amount) =>
   amount < 1
     ? `${round(amount * 1000)} ms`
@@ -120,7 +120,7 @@ export const seconds = (amount) =>
       ? `${amount.toFixed(1)} s`
       : `${floor(amount / 60)} min ${round(amount % 60)} s`;
 
-/** `text` on one line of at most `most` characters. @param {string} text @param {number} most */
+/** Returns `text` on one line of at most `most` characters. @param {string} text @param {number} most */
 export function short(text, most) {
   const line = text
     .slice(0, most * 4)
@@ -129,5 +129,5 @@ export function short(text, most) {
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 }
 
-/** What there is of `said`, on one line. @param {...(string | false | null | undefined | 0)} said */
-export const dotted = (...said) => said.filter(Boolean).join(" · ");
+/** Joins the non-empty parts of `parts` on one line. @param {...(string | false | null | undefined | 0)} parts */
+export const dotted = (...parts) => parts.filter(Boolean).join(" · ");

@@ -15,21 +15,22 @@ import { CORNERS, SCALE } from "./theme.js";
  *   | "textAlign" | "beginPath" | "closePath" | "moveTo" | "lineTo" | "bezierCurveTo" | "rect" | "roundRect"
  *   | "fill" | "stroke" | "fillText" | "setLineDash">} Brush */
 
-/** Shapes or edges in one path: a browser paints a path of thousands ten times slower than many of these. */
+/** Maximum number of shapes or edges in one path. Browsers paint a path of thousands ten times slower than many
+ * short paths. */
 const BATCH = 48;
 
-/** What is written for a person's marks. @type {Record<string, string>} */
+/** Characters for a user's marks. @type {Record<string, string>} */
 const SIGNS = { right: "✓", wrong: "×", note: "…" };
 
 /**
- * Paints what a camera sees of a scene on a view of `width` × `height` pixels.
+ * Paints the part of a scene that a camera shows in a view of `width` × `height` pixels.
  * @param {Brush} brush
  * @param {import("./scene.js").Scene} scene
  * @param {import("./theme.js").Theme} theme
  * @param {import("./scene.js").Camera} camera
  * @param {number} width
  * @param {number} height
- * @returns {number} how many thoughts were painted
+ * @returns {number} the number of painted thoughts
  */
 export function draw(brush, scene, theme, camera, width, height) {
   const { kx, ky } = camera;
@@ -41,8 +42,8 @@ export function draw(brush, scene, theme, camera, width, height) {
   const seen = drawn(scene, camera, width, height);
   const dots = radius < 2.6;
 
-  /** How a thought and the edge to it look: how strongly, the outline, the strokes of the edge. The way to what is
-   * selected shows at both sides of the one to the best where they run together.
+  /** The looks of a thought and the edge to it: opacity, outline, and the strokes of the edge. Where the path to a
+   * selected thought and the path to the best one coincide, the former is visible on both sides of the latter.
    * @type {[number, string, ...[string, number][]][]} */
   const looks = [
     [0.14, line, [edge, 1]],
@@ -52,7 +53,7 @@ export function draw(brush, scene, theme, camera, width, height) {
     [1, path, [path, dots ? 2 : 3]],
     [1, path, [chosen, dots ? 4 : 6], [path, dots ? 2 : 3]],
   ];
-  /** @param {number} slot its place in `looks`: what leads somewhere comes last, over all others */
+  /** Returns the index in `looks`. Paths have the highest index and cover everything else. @param {number} slot */
   const look = (slot) => {
     const has = flags[slot];
     const leads = has & (PATH | CHOSEN);
@@ -77,9 +78,9 @@ export function draw(brush, scene, theme, camera, width, height) {
     brush.lineWidth = thick;
     brush.stroke();
   };
-  /** Around (at, baseline). @param {string} text @param {number} at @param {number} baseline
+  /** Writes text centred at (at, baseline). @param {string} text @param {number} at @param {number} baseline
    * @param {string} colour @param {number} share @param {number} [weight]
-   * @param {number} [room] that it is squeezed into */
+   * @param {number} [room] maximum width; longer text is compressed */
   const write = (text, at, baseline, colour, share, weight = 600, room) => {
     brush.globalAlpha = share;
     brush.font = `${weight} ${SIZE}px ${theme.font}`;
@@ -88,14 +89,14 @@ export function draw(brush, scene, theme, camera, width, height) {
   };
   /** @param {number} at @param {number} down @param {number} size */
   const circle = (at, down, size) => brush.roundRect(at - size, down - size, 2 * size, 2 * size, size);
-  /** @param {number} slot @param {number} gap pixels off the shape */
+  /** @param {number} slot @param {number} gap distance from the shape in pixels */
   const ring = (slot, gap) => {
     brush.beginPath();
     circle(px(slot), py(slot), max(radius, 2) + gap);
   };
 
-  /** Paints all of one kind in few paths. @param {Iterable<number>} slots
-   * @param {(slot: number) => number} kind the lower, the earlier painted; below 0 not at all
+  /** Paints all items of one kind in few paths. @param {Iterable<number>} slots
+   * @param {(slot: number) => number} kind lower kinds are painted earlier, negative ones are not painted
    * @param {(slot: number) => void} trace @param {(kind: number) => void} finish */
   const together = (slots, kind, trace, finish) => {
     /** @type {number[][]} */
@@ -118,14 +119,15 @@ export function draw(brush, scene, theme, camera, width, height) {
   brush.rect(0, 0, width, height);
   paint(theme.paper);
 
-  // From afar the edges of what is not drawn are left out; near, one may pass through the view between two others.
+  // In an overview, edges of thoughts that are not drawn are left out. In a close view, an edge may cross the view
+  // although both of its thoughts are outside.
   together(far ? seen : parents.keys(), (slot) => {
     const parent = parents[slot];
     if (parent < 0 || py(parent) > height || py(slot) < 0) return -1;
     const [one, other] = [px(parent), px(slot)];
     if (max(one, other) < 0 || min(one, other) > width) return -1;
     const its = look(slot);
-    // Where levels touch, only what leads somewhere has an edge that could be seen.
+    // Where levels touch, only the edges of paths are visible.
     return ky < 5 && its < 3 ? -1 : its;
   }, (slot) => {
     const [fromX, fromY] = [px(parents[slot]), py(parents[slot]) + footOf(scene, parents[slot], detail)];
@@ -139,7 +141,7 @@ export function draw(brush, scene, theme, camera, width, height) {
     for (const [colour, thick] of strokes) stroke(colour, thick, share);
   });
 
-  // Links bow aside, so that one along an edge is seen beside it.
+  // Links are curved, so that a link along an edge is visible beside it.
   brush.setLineDash([5, 4]);
   for (const { from, to, kind } of scene.links) {
     const middle = (px(from) + px(to)) / 2 + (x[from] === x[to] ? min(kx, 60) : 0);
@@ -205,7 +207,7 @@ export function draw(brush, scene, theme, camera, width, height) {
       }
       const hidden = scene.hidden[slot];
       if (hidden) {
-        // How many thoughts a collapsed one hides; where nobody could read it a short stem.
+        // The number of thoughts hidden by a collapsed one, or a short line if a number would be unreadable.
         const count = `+${hidden < 1e4 ? hidden : `${round(hidden / 1000)}k`}`;
         const wide = scores ? 7 * count.length + 6 : 2;
         const foot = down + footOf(scene, slot, detail) + 2;

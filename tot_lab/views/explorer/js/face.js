@@ -106,7 +106,7 @@ export function faceOf(app, panel, time, legend) {
 
   /**
    * @param {import("./recording.js").Frame} frame of the first recording
-   * @param {number | undefined} hits what the search finds, if there is one
+   * @param {number | undefined} hits number of matches of the search, if there is one
    * @param {(ReturnType<typeof import("./align.js").align> & {at: string}) | null} aligned
    * @param {import("./theme.js").Theme} theme
    */
@@ -142,9 +142,9 @@ export function faceOf(app, panel, time, legend) {
         const which = +(a < 0);
         const node = which ? b : a;
         const code = Math.max(DIFFERENCES.indexOf(`other ${kind}`), 1);
-        const said = code > 1 ? DIFFERENCES[code] : `only in ${"AB"[which]}, ${count(size, "thought")}`;
+        const about = code > 1 ? DIFFERENCES[code] : `only in ${"AB"[which]}, ${count(size, "thought")}`;
         const recording = runs[which];
-        const row = item([recording.id(node), said, short(recording.text(node), 100)], () =>
+        const row = item([recording.id(node), about, short(recording.text(node), 100)], () =>
           app.select(which, [node]),
         );
         row.style.borderInlineStart = `3px solid ${theme.differences[code]}`;

@@ -2,7 +2,7 @@
  * Positions of the nodes of a tree, by the same algorithms as tot_lab/views/figures/layout.py.
  *
  * The steps have the same order, so that both round equally; tests compare both with tests/golden/layouts.json.
- * Typed arrays keep the layout of 100,000 nodes within about one frame. The input is assumed to be a tree.
+ * Typed arrays keep the layout of 100,000 nodes within about one frame. The input must be a tree.
  */
 
 import { between, floats, grouped, integers, max, min } from "./numbers.js";
@@ -14,8 +14,8 @@ const ROUNDS = 4;
 /** @typedef {{x: Float64Array, y: Float64Array}} Places */
 
 /**
- * The tree under a root above all roots, number `count`: the children of `node` are `children` from `starts[node]` to
- * `starts[node + 1]`; `order` is breadth first; `above` is each node's parent.
+ * Returns the tree with an additional node, number `count`, above all roots. The children of `node` are the elements
+ * of `children` from `starts[node]` to `starts[node + 1]`. `order` is breadth first. `above` contains each parent.
  * @param {ArrayLike<number>} parents
  */
 const family = (parents) => {
@@ -32,7 +32,7 @@ const family = (parents) => {
   return { count, above, starts, children, order };
 };
 
-/** x packed to the left, the root at 0. The names are those of the paper.
+/** Returns x packed to the left, with the root at 0. Names follow the paper.
  * @param {ReturnType<typeof family>} tree */
 const packed = ({ count, above, starts, children, order }) => {
   const [prelim, mod, change, shift, x, sums] = Array.from({ length: 6 }, () => floats(count + 1));
@@ -40,7 +40,7 @@ const packed = ({ count, above, starts, children, order }) => {
   const ancestor = number.map((_, node) => node);
   /** @param {number} node */
   const leaf = (node) => starts[node] === starts[node + 1];
-  // The first and the last child; of a leaf the thread, both times.
+  // The first and the last child. For a leaf, both return the thread.
   const nextLeft = number.map((_, node) => (leaf(node) ? -1 : children[starts[node]]));
   const nextRight = number.map((_, node) => (leaf(node) ? -1 : children[starts[node + 1] - 1]));
   /** @param {number} node */
@@ -125,15 +125,15 @@ const fromZero = (x) => {
 };
 
 /**
- * Each parent over the middle of its children, equal subtrees drawn equal.
- * @param {ArrayLike<number>} parents of each node the index of its parent, -1 for a root
+ * Places each parent above the middle of its children. Equal subtrees are drawn equally.
+ * @param {ArrayLike<number>} parents for each node the index of its parent, -1 for a root
  * @returns {Places} x in distances between two siblings, from 0; y in steps below the root
  */
 export const tidy = (parents) => {
   const tree = family(parents);
   const { count, above, order } = tree;
   const left = packed(tree);
-  // The mirror image: the same tree with its nodes numbered from the other end.
+  // The mirror image is the same tree with its nodes numbered in reverse.
   const right = packed(family(above.map((_, node) => count - 1 - above[count - 1 - node])));
   const x = left.slice(0, count).map((place, node) => (place - right[count - 1 - node]) / 2);
   const y = floats(count + 1).fill(-1);
@@ -142,14 +142,14 @@ export const tidy = (parents) => {
 };
 
 /**
- * At most twice as wide as the widest level: for wide beams and deep paths.
+ * Places wide beams and deep paths. The drawing is at most twice as wide as the widest level.
  * @param {ArrayLike<number>} parents @returns {Places}
  */
 export const layered = (parents) => {
   const { count, starts, order } = family(parents);
   const { x: start, y } = tidy(parents);
-  // From here on nodes are named by their place in `order`: the children of `at` are the range from
-  // `below[at]` to `below[at + 1]`, a level is one from `levels[depth]` to `levels[depth + 1]`.
+  // From here on, nodes are identified by their index in `order`. The children of `at` are the range from
+  // `below[at]` to `below[at + 1]`. A level is the range from `levels[depth]` to `levels[depth + 1]`.
   const above = integers(count + 1);
   const below = integers(count + 2);
   const weight = floats(count + 1).fill(1);
@@ -174,7 +174,7 @@ export const layered = (parents) => {
   for (let at = 1; at <= count; at++) x[at] = (start[order[at]] - width / 2) * scale;
 
   const [wanted, weights, lengths] = Array.from({ length: 3 }, () => floats(widest));
-  /** Gives a level its best places between the levels above and below. @param {number} level */
+  /** Places the nodes of a level according to the levels above and below. @param {number} level */
   const settle = (level) => {
     const [begin, end] = [levels[level], levels[level + 1]];
     let blocks = 0;

@@ -1,5 +1,5 @@
 /**
- * The entry of the bundle: a widget for anywidget, and inside an HTML file of `run.save_html` the explorer.
+ * The entry point of the bundle: a widget for anywidget, or the explorer in an HTML file of `run.save_html`.
  */
 
 import { boot } from "./standalone.js";

@@ -1,8 +1,8 @@
 /**
  * An accessible outline: an ARIA tree over the canvas with one tab stop and the keys of the ARIA tree pattern.
  *
- * It has the rows that the scene shows, depth first. Only rows near the active one exist in the DOM, so that the cost
- * does not depend on the number of thoughts.
+ * The outline contains the visible thoughts of the scene, depth first. Only rows near the active one exist in the DOM,
+ * so that the cost does not depend on the number of thoughts.
  */
 
 import { grouped, max, min } from "./numbers.js";
@@ -14,7 +14,7 @@ import { brief, h, put, renew, short } from "./dom.js";
 const NEAR = 10;
 
 /**
- * The rows of a scene: the slot of each, the row and the level of each slot, who is whose child, where keys lead.
+ * Returns the rows of a scene: the slot of each row, the row and level of each slot, children, and targets of keys.
  * @param {Scene} scene
  */
 export function rowsOf({ count, parents, hidden }) {
@@ -35,7 +35,7 @@ export function rowsOf({ count, parents, hidden }) {
   }
 
   /**
-   * The slot that a key leads to from `slot`, -1 when it opens or closes it, undefined when it does nothing.
+   * Returns the slot to which a key moves from `slot`, -1 if the key opens or closes it, undefined for other keys.
    * @param {string} key
    * @param {number} slot
    * @returns {number | undefined}
@@ -84,14 +84,14 @@ export function outlineOf(label, select, toggle) {
     if (to === undefined) return;
     event.preventDefault();
     event.stopPropagation();
-    // While nothing is selected the first key takes hold of the active row.
+    // If no thought is selected, the first key selects the active row.
     if (!scene.selected.length) select(scene.nodes[active]);
     else if (to < 0) toggle(scene.nodes[active]);
     else select(scene.nodes[to]);
   };
   const element = h("div.tree", { role: "tree", tabindex: 0, "aria-label": label, onkeydown }, list);
 
-  /** @param {Scene} now @param {number} node the selected one, -1 for none */
+  /** @param {Scene} now @param {number} node the selected thought, -1 if there is none */
   const show = (now, node) => {
     if (now !== scene) tree = rowsOf(now);
     scene = now;

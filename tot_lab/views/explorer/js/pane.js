@@ -1,7 +1,7 @@
 /**
  * One picture, of the tree or of the calls over time, with its accessible outline and its tooltip.
  *
- * A new scene is built only if its inputs have changed, not when the view moves.
+ * A new scene is built only if its inputs have changed. Moving the view does not build a scene.
  *
  * @typedef {ReturnType<typeof paneOf>} Pane
  */
@@ -25,10 +25,10 @@ export function paneOf(app, which) {
   const tip = h("div.tip", { hidden: true });
   let [x, y] = [0, 0];
   const element = h("div.stage", canvas, clock, outline.element, caption, tip);
-  // Before the canvas, which then says what is there.
+  // Captured, so that the position is known before the listener of the canvas calls `hover`.
   element.addEventListener("pointermove", (event) => ([x, y] = [event.offsetX, event.offsetY]), true);
 
-  /** Shows a word where the pointer is. @param {boolean} there @param {() => string[]} words a title and lines */
+  /** Shows a tooltip at the pointer. @param {boolean} there @param {() => string[]} words a title and lines */
   function hover(there, words) {
     tip.hidden = !there;
     if (!there) return;
@@ -78,15 +78,15 @@ export function paneOf(app, which) {
     picture,
     /** @type {Scene | null} */
     scene: null,
-    /** What to do with the next scene. @type {((picture: Picture) => void) | null} */
+    /** Called with the next scene. @type {((picture: Picture) => void) | null} */
     next: null,
 
     /**
      * @param {import("./recording.js").Frame} frame
      * @param {import("./theme.js").Theme} theme
-     * @param {import("./scene.js").View | null} view null: the calls over time
+     * @param {import("./scene.js").View | null} view null for the calls over time
      * @param {number} version of texts and marks
-     * @param {number} node the selected one
+     * @param {number} node the selected thought
      * @param {string} title
      */
     show(frame, theme, view, version, node, title) {
@@ -106,12 +106,12 @@ export function paneOf(app, which) {
       outline.show(/** @type {Scene} */ (pane.scene), node);
     },
 
-    /** What moves the view. */
+    /** The picture whose view can be moved. */
     get lens() {
       return clock.hidden ? picture : timeline;
     },
 
-    /** What is seen, as a file; the calls over time as PNG only.
+    /** Returns the view as a file. The calls over time are available only as PNG.
      * @param {"png" | "svg"} kind @returns {Promise<Blob>} */
     async save(kind) {
       const { scene } = pane;

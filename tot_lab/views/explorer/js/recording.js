@@ -6,8 +6,8 @@
  * for a slider.
  *
  * Lines, thoughts ("nodes") and calls are numbered from 0 in the order of the journal. Arrays are longer than their
- * content, and `append` may replace them: read them again after it, up to the count. An unknown number is NaN, a
- * missing node or line is -1.
+ * content, and `append` may replace them. After a call of `append`, read the arrays again, up to the count. An unknown
+ * number is NaN, and a missing node or line is -1.
  */
 
 import { between, bytes, floats, grouped, grow, integers } from "./numbers.js";
@@ -19,18 +19,18 @@ export const STATES = [
 const [PROPOSED, UNREAD, KEPT, , COMPLETE, , , , SOLUTION] = STATES.keys();
 const GOOD = [KEPT, COMPLETE, SOLUTION];
 
-/** The type of a line: its index in `KINDS` of recording.py. */
+/** Types of lines: indices into `KINDS` of recording.py. */
 export const KIND = { thought: 0, scored: 1, decided: 2, call: 3, reply: 4, note: 5, ended: 6 };
 
-/** Where a reply came from, and the notes that report it. */
+/** Sources of replies, and the notes that report them. */
 const SOURCES = /** @type {const} */ (["model", "cache", "joined"]);
 const WAYS = ["call.sent", "call.cached", "call.joined"];
 
-const TICKS = 100_000; // of the clock in a second, as in recording.py
+const TICKS = 100_000; // units of time per second, as in recording.py
 
 /**
  * @typedef {{from: number, to: number, kind: "merged" | "source" | "depends", line: number}} Link
- *   `to` is -1 while no thought has the id that was named, and may be born after `line`.
+ *   `to` is -1 until a thought with the given id is recorded, which may be after `line`.
  * @typedef {{score: number, by: string, raw: number, draws: (number | null)[]}} Evaluation
  * @typedef {{line: number, stop: string, answer: string, node: number, score: number | null,
  *   ranked: number[], error: string | null}} Ended
@@ -40,8 +40,8 @@ const TICKS = 100_000; // of the clock in a second, as in recording.py
  */
 
 /**
- * Of each kind of line the columns of a chunk: whom it is about, which row of a table it tells, the table, and what a
- * row of it says.
+ * The columns of a chunk for each kind of line: the number of its thought or call, an index into a table, the table,
+ * and a function that converts a row of the table.
  * @type {[any?, any?, any?, ((row: any[]) => object)?][]}
  */
 const COLUMNS = [
@@ -58,7 +58,7 @@ const COLUMNS = [
   [],
 ];
 
-/** The columns that name a thought which may not be born yet: the kind of its lines, and of link if it is one. */
+/** The columns that name thoughts which may not be recorded yet, with the kind of the line and the kind of link. */
 const NAMING = /** @type {const} */ ([
   ["askedElsewhere", KIND.call],
   ["notedElsewhere", KIND.note],
@@ -68,20 +68,20 @@ const NAMING = /** @type {const} */ ([
 ]);
 
 export class Recording {
-  // How many lines, thoughts and calls there are.
+  // Number of lines, thoughts and calls.
   lines = 0;
   nodes = 0;
   calls = 0;
 
-  // Per line. `told` is what it says, shared by all lines that say the same; `row` the call that it asks or answers.
+  // Per line. Lines with equal content share an object in `data`. `row` is the call of a call or reply.
   kind = bytes();
   node = integers();
   time = floats();
   row = integers();
   /** @type {any[]} */
-  told = [];
+  data = [];
 
-  // Per thought. `born` is a line, `ordinal` the last number of the id.
+  // Per thought. `born` is the line that adds it, and `ordinal` is the last number of the id.
   parent = integers();
   depth = integers();
   ordinal = integers();
@@ -91,7 +91,7 @@ export class Recording {
   /** @type {Link[]} */
   links = [];
 
-  // Per call: the lines of question, last sending and reply, a place in SOURCES, tokens.
+  // Per call: the lines of the call, of the last sending and of the reply, an index into SOURCES, and tokens.
   callLine = integers();
   sentLine = integers();
   replyLine = integers();
@@ -103,22 +103,23 @@ export class Recording {
   ended = null;
   frame = new Frame(this);
 
-  /** The ids of roots and all others that are not the parent's, a dot and the ordinal; -1 is above all roots. */
+  /** Ids that do not consist of the id of the parent, a dot and the ordinal, such as those of roots. Node -1 is the
+   * parent of all roots. */
   #names = new Map([[-1, ""]]);
   /** @type {Map<string, number>} */
   #named = new Map();
-  /** What is to be done when a thought of that id is born. @type {Map<string, ((node: number) => void)[]>} */
-  #awaited = new Map();
+  /** Functions to call when a thought with an id is recorded. @type {Map<string, ((node: number) => void)[]>} */
+  #onRecorded = new Map();
   #family = familyOf(this);
 
-  /** @param {any} [about] what `about_of` in recording.py tells */
+  /** @param {any} [about] the result of `about_of` in recording.py */
   constructor(about = {}) {
     this.about = about;
   }
 
   /**
-   * Takes in a chunk of recording.py. False when lines before it are missing: then ask for those from
-   * `lines` on. What is known already is passed over.
+   * Adds a chunk of recording.py. Returns false if lines before the chunk are missing; then request the lines from
+   * `lines` on. Lines that were added before are ignored.
    * @param {any} chunk @returns {boolean}
    */
   append(chunk) {
@@ -127,12 +128,12 @@ export class Recording {
     const end = first + kinds.length;
     if (first > known) return false;
     if (end <= known) return true;
-    const columns = COLUMNS.map(([about, tells, table, read]) => ({
+    const columns = COLUMNS.map(([about, rows, table, read]) => ({
       about: chunk[about] ?? [],
-      tells: chunk[tells] ?? [],
+      rows: chunk[rows] ?? [],
       table: chunk[table]?.map(read),
       lines: /** @type {number[]} */ ([]),
-      sum: 0, // a column holds differences
+      sum: 0, // a column contains differences between successive values
     }));
     grow(this, ["kind", "node", "time", "row"], end);
     grow(this, ["parent", "depth", "ordinal", "born"], this.nodes + (chunk.parents?.length ?? 0));
@@ -147,9 +148,9 @@ export class Recording {
       ticks += chunk.times[line - first];
       let about = (column.sum += column.about[place]);
       if (line < known) continue;
-      const tells = column.tells[place];
-      const told = column.table?.[tells];
-      if (kind === KIND.thought) about = this.#birth(line, about, chunk.ordinals[place], chunk.names?.[place]);
+      const index = column.rows[place];
+      const data = column.table?.[index];
+      if (kind === KIND.thought) about = this.#addThought(line, about, chunk.ordinals[place], chunk.names?.[place]);
       else if (kind === KIND.call) {
         const call = (row[line] = this.calls++);
         callLine[call] = line;
@@ -161,9 +162,9 @@ export class Recording {
         input[call] = chunk.input[place] ?? NaN;
         output[call] = chunk.output[place] ?? NaN;
         about = node[callLine[call]];
-      } else if (kind === KIND.note && chunk.noteTable[tells][1]) {
+      } else if (kind === KIND.note && chunk.noteTable[index][1]) {
         const call = about;
-        const way = WAYS.indexOf(told.name);
+        const way = WAYS.indexOf(data.name);
         if (way === 0) sentLine[call] = line;
         if (way > 0) this.source[call] = way;
         about = node[callLine[call]];
@@ -174,7 +175,7 @@ export class Recording {
       this.kind[line] = kind;
       node[line] = about;
       this.time[line] = ticks / TICKS;
-      this.told[line] = told;
+      this.data[line] = data;
     }
     this.lines = end;
     /** @type {Link[]} */
@@ -188,7 +189,7 @@ export class Recording {
         if (typeof to === "number") link.to = to;
         else {
           const then = (/** @type {number} */ born) => (kind ? (link.to = born) : (this.node[line] = born));
-          this.#awaited.set(to, [...(this.#awaited.get(to) ?? []), then]);
+          this.#onRecorded.set(to, [...(this.#onRecorded.get(to) ?? []), then]);
         }
       }
     }
@@ -197,7 +198,7 @@ export class Recording {
   }
 
   /** @param {number} line @param {number} parent @param {number} ordinal @param {string} [name] */
-  #birth(line, parent, ordinal, name = parent < 0 ? `${ordinal}` : undefined) {
+  #addThought(line, parent, ordinal, name = parent < 0 ? `${ordinal}` : undefined) {
     const node = this.nodes++;
     this.parent[node] = parent;
     this.depth[node] = parent < 0 ? 0 : this.depth[parent] + 1;
@@ -207,22 +208,22 @@ export class Recording {
       this.#names.set(node, name);
       this.#named.set(name, node);
     }
-    if (this.#awaited.size) {
+    if (this.#onRecorded.size) {
       const id = this.id(node);
-      for (const then of this.#awaited.get(id) ?? []) then(node);
-      this.#awaited.delete(id);
+      for (const then of this.#onRecorded.get(id) ?? []) then(node);
+      this.#onRecorded.delete(id);
     }
     return node;
   }
 
-  /** The id of a node. @param {number} node */
+  /** Returns the id of a node. @param {number} node */
   id(node) {
     const ordinals = [];
     for (; !this.#names.has(node); node = this.parent[node]) ordinals.push(this.ordinal[node]);
     return [this.#names.get(node), ...ordinals.reverse()].join(".");
   }
 
-  /** The node that has `id`, -1 for none. @param {string} id */
+  /** Returns the node with `id`, -1 if there is none. @param {string} id */
   indexOf(id) {
     const ordinals = [];
     let name = id;
@@ -233,10 +234,10 @@ export class Recording {
     for (const ordinal of ordinals.map(Number)) {
       node = this.childrenOf(node).find((one) => this.ordinal[one] === ordinal && !this.#names.has(one)) ?? -1;
     }
-    return this.id(node) === id ? node : -1; // "01" is the number 1, and no ordinal
+    return this.id(node) === id ? node : -1; // "01" converts to the number 1 but is not an ordinal
   }
 
-  /** The beginning of a thought's text, "" until it has come. @param {number} node */
+  /** Returns the beginning of a thought's text, "" until it is received. @param {number} node */
   text(node) {
     return this.texts[node] ?? "";
   }
@@ -246,58 +247,58 @@ export class Recording {
     for (const [place, text] of texts.entries()) this.texts[first + place] = text;
   }
 
-  /** What is known of a call. @param {number} call @returns {RecordedCall} */
+  /** Returns the data of a call. @param {number} call @returns {RecordedCall} */
   call(call) {
-    const { told, time } = this;
+    const { data, time } = this;
     const [line, sentLine, replyLine] = [this.callLine[call], this.sentLine[call], this.replyLine[call]];
-    const { cost = NaN, paid = NaN, error = null } = told[replyLine] ?? {};
+    const { cost = NaN, paid = NaN, error = null } = data[replyLine] ?? {};
     return {
-      ...told[line],
+      ...data[line],
       ...{ line, replyLine, cost, paid, error },
       node: this.node[line],
       asked: time[line],
       sent: time[sentLine] ?? NaN,
       answered: time[replyLine] ?? NaN,
-      tries: told[sentLine]?.data.tries ?? 0,
+      tries: data[sentLine]?.data.tries ?? 0,
       source: SOURCES[this.source[call]],
       input: this.input[call],
       output: this.output[call],
     };
   }
 
-  /** The calls asked for a node. @param {number} node */
+  /** Returns the calls of a node. @param {number} node */
   callsOf(node) {
     const calls = [];
     for (let call = 0; call < this.calls; call++) if (this.node[this.callLine[call]] === node) calls.push(call);
     return calls;
   }
 
-  /** The note that a line tells, null for any other. `data` is null where it was too long to tell.
+  /** Returns the note of a line, null for lines of other kinds. `data` is null if it was too long to be sent.
    * @param {number} line @returns {{name: string, data: any} | null} */
   note(line) {
-    return this.kind[line] === KIND.note ? this.told[line] : null;
+    return this.kind[line] === KIND.note ? this.data[line] : null;
   }
 
-  /** What `familyOf` tells of the nodes that there are now. */
+  /** The result of `familyOf` for the current nodes. */
   get #tree() {
     if (this.#family.nodes < this.nodes) this.#family = familyOf(this);
     return this.#family;
   }
 
-  /** The nodes as an outline reads: each before those below it, siblings by their ordinals. */
+  /** Returns the nodes depth first, siblings by their ordinals. */
   order() {
     return this.#tree.order;
   }
 
-  /** The children of a node by their ordinals, -1: the roots. @param {number} node */
+  /** Returns the children of a node by their ordinals, or the roots for -1. @param {number} node */
   childrenOf(node) {
     const { starts, members } = this.#tree;
     return members.subarray(starts[node + 1], starts[node + 2]);
   }
 
   /**
-   * The tree after the first `step` lines. There is one frame, which moves: what was read from it
-   * before tells of the step that was.
+   * Returns the tree after the first `step` lines. All calls return the same object, so values that were read from it
+   * earlier belong to the earlier step.
    * @param {number} step
    */
   at(step) {
@@ -307,14 +308,14 @@ export class Recording {
 }
 
 /**
- * Who is whose child: those of `node`, by ordinals, are `members` from `starts[node + 1]` to `starts[node + 2]`, the
- * roots those of -1; and the `order` of an outline.
+ * Returns the children of each node, and the nodes depth first (`order`). The children of `node`, by ordinals, are
+ * the elements of `members` from `starts[node + 1]` to `starts[node + 2]`. The roots are the children of -1.
  * @param {Recording} recording
  */
 function familyOf({ nodes, parent, ordinal }) {
   const above = parent.slice(0, nodes).map((one) => one + 1);
   const { starts, members } = grouped(above, nodes + 1);
-  const unsorted = new Set(); // concurrent branches may be born in any order
+  const unsorted = new Set(); // concurrent branches may be recorded in any order
   for (let place = 1; place < nodes; place++) {
     const [one, next] = [members[place - 1], members[place]];
     if (above[one] === above[next] && ordinal[one] > ordinal[next]) unsorted.add(above[one]);
@@ -322,7 +323,7 @@ function familyOf({ nodes, parent, ordinal }) {
   for (const one of unsorted) {
     members.subarray(starts[one], starts[one + 1]).sort((a, b) => ordinal[a] - ordinal[b] || a - b);
   }
-  const order = integers(nodes + 1); // -1 before all
+  const order = integers(nodes + 1); // -1 is first
   const waiting = [-1];
   for (let count = 0; waiting.length; count++) {
     const node = (order[count] = /** @type {number} */ (waiting.pop()));
@@ -335,19 +336,19 @@ const NOTHING = { calls: 0, input: 0, output: 0, cost: 0, paid: 0 };
 
 /** The tree at one step. Arrays are valid up to `nodes`. */
 export class Frame {
-  /** How many lines it tells of. */
+  /** Number of lines that are included. */
   step = 0;
   nodes = 0;
   usage = NOTHING;
 
-  // Per thought: of each the score, a place in STATES, the lines that told them, the number of children.
+  // Per thought: the score, an index into STATES, the lines of both, and the number of children.
   score = floats();
   state = bytes();
   scoredLine = integers();
   decidedLine = integers();
   children = integers();
 
-  /** What it is a moment of. */
+  /** The recording. */
   run;
 
   /** @param {Recording} recording */
@@ -361,7 +362,7 @@ export class Frame {
       this.step = this.nodes = 0;
       this.usage = NOTHING;
     }
-    const { kind, node, told, row, parent, input, output, nodes } = this.run;
+    const { kind, node, data, row, parent, input, output, nodes } = this.run;
     grow(this, ["score", "state", "scoredLine", "decidedLine", "children"], nodes);
     const { score, state, scoredLine, decidedLine, children } = this;
     const usage = { ...this.usage };
@@ -374,22 +375,22 @@ export class Frame {
           state[about] = PROPOSED;
           scoredLine[about] = decidedLine[about] = -1;
           children[about] = 0;
-          children[parent[about]]++; // of a root this is nothing
+          children[parent[about]]++; // has no effect for a root
           break;
         case KIND.scored:
-          score[about] = told[line].score;
+          score[about] = data[line].score;
           scoredLine[about] = line;
           if (state[about] === PROPOSED && Number.isNaN(score[about])) state[about] = UNREAD;
           break;
         case KIND.decided:
-          state[about] = told[line].state;
+          state[about] = data[line].state;
           decidedLine[about] = line;
           break;
         case KIND.reply: {
-          const { made, error, cost, paid, tool } = told[line];
+          const { made, error, cost, paid, tool } = data[line];
           if (!made || tool) break;
           usage.calls++;
-          // A call that failed used nothing, unless the model says what it used.
+          // A failed call counts as unused unless the model reports its usage.
           if (error !== null && Number.isNaN(input[row[line]])) break;
           usage.input += input[row[line]];
           usage.output += output[row[line]];
@@ -412,19 +413,19 @@ export class Frame {
     return ended && ended.line < this.step ? ended : null;
   }
 
-  /** Why the run ended, null before. */
+  /** The end of the run, null while it is running. */
   get stop() {
     return this.#end?.stop ?? null;
   }
 
-  /** The rule behind the decision about a node, "" for none. @param {number} node @returns {string} */
+  /** Returns the reason of the decision about a node, "" if there is none. @param {number} node @returns {string} */
   reason(node) {
-    return this.run.told[this.decidedLine[node]]?.reason ?? "";
+    return this.run.data[this.decidedLine[node]]?.reason ?? "";
   }
 
-  /** How a node was evaluated, null when it was not. @param {number} node @returns {Evaluation | null} */
+  /** Returns the evaluation of a node, null if there is none. @param {number} node @returns {Evaluation | null} */
   evaluation(node) {
-    return this.run.told[this.scoredLine[node]] ?? null;
+    return this.run.data[this.scoredLine[node]] ?? null;
   }
 
   /** The calls that have no reply yet. */
@@ -446,13 +447,14 @@ export class Frame {
     return frontier;
   }
 
-  /** The answer's thought; before the end the best of those not dropped, the root left out. -1 for none. */
+  /** The thought with the answer. Before the end, the best thought below the root that was not dropped. -1 if there is
+   * none. */
   get best() {
     if (this.#end) return this.#end.node;
     let best = -1;
     for (let node = 0; node < this.nodes; node++) {
       if (!GOOD.includes(this.state[node]) || this.run.parent[node] < 0) continue;
-      if (this.score[node] > (this.score[best] ?? -Infinity)) best = node; // not if it has none
+      if (this.score[node] > (this.score[best] ?? -Infinity)) best = node; // false without a score
     }
     return best;
   }

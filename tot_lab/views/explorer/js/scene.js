@@ -1,10 +1,9 @@
 /**
- * What is drawn of a recording at one moment, and where.
+ * The visible thoughts of a recording at one step, and their positions.
  *
- * Rule: a scene is a value made from (recording, frame, view): the canvas, the SVG and the outline
- * read it and decide nothing about it. The thoughts that are seen have slots 0…count-1, siblings in
- * order; all arrays run over slots, units are the layout's (siblings 1 apart, levels 1 apart). All
- * work is linear in the thoughts and nothing recurses.
+ * A scene is a value that depends only on (recording, frame, view). The canvas, the SVG and the outline only read it.
+ * Visible thoughts have the slots 0…count-1, with siblings in order. All arrays are indexed by slot. Siblings and
+ * levels are 1 unit apart. All operations are linear in the number of thoughts and not recursive.
  */
 
 import { between, bytes, ceil, floats, floor, grouped, integers, max, min, round } from "./numbers.js";
@@ -16,19 +15,19 @@ import { SHAPES, STEPS } from "./theme.js";
 /** @typedef {import("./recording.js").Frame} Frame */
 
 /**
- * What a person chose to see. Every part may be left out.
+ * The options of the view. All are optional.
  * @typedef {object} View
  * @property {Set<number>} [collapsed] nodes whose descendants are not shown
- * @property {Uint8Array | null} [dim] by node, 1 = recedes (it does not pass the filter)
- * @property {Uint8Array | null} [only] by node, 1 = shown, with all that it hangs on; the rest is left out
+ * @property {Uint8Array | null} [dim] by node, 1 means drawn faintly (it does not match the search)
+ * @property {Uint8Array | null} [only] by node, 1 means shown, together with its ancestors; all others are hidden
  * @property {"auto" | "tidy" | "layered"} [layout]
  * @property {Iterable<number>} [selected] nodes
  * @property {Record<string, {verdict?: string | null, note?: string}>} [marks] by id
  * @property {Uint8Array | null} [difference] by node, a code of DIFFERENCES
  */
 
-/** Bits of `flags`. PATH leads to the best thought, CHOSEN to a selected one; FRONTIER may still be
- * expanded, WAITING has an open call; RECEDES is pruned, failed or a repetition. */
+/** Bits of `flags`. PATH: on the path to the best thought. CHOSEN: on the path to a selected thought. DIM: does not match
+ * the search. RECEDES: pruned, failed or a repetition. FRONTIER: may still be expanded. WAITING: has an open call. */
 export const PATH = 1;
 export const CHOSEN = 2;
 export const DIM = 4;
@@ -36,20 +35,20 @@ export const RECEDES = 8;
 export const FRONTIER = 16;
 export const WAITING = 32;
 
-/** Fills beyond the steps of the score scale. */
+/** Fills that are not a step of the score scale. */
 export const UNSCORED = STEPS;
 export const BLANK = STEPS + 1;
 
-/** The place in SHAPES of each of STATES; a root of which nothing is decided is the question. */
+/** The index into SHAPES for each of STATES. A root without a decision is the question. */
 export const SHAPE_OF_STATE = [8, 5, 3, 4, 2, 7, 7, 6, 1];
 
 /** @param {number} state */
 const receding = (state) => [3, 5, 6, 7].includes(state);
 
-/** A tidy drawing so many times wider than its widest level wastes its room: the layered one stands in. */
+/** Ratio of the width of a tidy drawing to that of its widest level above which the layered layout is used. */
 const WASTEFUL = 2.5;
 
-/** Thoughts on one level of which shapes can still be told apart in a window. */
+/** Maximum number of thoughts on one level whose shapes are distinguishable in a window. */
 const WIDEST = 60;
 
 /** @param {Iterable<number>} values of 0 and more */
@@ -64,8 +63,8 @@ export class Scene {
    * @param {Recording} recording
    * @param {Frame} frame
    * @param {View} [view]
-   * @param {Scene | null} [previous] the scene that this one follows: an automatic choice of the layout
-   *   is kept while the same run grows, since a change moves everything
+   * @param {Scene | null} [previous] the scene before this one. An automatic choice of the layout is kept while the same
+   *   run grows, because another layout would move everything
    */
   constructor(recording, frame, view = {}, previous = null) {
     const { collapsed = new Set(), dim, only, layout = "auto", selected = [], marks = {}, difference } = view;
@@ -73,8 +72,8 @@ export class Scene {
     const above = layoutParents(recording, frame);
     const family = familiesOf(above);
 
-    // A thought is born after what it hangs on, so the order of birth serves every pass from the top
-    // down and, reversed, every pass from the bottom up.
+    // A thought is recorded after its parent in the drawing. So every pass from the top down uses the order of the
+    // record, and every pass from the bottom up uses the reverse order.
     const gone = bytes(total);
     const sizes = integers(total).fill(1);
     for (let node = 0; node < total; node++) {
@@ -86,16 +85,16 @@ export class Scene {
     /** Node of each slot. @type {Int32Array} */
     const nodes = (this.nodes = recording.order().filter((node) => node < total && !gone[node]));
     this.count = nodes.length;
-    /** Slot of each node, -1 where it is not seen. @type {Int32Array} */
+    /** Slot of each node, -1 if it is hidden. @type {Int32Array} */
     const slots = (this.slot = integers(total).fill(-1));
     nodes.forEach((node, slot) => (slots[node] = slot));
-    /** @param {number} node that may be none, or be born later */
+    /** Accepts -1 and thoughts that are recorded later. @param {number} node */
     const slotOf = (node) => slots[node] ?? -1;
-    /** Slot that each hangs on, -1 for a root. */
+    /** Slot of the parent in the drawing, -1 for a root. */
     const parents = (this.parents = nodes.map((node) => slotOf(above[node])));
-    /** Children there are, seen or not. */
+    /** Number of children, hidden ones included. */
     this.children = nodes.map((node) => family[node]);
-    /** Thoughts that a collapsed one hides, else 0. */
+    /** Number of thoughts that a collapsed thought hides, else 0. */
     this.hidden = nodes.map((node) => (collapsed.has(node) ? sizes[node] - 1 : 0));
 
     this.layout = layout;
@@ -109,10 +108,10 @@ export class Scene {
     this.width = greatest(x);
     this.height = greatest(y);
 
-    /** Scores, NaN where there is none. */
+    /** Scores. NaN means that there is none. */
     const scores = (this.scores = floats(nodes.length));
     nodes.forEach((node, slot) => (scores[slot] = score[node]));
-    // The recording reuses one frame object, so that the values needed later are copied.
+    // The recording reuses one frame object, so values that are needed later are copied.
     this.states = nodes.map((node) => state[node]);
     /** Index into SHAPES. */
     const shape = (this.shape = this.states.map((what, slot) =>
@@ -140,40 +139,40 @@ export class Scene {
     for (const node of frame.frontier) flags[slotOf(node)] |= FRONTIER;
     for (const call of frame.open) flags[seen(recording.call(call).node)] |= WAITING;
 
-    /** Slots of what is selected and seen. */
+    /** Slots of the visible selected thoughts. */
     this.selected = [...selected].map(slotOf).filter((slot) => slot >= 0);
-    /** Which of several thoughts in one place is drawn there, seen from afar: the higher. */
+    /** Priority. In an overview, the thought with the highest priority is drawn of those in the same place. */
     this.weight = flags.map((has, slot) =>
       (has & (PATH | CHOSEN) ? 300 : has & DIM ? 0 : has & RECEDES ? 100 : 200) + (99 * scores[slot] || 0));
-    /** By node, a code of DIFFERENCES. */
+    /** Code of DIFFERENCES of each node. */
     this.difference = difference;
-    /** A person's verdicts, "note" where there is only one of those. @type {Map<number, string>} */
+    /** Verdicts of a user, "note" for a mark without a verdict. @type {Map<number, string>} */
     this.marks = new Map();
     for (const [id, { verdict, note }] of Object.entries(marks)) {
       const slot = slotOf(recording.indexOf(id));
       if (slot >= 0 && (verdict || note)) this.marks.set(slot, verdict || "note");
     }
-    /** The links that are not already an edge, both ends seen. */
+    /** Links between visible thoughts that are not edges. */
     this.links = recording.links.filter(({ line }) => line < frame.step)
       .map(({ from, to, kind }) => ({ from: slotOf(from), to: slotOf(to), kind }))
       .filter(({ from, to }) => from >= 0 && to >= 0 && from !== to && parents[from] !== to && parents[to] !== from);
   }
 
-  /** The text of the thought in a slot. @param {number} slot */
+  /** Returns the text of the thought in a slot. @param {number} slot */
   text(slot) {
     return this.recording.text(this.nodes[slot]);
   }
 
-  /** What it is, in a word or two. @param {number} slot */
+  /** Describes the thought in a slot in a few words. @param {number} slot */
   what(slot) {
     const state = this.states[slot];
     return state ? STATES[state] : SHAPES[this.shape[slot]][0];
   }
 
   /**
-   * The nodes to collapse when a run is opened, so that at most about `most` thoughts are seen and no level is
-   * wider than shapes can be told apart in: the best path and its siblings always, then what is below thoughts
-   * that were not given up, from the root down.
+   * Returns the nodes to collapse when a run is opened, so that about `most` thoughts are visible and the shapes on each
+   * level are distinguishable. The best path and its siblings are always visible. Then thoughts that were not dropped are
+   * expanded, from the root down.
    * @param {Recording} recording
    * @param {Frame} frame
    * @param {number} [most]
@@ -211,16 +210,16 @@ export class Scene {
 }
 
 /**
- * What each thought hangs on in the drawing, -1 for a root: its parent, or of a thought that was made
- * from others or depends on others the deepest of all these, so that a plan stands in levels by its
- * longest path. Always born before it.
+ * Returns the parent of each thought in the drawing, -1 for a root. It is the deepest of the parent and the thoughts
+ * from which the thought was made or on which it depends, so that the levels of a plan show its longest path. It is
+ * always recorded before the thought.
  * @param {Recording} recording
  * @param {Frame} frame
  * @returns {Int32Array}
  */
 export function layoutParents(recording, frame) {
   const parents = recording.parent.subarray(0, frame.nodes);
-  // Links come in the order of lines, and these with the thought that they are from.
+  // Links are in the order of lines, and these links are in the line of their first thought.
   const links = recording.links.filter(({ kind, from, to }) => kind !== "merged" && to >= 0 && to < from);
   if (!links.length) return parents;
   const above = parents.slice();
@@ -236,7 +235,7 @@ export function layoutParents(recording, frame) {
   return above;
 }
 
-/** How many children each has. @param {Int32Array} above */
+/** Returns the number of children of each node. @param {Int32Array} above */
 function familiesOf(above) {
   const family = integers(above.length);
   for (const parent of above) if (parent >= 0) family[parent]++;
@@ -252,17 +251,17 @@ function wasteful({ x, y }) {
   return width > 30 && width > WASTEFUL * greatest(widths);
 }
 
-/** Characters of a text that are looked at to write some lines of it. */
+/** Number of characters of a text that are read to write some lines of it. */
 const LOOKED_AT = 1200;
 
 /**
- * `text` in at most `most` rows of at most `letters` letters; what is cut off ends in an ellipsis.
+ * Wraps `text` into at most `most` rows of at most `letters` letters. Truncated text ends in an ellipsis.
  * @param {string} text @param {number} letters @param {number} most
  */
 export function wrapped(text, letters, most) {
-  // What would turn the direction of the letters after it is no letter.
-  const told = text.slice(0, LOOKED_AT).replace(/[\0-\x20\x7f\u2028-\u202e\u2066-\u2069]+/g, " ").trim();
-  const rows = told.match(RegExp(`.{1,${letters}}( |$)|.{${letters}}`, "gu")) ?? [];
+  // Characters that change the direction of text are replaced by spaces.
+  const line = text.slice(0, LOOKED_AT).replace(/[\0-\x20\x7f\u2028-\u202e\u2066-\u2069]+/g, " ").trim();
+  const rows = line.match(RegExp(`.{1,${letters}}( |$)|.{${letters}}`, "gu")) ?? [];
   if (rows.length > most) {
     const rest = [...rows.slice(most - 1).join("")];
     rows[most - 1] = `${rest.slice(0, letters - 1).join("").trim()}…`;
@@ -270,17 +269,17 @@ export function wrapped(text, letters, most) {
   return rows.slice(0, most).map((row) => row.trim());
 }
 
-/** Pixels of the text, from line to line, those of an average letter, and those that the question may take up. */
+/** In pixels: size of the text, height of a line, width of an average letter, and maximum width of the question. */
 export const SIZE = 11;
 export const LEADING = 12;
 const LETTER = 0.5 * SIZE;
 const QUESTION = 360;
 
-/** Scripts whose letters stand in squares. */
+/** Scripts with square letters. */
 const WIDE = /[\u2e80-\uffdc]/;
 
 /**
- * The text below a thought, in the rows and the pixels that it has.
+ * Wraps the text below a thought to the available rows and pixels.
  * @param {Scene} scene @param {number} slot @param {ReturnType<typeof detailAt>} detail
  */
 export function textBelow(scene, slot, { rows, across }) {
@@ -290,7 +289,7 @@ export function textBelow(scene, slot, { rows, across }) {
   return { room, lines: wrapped(text, floor(room / (WIDE.test(text) ? SIZE : LETTER)), rows) };
 }
 
-/** The pixels that a thought takes up under its place.
+/** Returns the height in pixels that a thought needs below its position.
  * @param {Scene} scene @param {number} slot @param {ReturnType<typeof detailAt>} detail */
 export function footOf(scene, slot, detail) {
   if (!detail.scores) return detail.radius;
@@ -299,17 +298,17 @@ export function footOf(scene, slot, detail) {
 }
 
 /**
- * Where one looks at a scene from: its point (x, y) in the middle of the view, `kx` and `ky` pixels
- * between two siblings and two levels.
+ * The visible part of a scene. (x, y) is the point in the middle of the view. `kx` and `ky` are the distances of two
+ * siblings and of two levels in pixels.
  * @typedef {{x: number, y: number, kx: number, ky: number}} Camera
  */
 
-/** Pixels between siblings and levels from the nearest. */
+/** Maximum distance of siblings and of levels in pixels. */
 const NEAREST = { kx: 240, ky: 150 };
 
 /**
- * The camera that sees a whole scene. The two axes are scaled apart: 10,000 thoughts on five levels would
- * else be a line.
+ * Returns the camera that shows a whole scene. The axes are scaled separately, because 10,000 thoughts on five levels
+ * would otherwise be a line.
  * @param {Scene} scene @param {number} width @param {number} height in pixels
  * @returns {Camera}
  */
@@ -320,8 +319,8 @@ export function fitted(scene, width, height) {
 }
 
 /**
- * `camera` zoomed by `factor` about the point (x, y), in pixels from the middle of the view. On the way in the axis
- * that lags behind catches up first; on the way out neither is made smaller than the whole scene needs.
+ * Returns `camera` zoomed by `factor` at the point (x, y), in pixels from the middle of the view. Zooming in enlarges
+ * the smaller axis first. Zooming out stops at the scale of the whole scene.
  * @param {Camera} camera @param {number} factor @param {Camera} whole `fitted` @param {number} x @param {number} y
  * @returns {Camera}
  */
@@ -335,8 +334,8 @@ export function zoomed(camera, factor, whole, x, y) {
 }
 
 /**
- * How much is told at a scale: `far` dots alone; from there shapes of `radius` pixels; then scores; nearest `rows`
- * lines of the text, `across` pixels wide. No thought takes up more than `below` pixels under its place.
+ * Returns the level of detail of a scale: dots if `far`, else shapes of `radius` pixels, with `scores` and `rows` lines
+ * of text that are `across` pixels wide. A thought needs at most `below` pixels below its position.
  * @param {Camera} camera
  */
 export function detailAt({ kx, ky }) {
@@ -348,9 +347,8 @@ export function detailAt({ kx, ky }) {
 }
 
 /**
- * The slots that are drawn in a view of `width` × `height` pixels, in their order. Of those that would lie on each
- * other, the weightiest of each cell of a fine grid: more could not be seen, and the work stays that of the pixels
- * there are.
+ * Returns the slots that are drawn in a view of `width` × `height` pixels, in ascending order. If thoughts overlap, only
+ * the one with the highest priority in each cell of a fine grid is drawn. So the cost depends on the number of pixels.
  * @param {Scene} scene
  * @param {Camera} camera @param {number} width @param {number} height
  * @returns {Int32Array}

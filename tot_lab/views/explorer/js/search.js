@@ -1,8 +1,8 @@
 /**
- * What is typed into the search box, as a test of thoughts.
+ * Parsing of a query in the search box into a test of thoughts.
  *
- * Rule: words are looked for as they stand, conditions (`score>0.7`) are plain, all must hold; a condition that cannot
- * be read is an error in words, never a search for something else.
+ * A thought matches if it contains all words and satisfies all conditions (`score>0.7`). An invalid condition is an error
+ * with a message and is never searched as text.
  *
  * @typedef {import("./recording.js").Recording} Recording
  * @typedef {import("./recording.js").Frame} Frame
@@ -11,7 +11,7 @@
 
 import { STATES } from "./recording.js";
 
-/** What can be typed, for the help. */
+/** The syntax of queries, for the help. */
 export const SYNTAX =
   "Search for words, score>0.7 (or < <= >= =, or score=none), depth=2, state:kept,pruned, id:0.1 (and all below); " +
   "what is quoted is words.";
@@ -26,14 +26,14 @@ const COMPARE = {
 };
 
 /**
- * What a query looks for: nothing when it is empty or has an error.
+ * Parses a query. An empty or invalid query matches nothing.
  * @param {string} query
  */
 export function searchOf(query) {
   /** @type {Test[]} */
   const tests = [];
   let error = "";
-  // What is quoted goes first, and cannot be taken for a condition.
+  // Quoted text is parsed first, because it is never a condition.
   const words = query
     .replace(
       /"([^"]*)"|(?<!\S)(score|depth|state|id)\s*([<>]=?|[=:])\s*(\S*)/gi,
@@ -50,14 +50,14 @@ export function searchOf(query) {
   return {
     error,
     empty: !tests.length || !!error,
-    /** One byte per thought of `frame`, 1 where all holds. @param {Recording} recording @param {Frame} frame */
+    /** Returns one byte per thought of `frame`, 1 for a match. @param {Recording} recording @param {Frame} frame */
     matches: (recording, frame) =>
       new Uint8Array(frame.nodes).map((_, node) => +tests.every((test) => test(recording, frame, node))),
   };
 }
 
 /**
- * The test that a condition is, or in words why it cannot be read.
+ * Returns the test of a condition, or an error message.
  * @param {string} field
  * @param {string} sign
  * @param {string} value

@@ -1,8 +1,8 @@
 /**
  * The explorer inside one HTML file (page.py): no kernel, no network.
  *
- * The data of the tree precedes this script. The compressed texts follow it, and are decompressed after the first
- * drawing; the prompts and replies of a thought when it is selected.
+ * The data of the tree precedes this script. The compressed texts follow it and are decompressed after the first
+ * drawing. Prompts and replies of a thought are decompressed when it is selected.
  */
 
 import { mount } from "./app.js";
@@ -11,14 +11,14 @@ import { Recording } from "./recording.js";
 /** @param {string} id */
 const textOf = (id) => document.getElementById(id)?.textContent ?? "";
 
-/** What Python packed: JSON, gzip, base64. @param {string} id @returns {Promise<any>} */
+/** Decodes data from Python: base64, gzip, JSON. @param {string} id @returns {Promise<any>} */
 async function unpacked(id) {
   const bytes = Uint8Array.from(atob(textOf(id)), (sign) => sign.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).json();
 }
 
-/** Once the whole file has been read. */
+/** Resolves after the whole file is parsed. */
 const whole = () =>
   new Promise((done) => {
     if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", done, { once: true });
@@ -30,8 +30,8 @@ export function boot() {
   const place = document.getElementById("tot-lab-explorer");
   if (!place || !document.getElementById("run-0")) return;
   /** @type {any[]} */
-  const told = [0, 1].map((which) => textOf(`run-${which}`)).filter(Boolean).map((text) => JSON.parse(text));
-  const runs = told.map(({ about, chunk }) => {
+  const structures = [0, 1].map((which) => textOf(`run-${which}`)).filter(Boolean).map((text) => JSON.parse(text));
+  const runs = structures.map(({ about, chunk }) => {
     const recording = new Recording(about);
     recording.append(chunk);
     return recording;
@@ -45,13 +45,13 @@ export function boot() {
     {
       runs,
       live: false,
-      findings: told[0].findings,
-      marks: (which) => told[which].marks,
+      findings: structures[0].findings,
+      marks: (which) => structures[which].marks,
       async details(which, node) {
         await whole();
-        const block = `details-${which}-${Math.floor(node / told[which].block)}`;
+        const block = `details-${which}-${Math.floor(node / structures[which].block)}`;
         if (!blocks.has(block)) blocks.set(block, unpacked(block));
-        return (await blocks.get(block))[node % told[which].block];
+        return (await blocks.get(block))[node % structures[which].block];
       },
       onChange(callback) {
         changed.add(callback);
@@ -61,7 +61,7 @@ export function boot() {
     },
     { height: Math.max(480, innerHeight - 24) },
   );
-  Object.assign(place, { explorer: app }); // for whoever looks at it from outside: tests, benchmarks
+  Object.assign(place, { explorer: app }); // for tests and benchmarks
   requestAnimationFrame(() =>
     setTimeout(async () => {
       await whole();

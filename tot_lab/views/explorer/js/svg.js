@@ -10,17 +10,17 @@ import { draw } from "./draw.js";
 import { round } from "./numbers.js";
 import { SIZE, fitted } from "./scene.js";
 
-/** `text` ready to stand in XML, in an attribute too. @param {string} text */
+/** Escapes `text` for XML text and attributes. @param {string} text */
 export function escaped(text) {
   return text
     .replace(/[^\t\n\r\x20-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, "")
     .replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 }
 
-/** Numbers in pixels, to a tenth. @param {number[]} values */
+/** Formats numbers of pixels with one decimal. @param {number[]} values */
 const px = (...values) => values.map((value) => round(value * 10) / 10).join(" ");
 
-/** The part of a canvas that draw.js paints with. */
+/** The methods of a canvas context that draw.js uses. */
 class Pen {
   svg = "";
   #path = "";
@@ -55,7 +55,7 @@ class Pen {
   rect(x, y, width, height) {
     this.#path += `M${px(x, y)}h${px(width)}v${px(height)}h${px(-width)}Z`;
   }
-  /** With round ends: a radius is half of the height. @param {number} x @param {number} y @param {number} width
+  /** The ends are round: the radius is half of the height. @param {number} x @param {number} y @param {number} width
    * @param {number} height @param {number} radius */
   roundRect(x, y, width, height, radius) {
     const straight = width - 2 * radius;
@@ -89,7 +89,7 @@ class Pen {
  * @param {import("./scene.js").Scene} scene
  * @param {import("./theme.js").Theme} theme
  * @param {{width?: number, height?: number, title?: string, camera?: import("./scene.js").Camera}} [options]
- *   width, height: in pixels. camera: what to look at, else everything.
+ *   width, height: in pixels. camera: the visible part, by default everything.
  * @returns {string}
  */
 export function svgOf(scene, theme, options = {}) {

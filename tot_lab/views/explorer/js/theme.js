@@ -17,7 +17,7 @@ export const SCORES = [
 /** Number of colours of the score scale. One step is too small to be visible. */
 export const STEPS = 37;
 
-/** What a thought can be, in the order of the legend, and the shape of each. */
+/** The states of thoughts in the order of the legend, and their shapes. */
 export const SHAPES = [
   ["question", "circle"],
   ["answer", "star"],
@@ -30,7 +30,7 @@ export const SHAPES = [
   ["not decided", "hexagon"],
 ];
 
-/** Corners at equal angles, for radius 1. @param {number} corners @param {number} turn @param {number} radius
+/** Returns corners at equal angles. @param {number} corners @param {number} turn @param {number} radius
  * @param {number} [inner] of a star */
 const regular = (corners, turn, radius, inner = radius) =>
   Array.from({ length: corners }, (_, k) => {
@@ -45,7 +45,7 @@ export const CORNERS = [
   regular(10, 0, 1.55, 0.68),
   regular(4, 0, 1.25),
   [],
-  // A cross as large as a circle would look larger. Its four arms are one, turned.
+  // A cross of the size of a circle would look larger. The four arms are one arm, rotated.
   [[1, 0], [0, 1], [-1, 0], [0, -1]].flatMap(([c, s]) =>
     [[0.34, 0], [0.81, 0.47], [0.47, 0.81]].map(([x, y]) => [c * x - s * y, s * x + c * y])),
   regular(4, 0.5, 1.25),
@@ -54,25 +54,25 @@ export const CORNERS = [
   regular(6, 0.5, 1.08),
 ];
 
-/** How two compared runs can differ at a thought, in the order of their codes; 0 is no difference. */
+/** Kinds of differences between two compared runs, in the order of their codes. 0 means no difference. */
 export const DIFFERENCES = ["", "only here", "other text", "other score", "other fate"];
 
 /**
  * @typedef {object} Theme
  * @property {boolean} dark
- * @property {string} paper the ground
- * @property {string} raised the ground of a box on it
+ * @property {string} paper the background
+ * @property {string} raised the background of a box
  * @property {string} ink
- * @property {string} faint text that matters less
+ * @property {string} faint secondary text
  * @property {string} edge
  * @property {string} line the outline of a shape
- * @property {string} path the way to the best thought
- * @property {string} chosen what is selected and the way to it
+ * @property {string} path the path to the best thought
+ * @property {string} chosen selected thoughts and the paths to them
  * @property {string} unscored
- * @property {string} waiting a call is open
+ * @property {string} waiting thoughts with an open call
  * @property {Record<string, string>} links by kind
  * @property {string[]} differences by code (DIFFERENCES)
- * @property {Record<string, string>} verdicts of a person's marks
+ * @property {Record<string, string>} verdicts by the verdict of a user's mark
  * @property {string} font
  */
 
@@ -125,15 +125,15 @@ export const SCALE = Array.from({ length: STEPS }, (_, step) => {
   return `rgb(${mixed})`;
 });
 
-/** The theme of the page that `element` stands in: of Jupyter's CSS variables, and without them of
- * what the person's system prefers.
+/** Returns the theme of the page that contains `element`, from Jupyter's CSS variables or else from the preference of
+ * the system.
  * @param {Element} element @returns {Theme} */
 export function themeOf(element) {
   const style = getComputedStyle(element);
   const [paper, raised, ink] = ["layout-color0", "layout-color1", "ui-font-color0"].map((name) =>
     style.getPropertyValue(`--jp-${name}`).trim());
   if (!paper) return matchMedia("(prefers-color-scheme: dark)").matches ? DARK : LIGHT;
-  // The canvas knows every way to write a colour.
+  // A canvas parses every notation of a colour.
   const brush = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
   brush.fillStyle = paper;
   brush.fillRect(0, 0, 1, 1);

@@ -1,9 +1,9 @@
 /**
  * The calls of a run over time, on a canvas.
  *
- * Rule: what is drawn follows from the order of the lines, which is exact, and is placed by their times, which are
- * rounded: lanes, concurrency and the critical path are those of figures/timeline.py for the same run. A frame costs
- * what can be seen of it: calls outside the window, and bars that would cover the same pixel, are passed over.
+ * Lanes, concurrency and the critical path follow from the order of the lines, which is exact, as in
+ * figures/timeline.py. Times, which are rounded, only determine positions. Calls outside the window, and bars that would
+ * cover the same pixel, are skipped, so the cost depends on the visible part.
  *
  * @typedef {import("./recording.js").Frame} Frame
  * @typedef {import("./theme.js").Theme} Theme
@@ -18,11 +18,11 @@ import { KIND } from "./recording.js";
 /** The Okabe-Ito set without vermilion, which marks the critical path, and yellow, which is too faint on white. */
 const KINDS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"];
 
-/** How a call ended. Smaller numbers index the table of a recording that names the source of each reply. */
+/** Outcomes of calls. Smaller numbers are indices into SOURCES of recording.js. */
 const CACHED = 1;
 const OPEN = 3;
 const REFUSED = 4;
-/** Opacity of the bar of each. A call that took no time has a mark instead of a bar. */
+/** Opacity of the bar for each outcome. 0 means a mark instead of a bar. */
 const SHADES = [1, 0, 0.45, 0.45, 0];
 
 const READABLE = 0.01; // seconds
@@ -38,18 +38,18 @@ const THICK = 20;
 const TOP = LEGEND + BAND; // of the lanes
 
 /**
- * All that the drawing needs of a recording's calls. Times are seconds, or numbers of lines where no call took 10 ms
- * (`byOrder`): then there is an order to see, and no time.
+ * Computes the data of the drawing. Times are seconds, or line numbers if no call took 10 ms (`byOrder`), so that at
+ * least the order is visible.
  *
- * A call has the lowest lane that is free when it is asked: no two of a lane overlap. One that was refused, by a
- * budget, was never under way. The critical path are the calls that the run waited for: the one answered last; before
- * it the one answered last of those answered before it was asked; and so on back.
+ * A call is in the lowest lane that is free when the call starts, so calls of one lane do not overlap. A call that was
+ * refused by a budget never counts as open. The critical path contains the calls for which the run waited. It ends with
+ * the call that finished last. The predecessor of a call is the last call that finished before it started.
  * @param {Recording} recording
  */
 export function plan(recording) {
-  const { calls, lines, kind, row, time, told, callLine, replyLine, source } = recording;
+  const { calls, lines, kind, row, time, data, callLine, replyLine, source } = recording;
   const asked = callLine.subarray(0, calls);
-  const byOrder = asked.every((line, call) => time[replyLine[call]] - time[line] < READABLE); // NaN for an open one
+  const byOrder = asked.every((line, call) => time[replyLine[call]] - time[line] < READABLE); // NaN for an open call
   const when = (/** @type {number} */ line) => (byOrder ? line : time[line]);
   const end = byOrder ? lines : time[lines - 1];
   const from = Float64Array.from(asked, when);
@@ -59,14 +59,14 @@ export function plan(recording) {
   const kinds = new Set();
   /** @type {number[][]} */
   const [failed, critical, changes, level] = [[], [], [], []];
-  let [free, lanes, under, most, last] = [0, 0, 0, 0, -1]; // free: no lane below it is
+  let [free, lanes, under, most, last] = [0, 0, 0, 0, -1]; // free: all lower lanes are busy
   for (let line = 0; line < lines; line++) {
     const asks = kind[line] === KIND.call;
     if (!asks && kind[line] !== KIND.reply) continue;
     const call = row[line];
     if (asks) {
-      const { made, error } = told[replyLine[call]] ?? { made: true };
-      kinds.add(told[line].kind);
+      const { made, error } = data[replyLine[call]] ?? { made: true };
+      kinds.add(data[line].kind);
       state[call] = replyLine[call] < 0 ? OPEN : made ? source[call] : REFUSED;
       if (made && error) failed.push(call);
       lane[call] = busy.indexOf(0, free);
@@ -91,7 +91,7 @@ export function plan(recording) {
 }
 
 /**
- * The same in words, for those who do not see the drawing.
+ * Describes the drawing in words, for screen readers.
  * @param {Plan} plan
  */
 export function inWords({ byOrder, state, most, critical, failed, from, to }) {
@@ -113,9 +113,9 @@ export class Timeline {
   #pending = 0;
   /** @type {{recording: Recording, made: Plan, frame: Frame, theme: Theme, selected: number} | null} */
   #shown = null;
-  #start = 0; // of the window, and how long it is, as parts of the run
+  #start = 0; // start and length of the window, as shares of the run
   #span = 1;
-  /** What is drawn where: x, y, the end, the foot, the call. @type {number[][]} */
+  /** The drawn bars: left, top, right, bottom, call. @type {number[][]} */
   #bars = [];
 
   /**
@@ -126,9 +126,9 @@ export class Timeline {
     this.#canvas = canvas;
     this.#resized.observe(canvas);
     canvas.setAttribute("role", "img");
-    let [held, moved] = [0, false]; // where the pointer took hold, and whether it moved since
+    let [held, moved] = [0, false]; // where the pointer was pressed, and whether it has moved since
     canvas.onwheel = (event) => {
-      if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
+      if (!event.ctrlKey && !event.metaKey) return; // let the page scroll
       event.preventDefault();
       this.zoom(exp(-event.deltaY / 300), event.offsetX);
     };
@@ -153,7 +153,7 @@ export class Timeline {
    * @param {Recording} recording
    * @param {Frame} frame
    * @param {Theme} theme
-   * @param {number} selected  a thought whose calls stand out, -1 for none
+   * @param {number} selected  the thought whose calls are emphasised, -1 for none
    */
   show(recording, frame, theme, selected) {
     const last = this.#shown;
@@ -164,12 +164,12 @@ export class Timeline {
     this.#redraw();
   }
 
-  /** Show the whole run. */
+  /** Shows the whole run. */
   fit() {
     this.#see(0, 1);
   }
 
-  /** Zoom in time about a place, in pixels from the left. @param {number} factor @param {number} x */
+  /** Zooms in time at a position in pixels from the left. @param {number} factor @param {number} x */
   zoom(factor, x = this.#canvas.clientWidth / 2) {
     const span = this.#span / factor;
     this.#see(this.#start + ((x - LEFT) / this.#width) * (this.#span - span), span);
@@ -191,7 +191,7 @@ export class Timeline {
     return max(this.#canvas.clientWidth - LEFT - RIGHT, 1);
   }
 
-  /** The call drawn where the pointer is, -1 for none. @param {MouseEvent} event */
+  /** Returns the call at the pointer, -1 for none. @param {MouseEvent} event */
   #at({ offsetX, offsetY }) {
     let [nearest, distance] = [-1, 4]; // pixels
     for (const [x, y, end, foot, call] of this.#bars) {
@@ -263,7 +263,7 @@ export class Timeline {
     pen.rect(LEFT, LEGEND, width, bottom - LEGEND);
     pen.clip();
 
-    // How many calls are under way; within one pixel the most. Before the window there is one that takes in all.
+    // The number of open calls, for each pixel the maximum. The pixel before the window covers all earlier times.
     for (let [x, change, now] = [LEFT - 1, 0, 0]; x < LEFT + width; x++) {
       let peak = now;
       for (; across(changes[change]) < x + 1; change++) peak = max(peak, (now = level[change]));
@@ -271,7 +271,7 @@ export class Timeline {
       fill(theme.faint, x, TOP - 6 - up, 1, up, 0.45);
     }
 
-    // The calls, each in its lane; what would stand on a pixel that is painted is passed over.
+    // The calls in their lanes. Bars that would only cover painted pixels are skipped.
     const high = min((bottom - TOP) / lanes, THICK);
     const bar = max(high * 0.85, 1);
     /** @type {(calls: Iterable<number>, draw: (x: number, y: number, end: number, call: number) => void) => void} */

@@ -1,9 +1,9 @@
 /**
  * The explorer in a notebook: the data from the kernel (widget.py), shared by all views of a widget.
  *
- * Messages can be lost. The browser reports how far its copy of each run goes when it opens, when a batch does not
- * follow the copy, and while a live run is silent; the kernel continues from there. If no reply comes, the browser
- * shows a message and keeps its data.
+ * Messages can be lost. The browser reports the number of lines it has of each run when it opens, when it lacks lines
+ * before a batch, and while a live run sends nothing. The kernel then sends the following lines. If no reply arrives,
+ * the browser shows a message and keeps its data.
  */
 
 import { mount } from "./app.js";
@@ -14,7 +14,7 @@ const SILENCE = 1000;
 const PATIENCE = 2000;
 
 /**
- * @typedef {object} Model what anywidget gives of a model
+ * @typedef {object} Model the interface of a model in anywidget
  * @property {(name: string) => any} get
  * @property {(name: string, value: any) => void} set
  * @property {() => void} save_changes
@@ -34,13 +34,13 @@ class Kernel {
   state = { counts: [], live: [], can: {}, failed: "" };
   /** @type {{findings: any[], marks: Record<string, any>[]}} */
   facts = { findings: [], marks: [] };
-  /** The text so far of open calls, by thought. @type {Record<string, string>} */
+  /** The partial text of open calls, by thought. @type {Record<string, string>} */
   spoken = {};
   /** @type {Set<() => void>} */
   changed = new Set();
   views = 0;
   #model;
-  /** @type {Map<number, [(told: any) => void, (error: Error) => void]>} */
+  /** @type {Map<number, [(value: any) => void, (error: Error) => void]>} */
   #questions = new Map();
   #asked = 0;
   #silent = SILENCE;
@@ -51,11 +51,11 @@ class Kernel {
   /** @param {Model} model */
   constructor(model) {
     this.#model = model;
-    model.on("msg:custom", (content, buffers) => this.#hear(content, buffers));
+    model.on("msg:custom", (content, buffers) => this.#receive(content, buffers));
   }
 
   /** @param {any} content @param {DataView[]} buffers */
-  #hear(content, buffers) {
+  #receive(content, buffers) {
     this.#silent = SILENCE;
     this.#waiting = false;
     const { kind, which, run } = content;
@@ -85,15 +85,15 @@ class Kernel {
         else recording.setTexts(first, texts);
       }
     }
-    this.#tell();
+    this.#notify();
     this.#listen();
   }
 
-  #tell() {
+  #notify() {
     for (const callback of this.changed) callback();
   }
 
-  /** Asks again when nothing comes, less and less often. */
+  /** Repeats the report while nothing arrives, at increasing intervals. */
   #listen() {
     clearTimeout(this.#timer);
     if (!this.views || (this.whole && !this.state.live.some(Boolean))) return;
@@ -103,51 +103,51 @@ class Kernel {
     }, this.#silent);
   }
 
-  /** Whether all that the kernel had to tell has come. */
+  /** Whether all data of the kernel has arrived. */
   get whole() {
     const { runs, state } = this;
     return runs.length > 0 && runs.every(
       ({ lines, nodes, texts }, which) => lines >= state.counts[which] && texts.length >= nodes);
   }
 
-  /** Says how far each run is known. */
+  /** Reports the number of lines and texts of each run. */
   ask() {
     const runs = this.runs.map(({ about, lines, texts }) => [about.id, lines, texts.length]);
     this.#send({ kind: "have", runs });
     this.#listen();
   }
 
-  /** Sends, unless the kernel is gone. @param {any} content @returns {boolean} */
+  /** Sends a message. Returns false if there is no kernel. @param {any} content @returns {boolean} */
   say(content) {
     try {
       this.#model.send(content);
       return true;
     } catch {
-      this.#waiting = true; // what is known stays
-      this.#tell();
+      this.#waiting = true; // the data is kept
+      this.#notify();
       return false;
     }
   }
 
-  /** Says what wants an answer. @param {any} content */
+  /** Sends a message that requires an answer. @param {any} content */
   #send(content) {
     this.say(content);
     setTimeout(() => {
       if (this.views && (this.#silent > 2 * SILENCE || this.#questions.has(content.to))) this.#waiting = true;
-      if (this.#waiting) this.#tell();
+      if (this.#waiting) this.#notify();
     }, PATIENCE);
   }
 
   /** @param {any} content @returns {Promise<any>} */
   question(content) {
     const to = ++this.#asked;
-    return new Promise((told, failed) => {
-      this.#questions.set(to, [told, failed]);
+    return new Promise((resolve, reject) => {
+      this.#questions.set(to, [resolve, reject]);
       this.#send({ ...content, to });
     });
   }
 
-  /** One view more, or less. @param {number} by */
+  /** Adds or removes a view. @param {number} by */
   view(by) {
     this.views += by;
     if (this.views) this.ask();
@@ -157,10 +157,10 @@ class Kernel {
       if (views !== this.views) return;
       if (!views) this.runs = [];
       this.say({ kind: "views", count: views });
-    }, views ? 0 : 500); // a cell that is moved is shown anew at once
+    }, views ? 0 : 500); // moving a cell removes its view and adds one immediately
   }
 
-  /** Why less is seen than there might be, "" when nothing is amiss. */
+  /** Message about missing data, "" if there is no problem. */
   get trouble() {
     if (this.#waiting) return "waiting for the kernel: it is busy, or gone (then run the cell again)";
     return this.state.failed && `the search ended with an error: ${this.state.failed}`;
@@ -168,7 +168,7 @@ class Kernel {
 }
 
 /**
- * The source of one view. What listens to its `model` is forgotten with the view.
+ * Returns the source of one view. Listeners of its `model` are removed with the view.
  * @param {Kernel} kernel @param {Model} model
  */
 function source(kernel, model) {
@@ -177,7 +177,7 @@ function source(kernel, model) {
   /** @param {string} name @param {unknown} value */
   const save = (name, value) => {
     model.set(name, value);
-    if (kernel.say({ kind: "views", count: kernel.views })) model.save_changes(); // which complains where no kernel is
+    if (kernel.say({ kind: "views", count: kernel.views })) model.save_changes(); // it fails without a kernel
   };
   /** @type {any} */
   const given = {
@@ -200,7 +200,7 @@ function source(kernel, model) {
     marks: (/** @type {number} */ which) => kernel.facts.marks[which] ?? {},
     exportHtml: () => kernel.question({ kind: "html" }).then((page) => new Blob([page], { type: "text/html" })),
   };
-  // What can be done changes as a run ends.
+  // The available actions change when a run ends.
   const can = {
     mark: (/** @type {string} */ id, /** @type {any} */ mark) => kernel.question({ kind: "mark", id, mark }),
     branch: (/** @type {any} */ change) => kernel.question({ kind: "branch", ...change }),
@@ -217,7 +217,7 @@ function source(kernel, model) {
   });
 }
 
-/** What anywidget calls, once for each widget. */
+/** The module that anywidget calls, once for each widget. */
 export function widget() {
   /** @type {Kernel} */
   let kernel;
@@ -240,7 +240,7 @@ export function widget() {
         note.hidden = !note.textContent;
         if (app || !first?.nodes) return;
         app = mount(place, source(kernel, model));
-        Object.assign(place, { explorer: app }); // for whoever looks at it from outside: tests, benchmarks
+        Object.assign(place, { explorer: app }); // for tests and benchmarks
         const step = model.get("step");
         if (step !== null) app.setStep(step);
       };
@@ -255,7 +255,7 @@ export function widget() {
       return () => {
         kernel.changed.delete(look);
         app?.destroy();
-        app = undefined; // JupyterLab keeps the elements of a closed view for a while, but nothing through them
+        app = undefined; // JupyterLab keeps the elements of a closed view, which must not keep the explorer alive
         Object.assign(place, { explorer: undefined });
         el.replaceChildren();
         kernel.view(-1);

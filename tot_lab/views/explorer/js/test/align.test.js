@@ -5,7 +5,7 @@ import { Recording } from "../recording.js";
 
 const NONE = NaN;
 
-/** A recording and a frame, of rows [id, text, score, state] in the order of their birth; all or the first are born. */
+/** Builds a recording and a frame from rows [id, text, score, state] in the order of the record, of all or the first. */
 function made(rows, nodes = rows.length) {
   const places = new Map(rows.map(([id], node) => [id, node]));
   const parents = rows.map(([id]) => places.get(id.slice(0, Math.max(id.lastIndexOf("."), 0))) ?? -1);
@@ -70,7 +70,7 @@ test("texts that have not come match by number", () => {
   assert.deepEqual(said(result), [["only-a", 1, -1, 1], ["only-b", -1, 1, 1]]);
 });
 
-test("a branch of one run alone is told of by its top, and counted whole", () => {
+test("a branch that only one run has is reported once, by its top thought, with its size", () => {
   const a = made([["0", "q"], ["0.0", "x"], ["0.0.0", "y"], ["0.0.1", "z"]]);
   const b = made([["0", "q"]]);
   const result = align(...a, ...b);

@@ -1,7 +1,7 @@
-// Recordings for the tests of the interface: a tree by its parents, with scores and decisions after it.
+// Recordings for the tests of the interface: a tree given by its parents, followed by scores and decisions.
 import { Recording } from "../recording.js";
 
-/** Each number less the one before it. @param {number[]} numbers */
+/** Returns the difference of each number from its predecessor. @param {number[]} numbers */
 const differences = (numbers) => numbers.map((one, place) => one - (numbers[place - 1] ?? 0));
 
 /**

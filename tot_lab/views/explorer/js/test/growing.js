@@ -1,9 +1,9 @@
 /**
- * Recordings for tests of the picture, of rows [id, score, state, kind of link, id linked to], taken in as chunks.
+ * Recordings for tests of the picture, built as chunks from rows [id, score, state, kind of link, linked id].
  */
 import { Recording } from "../recording.js";
 
-/** @param {any[][]} rows in the order of birth; score null = unreadable, undefined = not evaluated
+/** @param {any[][]} rows in the order of the record; score null means unreadable, undefined not evaluated
  * @param {string[]} [asked] ids for which a call is open at the end */
 export function recorded(rows, asked = []) {
   const places = new Map(rows.map(([id], node) => [id, node]));
@@ -40,7 +40,7 @@ export function recorded(rows, asked = []) {
   return recording;
 }
 
-/** A full tree: each thought has `branch` children down to `depth`, of which the first is kept and the rest pruned.
+/** Builds a full tree: each thought has `branch` children down to `depth`, of which the first is kept and the rest pruned.
  * @param {number} branch @param {number} depth @param {string} [solution] id of the answer */
 export function full(branch, depth, solution = "") {
   const rows = [["0"]];

@@ -33,7 +33,7 @@ test("rows are read depth first, each with its level", () => {
   );
 });
 
-/** Where each key leads. @param {ReturnType<typeof seen>} rows @param {number} node @param {string} keys */
+/** Returns the target of each key. @param {ReturnType<typeof seen>} rows @param {number} node @param {string} keys */
 const moves = (rows, node, keys) =>
   keys.split(" ").map((key) => {
     const to = /** @type {number} */ (rows.move(key, rows.scene.slot[node]));

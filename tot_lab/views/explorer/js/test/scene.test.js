@@ -210,7 +210,7 @@ test("the nearer, the more is told", () => {
   assert.deepEqual(told.map(({ far }) => far), [true, false, false, false]);
   assert.deepEqual(told.map(({ scores }) => scores), [false, false, true, true]);
   assert.deepEqual(told.map(({ rows }) => rows > 0), [false, false, false, true]);
-  // What is told of a thought ends above the next level.
+  // The text of a thought ends above the next level.
   for (let ky = 20; ky <= 150; ky++) {
     const { radius, below } = detailAt({ x: 0, y: 0, kx: 300, ky });
     assert.ok(below + radius < ky, String(ky));

@@ -8,7 +8,7 @@ import { full, recorded } from "./growing.js";
 const sceneOf = (recording, view) => new Scene(recording, recording.at(recording.lines), view);
 const count = (svg, part) => svg.split(part).length - 1;
 
-/** Whether every tag is closed in order and no sign stands free: well-formed, as far as this file writes XML. */
+/** Returns whether every tag is closed in order and every special character is escaped. */
 function wellFormed(svg) {
   const open = [];
   for (const [, end, name, self] of svg.matchAll(/<(\/?)([a-z]+)(?:\s+[a-z-]+(?:[A-Z][a-z]+)?="[^"<]*")*\s*(\/?)>/g)) {

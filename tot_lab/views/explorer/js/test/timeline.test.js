@@ -3,14 +3,14 @@ import { test } from "node:test";
 import { Recording } from "../recording.js";
 import { inWords, plan } from "../timeline.js";
 
-/** Units of a chunk's clock in a millisecond. */
+/** Units of time of a chunk per millisecond. */
 const tick = (() => {
   const recording = new Recording();
   recording.append({ first: 0, firstNode: 0, firstCall: 0, kinds: "0", times: [1], parents: [-1], ordinals: [0] });
   return 0.001 / recording.time[0];
 })();
 
-/** A recording of lines [kind, call, milliseconds, error or note]. */
+/** Builds a recording from lines [kind, call, milliseconds, error or note]. */
 function recorded(rows) {
   const of = (kind) => rows.filter((row) => row[0] === kind);
   const deltas = (column) => column.map((value, place) => value - (place ? column[place - 1] : 0));
@@ -31,7 +31,7 @@ function recorded(rows) {
   return recording;
 }
 
-/** Random calls: rows for `recorded`, the lines of asking and answering, which of them were refused; some stay open. */
+/** Returns random calls: rows for `recorded`, the lines of calls and replies, and the refused calls. Some stay open. */
 function random(count, seed) {
   let state = seed;
   const roll = () => (state = (state * 1103515245 + 12345) % 2147483648) / 2147483648;
@@ -106,7 +106,7 @@ test("a plan says what is drawn", () => {
   ]));
   assert.equal(held.byOrder, false);
   assert.deepEqual([...held.from], [1, 2, 3, 5, 7]);
-  assert.deepEqual([...held.to], [4, 2.001, 8, 6, 8]); // an open one lasts until the last line
+  assert.deepEqual([...held.to], [4, 2.001, 8, 6, 8]); // an open call lasts until the last line
   assert.deepEqual([held.failed, [...held.state], held.critical], [[3], [0, 1, 3, 0, 4], [0, 3]]);
   assert.deepEqual(held.kinds, ["propose", "value"]);
   assert.deepEqual([held.changes, held.level], [[1, 2, 2.001, 3, 4, 5, 6], [1, 2, 1, 2, 1, 2, 1]]);
