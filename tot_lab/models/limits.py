@@ -1,7 +1,7 @@
 """Rate limits of endpoints: first come, first served.
 
 All labs of a process that use one endpoint with the same limits share a rate limiter. So do all sweeps on one
-dask cluster, whose workers install their own (`make_gates`). All runs of Deep Think share another one,
+dask cluster, whose workers install their own (`make_limiters`). All runs of Deep Think share another one,
 whichever endpoint they call (`BY_KIND`). A waiting call records `call.queued`, and its timeout starts when it
 is sent.
 """
@@ -62,21 +62,21 @@ class RateLimiter:
         observer.note("call.queued", **data)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append((tokens, turn))
-        self._go_on()
+        self._admit_next()
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self.leave()  # it was admitted and cancelled at once
             else:
-                self._go_on()  # the next one may fit
+                self._admit_next()  # the next one may fit
             raise
         return True
 
     def leave(self) -> None:
         """End a request."""
         self.under_way -= 1
-        self._go_on()
+        self._admit_next()
 
     async def left(self, calls: Sequence[Call], replies: Sequence[Reply], seconds: float) -> None:
         """End the request for `calls` after `seconds`. `replies` is empty if it was cancelled."""
@@ -87,12 +87,12 @@ class RateLimiter:
         self.count(tokens)
 
     def count(self, tokens: int) -> None:
-        """Count a request of so many tokens that is sent now."""
+        """Count a request of `tokens` tokens that is sent now."""
         if self.counts:
             self.passed.append((asyncio.get_running_loop().time(), tokens))
             self.tokens += tokens
 
-    def _go_on(self) -> None:
+    def _admit_next(self) -> None:
         """Admit waiting requests in order, and set a timer for the next one."""
         if self.timer is not None:
             self.timer.cancel()
@@ -104,14 +104,14 @@ class RateLimiter:
                 if wait is None:
                     return  # until one leaves
                 if wait > 0:
-                    self.timer = asyncio.get_running_loop().call_later(wait, self._go_on)
+                    self.timer = asyncio.get_running_loop().call_later(wait, self._admit_next)
                     return
                 self._let_in(tokens)
                 turn.set_result(None)
             self.waiting.popleft()
 
     def _wait(self, tokens: int) -> float | None:
-        """Return the seconds until a request of so many tokens may pass, or `None` if another has to end
+        """Return the seconds until a request of `tokens` tokens may pass, or `None` if another has to end
         first.
         """
         if self.under_way >= self.limits.concurrency:
@@ -138,12 +138,12 @@ _LIMITERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, RateLimiter
 _MAKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[Limits], RateLimiter]] = WeakKeyDictionary()
 
 
-def make_gates(make: Callable[[Limits], RateLimiter]) -> None:
+def make_limiters(make: Callable[[Limits], RateLimiter]) -> None:
     """Let `make` create the rate limiters of endpoints in this event loop."""
     _MAKERS[asyncio.get_running_loop()] = make
 
 
-def gate_of(endpoint: Endpoint) -> RateLimiter:
+def limiter_of(endpoint: Endpoint) -> RateLimiter:
     """Return the rate limiter that all users of `endpoint` in this event loop share."""
     limits = Limits(
         endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
@@ -194,5 +194,5 @@ class Limited:
         """Return the rate limiter, cached because finding it is slow."""
         loop = asyncio.get_running_loop()
         if self._found is None or self._found[0] is not loop:
-            self._found = loop, gate_of(self.endpoint)
+            self._found = loop, limiter_of(self.endpoint)
         return self._found[1]

@@ -3,7 +3,7 @@
     Cached         answers known calls from disk                                cache.py
     SingleFlight   merges equal calls in flight into one request                flight.py
     Samples        merges samples of one prompt into one request with `n`       samples.py
-    StoreReplies           stores replies on disk before they are used                  cache.py
+    StoreReplies   stores replies on disk before they are used                  cache.py
     Ready          loads the endpoint outside the timeout of a call             ready.py
     Spending       keeps real spending within a limit                           spending.py
     Limited        limits concurrent requests and requests per minute           limits.py

@@ -29,7 +29,7 @@ from tot_lab.core.thinking import Budget
 from tot_lab.lab.sweeps.coordinator import PACKAGE, Report, encode_report, encode_row, expect_same
 from tot_lab.lab.sweeps.sweep import Sweep, forget_warnings
 from tot_lab.models.cache import Cache
-from tot_lab.models.limits import Limits, RateLimiter, make_gates
+from tot_lab.models.limits import Limits, RateLimiter, make_limiters
 from tot_lab.record.journal import header_text, lines_text
 from tot_lab.runtime.runner import Runner, RunnerSettings
 
@@ -245,7 +245,7 @@ class _Worker:
     async def carry_out(self) -> None:
         """Make the runs. Stop when they are no longer wanted."""
         key_of, key = self.sweep.key_of, self.chunk.key
-        make_gates(lambda limits: _SharedGate(limits, key, self.worker, key_of))
+        make_limiters(lambda limits: _SharedGate(limits, key, self.worker, key_of))
         collected = _collect_warnings()
         try:
             self.gateway.open()

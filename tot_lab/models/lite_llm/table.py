@@ -72,7 +72,7 @@ def price_in(known: Mapping[str, Any]) -> Price | None:
 
 
 def usd(price: Price, prompt: int, output: int) -> float:
-    """Return the cost of so many tokens."""
+    """Return the cost of a request in USD."""
     return (prompt * price[0] + output * price[1]) / 1e6
 
 
