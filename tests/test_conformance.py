@@ -147,6 +147,9 @@ LINES = [
         "tests/test_budget.py::test_a_bad_cap_is_refused_by_name",
         "tests/test_designs.py::test_bad_settings_of_a_tool_are_refused_by_name",
         "tests/test_parts.py::test_m1_the_designs_names_of_searches_are_accepted",
+        "tests/test_settings.py::test_m1_a_named_model_is_that_of_a_lab_a_role_and_a_strategy",
+        "tests/test_settings.py::test_m1_a_run_with_a_named_model_needs_no_settings_file_later",
+        "tests/test_settings.py::test_m1_a_named_model_has_its_server_and_key_and_records_no_key",
     ),
     (
         "M2",
@@ -713,7 +716,6 @@ NOTES = {
     "T11": "A price or a length that is not known is admitted in a ramp, with a stated overshoot.",
     "T13": "Ids come from the place in the tree, and a rerun makes no call.",
     "T15": "30 calls, as counted; the source's formula says 36.",
-    "M1": "*Open:* aliases of tot_lab.toml work in `tl.Settings`, and not in `tl.Lab`.",
     "M3": "Built as documented: a path ends at the limit, and the search goes on.",
     "M6": "The best score never falls; in the source it can.",
     "M7": "Each search trims; in the source best-first alone does.",

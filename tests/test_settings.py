@@ -569,3 +569,101 @@ def test_a_tool_that_does_not_exist_is_named(project):
     project('model = "sim/general"\ntools = ["calculater"]\n')
     with pytest.raises(tl.errors.SettingsError, match=r"tools: .*calculater.*calculator"):
         tl.Settings.read().lab(runs=None)
+
+
+# Named models in labs, roles and strategies.
+
+
+def alike(task, path):
+    return 0.5
+
+
+WORK = '[models.work]\nmodel = "sim/general"\n'
+
+
+def test_m1_a_named_model_is_that_of_a_lab_a_role_and_a_strategy(project, tmp_path):
+    project(WORK)
+    lab = tl.Lab(
+        "work", runs=tmp_path, roles={"judge": "work", "critic": tl.Role(model="work", max_tokens=9)}
+    )
+    assert lab.model == tl.sim.SimGeneral()
+    assert {role.model for role in lab.gateway.roles.values()} == {tl.sim.SimGeneral()}
+    nested = tl.BestOf(strategy=tl.ChainOfThought(model="work"), attempts=2, evaluate=alike)
+    game = tl.Lab("sim/game24", runs=tmp_path)
+
+    async def streamed():
+        stream = game.stream(nested, tl.general("Why?"))
+        async for _ in stream:
+            pass
+        return stream.run
+
+    sweep = wait(game.sweep({"named": nested}, [tl.general("Why?")]))
+    for made in (wait(game.run(nested, tl.general("Why?"))), wait(streamed()), next(sweep.runs())):
+        assert made.usage.errors == 0
+        assert {event.model for event in made.events if isinstance(event, tl.Reply)} == {"sim/general"}
+
+
+def test_m1_a_run_with_a_named_model_needs_no_settings_file_later(project, tmp_path):
+    project(WORK)
+    lab = tl.Lab("sim/game24", runs=tmp_path, cache=tmp_path / "calls")
+    made = wait(lab.run(tl.OneAnswer(model="work"), tl.general("Why?")))
+    assert made.header.strategy["model"]["kind"] == "sim/general"
+    for later in ('[models.work]\nmodel = "sim/agent"\n', ""):
+        project(later)
+        assert wait(tl.load(made.path).replay()).identical
+        assert wait(lab.replaying().run(made.strategy, made.task)).answer == made.answer
+
+
+def test_m1_a_named_model_has_its_server_and_key_and_records_no_key(project, monkeypatch, tmp_path):
+    monkeypatch.setenv("WORK_KEY", "the-key-of-work")
+    with Providers() as server:
+        project(
+            f'[models.work]\nprovider = "openai"\nbase_url = "{server.base("openai")}"\n'
+            'api_key_env = "WORK_KEY"\n'
+        )
+        by_lab = wait(tl.Lab("work", runs=tmp_path, mode="off").run(tl.OneAnswer(), tl.general("Why?")))
+        lab = tl.Lab("sim/general", runs=tmp_path, mode="off")
+        by_strategy = wait(lab.run(tl.OneAnswer(model="work"), tl.general("Why?")))
+        assert [asked.key for asked in server.asked] == ["the-key-of-work"] * 2
+    for made in (by_lab, by_strategy):
+        assert made.usage.errors == 0
+        assert b"the-key-of-work" not in made.path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt-4.1-mini", "sim/general", "openai/o3", "deepseek-chat", "claude-haiku-4-5"]
+)
+def test_a_file_cannot_redirect_the_name_of_a_model(project, name):
+    before = tl.Lab(name, runs=None).model
+    project(f'[models."{name}"]\nmodel = "sim/agent"\n')
+    assert tl.Lab(name, runs=None).model == before
+
+
+def test_a_role_goes_before_a_named_model(project):
+    project('[models.work]\nmodel = "sim/agent"\n')
+    made = wait(
+        tl.Lab("sim/game24", runs=None, roles={"work": "sim/general"}).run(
+            tl.OneAnswer(model="work"), tl.general("Why?")
+        )
+    )
+    assert {event.model for event in made.events if isinstance(event, tl.Reply)} == {"sim/general"}
+
+
+def test_a_named_model_that_cannot_be_used_is_an_error(project, monkeypatch):
+    project(
+        f'[models.stolen]\n{STOLEN}[models.bad]\nmodle = 3\n[models.keyless]\nmodel = "gpt-4"\napi_key_env = "NO"'
+    )
+    with pytest.raises(tl.errors.SettingsError, match=r"models\.stolen\..*tot-lab trust"):
+        tl.Lab("stolen", runs=None)
+    with pytest.raises(tl.errors.SettingsError, match="did you mean 'model'"):
+        tl.Lab("bad", runs=None)
+    with pytest.raises(tl.errors.SettingsError, match="no variable NO"):
+        wait(tl.Lab("sim/general", runs=None).run(tl.OneAnswer(model="keyless"), tl.general("Why?")))
+
+
+def test_known_names_read_no_file(project):
+    project("no toml [")
+    tl.Lab("sim/general", runs=None)
+    tl.Lab("gpt-4.1-mini", runs=None)
+    with pytest.raises(tl.errors.SettingsError, match=r"tot_lab\.toml"):
+        tl.Lab("work", runs=None)

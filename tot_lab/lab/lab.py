@@ -24,6 +24,7 @@ from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lessons import Lessons, LessonsError
 from tot_lab.lab.plan_store import PlanStore
+from tot_lab.lab.settings import named_model, with_named_models
 from tot_lab.lab.sweeps.axes import Strategies
 from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep, SweepEstimate
 from tot_lab.models import Cache, model_named
@@ -126,7 +127,7 @@ class Lab:
         self.plans = plans if plans is None or isinstance(plans, PlanStore) else PlanStore(plans)
         settings = RunnerSettings(
             self._resolve(model),
-            roles=roles_of(roles),
+            roles=_with_named_models(roles_of(roles)),
             cache=cache,
             mode=mode,
             sample_scope=sample_scope,
@@ -161,7 +162,7 @@ class Lab:
     @staticmethod
     def _resolve(model: str | Model | Endpoint) -> Model | Endpoint:
         if isinstance(model, str):
-            return model_named(model)
+            return named_model(model) or model_named(model)
         if not is_model(model):
             shown = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
             raise TypeError(f"model must be a name, a model part or an async callable: got {shown}.")
@@ -306,7 +307,9 @@ class Lab:
         """
         if sum(given is not None for given in (content, score, strategy)) != 1:
             raise ValueError("A branch makes exactly one change: pass one of content=, score= and strategy=.")
-        other = None if strategy is None else self.runner.prepared(strategy_named(strategy))
+        other = (
+            None if strategy is None else self.runner.prepared(self._with_models(strategy_named(strategy)))
+        )
         by, task = source_of(run, node, other)
         check_arguments(by, task, budget, 0)
         if strategy is None:
@@ -432,6 +435,8 @@ class Lab:
         """
         if isinstance(path, Run):
             raise TypeError(f"path must be the journal of a run: got a Run. Pass its path, {path.path}.")
+        if strategy is not None:
+            strategy = self._with_models(strategy)
         execution = self.runner.resume(Path(path), strategy, task, parent)
         was_over = execution.is_over
         run = await self._carry_out(execution)
@@ -451,9 +456,13 @@ class Lab:
             )
         return default, strategy
 
+    def _with_models(self, strategy: Strategy) -> Strategy:
+        return with_named_models(strategy, self.gateway.roles)
+
     def _prepared(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
         """Return the strategy and the task with the lab's defaults, and with what its memory recalls."""
-        strategy, task = self.runner.prepared(strategy), self.runner.instructed(task)
+        strategy = self.runner.prepared(self._with_models(strategy))
+        task = self.runner.instructed(task)
         return (strategy, task) if self.memory is None else self.memory.remind(strategy, task)
 
     def _remember(self, run: Run) -> None:
@@ -475,6 +484,15 @@ def _by_workers(client: Any) -> ByWorkers:
     from tot_lab.lab.sweeps.distributed import make_with_workers  # noqa: PLC0415  dask is an extra
 
     return partial(make_with_workers, client)
+
+
+def _with_named_models(roles: Mapping[str, Role]) -> dict[str, Role]:
+    """Return `roles` with the models of the settings files in place of their names."""
+    made = dict(roles)
+    for name, role in roles.items():
+        if isinstance(role.model, str) and (model := named_model(role.model)) is not None:
+            made[name] = role.model_copy(update={"model": model})
+    return made
 
 
 def expect_lab(lab: object) -> None:

@@ -27,16 +27,18 @@ import tomllib
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
+from tot_lab.core.attach import attach
 from tot_lab.core.calls import Model
 from tot_lab.core.files import config_folder, data_folder, write_whole
-from tot_lab.core.parts import known_names
+from tot_lab.core.parts import Part, known_names, map_parts
+from tot_lab.core.registry import names
+from tot_lab.core.strategy import Strategy
 from tot_lab.core.thinking import Budget
-from tot_lab.lab.lab import Lab
 from tot_lab.models import LiteLLM, Local, model_named
 from tot_lab.models.lite_llm.naming import (
     checked_url,
@@ -46,9 +48,15 @@ from tot_lab.models.lite_llm.naming import (
     url_in_environment,
     whole_name,
 )
-from tot_lab.models.stack import Endpoint
+from tot_lab.models.lite_llm.table import is_in_table
+from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.strategies import ResearchDelegate
 from tot_lab.tools import EffectPolicy, Tool, tools_named
+
+if TYPE_CHECKING:
+    from tot_lab.lab.lab import Lab
+
+S = TypeVar("S", bound=Strategy)
 
 FILE = "tot_lab.toml"
 """Name of a settings file."""
@@ -159,7 +167,7 @@ class Settings(ModelSettings):
     """Settings of a session. `tl.Settings.read()` collects them."""
 
     models: dict[str, ModelSettings] = Field(default_factory=dict)
-    """Named models. `model` may be one of these names."""
+    """Named models, which `tl.Lab`, roles and strategies accept too. `model` may be one of these names."""
 
     cache: Path | None = None
     """Folder of cached replies, relative to the file that names it. `None` means the user's own."""
@@ -263,12 +271,12 @@ class Settings(ModelSettings):
         files = ", ".join(map(str, self.files))
         return f"{chosen.name}{where}" + (f" (settings: {files})" if files else "")
 
-    def lab(self, **more: Any) -> Lab:
-        """Return a lab with these settings. `more` are arguments of `tl.Lab` that replace them."""
-        equipment = {} if "tools" in more else self._equipment()
-        return Lab(self.chosen.endpoint(), **{"cache": self.cache, **equipment, **more})
+    if TYPE_CHECKING:  # attached below
 
-    def _equipment(self) -> dict[str, Any]:
+        def lab(self, **more: Any) -> Lab:
+            """Return a lab with these settings. `more` are arguments of `tl.Lab` that replace them."""
+
+    def equipment(self) -> dict[str, Any]:
         """Return the tools and their effect policy as arguments of `tl.Lab`. Raises `SettingsError`."""
         tools: list[Tool] = []
         for tool in self.tools:
@@ -292,6 +300,51 @@ class Settings(ModelSettings):
                     f"Pass --allow {','.join(one.effects)}, or set `allow` in {config_folder() / FILE}."
                 )
         return {"tools": tools, "effect_policy": policy} if tools else {}
+
+
+attach(Settings, "tot_lab.lab.configured", "lab")
+
+
+# Named models.
+
+
+def named_model(name: str) -> Model | Endpoint | None:
+    """Return the model `models.NAME` of the settings files, or `None` if there is none.
+
+    Names that mean a model without the files are never looked up, so that no file can redirect them.
+
+    Raises:
+        SettingsError: If the model cannot be used. See `ModelSettings.endpoint`.
+    """
+    if "/" in name or name in names("models") or _provider_in(name) or is_in_table(name):
+        return None
+    for place in map(_in_file, _files(Path.cwd())):
+        tables = place.values.get("models")
+        if isinstance(tables, dict) and name in tables:
+            _check(Settings, place.name, {"models": {name: tables[name]}})
+            table = ModelSettings.model_validate(tables[name])
+            table._refusal = _refusal(place, f"models.{name}.", table, table.model_fields_set)
+            return table.endpoint()
+    return None
+
+
+def with_named_models(strategy: S, roles: Collection[str] = ()) -> S:
+    """Return `strategy` with the models of the settings files in place of their names.
+
+    Args:
+        strategy: The strategy. Its parts are changed too.
+        roles: Roles of the lab, which take precedence.
+    """
+
+    def named(part: Part) -> dict[str, Any]:
+        name = getattr(part, "model", None)
+        if not isinstance(name, str) or name in roles or is_model(part):
+            return {}
+        model = named_model(name)
+        return {} if model is None else {"model": model}
+
+    changed: S = map_parts(strategy, named)
+    return changed
 
 
 # Places of settings.

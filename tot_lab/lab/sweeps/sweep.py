@@ -28,6 +28,7 @@ from tot_lab.core.records import Line, Note, Position
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
+from tot_lab.lab.settings import with_named_models
 from tot_lab.lab.sweeps.axes import Strategies, label_strategies, label_tasks
 from tot_lab.lab.sweeps.methods import SweepMethods
 from tot_lab.lab.sweeps.progress import progress
@@ -166,7 +167,11 @@ class Sweep(SweepMethods):
         """Folder of the journals, `RUN_ID.jsonl`. `None` keeps the runs in memory."""
         for strategy, task in product(self.settings.values(), self.tasks.values()):
             check_arguments(strategy, task, budget, 0)
-        self.settings = {label: runner.prepared(strategy) for label, strategy in self.settings.items()}
+        roles = runner.gateway.roles
+        self.settings = {
+            label: runner.prepared(with_named_models(strategy, roles))
+            for label, strategy in self.settings.items()
+        }
         self.tasks = {label: runner.instructed(task) for label, task in self.tasks.items()}
         self._strategies, self._tasks = list(self.settings.values()), list(self.tasks.values())
         self.cells = self._cells(repeats)

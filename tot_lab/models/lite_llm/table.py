@@ -56,6 +56,11 @@ def window_in_table(name: str, provider: str) -> int | None:
     return None
 
 
+def is_in_table(name: str) -> bool:
+    """Whether litellm's table has a model of that name, without importing litellm."""
+    return name in _table()
+
+
 @lru_cache
 def _table() -> dict[str, Any]:
     """Return litellm's installed table, which it uses if it does not download one."""
