@@ -650,9 +650,8 @@ def test_a_role_goes_before_a_named_model(project):
 
 
 def test_a_named_model_that_cannot_be_used_is_an_error(project, monkeypatch):
-    project(
-        f'[models.stolen]\n{STOLEN}[models.bad]\nmodle = 3\n[models.keyless]\nmodel = "gpt-4"\napi_key_env = "NO"'
-    )
+    keyless = '[models.keyless]\nmodel = "gpt-4"\napi_key_env = "NO"'
+    project(f"[models.stolen]\n{STOLEN}[models.bad]\nmodle = 3\n{keyless}")
     with pytest.raises(tl.errors.SettingsError, match=r"models\.stolen\..*tot-lab trust"):
         tl.Lab("stolen", runs=None)
     with pytest.raises(tl.errors.SettingsError, match="did you mean 'model'"):
