@@ -164,7 +164,7 @@ def test_bad_tables_are_named():
         tl.stats.success_rates(runs(a=[True]), by="beam")
     with pytest.raises(ValueError, match="'correct' must hold true, false or nothing"):
         tl.stats.success_rates(pandas.DataFrame({"setting": ["a"], "task": ["t"], "correct": ["yes"]}))
-    with pytest.raises(ValueError, match="by names no column"):
+    with pytest.raises(ValueError, match="by must name at least one column"):
         tl.stats.success_rates(runs(a=[True]), by=[])
     with pytest.raises(TypeError, match=r"by must be one column, not \['setting'\]"):
         tl.stats.compare(runs(a=[True], b=[True]), "a", "b", by=["setting"])
@@ -497,7 +497,7 @@ def test_what_can_be_seen_is_the_other_way_round():
 
 
 def test_what_cannot_be_is_refused_by_name():
-    with pytest.raises(ValueError, match="tasks=5 are too few"):
+    with pytest.raises(ValueError, match="tasks=5 is too few"):
         tl.stats.minimum_detectable_difference(5)
     with pytest.raises(ValueError, match="discordant must lie between the difference"):
         tl.stats.required_sample_size(0.3, discordant=0.2)
