@@ -263,7 +263,7 @@ async def developing(rounds: int) -> None:
     for repeat in range(rounds):
         run = await tl.Lab(model, runs=None).run(tl.presets.deep_think_quick(), ASKED, repeat=repeat)
         calls = run.calls_df()
-        stage = calls[calls["kind"] == "develop"]
+        stage = calls[calls["purpose"] == "develop"]
         together = (stage["asked"] + stage["seconds"]).max() - stage["asked"].min()
         ratios.append(together / stage["seconds"].max())
     note = f"{spread(ratios)}; 3 branches, 100 ms a call"

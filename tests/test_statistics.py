@@ -166,11 +166,11 @@ def test_bad_tables_are_named():
         tl.stats.success_rates(pandas.DataFrame({"setting": ["a"], "task": ["t"], "correct": ["yes"]}))
     with pytest.raises(ValueError, match="by must name at least one column"):
         tl.stats.success_rates(runs(a=[True]), by=[])
-    with pytest.raises(TypeError, match=r"by must be one column, not \['setting'\]"):
+    with pytest.raises(TypeError, match=r"by must be one column: got \['setting'\]"):
         tl.stats.compare(runs(a=[True], b=[True]), "a", "b", by=["setting"])
     with pytest.raises(ValueError, match="no row"):
         tl.stats.success_rates(runs(a=[True])[:0])
-    with pytest.raises(TypeError, match="several runs, not int"):
+    with pytest.raises(TypeError, match="several runs: got int"):
         tl.stats.success_rates([1])
     with pytest.raises(ValueError, match="confidence"):
         tl.stats.success_rates(runs(a=[True]), confidence=95)
@@ -499,9 +499,9 @@ def test_what_can_be_seen_is_the_other_way_round():
 def test_what_cannot_be_is_refused_by_name():
     with pytest.raises(ValueError, match="tasks=5 is too few"):
         tl.stats.minimum_detectable_difference(5)
-    with pytest.raises(ValueError, match="discordant must lie between the difference"):
+    with pytest.raises(ValueError, match="discordant must be between the difference"):
         tl.stats.required_sample_size(0.3, discordant=0.2)
-    with pytest.raises(ValueError, match="difference must lie between 0 and 1"):
+    with pytest.raises(ValueError, match="difference must be between 0 and 1"):
         tl.stats.required_sample_size(5)
     with pytest.raises(ValueError, match="alpha and power"):
         tl.stats.required_sample_size(power=80)
