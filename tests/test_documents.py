@@ -113,9 +113,9 @@ def test_the_strategy_in_contributing_runs():
 
 def test_the_search_in_contributing_keeps_the_contract():
     _, code, _ = blocks("CONTRIBUTING.md")
-    rebase = execute(code, {})["Rebase"]
-    check_strategy(tl.TreeOfThoughts(search=rebase(width=4)))
-    search = tl.TreeOfThoughts(search=rebase(width=4), stop=tl.Stop(solved=None, depth=2))
+    by_score = execute(code, {})["ByScore"]
+    check_strategy(tl.TreeOfThoughts(search=by_score(width=4)))
+    search = tl.TreeOfThoughts(search=by_score(width=4), stop=tl.Stop(solved=None, depth=2))
     assert run(search).stop_reason == "limit:depth"
 
 
