@@ -219,6 +219,23 @@ def test_a_derived_proposer_makes_calls_of_the_same_purpose():
     assert "sample" in made.calls_df()["purpose"].unique()
 
 
+class Mine(tl.evaluators.Value):
+    """A user's evaluator with the prompt and the purpose of a built-in one."""
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_a_derived_evaluator_is_counted_as_its_base(samples):
+    def player(call):
+        return "???" if call.purpose == "value" and call.node.endswith("1") else good(call)
+
+    made = [
+        losses(TREE.with_(evaluate=kind(samples=samples, max_parse_retries=1)), Scripted(player))
+        for kind in (tl.evaluators.Value, Mine)
+    ]
+    assert made[0] == made[1]
+    assert made[0]["evaluate"].unreadable > 0
+
+
 def test_a_loaded_run_counts_the_same_and_a_published_log_is_unknown(tmp_path):
     made = run(TREE, model=Alternating(2))
     assert losses_of(tl.load(made.save(tmp_path / "a.jsonl"))) == losses_of(made)

@@ -88,6 +88,7 @@ def losses_of(run: Run) -> ByRole | None:
     counts: dict[str, Counter[str]] = {}
     rounds = {by: _Round() for by in _EVALUATED_BY.values()}
     answered: dict[str, bool] = {}  # by purpose, whether the last call got a reply
+    latest: str | None = None  # the evaluator of the last evaluation call
 
     def count(purpose: str, kind: str, number: int = 1) -> None:
         counts.setdefault(role_of(purpose) or OTHER, Counter())[kind] += number
@@ -101,8 +102,10 @@ def losses_of(run: Run) -> ByRole | None:
         if isinstance(event, Call):
             calls[line.p] = event
             by = _EVALUATED_BY.get(event.purpose)
-            if by is not None and rounds[by].draws:
-                settle(by)
+            if by is not None:
+                latest = by
+                if rounds[by].draws:
+                    settle(by)
         elif isinstance(event, Reply) and event.tool is None and line.p in calls:
             call = calls[line.p]
             answered[call.purpose] = event.error is None
@@ -119,8 +122,8 @@ def losses_of(run: Run) -> ByRole | None:
                 count(purpose, "unreadable")
             if purpose in _EVALUATED_BY:
                 rounds[_EVALUATED_BY[purpose]].retries += 1
-        elif isinstance(event, Scored) and event.by in rounds:
-            rounds[event.by].read(event.samples)
+        elif isinstance(event, Scored) and (by := event.by if event.by in rounds else latest) is not None:
+            rounds[by].read(event.samples)  # a user's evaluator has the purpose, but not the name
         elif isinstance(event, Decided) and event.what == "failed":
             for by, held in rounds.items():
                 if not held.draws:  # all of its samples failed
