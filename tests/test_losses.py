@@ -177,7 +177,7 @@ def test_truncated_replies_are_counted_but_not_where_one_token_is_wanted():
 
 
 class Own(tl.Strategy):
-    """Asks in words of its own, and scores without draws."""
+    """Asks in words of its own, and scores without samples."""
 
     kind = "own_words"
     purpose: str = "muse"
@@ -219,7 +219,7 @@ def test_a_derived_proposer_makes_calls_of_the_same_purpose():
     assert "sample" in made.calls_df()["purpose"].unique()
 
 
-class Mine(tl.evaluators.Value):
+class ValueOfOnesOwn(tl.evaluators.Value):
     """A user's evaluator with the prompt and the purpose of a built-in one."""
 
 
@@ -230,7 +230,7 @@ def test_a_derived_evaluator_is_counted_as_its_base(samples):
 
     made = [
         losses(TREE.with_(evaluate=kind(samples=samples, max_parse_retries=1)), Scripted(player))
-        for kind in (tl.evaluators.Value, Mine)
+        for kind in (tl.evaluators.Value, ValueOfOnesOwn)
     ]
     assert made[0] == made[1]
     assert made[0]["evaluate"].unreadable > 0
