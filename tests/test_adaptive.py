@@ -412,6 +412,7 @@ def test_bad_settings_are_named(settings, said):
         tl.Adaptive(**settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", [PLAIN, "Write a poem about rain.", "Write a letter to the mayor."])
 def test_it_keeps_the_contract_whatever_it_chooses(question):
     check_strategy(tl.Adaptive(), tl.general(question))
@@ -454,6 +455,7 @@ def adaptive(rows, pick):
     ]
 
 
+@pytest.mark.slow
 def test_a_table_is_calibrated_from_a_sweeps_frame():
     found = tl.stats.calibrate_router(frame(table()))
     assert found.routes == {"puzzle": "tree", "question": "loop"}
@@ -465,6 +467,7 @@ def test_a_table_is_calibrated_from_a_sweeps_frame():
     assert repr(found) == "puzzle → tree\nquestion → loop"
 
 
+@pytest.mark.slow
 def test_few_tasks_settle_nothing_and_it_is_said():
     found = tl.stats.calibrate_router(frame(table(tasks=3)))
     assert found.routes == {"puzzle": "tree", "question": "loop"}
@@ -473,6 +476,7 @@ def test_few_tasks_settle_nothing_and_it_is_said():
     assert found.evidence["p"].min() >= 0.25
 
 
+@pytest.mark.slow
 def test_of_equals_the_cheaper_is_taken():
     rows = [("dear", "d", f"t{k}", True, 30) for k in range(9)]
     rows += [("cheap", "d", f"t{k}", True, 3) for k in range(9)]
@@ -481,6 +485,7 @@ def test_of_equals_the_cheaper_is_taken():
     assert found.unsettled == ["d"]
 
 
+@pytest.mark.slow
 def test_its_own_runs_and_ungraded_ones_are_left_out():
     rows = adaptive(table(), lambda domain, k: "tree")
     rows += [("loop", "puzzle", "odd", None, 1)]
@@ -501,6 +506,7 @@ def test_regret_of_the_right_choice_is_none_and_of_the_wrong_one_all():
     assert wrong.set_index("against").loc["one a kind", "p"] < 0.001
 
 
+@pytest.mark.slow
 def test_the_best_is_found_on_other_tasks_than_it_is_measured_on():
     """By chance alone no setting is better. Picked and measured on the same tasks the best looks as if it
     were; picked on others it does not."""
@@ -531,6 +537,7 @@ def test_a_table_that_cannot_tell_is_refused(rows, options, said):
         tl.stats.regret(frame(rows), **options)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:More than 5%")  # a dead end has nothing to propose
 def test_from_a_sweep_to_a_calibrated_router_and_its_regret(tmp_path):
     strategies = {"search": tl.presets.game24(), "at once": tl.OneAnswer()}

@@ -70,6 +70,7 @@ def reporting(call):
 # Calls.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", SMALL, ids=[f"{s.kind}-{k}" for k, s in enumerate(SMALL)])
 def test_every_cap_on_calls_is_exact_and_stops_at_the_same_place(strategy):
     free = run(strategy)
@@ -133,6 +134,7 @@ def test_a_branch_that_asks_for_more_than_it_declared_is_refused():
 # Tokens and USD.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tokens", "output_tokens", "input_tokens"])
 @pytest.mark.parametrize("cap", [1, 7, 40, 100, 333, 1000])
 def test_token_caps_are_never_overshot_when_max_tokens_is_kept(name, cap):
@@ -212,6 +214,7 @@ def test_without_max_tokens_calls_are_admitted_in_a_ramp():
         assert (made.usage.calls, made.stop_reason, model.faults) == (calls, f"budget:{name}", [])
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     branches=st.integers(1, 256),
@@ -264,6 +267,7 @@ def priced(most=0.01, parts=(1.0,), times=(0.001,), **settings):
     return end
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     branches=st.integers(1, 256),
@@ -283,6 +287,7 @@ def test_with_known_prices_the_cap_is_never_exceeded(branches, parts, times, mos
     assert wait(made.replay()).divergence is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_tokens", [20, None])
 def test_a_cap_that_is_far_away_holds_no_call_back_where_the_price_is_known(max_tokens):
     end = priced(seconds=0.4)
@@ -387,6 +392,7 @@ absurd = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @absurd
 @pytest.mark.parametrize("name", ["input_tokens", "output_tokens", "tokens", "usd"])
 def test_absurd_usage_counts_the_whole_reservation(name, value):
@@ -447,6 +453,7 @@ def test_the_warning_of_a_cap_on_usd_is_of_models_that_say_nothing():
 # Seconds.
 
 
+@pytest.mark.slow
 def test_a_cap_on_seconds_ends_the_calls_in_flight():
     cancelled = []
 
@@ -468,6 +475,7 @@ def test_a_cap_on_seconds_ends_the_calls_in_flight():
     assert len(cancelled) == 4
 
 
+@pytest.mark.slow
 def test_a_model_that_will_not_be_cancelled_does_not_hold_the_run_up():
     async def stubborn(call):
         end = asyncio.get_running_loop().time() + 0.6

@@ -36,6 +36,7 @@ def test_every_line_holds_the_checksum_of_its_text_and_is_still_json(tmp_path):
             assert rest == b'%08x"}\n' % zlib.crc32(text)
 
 
+@pytest.mark.slow
 def test_any_single_flip_of_a_bit_is_an_error_that_names_file_and_line(tmp_path):
     good = small(tmp_path).read_bytes()
     held = tl.load(tmp_path / "run.jsonl").lines
@@ -53,6 +54,7 @@ def test_any_single_flip_of_a_bit_is_an_error_that_names_file_and_line(tmp_path)
     assert tl.load(bad).lines == held
 
 
+@pytest.mark.slow
 def test_any_single_other_byte_in_its_place_is_too(tmp_path):
     """The header has a digit and names that another byte, not one bit away, could turn into old ones."""
     good = small(tmp_path).read_bytes()

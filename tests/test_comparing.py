@@ -116,6 +116,7 @@ def test_a_chain_of_any_depth():
     assert len(align(recorder.run, recorder.run).pairs) == 3001
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 @pytest.mark.parametrize(
     "other", [tl.TreeOfThoughts(propose=tl.Sample(count=4)), tl.TreeOfThoughts(search=tl.BeamSearch(width=1))]

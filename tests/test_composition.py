@@ -71,6 +71,7 @@ def assert_one_tree(run: tl.Run, strategy: tl.Strategy, folder: Path) -> None:
 # Reflexion over a tree search.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("search", "tasks"), [(WITH_TOOLS, SUMS), (SEARCH, HANDS)], ids=["sums", "hands"])
 def test_reflexion_over_a_tree_search(search: tl.Strategy, tasks: Sequence[Task], tmp_path: Path) -> None:
     model = tl.sim.SimAgent(skill=0.5, noise=0.2)
@@ -90,6 +91,7 @@ def test_reflexion_over_a_tree_search(search: tl.Strategy, tasks: Sequence[Task]
 # A plan step solved by a tree search.
 
 
+@pytest.mark.slow
 def test_a_plan_step_solved_by_a_tree_search(tmp_path: Path) -> None:
     step = tl.TreeOfThoughts(propose=tl.WithTools(proposer=tl.Propose()), stop=tl.Stop(depth=2))
     strategy = tl.PlanExecute(strategy=step)
@@ -109,6 +111,7 @@ def test_a_plan_step_solved_by_a_tree_search(tmp_path: Path) -> None:
 # A tree search whose proposer uses tools.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tasks", [SUMS, HOPS], ids=["sums", "hops"])
 def test_a_tree_search_whose_proposer_uses_tools(tasks: Sequence[Task], tmp_path: Path) -> None:
     made = runs_of(WITH_TOOLS, tasks)
@@ -125,6 +128,7 @@ def test_a_tree_search_whose_proposer_uses_tools(tasks: Sequence[Task], tmp_path
 # Adaptive over all.
 
 
+@pytest.mark.slow
 def test_adaptive_over_all(tmp_path: Path) -> None:
     strategy = tl.Adaptive(
         strategies={
@@ -159,6 +163,7 @@ def test_adaptive_asks_the_agent_where_no_rule_decides(tmp_path: Path) -> None:
 # Three deep.
 
 
+@pytest.mark.slow
 def test_three_deep(tmp_path: Path) -> None:
     """Adaptive → Reflexion → Plan–Execute → tree search with tools, in one tree."""
     step = tl.TreeOfThoughts(propose=tl.WithTools(proposer=tl.Propose()), stop=tl.Stop(depth=2))

@@ -180,6 +180,7 @@ def test_the_tasks_are_the_same_everywhere() -> None:
     assert hashlib.sha256(told.encode()).hexdigest() == HASH
 
 
+@pytest.mark.slow
 def test_they_are_those_that_the_stream_of_numbers_gives() -> None:
     made = [constrained_tasks.made(number) for number in range(1, COUNT + 1)]
     assert [(task.question, task.witness) for task in made] == [
@@ -334,6 +335,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", HOSTILE, ids=[text[:8].encode("unicode_escape").decode() for text in HOSTILE]
 )

@@ -71,8 +71,14 @@ MADE += [
     ),
     tl.BestOf(strategy=tl.SelfConsistency(attempts=2), attempts=2, evaluate="score"),
 ]
-NAMES = [f"{made.kind}-{k}" for k, made in enumerate(MADE)]
-every_strategy = pytest.mark.parametrize("strategy", MADE, ids=NAMES)
+every_strategy = pytest.mark.parametrize(
+    "strategy",
+    [
+        # `make check` leaves the further values of tree search out.
+        pytest.param(made, id=f"{made.kind}-{k}", marks=[pytest.mark.slow] * (k >= len(STRATEGIES)))
+        for k, made in enumerate(MADE)
+    ],
+)
 
 
 # Strategies.

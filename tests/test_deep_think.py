@@ -361,6 +361,7 @@ NAMED = ["{name}", *BEFORE, *LABELLED, *MARKED]
 UNNAMED = ["Approach {k}", "{k}", "{id}", "branch {id}", ""]
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(data=st.data())
 def test_d6_no_score_reaches_another_approach_without_a_warning(data):
@@ -388,6 +389,7 @@ def test_d6_no_score_reaches_another_approach_without_a_warning(data):
         assert match.warning
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.sampled_from(["lock", "two locks", "a queue", "Redis", "no lock", "C++", "C#"]), unique=True),
@@ -402,6 +404,7 @@ def test_d6_names_that_are_distinct_are_recognised_without_a_warning(names, data
     assert match_once(names, written, [f"b{k}" for k in range(len(names))]) == (list(order), "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["1. ", "(", "[b1] ", "approach ", "# ", "a)", ". ", "b", "* ", "((1) "])
 def test_d6_a_name_of_any_length_is_read_in_linear_time(piece):
     def seconds(size):
@@ -867,6 +870,7 @@ def test_d8_a_resumed_run_logs_only_what_is_new(caplog, tmp_path):
     assert len(logged(caplog)) == before == 4
 
 
+@pytest.mark.slow
 def test_d8_nothing_is_printed_where_no_logging_is_set_up():
     code = (
         "import tot_lab as tl, asyncio\n"
@@ -973,6 +977,7 @@ def test_d9_a_call_that_takes_too_long_costs_its_branch():
     assert [branch.name for branch in result.branches if branch.error] == ["a queue"]
 
 
+@pytest.mark.slow
 def test_d9_the_time_of_deep_think_takes_the_place_of_the_labs():
     """Also where it is the longer one of the two."""
     slow = Slow(lambda call: 0.4)
@@ -985,6 +990,7 @@ def test_d9_the_time_of_deep_think_takes_the_place_of_the_labs():
     assert "timeout: no reply within 0.1 s" in str(plain.events), "others keep to the lab's"
 
 
+@pytest.mark.slow
 def test_d9_the_report_says_which_limit_cut():
     def seconds(call):
         return 30.0 if call.purpose == "develop" and approach_of(call) == "a queue" else 0.0
@@ -1010,6 +1016,7 @@ def test_d9_the_report_says_which_limit_cut():
     assert "stopped: budget:seconds" in report
 
 
+@pytest.mark.slow
 def test_d9_a_group_has_twice_the_time_of_a_call_from_its_first_call_on():
     """Another run holds three of the four places, so that the five calls of this one go one at a time. Each
     is in time; together they are not."""
@@ -1032,6 +1039,7 @@ def test_d9_a_group_has_twice_the_time_of_a_call_from_its_first_call_on():
     assert "the strategy's limit for the group of calls" in tl.deep_thought(made).report()
 
 
+@pytest.mark.slow
 def test_d9_a_group_that_waits_for_its_first_place_loses_no_time():
     lab = tl.Lab(Slow(lambda call: 0.0 if call.purpose == "branch" else 0.1), runs=None)
     holding = tl.Lab(Slow(lambda call: 0.0 if call.purpose == "branch" else 2.5), runs=None)
@@ -1050,6 +1058,7 @@ def test_d9_a_group_that_waits_for_its_first_place_loses_no_time():
     assert [branch.error for branch in iterations(made)[0].branches] == [None] * 3
 
 
+@pytest.mark.slow
 def test_d9_a_group_takes_twice_that_at_most():
     slow = Slow(lambda call: 30.0 if call.purpose == "develop" else 0.0)
     made = run(tl.DeepThink(num_branches=5, timeout=0.3), TASK, slow)
@@ -1057,12 +1066,14 @@ def test_d9_a_group_takes_twice_that_at_most():
     assert 0.6 <= made.seconds < 10  # four at once, and then the fifth
 
 
+@pytest.mark.slow
 def test_d9_waiting_for_the_other_branches_takes_none_of_a_calls_time():
     slow = Slow(lambda call: 0.3 if call.purpose == "develop" else 0.0)
     made = run(tl.DeepThink(num_branches=5, timeout=0.5), TASK, slow)
     assert [branch.error for branch in iterations(made)[0].branches] == [None] * 5
 
 
+@pytest.mark.slow
 def test_d9_waiting_for_other_runs_takes_none_of_a_calls_time():
     lab = tl.Lab(Slow(lambda call: 0.1), runs=None)
 
@@ -1159,6 +1170,7 @@ def test_a_changed_solution_is_what_converge_is_shown():
     assert iterations(changed)[0].branches[1].solution == "Keep them on the moon."
 
 
+@pytest.mark.slow
 def test_solutions_of_any_length_fit_the_next_prompt():
     long = "word " * 200_000
     lessons = {"patterns": [long], "insights": [long]}

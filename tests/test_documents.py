@@ -44,6 +44,7 @@ ONE_MACHINE, (CLUSTER,) = (
 FIRST, ASTRAY, LOOKED_INTO = blocks("README.md")[:3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ONE_MACHINE, ids=lambda code: code.strip().splitlines()[0][:40])
 def test_the_readme_runs(code, tmp_path, monkeypatch):
     """On a quarter of the tasks: each of its lines runs, and `tl.stats.anytime_performance` of 800 runs takes
@@ -74,6 +75,7 @@ def test_the_readme_runs(code, tmp_path, monkeypatch):
         assert list((tmp_path / "runs").glob("*.jsonl"))
 
 
+@pytest.mark.slow
 def test_the_search_in_the_pictures_goes_as_they_say(tmp_path, monkeypatch):
     """The only way to the answer was pruned at `0.1`; with another score there, the answer is found."""
     monkeypatch.chdir(tmp_path)
@@ -84,6 +86,7 @@ def test_the_search_in_the_pictures_goes_as_they_say(tmp_path, monkeypatch):
     assert execute(LOOKED_INTO, names)["other"].correct
 
 
+@pytest.mark.slow
 def test_the_readme_runs_on_a_cluster(tmp_path, monkeypatch):
     """With a Redis and a scheduler of this machine at the addresses that it names."""
     monkeypatch.chdir(tmp_path)
@@ -101,6 +104,7 @@ def test_the_readme_runs_on_a_cluster(tmp_path, monkeypatch):
         assert names["sweep"].df().answer.tolist() == ["26"]
 
 
+@pytest.mark.slow
 def test_the_strategy_in_contributing_runs():
     code, _, held = blocks("CONTRIBUTING.md")
     names = {name: getattr(tl, name) for name in tl.__all__ if name != "plot_tree"}
@@ -111,6 +115,7 @@ def test_the_strategy_in_contributing_runs():
     execute(held, {"Twice": twice})["test_twice"]()
 
 
+@pytest.mark.slow
 def test_the_search_in_contributing_keeps_the_contract():
     _, code, _ = blocks("CONTRIBUTING.md")
     by_score = execute(code, {})["ByScore"]

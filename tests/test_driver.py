@@ -110,6 +110,7 @@ def ended(strategy, model=None, **options):
 # The same record.
 
 
+@pytest.mark.slow
 @several
 def test_the_record_is_the_same_under_any_latencies(strategy):
     first = run(strategy)
@@ -214,6 +215,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 @several
 def test_a_model_that_fails_on_all_calls_ends_the_run_with_error(strategy, name, tmp_path):
@@ -241,6 +243,7 @@ def test_a_model_that_hangs_past_its_timeout_on_some_calls():
     assert {e.error for e in made.events if isinstance(e, Reply)} == {None, "timeout: no reply within 0.03 s"}
 
 
+@pytest.mark.slow
 def test_a_part_may_give_each_of_its_calls_a_time():
     async def model(call):
         await asyncio.sleep(30 if call.prompt == "slow" else 0)
@@ -260,6 +263,7 @@ def test_a_part_may_give_each_of_its_calls_a_time():
         assert again.answer == made.answer
 
 
+@pytest.mark.slow
 def test_branches_may_have_a_time_together():
     async def model(call):
         await asyncio.sleep(30 if call.prompt == "slow" else 0)
@@ -305,6 +309,7 @@ class Grouped:
         return tl.Answer(str([error for part in parts for error in part]), "answered")
 
 
+@pytest.mark.slow
 def test_a_far_away_cap_takes_none_of_a_groups_time():
     """The ramp of the cap lets one call through, then two, then four: that takes three times 0.4 s."""
 
@@ -321,6 +326,7 @@ def test_a_far_away_cap_takes_none_of_a_groups_time():
     assert made.answer.count("the group of calls") >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [None, 1])
 def test_requests_per_minute_take_none_of_a_groups_time(at_once, monkeypatch):
     monkeypatch.setattr(limits, "MINUTE", 0.4)
@@ -331,6 +337,7 @@ def test_requests_per_minute_take_none_of_a_groups_time(at_once, monkeypatch):
     assert made.seconds > 1
 
 
+@pytest.mark.slow
 def test_a_group_that_waits_for_its_first_place_has_its_whole_time_where_calls_have_no_time():
     """A queued call does not set the clock back while another one is with the model."""
     end = scripted(seconds=30, concurrency=1)
@@ -630,6 +637,7 @@ async def cancelled_after(seconds, strategy, lab, **options):
     return under_way
 
 
+@pytest.mark.slow
 @several
 def test_cancelling_at_any_moment_leaves_a_valid_run(strategy, tmp_path):
     roll = random.Random(strategy.kind)
@@ -662,6 +670,7 @@ def test_a_cancelled_search_answers_with_what_it_has():
     assert lab.last.best is not None
 
 
+@pytest.mark.slow
 def test_a_strategy_that_asks_nothing_for_ever_leaves_room_for_others_and_can_be_cancelled(tmp_path):
     def talk(at):
         while True:
@@ -725,6 +734,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_an_interrupted_script_has_a_valid_run(tmp_path):
     child = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path)],
@@ -932,6 +942,7 @@ def test_a_branch_goes_on_as_soon_as_its_own_reply_is_there():
 # Far and deep.
 
 
+@pytest.mark.slow
 def test_a_strategy_may_ask_50_000_times_in_sequence():
     def say(at):
         for draw in range(50_000):
@@ -946,6 +957,7 @@ def test_a_strategy_may_ask_50_000_times_in_sequence():
     assert made.stop_reason == "answered"
 
 
+@pytest.mark.slow
 def test_a_strategy_may_yield_50_000_events_and_branches():
     def say(at):
         def branch(k):

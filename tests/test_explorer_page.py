@@ -66,6 +66,7 @@ def drawn(page, which=0):
     )
 
 
+@pytest.mark.slow
 def test_it_shows_the_run_and_what_was_asked(opened):
     made = run()
     page = opened(made)
@@ -75,6 +76,7 @@ def test_it_shows_the_run_and_what_was_asked(opened):
     assert [call["prompt"][0]["content"] for call in details["calls"]] == prompts
 
 
+@pytest.mark.slow
 def test_two_runs_are_compared(opened):
     one, other = run(), run(tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.BeamSearch(width=1)))
     page = opened(one, other)
@@ -82,6 +84,7 @@ def test_two_runs_are_compared(opened):
     assert drawn(page) == {node.id: node.text for node in one.tree}
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_shown_as_texts(opened):
     made = hostile()
     page = opened(made)
@@ -92,6 +95,7 @@ def test_hostile_texts_are_shown_as_texts(opened):
     assert page.locator("body img, .tl-root script, b > b").count() == 0
 
 
+@pytest.mark.slow
 def test_the_policy_forbids_what_is_not_ours(chrome, tmp_path):
     page = Watched(chrome).page
     page.goto(run().save_html(tmp_path / "a.html").as_uri())
@@ -110,6 +114,7 @@ def test_the_policy_forbids_what_is_not_ours(chrome, tmp_path):
     assert page.evaluate("window.hacked") is None
 
 
+@pytest.mark.slow
 def test_what_is_drawn_first_stands_first_and_is_small(tmp_path):
     recorder = tl.Recorder("big")
     ids = [recorder.thought("the problem")]

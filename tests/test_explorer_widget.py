@@ -221,6 +221,7 @@ def test_a_mark_given_to_the_run_is_told(tmp_path):
         explorer.close()
 
 
+@pytest.mark.slow
 def test_watching_for_marks_keeps_no_explorer_alive():
     gc.collect()
     before = list(_watchers)
@@ -247,6 +248,7 @@ def test_shown_again_it_knows_what_came_while_it_was_closed():
     explorer.close()
 
 
+@pytest.mark.slow
 def test_cancelling_the_wait_stops_the_search_and_shielding_it_does_not():
     async def impatient():
         async def slow(call):

@@ -184,6 +184,7 @@ def test_simulated_is_said():
     assert "simulated model" in tl.figures.plot_tree(made.graph()).layout.title.subtitle.text
 
 
+@pytest.mark.slow
 def test_unfinished_and_failed_runs(search):
     for length in range(1, len(search.lines), 9):
         figure = tl.figures.plot_tree(tl.Run(search.header, search.lines[:length]))
@@ -214,6 +215,7 @@ def test_nothing_to_draw(empty):
         tl.figures.plot_tree(empty)
 
 
+@pytest.mark.slow
 def test_size():
     recorder = tl.Recorder()
     root = recorder.thought("q")
@@ -272,6 +274,7 @@ def test_every_axis_says_what_it_is_and_its_unit(search, plot):
         assert any(unit in text for unit in ("(", "tokens", "USD", "purpose")), text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_every_figure_shows_runs_of_any_kind(search, recorded, plot):
     def failing(call):
@@ -318,6 +321,7 @@ def many_calls(count, at_once):
     return tl.Run(tl.Recorder("many").header, lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_large_input_is_reduced_and_it_is_said(plot):
     calls = many_calls(20_000, 8)
@@ -506,6 +510,7 @@ def test_tools_stand_in_the_timeline_by_name():
     assert cost_info(made).groups.keys() == {"act"}, "tools cost no tokens and no money"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_the_browser_makes_the_same_timeline():
     script = """
@@ -659,6 +664,7 @@ def test_plain_has_no_markup(text):
     assert not set("<>$") & set(plain(text))
 
 
+@pytest.mark.slow
 def test_a_repr_needs_no_plotting_library():
     code = (
         "import sys, tot_lab as tl; r = tl.Recorder(); r.thought('q'); repr(r.run); r.run._repr_html_();"

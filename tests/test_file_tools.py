@@ -285,6 +285,7 @@ def test_s6_of_many_that_write_one_name_a_single_one_does(root):
     assert (root / "one.md").read_text() == f"{wrote[0]}" * 9_000
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="a.b/\\~$ \0\n:*", max_size=12), st.booleans())
 def test_s6_no_path_leads_outside(path, overwrite):

@@ -100,6 +100,7 @@ def test_the_longest_keyword_counts_alone():
     assert hits("a business  plan and a plan") == {"business": "business plan", "planning": "plan"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["plan ", "x", " ", "\n", "sql injection ", "{", '{"category": '])
 def test_a_text_of_a_megabyte_is_classified_at_once(word):
     text = word * (1_000_000 // len(word))
@@ -408,6 +409,7 @@ def pages(*urls):
     return Scripted(reply)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["report", "report_html"])
 def test_d13_the_report_says_what_was_gathered_by_which_tools_and_from_where(form):
     urls = ["http://a.example/one", "http://a.example/gone"]

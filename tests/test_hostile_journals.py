@@ -132,6 +132,7 @@ def places(value, path=()):
         yield from places(value[key], (*path, key))
 
 
+@pytest.mark.slow
 def test_whatever_stands_in_a_field_is_shown_or_is_an_error_that_names_the_line(tmp_path, good):
     dice = random.Random(16)
     told = [json.loads(line) for line in good]
@@ -216,6 +217,7 @@ def test_asked_for_it_ends_and_says_why_there_is_no_grade(monkeypatch, endless):
     assert "right_not_chosen" not in [finding.kind for finding in tl.diagnose(endless)]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:More than 5%")  # its judge cannot be read
 def test_whatever_asks_for_grades_ends(monkeypatch, endless):
     monkeypatch.setattr("tot_lab.record.grading.LIMIT", PATIENCE)

@@ -92,6 +92,7 @@ def killed_at(folder, lines, latency):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.4, 0.6, 0.7, 0.75])
 def test_a_killed_run_loads_resumes_and_pays_nothing_twice(tmp_path, never_killed, share):
     """Each level of the search is two or three rounds of calls; it has three levels."""
@@ -242,6 +243,7 @@ def test_a_cancelled_run_is_not_harmed_by_a_changed_strategy(tmp_path):
     assert tl.load(path).stop_reason == "cancelled"
 
 
+@pytest.mark.slow
 def test_two_processes_cannot_write_one_run(tmp_path, whole):
     path = tmp_path / "cut.jsonl"
     path.write_bytes(b"".join(lines_of(whole.path)[:30]))
@@ -593,6 +595,7 @@ def test_a_reference_that_no_file_can_hold_is_refused_before_anything_is_made(tm
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_or_executed_on_load(tmp_path):
     evil = "open('imported', 'w').close()\ndef judge(*a): open('executed', 'w').close(); return 0.5\n"
     (tmp_path / "evil_journal.py").write_text(evil)
@@ -726,6 +729,7 @@ asyncio.run(work)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["run", "sweep"])
 def test_a_cap_on_real_money_holds_over_a_kill(tmp_path, what):
     """A dollar a call, a kill after at least six calls, and then a cap that leaves four more."""

@@ -151,6 +151,7 @@ def measured(score, good, task):
     }
 
 
+@pytest.mark.slow
 def test_intervals_are_those_of_whole_tasks_drawn_anew(monkeypatch):
     """Each draw is laid out thought by thought and measured by scipy."""
     monkeypatch.setattr(judging, "RESAMPLES", 200)
@@ -177,6 +178,7 @@ def test_intervals_are_those_of_whole_tasks_drawn_anew(monkeypatch):
     assert found.by("by").loc["value", "auc_low"] == found.intervals.loc["auc", "low"]
 
 
+@pytest.mark.slow
 def test_with_one_thought_a_task_they_are_the_usual_ones():
     random = np.random.default_rng(5)
     good = random.random(300) < 0.4

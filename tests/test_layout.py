@@ -47,6 +47,7 @@ def places_in(below, node):
     return [node, *itertools.chain.from_iterable(places_in(below, child) for child in below[node])]
 
 
+@pytest.mark.slow
 @both
 @given(parents=forests())
 def test_levels_are_apart_and_in_order(draw, parents):
@@ -70,6 +71,7 @@ def test_parents_are_centred(parents):
             assert x[node] == pytest.approx((x[siblings[0]] + x[siblings[-1]]) / 2, abs=ALMOST)
 
 
+@pytest.mark.slow
 @both
 @given(parents=forests())
 def test_mirror_image(draw, parents):
@@ -133,6 +135,7 @@ def test_what_is_no_tree_is_refused(draw, parents):
         draw(parents)
 
 
+@pytest.mark.slow
 @both
 def test_a_long_chain(draw):
     x, y = draw(list(range(-1, 24_999)))
@@ -140,6 +143,7 @@ def test_a_long_chain(draw):
     assert y[-1] == 24_999
 
 
+@pytest.mark.slow
 @both
 def test_hundred_thousand_nodes_stay_apart(draw):
     start = time.perf_counter()

@@ -296,6 +296,7 @@ def test_a_key_is_in_nothing_that_is_shown():
 # What is asked
 
 
+@pytest.mark.slow
 @each_family
 def test_a_plain_question_is_answered(server, family):
     server.will(Said("Four.", model="the-model-itself"))
@@ -384,6 +385,7 @@ def found(data: object, path: str) -> object:
     return data
 
 
+@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("setting", SENT)
 def test_each_setting_arrives_or_is_named_as_dropped(server, family, setting):
@@ -673,6 +675,7 @@ def test_cost_is_the_tables_or_ones_own_or_unknown(server):
 # Streams
 
 
+@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize(
     "said",
@@ -706,6 +709,7 @@ def test_a_stream_gives_the_same_reply(server, family, said):
         assert all(b.startswith(a) for a, b in zip(observer.texts, observer.texts[1:], strict=False))
 
 
+@pytest.mark.slow
 def test_text_comes_while_the_model_writes(server):
     server.will(Said("one two three four", pause=0.05))
     observer = CallObserver(watched=True)
@@ -729,6 +733,7 @@ def test_log_probabilities_and_several_samples_are_not_streamed(server):
     assert not any(asked.stream for asked in server.calls)
 
 
+@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("cleanly", [False, True])
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.8])
@@ -750,6 +755,8 @@ def test_an_error_inside_a_stream_is_the_providers(server, family):
 # Faults
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize(
@@ -777,6 +784,7 @@ def test_an_http_error_keeps_its_status_and_the_providers_words(server, family, 
     assert len(server.calls) == 1  # nobody but us tries again
 
 
+@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 def test_the_provider_says_how_long_to_wait(server, family, watched):
@@ -924,6 +932,7 @@ def test_a_key_that_a_proxy_repeats_is_in_no_file(server, tmp_path, caplog, capf
         assert KEY not in (shown if isinstance(shown, str) else repr(shown))
 
 
+@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize(
@@ -998,6 +1007,7 @@ def test_what_ollama_would_cut_off_is_not_sent(server):
     ask(endpoint(server, "openai"), call("word " * 5000))
 
 
+@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 def test_a_cancelled_call_is_a_cancelled_request(server, family, watched):

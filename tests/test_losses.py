@@ -94,6 +94,7 @@ class Alternating:
         return good(call)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 2, 3])
 @pytest.mark.parametrize(
     "options",
@@ -253,6 +254,7 @@ def test_a_loaded_run_counts_the_same_and_a_published_log_is_unknown(tmp_path):
 # What is said about several runs.
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_away_is_seen_in_every_result():
     sweep = swept(judge_away)
     share = "evaluate 100.0% failed"
@@ -339,6 +341,7 @@ DRAWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", figures_of("df"))
 def test_every_figure_carries_the_shares(plot):
     options = DRAWN.get(plot.__name__, {})
@@ -369,6 +372,7 @@ def test_the_columns_of_losses_are_no_settings():
     assert "evaluate_calls" not in tl.figures.plot_parallel(frame).to_json()
 
 
+@pytest.mark.slow
 def test_calibration_and_amounts_carry_them_too():
     sweep = swept(Alternating(3))
     found, _ = quiet(tl.stats.judge_evaluator, sweep)
@@ -407,6 +411,7 @@ def test_the_table_of_a_sweep_and_its_files_carry_them(tmp_path):
     assert "! more than" not in repr(swept(Scripted(good)))
 
 
+@pytest.mark.slow
 def test_the_page_of_many_runs_carries_them(tmp_path):
     runs = list(swept(judge_away).runs())
     page = report_html(runs, tmp_path / "r.html").read_text()
@@ -423,6 +428,7 @@ def test_in_words():
     assert describe(many, 1) == "route <0.1% failed, 2 more"
 
 
+@pytest.mark.slow
 def test_the_router_table_warns_once():
     sweep = swept(judge_away)
     _, said = quiet(tl.stats.calibrate_router, SimpleNamespace(df=sweep.df))

@@ -200,6 +200,7 @@ def test_what_is_no_grid_is_no_answer(reply: str) -> None:
     assert GAME.read_answer(TASK, reply) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(

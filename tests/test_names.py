@@ -115,6 +115,7 @@ def test_the_path_of_a_class():
     assert tl.path_of("SimGame24", tl.BeamSearch) is None
 
 
+@pytest.mark.slow
 def test_a_further_name_of_a_kind_is_read_before_anything_is_imported():
     code = "import tot_lab as tl; print(tl.part_of({'kind': 'beam'}) == tl.BeamSearch())"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

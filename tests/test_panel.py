@@ -95,6 +95,7 @@ CODE_ONLY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*form_classes(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_a_form_begins_with_the_defaults(kind):
     form = Form(kind, lambda: None)
@@ -104,6 +105,7 @@ def test_a_form_begins_with_the_defaults(kind):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*form_classes(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_every_field_says_what_it_means(kind):
     assert set(field_descriptions(kind)) == set(kind.model_fields)
@@ -128,6 +130,7 @@ class ASearchThatHasQuiteALongName(tl.OneAnswer):
     kind = "long_name_for_the_panel"
 
 
+@pytest.mark.slow
 def test_what_can_be_chosen_is_never_cut():
     """At half an em a letter, and 3 em for the arrow and the margins."""
     starts = [
@@ -146,6 +149,7 @@ def test_what_can_be_chosen_is_never_cut():
         assert width - label - 3 >= 0.5 * max(map(len, box.options)), box.options
 
 
+@pytest.mark.slow
 def test_controls_are_of_the_fields_types_and_ranges():
     controls = {control.name: control for control in Form(tl.TreeOfThoughts, lambda: None).controls}
     kinds = {name: type(control.widget).__name__ for name, control in controls.items()}
@@ -241,6 +245,7 @@ def opened(then, *arguments, **options):
     return wait(used())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.__name__)
 def test_the_code_makes_the_run_of_the_panel(kind):
     async def used(shown):
@@ -257,6 +262,7 @@ def test_the_code_makes_the_run_of_the_panel(kind):
     opened(used, lab())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SEARCHES, ids=lambda kind: kind.__name__)
 def test_the_code_makes_the_run_of_the_panel_with_any_search(kind):
     async def used(shown):
@@ -300,6 +306,7 @@ def test_the_code_holds_what_differs_from_the_defaults():
     opened(used, lab())
 
 
+@pytest.mark.slow
 def test_a_strategy_that_wraps_another_has_its_form_inside():
     async def used(shown):
         control(shown, "strategy").value = "BestOf"
@@ -367,6 +374,7 @@ OWN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", range(len(OWN)))
 def test_tasks_of_ones_own(which):
     async def used(shown):
@@ -380,6 +388,7 @@ def test_tasks_of_ones_own(which):
     opened(used, lab(), OWN)
 
 
+@pytest.mark.slow
 def test_a_task_that_holds_a_function_keeps_its_name_in_the_code():
     tasks = [OWN[0], tl.general("Which?", answer="b", grade=lambda answer, reference: answer == reference)]
 
@@ -425,6 +434,7 @@ def test_an_example_of_a_domain_or_a_problem_that_is_typed():
     opened(used, lab())
 
 
+@pytest.mark.slow
 def test_every_domain_is_offered_with_its_examples():
     async def used(shown):
         control(shown, "strategy").value = "OneAnswer"
@@ -445,6 +455,7 @@ def test_every_domain_is_offered_with_its_examples():
     opened(used, lab())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "domain"),
     [("sim/general", "general"), ("sim/constrained", "constrained"), ("sim/agent", "game24")],
@@ -484,6 +495,7 @@ LABS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LABS)
 def test_the_code_makes_the_lab_too(name, tmp_path):
     given = LABS[name](tmp_path)
@@ -590,6 +602,7 @@ def slow_lab():
     return tl.Lab(tl.sim.SimGame24(latency=0.2), runs=None)
 
 
+@pytest.mark.slow
 def test_one_run_at_a_time_and_it_can_be_stopped():
     async def used(shown):
         control(shown, "Run").click()
@@ -616,6 +629,7 @@ def test_one_run_at_a_time_and_it_can_be_stopped():
     opened(used, given)
 
 
+@pytest.mark.slow
 def test_closing_stops_the_run():
     async def closed():
         shown = panel(given)
@@ -640,6 +654,7 @@ def test_what_ends_a_run_with_an_error_is_said(tmp_path):
     opened(used, lab(cache=tmp_path / "calls", mode="replay"))
 
 
+@pytest.mark.slow
 def test_a_lab_that_cannot_begin_says_why(tmp_path):
     (tmp_path / "runs").write_text("a file where the folder should be")
 

@@ -221,6 +221,7 @@ def test_functions_are_found_however_deep_they_lie():
     assert len(needs_functions(loaded)) == 2
 
 
+@pytest.mark.slow
 def test_reading_settings_imports_nothing(tmp_path):
     (tmp_path / "evil_part.py").write_text("open('imported', 'w').close()\ndef judge(task, path): return 1\n")
     settings = {

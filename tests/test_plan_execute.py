@@ -234,6 +234,7 @@ def test_r4_an_unknown_tool_fails_its_step_alone_and_the_plan_is_not_asked_for_a
 # Waves.
 
 
+@pytest.mark.slow
 def test_steps_of_a_wave_run_at_once_and_the_next_wave_waits():
     under_way, most = [0], [0]
 
@@ -604,6 +605,7 @@ def test_the_bound_holds_for_steps_that_are_other_kinds_of_task(mode):
     assert run(model, strategy, budget=tl.Budget(calls=20)).tree == made.tree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 def test_waves_and_replanning_keep_the_contract(promise):
     promise(

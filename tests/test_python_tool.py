@@ -62,6 +62,7 @@ def test_a_snippet_that_fails_is_a_failed_call_with_its_traceback_and_the_same_a
     assert "SyntaxError" in python("def")
 
 
+@pytest.mark.slow
 def test_a_snippet_that_eats_is_stopped():
     assert "MemoryError" in python("x = 'a' * (3 << 30)")
     assert "File too large" in python("open('f', 'wb').write(b'a' * (3 << 20))", max_file_mb=1)
@@ -73,6 +74,7 @@ def test_a_snippet_that_eats_is_stopped():
     assert time.monotonic() - began < 4
 
 
+@pytest.mark.slow
 def test_a_snippet_cannot_hold_up_the_lab_by_what_it_leaves():
     """A pipe in place of the file that its output went to once stopped the event loop for ever, and
     folders in folders cost the result."""
@@ -84,6 +86,7 @@ def test_a_snippet_cannot_hold_up_the_lab_by_what_it_leaves():
     assert set(Path(tempfile.gettempdir()).glob("tot_lab-*")) <= before
 
 
+@pytest.mark.slow
 def test_what_a_snippet_starts_ends_with_it():
     mark = "sleep-mark-7391"
     sleeping = f"os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(60)', '{mark}'])"

@@ -165,6 +165,7 @@ def test_a_failed_call_ends_it_with_what_it_has():
     assert (capped.answer, capped.stop_reason, capped.usage.calls) == ("24", "budget:calls", 2)
 
 
+@pytest.mark.slow
 def test_a_budget_that_ends_in_a_tool_leaves_the_answer_of_the_same_turn():
     @tl.tool(retries=0)
     async def slow(animal: str) -> str:
@@ -436,6 +437,7 @@ wishes = st.builds(
 any_reply = st.builds(Reply, st.text(max_size=30), tool_calls=st.lists(wishes, max_size=4).map(tuple))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy",
     [
@@ -512,6 +514,7 @@ def asked_legs(animal):
     return said(("legs", {"animal": animal}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [False, True])
 def test_r16_a_required_tool_that_only_failed_holds_the_answer_until_its_limit(at_once):
     """Its limit is what is required and 2 more: after that nothing can satisfy it."""
@@ -524,6 +527,7 @@ def test_r16_a_required_tool_that_only_failed_holds_the_answer_until_its_limit(a
     assert wait(made.replay()).identical
 
 
+@pytest.mark.slow
 def test_r16_one_success_in_the_last_call_allowed_is_enough():
     turns = [*map(asked_legs, ["a", "b", "duck"]), said(final("26"))]
     made = act(Script(*turns), tl.ReAct(required_tools={"legs": 1}))
@@ -533,6 +537,7 @@ def test_r16_one_success_in_the_last_call_allowed_is_enough():
     assert (short.answer, short.stop_reason, short.usage.calls) == ("26", "limit:required_tools", 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [asked_legs("a"), said(final("26"))])
 def test_r16_without_a_limit_of_its_own_a_failing_tool_holds_the_answer_to_the_end(last):
     strategy = tl.ReAct(required_tools={"legs": 1}, parallel=False, max_iterations=6)
@@ -776,6 +781,7 @@ def attempts(made):
     return list(waits.values()), set(table["error"]), set(table["tries"])
 
 
+@pytest.mark.slow
 def test_m11_a_strategy_limits_the_time_and_the_retries_of_its_tools():
     def check(strategy):
         waits, errors, tries = attempts(act(Scripted(calling), strategy, tools=[slow]))
@@ -797,6 +803,7 @@ def test_m11_a_strategy_limits_the_time_and_the_retries_of_its_tools():
     )
 
 
+@pytest.mark.slow
 def test_m11_each_limit_replaces_that_of_the_tool_alone():
     brief = slow.model_copy(update={"timeout": 0.05, "retries": 2, "backoff": 0.01})
     for strategy, waits, tries in [
@@ -899,6 +906,7 @@ def test_bad_settings_are_named():
 # The record.
 
 
+@pytest.mark.slow
 def test_with_tools_it_is_the_same_record_whatever_the_latency(tmp_path):
     def reply(call):
         if len(call.messages) == 1:

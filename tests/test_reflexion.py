@@ -218,6 +218,7 @@ def test_the_critic_may_be_another_model():
 SEARCH = tl.TreeOfThoughts(propose=tl.Propose(count=3))
 
 
+@pytest.mark.slow
 def test_it_makes_a_tree_search_better_on_a_simulated_player():
     lab = tl.Lab(tl.sim.SimGame24(skill=0.4, noise=0.05), runs=None)
     tasks = tl.game24_tasks(20)

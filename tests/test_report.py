@@ -228,6 +228,7 @@ def test_page_stands_alone_and_is_inert(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]
 
 
+@pytest.mark.slow
 def test_page_has_the_sums(tmp_path):
     runs = [search(), search(repeat=1)]
     page = report_html(runs, tmp_path / "report.html").read_text("utf-8")

@@ -150,6 +150,7 @@ def tool_calls(run):
     ]
 
 
+@pytest.mark.slow
 def test_d15_schemas_and_field_names_reach_the_thinker_where_cut_output_had_lost_them(site):
     urls = [f"{site.url}/orders", f"{site.url}/retries"]
     run = made(scripted := model(*urls))
@@ -171,6 +172,7 @@ def test_d15_schemas_and_field_names_reach_the_thinker_where_cut_output_had_lost
         assert not any(name in prompt for name in (SCHEMA, *EXACT, "retry"))
 
 
+@pytest.mark.slow
 def test_d15_the_record_shows_page_and_extract_and_replays(site, tmp_path):
     lab = tl.Lab(model(f"{site.url}/orders"), runs=tmp_path, tools=(WEB,))
     run = wait(lab.run(strategy(), tl.open_ended(QUESTION)))
@@ -181,6 +183,7 @@ def test_d15_the_record_shows_page_and_extract_and_replays(site, tmp_path):
     assert wait(tl.load(run.path).replay()).identical
 
 
+@pytest.mark.slow
 def test_d15_each_page_once_and_so_many_at_most(site):
     urls = [f"{site.url}/orders#body", f"{site.url}/orders", f"{site.url}/retries", f"{site.url}/gone"]
     run = made(scripted := model(*urls))
@@ -192,6 +195,7 @@ def test_d15_each_page_once_and_so_many_at_most(site):
     assert all(f"Not read, because there were more than 1: {site.url}/retries" in p for p in deep(scripted))
 
 
+@pytest.mark.slow
 def test_d15_a_page_that_fails_is_said_and_passed_over(site):
     gone, there = f"{site.url}/once/orders", f"{site.url}/retries"
     fetch = WEB.model_copy(update={"pure": False})
@@ -207,6 +211,7 @@ def test_d15_a_page_that_fails_is_said_and_passed_over(site):
     assert notes(run, "research.failed")[0]["error"] == "the page is empty"
 
 
+@pytest.mark.slow
 def test_d15_a_page_beyond_the_share_of_the_window_is_cut_and_that_is_said(site):
     run = made(scripted := model(f"{site.url}/long"), context_window=2_000, cap_ratio=0.5)
     (cut,) = notes(run, "research.cut")
@@ -229,6 +234,7 @@ def test_d15_a_page_beyond_the_share_of_the_window_is_cut_and_that_is_said(site)
     assert all(said in prompt for prompt in deep(scripted))
 
 
+@pytest.mark.slow
 def test_d15_the_window_is_that_of_the_setting_the_model_or_the_table_and_what_is_assumed_is_said(
     site, monkeypatch
 ):
@@ -301,6 +307,7 @@ def kind_of(asked):
     return "develop"
 
 
+@pytest.mark.slow
 def test_the_window_of_a_table_needs_no_litellm():
     code = (
         "import sys, tot_lab as tl; print(tl.Lab('gpt-4.1-mini', tools=['web_fetch']).gateway.window, "
@@ -334,6 +341,7 @@ def test_what_fits_a_cap_of_tokens_fits_it_by_a_real_tokenizer(text):
     assert characters_within(text, 0) == 0
 
 
+@pytest.mark.slow
 def test_d15_what_was_not_copied_letter_by_letter_is_marked(site):
     def careless(call):
         return (
@@ -347,6 +355,7 @@ def test_d15_what_was_not_copied_letter_by_letter_is_marked(site):
         assert f"do not rely on them: `{wrong[0]}`, `{wrong[1]}`)" in prompt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", ["NOTHING", "nothing", "", "<think>so", ConnectionError("no route")])
 def test_an_extract_that_holds_nothing_or_fails_costs_its_page_alone(site, reply):
     def extract(call):
@@ -363,6 +372,7 @@ def test_an_extract_that_holds_nothing_or_fails_costs_its_page_alone(site, reply
     assert all((f"{site.url}/orders says nothing of use" in prompt) == empty for prompt in deep(scripted))
 
 
+@pytest.mark.slow
 def test_an_extract_of_a_megabyte_is_bounded_and_checked_at_once(site):
     began = time.perf_counter()
     many = " ".join(f"`x{k}`" for k in range(150_000))
@@ -425,6 +435,7 @@ def drive(thinking, reply):
     return calls
 
 
+@pytest.mark.slow
 def test_a_person_may_say_which_pages_are_read_and_what_was_copied(site):
     lab = tl.Lab(model(f"{site.url}/orders"), runs=None, tools=(WEB,))
     run = wait(lab.run(strategy(), tl.open_ended(QUESTION)))
@@ -446,6 +457,7 @@ def web_fetch(url: str) -> str:
     return f"{url}: {DOCS['u']}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", HOSTILE, ids=repr)
 def test_any_extract_is_survived(reply):
     scripted = model("https://docs.example/a", extract=lambda call: reply)
@@ -455,6 +467,7 @@ def test_any_extract_is_survived(reply):
     assert wait(run.replay()).identical
 
 
+@pytest.mark.slow
 def test_it_keeps_the_whole_contract_when_pages_are_read():
     """Also changed by a person anywhere, refused anywhere, cancelled, resumed and nested."""
 

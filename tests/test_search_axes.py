@@ -424,6 +424,7 @@ def test_a_score_that_is_none_is_unread():
     assert made.tree["0.0"].unreadable
 
 
+@pytest.mark.slow
 def test_budget_and_timeout_hold_for_a_function_that_takes_its_time():
     async def slow(task, paths):
         await asyncio.sleep(60)

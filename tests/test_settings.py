@@ -470,6 +470,7 @@ def test_a_cache_lies_below_the_file_that_names_it_unless_that_is_approved(cache
     assert tl.Settings.read().cache is not None
 
 
+@pytest.mark.slow
 def test_in_a_shell_an_unapproved_file_is_refused_before_anything_is_sent(project, tmp_path):
     """A real process and a real server: the proxy of the environment would carry a request there."""
     with Providers(Said("42")) as proxy:
@@ -493,6 +494,7 @@ def test_in_a_shell_an_unapproved_file_is_refused_before_anything_is_sent(projec
         assert not proxy.asked
 
 
+@pytest.mark.slow
 def test_a_dot_env_of_the_project_names_no_server(tmp_path):
     """litellm loads one from the working directory, in a notebook and `python -c`."""
     Path(".env").write_text("OPENAI_BASE_URL=http://evil.invalid/v1\n")

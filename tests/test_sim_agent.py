@@ -97,6 +97,7 @@ def test_it_goes_on_from_what_a_path_says_also_when_that_is_wrong(task: Task) ->
     assert ask(SURE, game.value_prompt(task, [false[0], step])).text.startswith("score: 0.")
 
 
+@pytest.mark.slow
 @both
 def test_skill_is_the_chance_of_the_right_step(task: Task) -> None:
     prompt, right = task.domain.sample_prompt(task, []), TRUE[task.domain.kind][0].__eq__
@@ -104,6 +105,7 @@ def test_skill_is_the_chance_of_the_right_step(task: Task) -> None:
         assert abs(share(tl.sim.SimAgent(skill=skill, unaided=1), prompt, right) - skill) < 0.1
 
 
+@pytest.mark.slow
 @both
 def test_unaided_is_the_chance_of_a_right_value_and_less_when_nothing_is_written_down(task: Task) -> None:
     game, model = task.domain, tl.sim.SimAgent(skill=1, unaided=0.6)
@@ -116,6 +118,7 @@ def test_unaided_is_the_chance_of_a_right_value_and_less_when_nothing_is_written
     assert abs(share(model, game.answer_prompt(task, False), right) - 0.6**4) < 0.1
 
 
+@pytest.mark.slow
 @both
 def test_noise_turns_judgements_over_and_garble_makes_them_unreadable(task: Task) -> None:
     game = task.domain
@@ -224,6 +227,7 @@ def test_it_looks_things_up_before_it_proposes(task: Task) -> None:
 # The prompts of strategies.
 
 
+@pytest.mark.slow
 @both
 def test_a_critique_is_right_as_often_as_skill_says(task: Task) -> None:
     right = TRUE[task.domain.kind][-1].removeprefix("Answer: ")
@@ -333,6 +337,7 @@ def test_it_answers_any_conversation(
 # What it is for: strategies with tools gain on it, and weak ones do not.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", ["word_sums", "multi_hop"])
 def test_tools_pay(domain: str) -> None:
     tasks = tl.domains.word_sums_tasks(20) if domain == "word_sums" else tl.domains.multi_hop_tasks(20)

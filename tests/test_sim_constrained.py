@@ -84,6 +84,7 @@ def test_it_understands_every_prompt(number: int, context: str) -> None:
         assert task.grade(answer or "") == 1.0
 
 
+@pytest.mark.slow
 def test_skill_is_the_chance_that_a_rule_is_kept() -> None:
     tasks = tl.domains.constrained_tasks(60)
     kept = [
@@ -95,6 +96,7 @@ def test_skill_is_the_chance_that_a_rule_is_kept() -> None:
     assert mean(runs(tl.OneAnswer(), 1.0, tasks)) > 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [tl.DeepThink(), tl.Reflexion(strategy=tl.ChainOfThought()), INNER])
 def test_more_skill_is_a_better_grade(strategy: tl.Strategy) -> None:
     grades = [mean(runs(strategy, skill)) for skill in (0.0, 0.3, 0.6, 1.0)]
@@ -155,6 +157,7 @@ def test_every_strategy_runs_on_it(kind: type[tl.Strategy], number: int) -> None
 UNREAD = ("parse.unreadable", "json.failed", "json.retried", "deep_think.assumed", "call.failed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy",
     [
@@ -184,6 +187,7 @@ def iterations(made: tl.Run) -> list[tl.records.IterationResult]:
     ]
 
 
+@pytest.mark.slow
 def test_deep_think_goes_through_its_stages() -> None:
     made = runs(tl.DeepThink(), 0.6)
     assert {call.purpose for run in made for call in run.events if isinstance(call, Call)} == {
@@ -209,6 +213,7 @@ def test_a_master_converges_at_once() -> None:
         assert (run.stop_reason, run.usage.calls, run.grade) == ("converged", 5, 1.0)
 
 
+@pytest.mark.slow
 def test_a_synthesis_joins_what_the_branches_keep() -> None:
     quick = tl.presets.deep_think_quick()
     alone, joined = mean(runs(tl.OneAnswer(), 0.6)), mean(runs(quick, 0.6))

@@ -85,6 +85,7 @@ def test_the_solver_understands_every_prompt(context: str, structured: bool) -> 
     assert said(game.propose_prompt(task, full, 3), "propose") == "none"
 
 
+@pytest.mark.slow
 def test_skill_is_the_chance_of_the_right_word_and_letters_help() -> None:
     task, game = crossword()
 
@@ -123,6 +124,7 @@ def test_it_guesses_at_clues_that_it_does_not_know() -> None:
     assert task.domain.read_value(ask(SOLVER, task.domain.value_prompt(task, ["h1. thumb"])).text) == 1.0
 
 
+@pytest.mark.slow
 def test_a_search_goes_back_and_solves_some_and_not_others() -> None:
     lab = tl.Lab(tl.sim.SimMiniCrossword(skill=0.1), runs=None, cache=None)
     known = tl.domains.mini_crossword_tasks(12)
@@ -145,6 +147,7 @@ def test_a_search_goes_back_and_solves_some_and_not_others() -> None:
         assert any(node.reason == "prune_below" for node in run.tree)
 
 
+@pytest.mark.slow
 def test_a_perfect_solver_solves_every_puzzle() -> None:
     lab = tl.Lab(SOLVER, runs=None)
     for task in tl.domains.mini_crossword_tasks(24):

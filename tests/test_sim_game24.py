@@ -82,6 +82,7 @@ def test_it_judges_by_noise() -> None:
     assert 0.15 < said.count(20.0) / 400 < 0.35
 
 
+@pytest.mark.slow
 def test_skill_is_the_share_of_steps_that_keep_24_reachable() -> None:
     prompt = GAME.sample_prompt(TASK, [])
     for skill in (0.0, 0.7, 1.0):
@@ -150,6 +151,7 @@ print(json.dumps(said))
 """
 
 
+@pytest.mark.slow
 def test_another_process_gets_the_same_replies() -> None:
     said = [
         subprocess.run(
@@ -223,6 +225,7 @@ def beam(model: SimGame24, task: Task, width: int = 3) -> str | None:
     return game.answer(task, frontier[0]) if frontier else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structured", [False, True])
 def test_a_perfect_player_solves_every_hand(structured: bool) -> None:
     for task in game24_tasks(60, structured=structured):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support import run
-from test_contract import MADE, NAMES
+from test_contract import every_strategy
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
@@ -38,7 +38,8 @@ def unreadable(run: tl.Run) -> list[str]:
     return nodes + [note.at for note in notes if note.data["kind"] not in ("develop", "converge")]
 
 
-@pytest.mark.parametrize("strategy", MADE, ids=NAMES)
+@pytest.mark.slow
+@every_strategy
 @pytest.mark.parametrize(
     "task",
     [GENERAL, GENERAL.model_copy(update={"context": "Reply with a JSON list of 9 strings."}),

@@ -211,6 +211,7 @@ class NeverThere(ScriptedEndpoint):
             writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [None, tl.Budget(tokens=10**6)])
 def test_loading_has_a_time_of_its_own(budget, monkeypatch):
     """The server takes the connection, and says nothing. The lab's timeout is not running yet."""
@@ -340,6 +341,7 @@ def test_a_loop_that_was_closed_leaves_no_reservation_behind():
     assert (spend_limiter.spent, spend_limiter.reserved) == (0.25, 0.0)
 
 
+@pytest.mark.slow
 def test_waiting_for_the_purse_is_no_time_of_the_call():
     end = scripted(seconds=0.2, usd=0.1, most=1.0)  # the cap lets one through at a time
     lab = tl.Lab(end, runs=None, mode="off", spend=1.6, timeout=0.8)
@@ -386,6 +388,7 @@ def test_no_more_than_the_limit_is_under_way_and_order_is_kept():
     assert [calls[0].sample_index for calls in end.requests] == list(range(20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "limit", [{"requests_per_minute": 3}, {"tokens_per_minute": 300}], ids=["requests", "tokens"]
 )
@@ -517,6 +520,7 @@ def test_the_record_shows_the_way_of_a_call(soon, tmp_path):
     assert again.events == made.events
 
 
+@pytest.mark.slow
 def test_time_counts_from_sending_not_from_queueing():
     end = scripted(seconds=0.2, concurrency=1)
     lab = tl.Lab(end, runs=None, mode="off", timeout=0.8)
@@ -528,6 +532,7 @@ def test_time_counts_from_sending_not_from_queueing():
     assert slow._under_way[0] == 0
 
 
+@pytest.mark.slow
 def test_the_record_does_not_depend_on_the_stack(tmp_path):
     plain = run(
         tl.TreeOfThoughts(evaluate=tl.Value(samples=3)),

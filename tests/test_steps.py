@@ -169,6 +169,7 @@ def test_a_tree_search_has_none_but_its_proposers_look_ups():
     assert rows(made) == [(None, "0", None, "legs", "2", None)]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_anywhere_is_told_as_far_as_it_went():
     made = act(Script(*LOOP), tl.ReAct(required_tools={"read": 1}))
     whole = rows(made, ["turn", "action"])

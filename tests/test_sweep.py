@@ -206,6 +206,7 @@ def test_what_a_data_frame_holds_is_a_task_too(tmp_path):
     assert two.df().equals(one.df())
 
 
+@pytest.mark.slow
 def test_a_run_id_is_the_same_in_every_process():
     code = "import tot_lab as tl; from tot_lab.lab.sweeps.sweep import Sweep; "
     code += "task = tl.general('x').model_copy(update={'data': {'words': {'a', 'b', 'c', 'd', 'e'}}}); "
@@ -515,6 +516,7 @@ def test_the_journal_of_another_run_is_not_taken_for_this_one(tmp_path):
     assert frame.error[1] == f"JournalError: {two}: this journal belongs to another run: got {one.stem!r}."
 
 
+@pytest.mark.slow
 def test_a_journal_that_another_process_holds_is_left_to_it_and_read(tmp_path):
     first = swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS[0])
     (path,) = (tmp_path / "sweep").iterdir()
@@ -533,6 +535,7 @@ def test_a_journal_that_another_process_holds_is_left_to_it_and_read(tmp_path):
     assert (again.found, table(again), model.calls) == (1, table(first), [])
 
 
+@pytest.mark.slow
 def test_two_processes_at_one_sweep_have_the_same_whole_table(tmp_path):
     make = """
 import asyncio, sys, tot_lab as tl
@@ -555,6 +558,7 @@ sys.stdout.write(sweep.df().drop(columns="seconds").to_csv())
     assert one == two == alone.df().drop(columns="seconds").to_csv()
 
 
+@pytest.mark.slow
 def test_labels_of_many_settings_take_no_time():
     grid = tl.grid(tl.TreeOfThoughts, {"search.width": range(1, 41), "propose.count": range(1, 51)})
     assert (
@@ -707,6 +711,7 @@ def children(port: int, folder: str) -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_killed_ten_times_it_goes_on_and_pays_no_call_twice(tmp_path):
     server = Server()
@@ -796,6 +801,7 @@ asyncio.run(tl.Lab(player, runs=None).sweep(strategies, tasks, name="ducks"))
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_stderr_is_a_pipe_prints_lines(tmp_path):
     """Nothing here depends on how fast it is: no run can finish before lines without one were read."""
     gate = tmp_path / "gate"
@@ -820,6 +826,7 @@ def test_a_sweep_whose_stderr_is_a_pipe_prints_lines(tmp_path):
     assert (lines[-1][1], lines[-1][2], lines[-1][3]) == ("20", "100", "0:00")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_does_not_stop_the_sweep(tmp_path):
     gate = tmp_path / "gate"
     command = [sys.executable, "-c", IN_A_PIPE + "\nprint('whole')", str(gate)]

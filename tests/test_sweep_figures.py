@@ -166,6 +166,7 @@ SAID = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", SAID)
 def test_success_at_matched_cost_says_its_unit_and_counts_its_runs_once(unit):
     runs = [run(tl.SelfConsistency(attempts=9), repeat=r) for r in range(2)]
@@ -533,6 +534,7 @@ def test_every_figure_says_what_it_draws():
     assert (drawn["runs"], drawn["deep_think"]) == ({"plot_calibration"}, {"plot_confidence"})
 
 
+@pytest.mark.slow
 @every_figure
 def test_it_is_drawn_light_and_dark_of_a_table_or_a_sweep(plot, options):
     light, dark = plot(CROSSED, **options), plot(SimpleNamespace(df=lambda: CROSSED), dark=True, **options)
@@ -543,6 +545,7 @@ def test_it_is_drawn_light_and_dark_of_a_table_or_a_sweep(plot, options):
     assert not isinstance(light, go.FigureWidget)
 
 
+@pytest.mark.slow
 @every_figure
 def test_its_axes_say_their_unit(plot, options):
     figure = plot(CROSSED, **options)
@@ -562,6 +565,7 @@ def texts_of(value):
     return [value] if isinstance(value, str) else []
 
 
+@pytest.mark.slow
 @every_figure
 def test_no_text_is_markup_and_a_simulated_model_is_said(plot, options):
     frame = CROSSED.copy()
@@ -584,6 +588,7 @@ def test_a_table_that_is_none_is_an_error(plot, options):
         plot(CROSSED[["run_id", "strategy"]], **options)
 
 
+@pytest.mark.slow
 @every_figure
 def test_one_row_is_enough_or_it_is_said(plot, options):
     one = table([row("a", "t", True, beam=1, generate="sample")])
@@ -594,6 +599,7 @@ def test_one_row_is_enough_or_it_is_said(plot, options):
         assert json.loads(plot(one, **options).to_json())["data"]
 
 
+@pytest.mark.slow
 @every_figure
 def test_large_tables_are_reduced_and_it_is_said(plot, options):
     rows = [
@@ -610,6 +616,7 @@ def test_large_tables_are_reduced_and_it_is_said(plot, options):
         assert any(words in said for words in ("not shown", "too many values")), said
 
 
+@pytest.mark.slow
 def test_how_much_is_reduced():
     rows = [row(f"{k}", "t", True, beam=k % 90, generate=f"{k // 90}", calls=k + 1) for k in range(90 * 20)]
     info = sweep_info(table(rows), "beam_width", color="generate")
@@ -634,6 +641,7 @@ def test_the_points_of_anytime_are_not_pooled_over_amounts():
             plot_sweep(shown, x)
 
 
+@pytest.mark.slow
 @every_figure
 def test_what_nobody_graded_is_no_failure_and_no_crash(plot, options):
     frame = CROSSED.assign(correct=pd.array([None] * len(CROSSED), dtype="boolean"), score=pd.NA)

@@ -215,6 +215,7 @@ def test_adaptive_has_the_global_one_until_it_delegates_and_each_choice_its_own(
     assert last_act(adaptive(REACT))[0] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("synthesis", ["fast", "deep"])
 @pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.kind)
 def test_it_wraps_every_strategy(kind, synthesis):

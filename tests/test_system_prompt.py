@@ -79,6 +79,7 @@ PROMISED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", PROMISED, ids=lambda made: made.kind)
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 def test_with_it_a_strategy_keeps_what_it_promises(promise, strategy):
@@ -179,6 +180,7 @@ def test_simulated_models_know_the_problem_below_it(name, task):
         assert bool(made.answer) == bool(plain.answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_each_provider_is_sent_it(shared, family):
     shared.forget()

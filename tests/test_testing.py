@@ -48,6 +48,7 @@ class Twice(tl.Prompting):
         return 2
 
 
+@pytest.mark.slow
 def test_a_sound_strategy_passes():
     check_strategy(Twice())
     check_strategy(
@@ -187,6 +188,8 @@ class Clocked(Twice):
 RUNS: list[int] = []
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "promise", "said"),
     [
@@ -275,6 +278,7 @@ def test_it_runs_in_a_notebook():
     asyncio.run(cell())
 
 
+@pytest.mark.slow
 def test_it_needs_no_test_library():
     code = (
         "import sys; import tot_lab as tl; from tot_lab.testing import check_strategy; "
@@ -368,6 +372,7 @@ def sum_of(domain):
     return tl.Task(domain=domain, question="2 + 2 = ?", reference="4")
 
 
+@pytest.mark.slow
 def test_a_domain_that_hides_the_step_from_its_judge_is_seen():
     assert all(seen.shows_step for seen in check_domain(sum_of(Sums(grading="number"))))
     blind = [seen for seen in check_domain(sum_of(Blind(grading="number"))) if not seen.shows_step]
@@ -375,6 +380,7 @@ def test_a_domain_that_hides_the_step_from_its_judge_is_seen():
     assert {"a whole reply", "a merged text", "an answer alone"} <= {seen.path for seen in blind}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("domain", "why"),
     [
@@ -393,6 +399,7 @@ def test_a_domain_that_breaks_a_rule_is_named_with_the_path(domain, why):
         check_domain(sum_of(domain(grading="number")))
 
 
+@pytest.mark.slow
 def test_every_domain_passes():
     wrong = []
     for name, domain in built_in("domains").items():

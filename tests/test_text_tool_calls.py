@@ -174,6 +174,7 @@ def test_no_text_breaks_it(text, names):
     assert tool_name(text) == tool_name(tool_name(text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ['{"name":', "[{", '{"name": "calculator", "arguments": {}}', "{'name': 1}", "``` "]
 )

@@ -166,6 +166,7 @@ def test_thinking_is_kept_apart_from_the_answer():
     assert (reply.thinking, reply.text) == ("8 * 3 + 2\nAnswer: 99", "Answer: 26")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.kind)
 def test_every_strategy_takes_a_level(kind):
     needed = [name for name, field in kind.model_fields.items() if field.is_required()]
@@ -290,6 +291,7 @@ def test_it_reflects_every_so_many_turns():
     assert reflected(Steps(), reflect_every=5)[0] == []  # there is no turn after the fifth
 
 
+@pytest.mark.slow
 def test_it_reflects_before_the_turn_after_a_tool_failed_and_then_the_error_is_cleared():
     before, calls, made = reflected(Steps(fails=[1, 3]))
     assert before == [1, 3]

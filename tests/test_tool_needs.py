@@ -105,6 +105,7 @@ def planner(route, *steps):
     return Planner(route=route, plan=plan(*steps), analysis="spider, duck, ant", review=GOOD)
 
 
+@pytest.mark.slow
 def test_s1_a_plan_is_shown_what_is_required_and_gets_the_steps_that_it_lacks():
     model = planner('{"required": {"legs": 3}, "relevant": ["read"]}', tool("legs", animal="duck"))
     strategy = tl.PlanExecute(classify_tools=True, step_retries=0, max_patches=0)
@@ -157,6 +158,7 @@ def test_s1_a_plan_whose_classifier_is_refused_by_the_budget_stops():
     assert (made.answer, made.stop_reason, made.plans) == ("", "budget:calls", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 def test_s1_a_plan_that_is_classified_for_keeps_the_contract(promise):
     promise(Trial(tl.PlanExecute(classify_tools=True)))

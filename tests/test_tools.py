@@ -229,6 +229,7 @@ def odd() -> object:
     return {"set": {1}, "place": Place(town="Bern"), "thing": Path("a"), (1, 2): 3}
 
 
+@pytest.mark.slow
 def test_a_tool_that_misbehaves_is_contained_and_the_run_goes_on():
     lab = lab_with(hangs, waits, raises, raises_later, huge, odd, fine)
     calls = [
@@ -307,6 +308,7 @@ def forms(what: str) -> object:
     ]
 
 
+@pytest.mark.slow
 def test_nothing_that_a_tool_raises_or_returns_hangs_the_run():
     """An error that cannot be said, and one that is no Exception, once left a run waiting for ever; a tool
     that does not heed its cancelling went on past its time; a result of no form was worked out twice."""
@@ -343,6 +345,7 @@ def test_what_a_tool_does_wrong_itself_is_not_laid_to_its_arguments():
     assert COUNTED == ["Bern", "Bern"]  # it may go better the second time
 
 
+@pytest.mark.slow
 def test_one_that_hangs_holds_nobody_else_up():
     began = time.monotonic()
     slow = changed(hangs, name="slow", timeout=0.5)
@@ -385,6 +388,7 @@ def test_wrong_arguments_are_not_tried_again():
     assert list(lab.last.tools_df().tries) == [1]
 
 
+@pytest.mark.slow
 def test_cancelling_while_a_tool_hangs_leaves_a_valid_run(tmp_path):
     begun = threading.Event()
 

@@ -662,6 +662,7 @@ def test_an_evaluator_need_not_be_a_model():
         run(tl.TreeOfThoughts(evaluate=lambda task, path: 7.0), model=model)
 
 
+@pytest.mark.slow
 def test_an_oracle_gives_the_ceiling():
     task = tl.game24("4 5 6 10")
     search = tl.TreeOfThoughts(
@@ -824,6 +825,7 @@ def searches(draw):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(search=searches(), seed=st.integers(0, 10**6), cap=st.none() | st.integers(0, 40))
 @example(

