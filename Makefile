@@ -10,11 +10,11 @@ demo: $(READY)          ## the main job: 20 searches, a table, the runs, one HTM
 	$(BIN)/tot-lab demo
 
 check: $(READY)         ## the fast lane: everything that is not marked slow or proof
-	$(BIN)/pytest -n auto --dist loadfile -m "not slow and not proof" tests
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow and not proof" tests
 
 test: $(READY) $(JS_READY)  ## everything but the proofs, the notebooks included
 	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
-	$(BIN)/pytest -n auto --dist loadfile -m "not proof"
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not proof"
 
 proof: $(READY)         ## comparisons with what others published, long simulations
 	$(BIN)/pytest -n auto -m proof tests

@@ -1,6 +1,7 @@
 """What tests of several files stand on."""
 
 import subprocess
+from collections import Counter
 from itertools import count
 
 import pytest
@@ -14,10 +15,15 @@ NUMBERS = count()
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the cells of notebooks as slow: each notebook starts a kernel."""
+    """Mark the cells of notebooks as slow, since each notebook starts a kernel, and begin with the files that
+    are slow throughout, so that no worker is left with one of them at the end.
+    """
+    fast = Counter()
     for item in items:
         if item.path.suffix == ".ipynb":
             item.add_marker(pytest.mark.slow)
+        fast[item.path] += item.get_closest_marker("slow") is None
+    items.sort(key=lambda item: fast[item.path])
 
 
 @pytest.fixture(scope="session")
