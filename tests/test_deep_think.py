@@ -1063,7 +1063,7 @@ def test_d9_a_group_takes_twice_that_at_most():
     slow = Slow(lambda call: 30.0 if call.purpose == "develop" else 0.0)
     made = run(tl.DeepThink(num_branches=5, timeout=0.3), TASK, slow)
     assert made.stop_reason == "limit:timeout"
-    assert 0.6 <= made.seconds < 10  # four at once, and then the fifth
+    assert 0.55 <= made.seconds < 10  # four at once, and then the fifth
 
 
 @pytest.mark.slow

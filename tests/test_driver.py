@@ -344,9 +344,8 @@ def test_a_group_that_waits_for_its_first_place_has_its_whole_time_where_calls_h
     lab = tl.Lab(end, runs=None, mode="off", timeout=None)
     made = wait(lab.run(saying(Grouped(2, 0.3)), TASK))
     assert made.answer.count("timeout: no reply within 0.3 s") == 2
-    assert (
-        0.55 <= made.seconds < 5
-    )  # a timer may be a few ms early; the second was sent when the first had had its time
+    # The second was sent when the first had had its time. A timer may be a few ms early.
+    assert 0.55 <= made.seconds < 5
 
 
 def test_nothing_is_sent_once_the_time_of_a_group_is_up():
