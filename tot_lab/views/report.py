@@ -39,7 +39,6 @@ from tot_lab.views.figures.theme import (
     short,
 )
 from tot_lab.views.figures.tree import (
-    CROSS,
     HOLLOW,
     MAX_THOUGHTS,
     SHAPES,
@@ -478,8 +477,10 @@ def _marker_svg(info: TreeInfo, place: int, spot: tuple[float, float], radius: f
     marker = f'<polygon points="{points}" fill="{fill}" {pen}>{hover}</polygon>'
     if what != "wrong answer":
         return marker
-    cross = f'<text x="{x:.1f}" y="{y + size / 2:.1f}" font-size="{1.5 * size:.1f}" fill="{PATH}" '
-    return f'{marker}{cross}text-anchor="middle" pointer-events="none">{CROSS}</text>'
+    arm = 0.9 * size
+    (left, right), (high, low) = (x - arm, x + arm), (y - arm, y + arm)
+    lines = f"M{left:.1f} {high:.1f}L{right:.1f} {low:.1f}M{right:.1f} {high:.1f}L{left:.1f} {low:.1f}"
+    return f'{marker}<path d="{lines}" stroke="{ink}" stroke-width="2" pointer-events="none"/>'
 
 
 def _label_svg(rows: list[str], x: float, y: float, ink: str) -> str:

@@ -62,10 +62,6 @@ HOLLOW = ("question", "answer", "wrong answer")
 """Shapes that are not filled with the colour of the score."""
 
 
-CROSS = "✗"
-"""Drawn over the star of a wrong answer."""
-
-
 class TreeInfo(NamedTuple):
     """Data of `plot_tree`. Arrays and lists have one entry per drawn thought, in the order of the record.
 
@@ -308,7 +304,21 @@ def _shape_traces(info: TreeInfo, what: str, size: float, shades: Palette) -> li
     mark = {"symbol": SHAPES[what], "color": _fill(what, shades) or shades.faint, "size": 11}
     mark["line"] = {"color": shades.ink, "width": 1}
     legend = go.Scatter(x=[None], y=[None], mode="markers", name=what, legendgroup=what, marker=mark)
-    return [*(_thought_trace(info, what, some, size, shades) for some in groups if some.size), legend]
+    drawn = [_thought_trace(info, what, some, size, shades) for some in groups if some.size]
+    if what == "wrong answer":
+        cross = {"symbol": "x-thin", "size": 1.7 * size, "line": {"color": shades.ink, "width": 2.2}}
+        drawn.append(
+            go.Scatter(
+                x=info.x[here],
+                y=info.depth[here],
+                mode="markers",
+                legendgroup=what,
+                showlegend=False,
+                hoverinfo="skip",
+                marker=cross,
+            )
+        )
+    return [*drawn, legend]
 
 
 def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, dark: bool) -> None:
@@ -338,9 +348,7 @@ def _thought_trace(
     return go.Scatter(
         x=info.x[places],
         y=info.depth[places],
-        mode="markers+text" if what == "wrong answer" else "markers",
-        text=CROSS,
-        textfont={"color": shades.path, "size": size * 1.3},
+        mode="markers",
         name=what,
         legendgroup=what,
         showlegend=False,

@@ -198,7 +198,7 @@ export function draw(brush, scene, theme, camera, width, height) {
       brush.moveTo(at - arm, down - way * arm);
       brush.lineTo(at + arm, down + way * arm);
     }
-    stroke(path, 2.2);
+    stroke(ink, 2);
   }
   if (!far) {
     for (const slot of seen) {
