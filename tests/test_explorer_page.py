@@ -11,6 +11,7 @@ from test_explorer_lab import HOSTILE
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
+from tot_lab.testing import Scripted
 from tot_lab.views.explorer.page import save_html
 
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=3))
@@ -74,6 +75,31 @@ def test_it_shows_the_run_and_what_was_asked(opened):
     details = page.evaluate("document.querySelector('.tl-root').parentElement.explorer.source.details(0, 1)")
     prompts = list(made.calls_df().query("node == '0.0'").prompt)
     assert [call["prompt"][0]["content"] for call in details["calls"]] == prompts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("answer", "grade"), [("42", "✓ correct"), ("41", "✗ wrong"), (None, "ungraded")])
+def test_the_first_line_is_the_verdict(opened, answer, grade):
+    task = tl.general("What is six times seven?", answer=answer, grade=None if answer is None else "number")
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(
+            run_, SEARCH, task, Scripted(lambda call: "score: 0.9" if call.purpose == "value" else "42")
+        ).result()
+    strip = opened(made).get_by_role("group", name="verdict")
+    said = strip.inner_text()
+    assert said.startswith(grade)
+    assert "answer 42" in said
+    assert ("expected" in said) == (answer is not None)
+    assert "score 0.9" in said
+    assert "ended: reached the limit of depth" in said or "ended: nothing was left to expand" in said
+    assert repr(SEARCH)[len("TreeOfThoughts(") : -1] in said or "default settings" in said
+
+
+@pytest.mark.slow
+def test_before_its_end_a_run_has_no_verdict(opened):
+    page = opened(run())
+    page.evaluate("document.querySelector('.tl-root').parentElement.explorer.setStep(5)")
+    soon(lambda: page.get_by_role("group", name="verdict").count() == 0)
 
 
 @pytest.mark.slow

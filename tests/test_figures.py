@@ -123,7 +123,8 @@ def test_info_is_the_run(search):
     for node, score, shape in zip(search.tree, info.score, info.shape, strict=True):
         assert np.isnan(score) if node.score is None else score == node.score
         if node.parent is not None and node.state in SHAPES:
-            assert shape == node.state
+            judged = {True: "right ", False: "wrong ", None: ""}[search.correct] * (node.state == "answer")
+            assert shape == judged + node.state
     assert (info.answer, info.stopped, info.simulated) == (search.answer, search.stop_reason, False)
 
 
@@ -133,7 +134,9 @@ def test_run_tree_and_graph_are_drawn_alike(search, recorded):
         for name in ("x", "depth", "score", "parents", "on_path"):
             assert np.array_equal(getattr(of_run, name), getattr(of_graph, name), equal_nan=True), name
             assert np.array_equal(getattr(of_run, name), getattr(of_tree, name), equal_nan=True), name
-        assert of_run.shape == of_graph.shape == of_tree.shape
+        assert of_run.shape == of_graph.shape
+        judged = ("right answer", "wrong answer")  # a tree alone does not know whether its answer is right
+        assert ["answer" if shape in judged else shape for shape in of_run.shape] == of_tree.shape
         assert of_run.details == of_graph.details
         assert sorted(of_run.links) == sorted(of_graph.links) == sorted(of_tree.links)
 

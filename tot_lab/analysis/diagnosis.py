@@ -24,7 +24,7 @@ from html import escape
 from typing import NamedTuple
 
 from tot_lab.analysis.frames import CallRow, calls_of, tools_of
-from tot_lab.analysis.known import Known, judged, wins
+from tot_lab.analysis.known import Known, can_be_asked, judged, wins
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply, refused
 from tot_lab.core.reading import json_of
@@ -116,11 +116,7 @@ def diagnose(run: Run) -> Diagnosis:
 
 def seen_at_once(run: Run) -> Diagnosis:
     """Diagnose a run. A loaded run that was not graded yet is not graded."""
-    try:
-        asking = not run.waits_for_grading
-    except (ValueError, LookupError):  # its task has an unknown kind
-        asking = False
-    return _found(_Facts(run, asking=asking))
+    return _found(_Facts(run, asking=can_be_asked(run)))
 
 
 def _found(facts: _Facts) -> Diagnosis:

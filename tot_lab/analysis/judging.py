@@ -22,13 +22,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from tot_lab.analysis.frames import calls_of
-from tot_lab.analysis.known import Known, judged, wins
+from tot_lab.analysis.known import Known, can_be_asked, judged, wins
 from tot_lab.analysis.statistics import SEED, wilson
 from tot_lab.analysis.tables import placed
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.purposes import role_of
 from tot_lab.core.tree import Node
 from tot_lab.record.losses import ByRole, columns_of, losses_of
+from tot_lab.record.run import Run
 
 if TYPE_CHECKING:
     import numpy
@@ -328,10 +329,20 @@ _SIBLINGS = {
 _RUNS = {"correct": "boolean", "failed": "boolean", "blame": "category", "depth": "Int64", "nodes": "string"}
 
 
-class _Blamed(NamedTuple):
+class Blamed(NamedTuple):
+    """The component to blame for a failed run, the depth at which it was lost, and the thoughts there."""
+
     on: Blame | None
     depth: int | None = None
     nodes: tuple[str, ...] = ()
+
+
+def blame_of(run: Run) -> Blamed | None:
+    """Return the component to blame for a failed run. `None` if it did not fail, has not ended, or is not
+    graded yet.
+    """
+    facts = _Facts(run, asking=can_be_asked(run))
+    return facts.blame() if facts.asking and facts.failed else None
 
 
 class _Facts(Known):
@@ -405,7 +416,7 @@ class _Facts(Known):
 
     def row(self) -> dict[str, Any]:
         """The row of the run in the table of runs."""
-        blame = self.blame() if self.failed else _Blamed(None)
+        blame = self.blame() if self.failed else Blamed(None)
         return {
             "correct": self.run.correct,
             "failed": self.failed,
@@ -414,25 +425,25 @@ class _Facts(Known):
             "nodes": ", ".join(blame.nodes) or None,
         }
 
-    def blame(self) -> _Blamed:
+    def blame(self) -> Blamed:
         """The component to blame for a failed run."""
         right = [self.run.tree[id] for id in self.right_leaves]
         stayed = [node for node in right if node.state != "pruned" or not judged(node)]
         if right:
             shown = stayed or right
             nodes = tuple(node.id for node in shown)
-            return _Blamed("answerer" if stayed else "evaluator", shown[0].depth, nodes)
+            return Blamed("answerer" if stayed else "evaluator", shown[0].depth, nodes)
         good = [node for node in self.run.tree if self.good(node.id)]
         if not good:
             hopeless = self.labels.get(self.run.tree.root.id) == (False, "domain")
-            return _Blamed("unsolvable", 0) if hopeless else _Blamed("unknown")
+            return Blamed("unsolvable", 0) if hopeless else Blamed("unknown")
         alive = [node for node in good if node.state not in ("pruned", "duplicate", "merged")]
         deepest = max((node.depth for node in alive), default=None)
         if deepest is None:
-            return _Blamed("evaluator", min(node.depth for node in good), tuple(node.id for node in good))
+            return Blamed("evaluator", min(node.depth for node in good), tuple(node.id for node in good))
         return self._lost_below([node for node in alive if node.depth == deepest])
 
-    def _lost_below(self, ends: list[Node]) -> _Blamed:
+    def _lost_below(self, ends: list[Node]) -> Blamed:
         """Return how the deepest good thoughts that were not pruned were lost."""
         tree = self.run.tree
         seen = {node.id for node in ends}
@@ -449,17 +460,17 @@ class _Facts(Known):
         depth = max(node.depth for node in ends) + 1
         pruned = tuple(dict.fromkeys(child.id for child in children if self.good(child.id)))
         if pruned:
-            return _Blamed("evaluator", depth, pruned)
+            return Blamed("evaluator", depth, pruned)
         waiting = tuple(end.id for end in ends if not end.children and end.id not in self._judged)
         if waiting:
             best = self.run.best
             deceived = self.run.stop_reason == "solved" and best is not None and judged(best)
             if deceived and best is not None:
-                return _Blamed("evaluator", best.depth, (best.id,))
-            return _Blamed("cut short", depth, waiting)
+                return Blamed("evaluator", best.depth, (best.id,))
+            return Blamed("cut short", depth, waiting)
         if any(child.id not in self.labels for child in children):
-            return _Blamed("unknown", depth, tuple(end.id for end in ends))
-        return _Blamed("proposer", depth, tuple(end.id for end in ends))
+            return Blamed("unknown", depth, tuple(end.id for end in ends))
+        return Blamed("proposer", depth, tuple(end.id for end in ends))
 
     @cached_property
     def _judged(self) -> set[str]:

@@ -24,6 +24,14 @@ NO_EVALUATOR = ("", "root", "domain", "person", "self_consistency")
 """Values of `Scored.by` that are not judgements of a thought by an evaluator."""
 
 
+def can_be_asked(run: Run) -> bool:
+    """Whether a view may use the task of a run: it is known, and does not wait for grading."""
+    try:
+        return not run.waits_for_grading
+    except (ValueError, LookupError):  # its task has an unknown kind
+        return False
+
+
 class Known:
     """Facts about one run, each computed at its first use. `asking` states whether the task may be used."""
 

@@ -38,7 +38,17 @@ from tot_lab.views.figures.theme import (
     printable,
     short,
 )
-from tot_lab.views.figures.tree import MAX_THOUGHTS, SHAPES, TreeInfo, arc, label_width, plot_tree, tree_info
+from tot_lab.views.figures.tree import (
+    HOLLOW,
+    MAX_THOUGHTS,
+    SHAPES,
+    TreeInfo,
+    arc,
+    label_width,
+    plot_tree,
+    tree_info,
+)
+from tot_lab.views.verdict import format_grade
 
 MAX_DRAWN = 150
 """Maximum number of thoughts for which a notebook card draws the tree."""
@@ -86,7 +96,7 @@ def summarize(run: Run) -> RunSummary:
         printable(run.name + routed),
         printable(run.question),
         printable(run.answer),
-        _format_verdict(run),
+        format_grade(run),
         "none" if run.score is None else f"{run.score:.3g}",
         (run.stop_reason or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
         f"{len(run.tree):,}",
@@ -395,20 +405,6 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
     return write_whole(path, page.encode())
 
 
-def _format_verdict(run: Run) -> str:
-    """Return the verdict on the answer, or "". A grading error becomes part of the text."""
-    try:
-        if run.waits_for_grading:
-            return "not graded yet: access run.grade to grade it"
-        if run.grade is None:
-            return f"not graded: {printable(run.ungraded)}" if run.ungraded else ""
-        if run.correct:
-            return "✓ correct"
-        return "✗ wrong" if run.grade == 0 else f"✗ graded {run.grade:.3g}"
-    except Exception as error:
-        return f"not graded ({type(error).__name__}: {short(str(error), 80)})"
-
-
 def _executed_tool_calls(run: Run) -> list[CallRow]:
     """Return the tool calls that have a reply and were not refused."""
     return [row for row in tools_of(run) if row.reply is not None and not refused(row.reply.error)]
@@ -468,7 +464,8 @@ def _tree_html(run: Run) -> str:
 
 def _marker_svg(info: TreeInfo, place: int, spot: tuple[float, float], radius: float, ink: str) -> str:
     shape = SHAPES[info.shape[place]]
-    fill = FAINT if info.shape[place] == "question" else colour(float(info.score[place]))
+    what = info.shape[place]
+    fill = FAINT if what == "question" else "none" if what in HOLLOW else colour(float(info.score[place]))
     on_path = bool(info.on_path[place])
     pen = f'stroke="{PATH if on_path else ink}" stroke-width="{2 if on_path else 0.8}"'
     hover = f"<title>{escape(chr(10).join(info.details[place]))}</title>"
@@ -477,7 +474,13 @@ def _marker_svg(info: TreeInfo, place: int, spot: tuple[float, float], radius: f
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{fill}" {pen}>{hover}</circle>'
     size = radius * (1.6 if shape == "star" else 1.15)
     points = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in _OUTLINES[shape])
-    return f'<polygon points="{points}" fill="{fill}" {pen}>{hover}</polygon>'
+    marker = f'<polygon points="{points}" fill="{fill}" {pen}>{hover}</polygon>'
+    if what != "wrong answer":
+        return marker
+    arm = 0.9 * size
+    (left, right), (high, low) = (x - arm, x + arm), (y - arm, y + arm)
+    lines = f"M{left:.1f} {high:.1f}L{right:.1f} {low:.1f}M{right:.1f} {high:.1f}L{left:.1f} {low:.1f}"
+    return f'{marker}<path d="{lines}" stroke="{ink}" stroke-width="2" pointer-events="none"/>'
 
 
 def _label_svg(rows: list[str], x: float, y: float, ink: str) -> str:
@@ -517,7 +520,7 @@ _NUMBERS = ("score", "calls", "tokens in", "tokens out", "cost", "seconds")
 
 def _totals(runs: Sequence[Run]) -> list[tuple[str, str]]:
     """Return the names and values of the totals over all runs. A total is unknown if a summand is unknown."""
-    graded = [verdict for run in runs if (verdict := _format_verdict(run)).startswith(("✓", "✗"))]
+    graded = [verdict for run in runs if (verdict := format_grade(run)).startswith(("✓", "✗"))]
     right = sum(verdict.startswith("✓") for verdict in graded)
     usage = [run.usage for run in runs]
     tools = sum(count_records(run).carried_out for run in runs)

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.analysis.diagnosis import seen_at_once
+from tot_lab.analysis.why import first_findings
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import readable
 from tot_lab.core.files import write_whole
@@ -91,7 +91,7 @@ def _structure(which: int, run: Run, recording: Recording) -> bytes:
     chunk = recording.chunk().decode()
     data = {
         "about": {**about_of(run), "path": None},
-        "findings": [finding._asdict() for finding in seen_at_once(run)],
+        "findings": [finding._asdict() for finding in first_findings(run)],
         "marks": msgspec.to_builtins(run.marks),
         "block": BLOCK,
     }

@@ -23,6 +23,7 @@ from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, T
 from tot_lab.core.tools import TOOL, named
 from tot_lab.record.journal import encoder
 from tot_lab.record.run import Run
+from tot_lab.views.verdict import verdict_of
 
 KINDS = (Thought, Scored, Decided, Call, Reply, Note, Ended)
 """Types of records. A chunk contains the index of each line's type in this tuple."""
@@ -302,6 +303,7 @@ def about_of(run: Run) -> dict[str, Any]:
         "budget": run.header.budget,
         "repeat": run.header.repeat,
         "simulated": run.simulated,
+        "verdict": verdict_of(run)._asdict(),
         "parent": run.header.branched.get("run"),
         "path": None if run.path is None else str(run.path),
     }

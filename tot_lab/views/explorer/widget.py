@@ -34,7 +34,8 @@ import msgspec
 import traitlets
 from ipywidgets.widgets.widget import _instances
 
-from tot_lab.analysis.diagnosis import Diagnosis, diagnose, seen_at_once
+from tot_lab.analysis.diagnosis import Diagnosis, diagnose
+from tot_lab.analysis.why import first_findings
 from tot_lab.core.calls import Reply
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
 from tot_lab.lab.lab import Lab, Stream
@@ -528,7 +529,7 @@ class Explorer(anywidget.AnyWidget):
 
     def _facts(self) -> tuple[dict[str, Any], bytes]:
         facts = {
-            "findings": [finding._asdict() for finding in seen_at_once(self.run)],
+            "findings": [finding._asdict() for finding in first_findings(self.run)],
             "marks": [msgspec.to_builtins(shown.run.marks) for shown in self._displayed],
         }
         return {"kind": "facts"}, json.dumps(facts).encode()

@@ -43,7 +43,9 @@ MAX_LABELS = 40
 
 SHAPES = {
     "question": "circle",
+    "right answer": "star",
     "answer": "star",
+    "wrong answer": "star",
     "complete": "diamond",
     "kept": "circle",
     "pruned": "x",
@@ -52,7 +54,12 @@ SHAPES = {
     "duplicate or merged": "triangle-up",
     "not decided": "hexagon",
 }
-"""Marker of each state, in the order of the legend. All markers differ in shape, not only in colour."""
+"""Marker of each state, in the order of the legend. All markers differ in shape, not only in colour: of the
+stars, that of a right answer is filled with the colour of its score, and that of a wrong one is crossed.
+"""
+
+HOLLOW = ("question", "answer", "wrong answer")
+"""Shapes that are not filled with the colour of the score."""
 
 
 class TreeInfo(NamedTuple):
@@ -117,7 +124,8 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     x, depth = tidy(parents.tolist())
     known = [parts.nodes[id] for id in ids]
     on_path = np.array([bool(node.get("on_solution_path", False)) for node in known])
-    shape = [_shape(node, parent == -1) for node, parent in zip(known, parents, strict=True)]
+    correct = parts.about.get("correct")
+    shape = [_shape(node, parent == -1, correct) for node, parent in zip(known, parents, strict=True)]
     score = np.array([_score(node) for node in known])
     rows = 12 if len(ids) <= 500 else 3  # lines of the thought's text in the hover text
     return TreeInfo(
@@ -296,7 +304,21 @@ def _shape_traces(info: TreeInfo, what: str, size: float, shades: Palette) -> li
     mark = {"symbol": SHAPES[what], "color": _fill(what, shades) or shades.faint, "size": 11}
     mark["line"] = {"color": shades.ink, "width": 1}
     legend = go.Scatter(x=[None], y=[None], mode="markers", name=what, legendgroup=what, marker=mark)
-    return [*(_thought_trace(info, what, some, size, shades) for some in groups if some.size), legend]
+    drawn = [_thought_trace(info, what, some, size, shades) for some in groups if some.size]
+    if what == "wrong answer":
+        cross = {"symbol": "x-thin", "size": 1.7 * size, "line": {"color": shades.ink, "width": 2.2}}
+        drawn.append(
+            go.Scatter(
+                x=info.x[here],
+                y=info.depth[here],
+                mode="markers",
+                legendgroup=what,
+                showlegend=False,
+                hoverinfo="skip",
+                marker=cross,
+            )
+        )
+    return [*drawn, legend]
 
 
 def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, dark: bool) -> None:
@@ -308,7 +330,7 @@ def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, da
             text="<br>".join(plain(line) for line in label(text, width)),
             showarrow=False,
             yanchor="top",
-            yshift=-size * (0.8 if info.shape[place] == "answer" else 0.5) - 3,
+            yshift=-size * (0.8 if SHAPES[info.shape[place]] == "star" else 0.5) - 3,
             font={"size": 11, "color": palette(dark).ink},
             bgcolor="rgba(17,20,24,0.82)" if dark else "rgba(255,255,255,0.82)",
             borderpad=1,
@@ -334,7 +356,7 @@ def _thought_trace(
         hovertext=np.array([_hover(info.details[place]) for place in places], dtype=object),
         marker={
             "symbol": SHAPES[what],
-            "size": size * (1.45 if what == "answer" else 1.0),
+            "size": size * (1.45 if SHAPES[what] == "star" else 1.0),
             **({"color": info.score[places], "coloraxis": "coloraxis"} if fill is None else {"color": fill}),
             "opacity": 1.0,
             "line": {
@@ -348,9 +370,9 @@ def _thought_trace(
 def _fill(what: str, shades: Palette) -> str | None:
     """Return the fill colour of a shape that does not show a score, or `None` for all other shapes.
 
-    The score of the root has no meaning and is not shown.
+    The score of the root has no meaning, and a star is filled only if the answer is right.
     """
-    return shades.paper if what == "question" else None
+    return shades.paper if what in HOLLOW else None
 
 
 def _hover(details: list[str]) -> str:
@@ -363,7 +385,8 @@ def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
     title = wrap(info.question, 88, 2) or [info.strategy or "Tree of thoughts"]
     facts = [info.strategy] if info.strategy and info.question else []
     if info.answer is not None:
-        facts.append(f"answer: {' '.join(info.answer.split()) or 'none'}")
+        sign = " ✓" * ("right answer" in info.shape) or " ✗" * ("wrong answer" in info.shape)
+        facts.append(f"answer: {' '.join(info.answer.split()) or 'none'}{sign}")
     if info.stopped is not None:
         facts.append(f"stopped: {info.stopped}")
     elif info.strategy:
@@ -411,8 +434,11 @@ def _score(node: Any) -> float:
     return float(score) if isinstance(score, int | float) and math.isfinite(score) else math.nan
 
 
-def _shape(node: Any, root: bool) -> str:
+def _shape(node: Any, root: bool, correct: bool | None) -> str:
+    """Return the key of `SHAPES` for a node. `correct` judges the answer at the end of the path alone."""
     state = str(node.get("state", "proposed"))
+    if state == "answer" and correct is not None and node.get("on_solution_path"):
+        return "right answer" if correct else "wrong answer"
     if state in SHAPES:
         return state
     if state in ("duplicate", "merged"):

@@ -379,7 +379,7 @@ export function mount(element, source, { height = 620 } = {}) {
     if (!both) panes[1].element.remove();
     else if (!panes[1].element.parentNode) face.pictures.append(panes[1].element);
     for (const which of both ? [0, 1] : [0]) {
-      const { about: { name, simulated }, ended } = runs[which];
+      const { about: { name, simulated, verdict }, ended } = runs[which];
       const matches = matchesOf(which);
       const only = app.only ? matches?.only : null;
       panes[which].show(
@@ -397,7 +397,7 @@ export function mount(element, source, { height = 620 } = {}) {
             },
         version,
         lookedAt(which),
-        both ? dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`) : "",
+        both ? dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`, ended && verdict?.grade) : "",
       );
     }
     if (!app.drawn) return void requestAnimationFrame(changed); // shows the picture one frame sooner

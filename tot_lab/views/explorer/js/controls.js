@@ -11,8 +11,8 @@
 import { callOf } from "./details.js";
 import { brief, button, dotted, h, money, number, press, put, renew, say, seconds } from "./dom.js";
 import { KIND, STATES } from "./recording.js";
-import { SHAPE_OF_STATE } from "./scene.js";
-import { CORNERS, SCORES } from "./theme.js";
+import { SHAPE_OF_STATE, shapeOfAnswer } from "./scene.js";
+import { ANSWER, CORNERS, SCORES, SHAPES, WRONG } from "./theme.js";
 
 /**
  * Describes the last line before the step of `frame`.
@@ -119,8 +119,10 @@ const LEGEND = ["answer", "complete", "kept", "pruned", "unreadable", "failed", 
 function shapeOf(place) {
   const [svg, shape] = ["svg", "path"].map((name) => document.createElementNS("http://www.w3.org/2000/svg", name));
   const corners = CORNERS[place];
-  put(shape, { d: corners.length ? `M${corners.join("L")}z` : "M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0" });
-  return put(svg, { viewBox: "-2 -2 4 4", "aria-hidden": "true" }, shape);
+  const cross = place === WRONG ? "M-2-2L2 2M-2 2L2-2" : "";
+  put(shape, { d: (corners.length ? `M${corners.join("L")}z` : "M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0") + cross });
+  const hollow = (place === ANSWER || place === WRONG) && "tl-hollow";
+  return put(svg, { viewBox: "-2 -2 4 4", "aria-hidden": "true", class: hollow }, shape);
 }
 
 /** Builds the legend: shapes and colours with the number of thoughts of each. A click searches for them. @param {App} app */
@@ -129,14 +131,18 @@ export function legendOf(app) {
   const scale = h("i");
   scale.style.background = `linear-gradient(90deg,${SCORES})`;
   /** @param {Frame} frame */
-  const show = ({ run: recording, nodes, state }) => {
+  const show = (frame) => {
+    const { run: recording, nodes, state } = frame;
     const counts = STATES.map(() => 0);
     for (let node = 0; node < nodes; node++) if (state[node] || recording.parent[node] >= 0) counts[state[node]]++;
-    renew(element, counts, () => [
+    const answer = shapeOfAnswer(frame);
+    renew(element, [counts, answer], () => [
       LEGEND.map((name) => {
         const state = STATES.indexOf(name);
         const count = counts[state];
-        const face = [shapeOf(SHAPE_OF_STATE[state]), `${name} ${number(count)}`];
+        const judged = name === "answer" && count === 1;
+        const place = judged ? answer : SHAPE_OF_STATE[state];
+        const face = [shapeOf(place), `${judged ? SHAPES[place][0] : name} ${number(count)}`];
         return count > 0 && button(face, () => app.find(`state:${name}`), "find these", "flat");
       }),
       h("span.scale", "score 0", scale, "1", h("i.none"), "none"),

@@ -9,7 +9,7 @@ import { max, min, round } from "./numbers.js";
 import {
   BLANK, CHOSEN, DIM, FRONTIER, LEADING, PATH, RECEDES, SIZE, WAITING, detailAt, drawn, footOf, textBelow,
 } from "./scene.js";
-import { CORNERS, SCALE } from "./theme.js";
+import { CORNERS, SCALE, WRONG } from "./theme.js";
 
 /** @typedef {Pick<CanvasRenderingContext2D, "fillStyle" | "strokeStyle" | "lineWidth" | "globalAlpha" | "font"
  *   | "textAlign" | "beginPath" | "closePath" | "moveTo" | "lineTo" | "bezierCurveTo" | "rect" | "roundRect"
@@ -38,7 +38,7 @@ export function draw(brush, scene, theme, camera, width, height) {
   const { far, radius, scores } = detail;
   const { x, y, flags, parents, fill } = scene;
   const { edge, path, chosen, line, faint, ink } = theme;
-  const fills = [...SCALE, theme.unscored, theme.raised];
+  const fills = [...SCALE, theme.unscored, theme.raised, theme.raised];
   const seen = drawn(scene, camera, width, height);
   const dots = radius < 2.6;
 
@@ -190,6 +190,16 @@ export function draw(brush, scene, theme, camera, width, height) {
     else if (radius > 4) stroke(outline, 0.8, share * 0.8);
   });
 
+  for (const slot of seen) {
+    if (scene.shape[slot] !== WRONG) continue;
+    const [at, down, arm] = [px(slot), py(slot), max(big, 5) * 1.2];
+    brush.beginPath();
+    for (const way of [-1, 1]) {
+      brush.moveTo(at - arm, down - way * arm);
+      brush.lineTo(at + arm, down + way * arm);
+    }
+    stroke(ink, 2);
+  }
   if (!far) {
     for (const slot of seen) {
       const [at, down, share] = [px(slot), py(slot), min(2 * looks[look(slot)][0], 1)];

@@ -2,7 +2,7 @@
  * The frame around the pictures: header, toolbar, side panel and help.
  */
 
-import { button, count, dotted, field, h, press, put, renew, say, short } from "./dom.js";
+import { brief, button, count, dotted, field, h, press, put, renew, say, short } from "./dom.js";
 import { item } from "./details.js";
 import { SYNTAX } from "./search.js";
 import { DIFFERENCES } from "./theme.js";
@@ -21,6 +21,28 @@ space     play, pause
 / ?       search, help`;
 
 /**
+ * Returns the strip below the title: is the answer right, how did the run end, and what was set?
+ * @param {{correct: boolean | null, grade: string, expected: string, stopped: string, settings: string}} verdict
+ *   `verdict_of` in verdict.py
+ * @param {{answer: string, score: number | null}} ended
+ * @param {import("./theme.js").Theme} theme
+ */
+function strip({ correct, grade, expected, stopped, settings }, { answer, score }, theme) {
+  const word = h("b", grade);
+  word.style.borderColor = correct === null ? theme.faint : theme.verdicts[correct ? "right" : "wrong"];
+  /** @param {string} name @param {string} value */
+  const fact = (name, value) => value && [" · ", h("span.quiet", name), " ", h("b", value)];
+  return [
+    word,
+    fact("answer", short(answer, 160) || "none"),
+    fact("expected", short(expected, 160)),
+    fact("score", score === null ? "" : brief(score)),
+    fact("ended:", stopped),
+    fact("settings", settings),
+  ];
+}
+
+/**
  * @param {import("./app.js").App} app
  * @param {HTMLElement} panel
  * @param {HTMLElement} time
@@ -31,6 +53,7 @@ export function faceOf(app, panel, time, legend) {
   const title = h("h2");
   const subtitle = h("span.quiet");
   const badge = h("b.badge", "simulated model");
+  const verdict = h("div.verdict", { role: "group", "aria-label": "verdict" });
   const views = VIEWS.map((view) => button(view, () => app.set({ view })));
   const query = field("input", "search: words, score>0.7, depth=2, state:pruned", {
     type: "search",
@@ -78,6 +101,7 @@ export function faceOf(app, panel, time, legend) {
     h(
       "div.frame",
       h("div.row", h("div.title", title, badge, subtitle), h("span", { role: "group", "aria-label": "view" }, views)),
+      verdict,
       h(
         "div.row",
         query,
@@ -120,9 +144,11 @@ export function faceOf(app, panel, time, legend) {
         about.name,
         about.model,
         about.parent && `branched from ${about.parent}`,
-        ended ? frame.stop && `answer: ${short(ended.answer, 80) || "none"}` : source.live ? "running" : "unfinished",
+        !ended && (source.live ? "running" : "unfinished"),
       ),
     );
+    verdict.hidden = !(ended && frame.stop);
+    if (ended && frame.stop) renew(verdict, [about.verdict, ended, theme.dark], () => strip(about.verdict, ended, theme));
     badge.hidden = !runs.some(({ about }) => about.simulated);
     views.forEach((view, place) => press(view, VIEWS[place] === app.view));
     views[2].hidden = !second;

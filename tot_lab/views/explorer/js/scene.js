@@ -9,7 +9,7 @@
 import { between, bytes, ceil, floats, floor, grouped, integers, max, min, round } from "./numbers.js";
 import { layered, tidy } from "./layout.js";
 import { STATES } from "./recording.js";
-import { SHAPES, STEPS } from "./theme.js";
+import { ANSWER, RIGHT, SHAPES, STEPS, WRONG } from "./theme.js";
 
 /** @typedef {import("./recording.js").Recording} Recording */
 /** @typedef {import("./recording.js").Frame} Frame */
@@ -38,9 +38,16 @@ export const WAITING = 32;
 /** Fills that are not a step of the score scale. */
 export const UNSCORED = STEPS;
 export const BLANK = STEPS + 1;
+export const HOLLOW = STEPS + 2;
 
 /** The index into SHAPES for each of STATES. A root without a decision is the question. */
-export const SHAPE_OF_STATE = [8, 5, 3, 4, 2, 7, 7, 6, 1];
+export const SHAPE_OF_STATE = [10, 7, 5, 6, 4, 9, 9, 8, ANSWER];
+
+/** The shape of the answer of a run that has ended. @param {Frame} frame */
+export function shapeOfAnswer({ stop, run: { about } }) {
+  const correct = stop === null ? null : about.verdict?.correct;
+  return correct == null ? ANSWER : correct ? RIGHT : WRONG;
+}
 
 /** @param {number} state */
 const receding = (state) => [3, 5, 6, 7].includes(state);
@@ -116,9 +123,12 @@ export class Scene {
     /** Index into SHAPES. */
     const shape = (this.shape = this.states.map((what, slot) =>
       what || parents[slot] >= 0 ? SHAPE_OF_STATE[what] : 0));
-    /** Step of the score scale, or UNSCORED, or BLANK. */
+    /** Step of the score scale, or UNSCORED, BLANK or HOLLOW. */
+    const answer = shapeOfAnswer(frame);
+    if (shape[slotOf(frame.best)] === ANSWER) shape[slotOf(frame.best)] = answer;
     this.fill = shape.map((its, slot) => {
       if (!its) return BLANK;
+      if (its === ANSWER || its === WRONG) return HOLLOW;
       return Number.isNaN(scores[slot]) ? UNSCORED : round(between(scores[slot], 0, 1) * (STEPS - 1));
     });
     const flags = (this.flags = nodes.map((node) => (dim?.[node] ? DIM : 0) | (receding(state[node]) ? RECEDES : 0)));

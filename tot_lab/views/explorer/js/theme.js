@@ -20,7 +20,9 @@ export const STEPS = 37;
 /** The states of thoughts in the order of the legend, and their shapes. */
 export const SHAPES = [
   ["question", "circle"],
+  ["right answer", "star"],
   ["answer", "star"],
+  ["wrong answer", "star"],
   ["complete", "diamond"],
   ["kept", "circle"],
   ["pruned", "x"],
@@ -39,10 +41,17 @@ const regular = (corners, turn, radius, inner = radius) =>
     return [reach * sin(angle), -reach * cos(angle)];
   });
 
+/** The star of an answer: filled if it is right, crossed if it is wrong. */
+export const [RIGHT, ANSWER, WRONG] = [1, 2, 3];
+
+const STAR = regular(10, 0, 1.55, 0.68);
+
 /** The corners of each of SHAPES for radius 1; a circle has none. */
 export const CORNERS = [
   [],
-  regular(10, 0, 1.55, 0.68),
+  STAR,
+  STAR,
+  STAR,
   regular(4, 0, 1.25),
   [],
   // A cross of the size of a circle would look larger. The four arms are one arm, rotated.

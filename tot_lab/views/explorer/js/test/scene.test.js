@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  BLANK, CHOSEN, DIM, FRONTIER, PATH, RECEDES, Scene, UNSCORED, WAITING,
+  BLANK, CHOSEN, DIM, FRONTIER, HOLLOW, PATH, RECEDES, Scene, UNSCORED, WAITING,
   detailAt, drawn, fitted, layoutParents, wrapped, zoomed,
 } from "../scene.js";
 import { SHAPES, STEPS } from "../theme.js";
@@ -58,11 +58,25 @@ test("each state has its shape, a score its colour", () => {
   ]);
   assert.equal(scene.fill[0], BLANK);
   assert.equal(scene.fill[1], 0);
-  assert.equal(scene.fill[7], STEPS - 1);
+  assert.equal(scene.fill[7], HOLLOW); // nobody has judged it
   assert.equal(scene.fill[8], UNSCORED);
   assert.equal(scene.fill[9], Math.round(0.5 * (STEPS - 1)));
   assert.deepEqual([...scene.flags].map((has) => (has & RECEDES) > 0), [0, 0, 1, 0, 1, 1, 1, 0, 0, 0].map(Boolean));
   assert.deepEqual([4, 5, 6].map((slot) => scene.what(slot)), ["duplicate", "merged", "failed"]);
+});
+
+test("the star of the answer is filled if it is right, crossed if it is wrong, and empty before the end", () => {
+  const rows = [["0"], ["0.0", 0.5, "answer"], ["0.1", 0.5, "answer"]];
+  const filled = Math.round(0.5 * (STEPS - 1));
+  for (const [correct, shape, fill] of [[true, "right answer", filled], [false, "wrong answer", HOLLOW], [null, "answer", HOLLOW]]) {
+    const recording = recorded(rows);
+    recording.about = { verdict: { correct } };
+    const before = recording.lines;
+    recording.append({ first: before, kinds: "6", times: [0], ended: { stop: "answered", answer: "", node: 2, score: 0.5, ranked: [], error: null } });
+    const looks = (scene) => [1, 2].map((slot) => [SHAPES[scene.shape[slot]][0], scene.fill[slot]]);
+    assert.deepEqual(looks(sceneOf(recording)), [["answer", HOLLOW], [shape, fill]]);
+    assert.deepEqual(looks(new Scene(recording, recording.at(before))), [["answer", HOLLOW], ["answer", HOLLOW]]);
+  }
 });
 
 test("the ways to the best and to the selected thought are told apart, also to one that is hidden", () => {

@@ -1,0 +1,98 @@
+"""Why a run failed, in one sentence: whom the domain's solver shows to be at fault, and what nobody knows."""
+
+import pytest
+
+import tot_lab as tl
+from tot_lab.analysis.diagnosis import seen_at_once
+from tot_lab.analysis.why import first_findings, why_it_failed
+
+HAND = tl.game24("4 5 6 10")
+GOOD = "10 - 4 = 6 (left: 5 6 6)"
+BAD = "10 * 6 = 60 (left: 4 5 60)"
+
+
+def lost(*steps: tuple[str, float, str], end: str = "exhausted", task: tl.Task = HAND, expanded: bool = True):
+    """A recorded search of one level that gave no answer: each step with its score and its state."""
+    with tl.Recorder("lost", task=task) as recorder:
+        root = recorder.thought(task.question)
+        if expanded:
+            recorder.call(root, "What next?", "…", purpose="propose")
+        for text, score, state in steps:
+            id = recorder.thought(text, parent=root)
+            recorder.score(id, score)
+            recorder.decide(id, state)
+            if state == "kept" and text == BAD:
+                recorder.call(id, "What next?", "…", purpose="propose")
+        recorder.end("", stop=end)
+    return recorder.run
+
+
+def test_the_hand_and_its_steps_are_what_the_tests_take_them_for():
+    assert HAND.domain.solvable(HAND, [GOOD]) is True
+    assert HAND.domain.solvable(HAND, [BAD]) is False
+
+
+def test_the_evaluator_pruned_the_right_thought():
+    why = why_it_failed(lost((GOOD, 0.05, "pruned"), (BAD, 0.9, "kept")))
+    assert why.text == "Evaluator: the right thought 0.0 (score 0.05) was pruned."
+    assert why.nodes == ("0.0",)
+
+
+def test_the_proposer_made_no_right_thought():
+    why = why_it_failed(lost((BAD, 0.9, "kept"), ("4 + 5 = 9 (left: 6 9 10)", 0.2, "pruned")))
+    if HAND.domain.solvable(HAND, ["4 + 5 = 9 (left: 6 9 10)"]):
+        pytest.fail("choose a step that cannot lead to 24")
+    assert why.text == "Proposer: no child of 0 could still lead to a right answer."
+    assert why.nodes == ("0",)
+
+
+def test_the_search_ended_before_the_right_thought_was_expanded():
+    why = why_it_failed(lost((GOOD, 0.9, "kept"), (BAD, 0.1, "pruned"), end="budget:calls"))
+    assert why.text.startswith("Cut short: 0.0 could still lead to a right answer")
+    assert "budget:calls" in why.text
+
+
+def test_a_right_answer_was_passed_over():
+    task = tl.general("What is six times seven?", answer="42", grade="number")
+    with tl.Recorder("two", task=task) as recorder:
+        root = recorder.thought(task.question)
+        for text, score in (("Answer: 42", 0.4), ("Answer: 41", 0.6)):
+            recorder.score(recorder.thought(text, parent=root), score)
+        recorder.end("41", node="0.1")
+    why = why_it_failed(recorder.run)
+    assert why.text == "Answer: 0.0 holds a right answer, and another one was given."
+
+
+def test_a_question_without_an_answer_is_nobodys_fault():
+    task = tl.game24("1 1 1 1")
+    why = why_it_failed(lost(("1 + 1 = 2 (left: 1 1 2)", 0.9, "kept"), task=task))
+    assert why.text == "No answer to this question can be right."
+
+
+def test_without_a_solver_it_names_the_best_that_was_pruned_and_blames_nobody():
+    task = tl.general("What is six times seven?", answer="42", grade="number")
+    steps = [(f"step {k}", k / 10, "pruned") for k in range(6)] + [("on", 0.9, "kept")]
+    why = why_it_failed(lost(*steps, task=task))
+    assert why.text == (
+        "It is not known where. The best of the pruned thoughts: 0.5 (score 0.5), 0.4 (score 0.4), "
+        "0.3 (score 0.3)."
+    )
+    assert why.nodes == ("0.5", "0.4", "0.3")
+    assert not any(word in why.text for word in ("Proposer", "Evaluator", "Cut"))
+
+
+def test_a_run_that_is_right_or_under_way_has_no_reason():
+    with tl.Recorder("right", task=HAND) as recorder:
+        root = recorder.thought(HAND.question)
+        id = recorder.thought(GOOD, parent=root)
+        assert why_it_failed(recorder.run) is None
+        recorder.end("(10 - 4) * 5 - 6", node=id)
+    assert recorder.run.correct
+    assert why_it_failed(recorder.run) is None
+
+
+def test_it_comes_first_among_the_findings():
+    run = lost((GOOD, 0.05, "pruned"), (BAD, 0.9, "kept"))
+    first, *others = first_findings(run)
+    assert first == why_it_failed(run)
+    assert others == list(seen_at_once(run))

@@ -1,0 +1,110 @@
+"""The verdict on a run: whether its answer is correct, how it ended, and what was not left at its default.
+
+Every view takes these words from here, so that a notebook card, a figure, the explorer and a report agree.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from tot_lab.core.records import STOP_CODES
+from tot_lab.record.run import Run
+from tot_lab.views.figures.theme import printable, short
+
+STOPS = {
+    "answered": "answered",
+    "solved": "found a solution",
+    "converged": "the best score no longer improved",
+    "stagnated": "made no more progress",
+    "exhausted": "nothing was left to expand",
+    "limit:NAME": "reached the limit of {}",
+    "budget:NAME": "spent the budget of {}",
+    "cancelled": "was cancelled",
+    "error": "ended with an error",
+}
+"""What each stop code means. `{}` is the name of the limit or the budget."""
+
+NOT_ENDED = "has not ended"
+
+LONGEST = 200
+"""Maximum number of characters of an expected answer or of the settings."""
+
+
+class Verdict(NamedTuple):
+    """What the first line about a run says.
+
+    Attributes:
+        correct: Whether the answer is correct. `None` if that is not known, or the run has not ended.
+        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ graded 0.5`, or why there is none.
+        expected: The reference answer of the task, or "" if it has none.
+        stopped: Why the run ended, in words.
+        settings: The settings of the strategy that differ from their defaults, as Python.
+    """
+
+    correct: bool | None
+    grade: str
+    expected: str
+    stopped: str
+    settings: str
+
+
+def verdict_of(run: Run) -> Verdict:
+    """Return the verdict on a run, finished or not. Nothing in a loaded run makes it fail."""
+    return Verdict(
+        correctness(run), format_grade(run) or "ungraded", _expected(run), stop_words(run), _settings(run)
+    )
+
+
+def correctness(run: Run) -> bool | None:
+    """Whether the answer is correct. `None` if that is not known, or may not be computed by a view."""
+    try:
+        return None if run.waits_for_grading else run.correct
+    except Exception:  # the task of a file, or a user's function
+        return None
+
+
+def format_grade(run: Run) -> str:
+    """Return the grade in words, or "" if there is none. A grading error becomes part of the text."""
+    try:
+        if run.waits_for_grading:
+            return "not graded yet: access run.grade to grade it"
+        if run.grade is None:
+            return f"not graded: {printable(run.ungraded)}" if run.ungraded else ""
+        if run.correct:
+            return "✓ correct"
+        return "✗ wrong" if run.grade == 0 else f"✗ graded {run.grade:.3g}"
+    except Exception as error:
+        return f"not graded ({type(error).__name__}: {short(str(error), 80)})"
+
+
+def stop_words(run: Run) -> str:
+    """Return why a run ended, in words."""
+    if run.stop_reason is None:
+        return NOT_ENDED
+    kind, colon, name = run.stop_reason.partition(":")
+    words = STOPS.get(f"{kind}:NAME" if colon else kind, run.stop_reason).format(printable(name))
+    return f"{words}: {short(run.error, LONGEST)}" if run.error else words
+
+
+def _expected(run: Run) -> str:
+    try:
+        reference: Any = None if run.task is None else run.task.reference
+        if reference is None:
+            return ""
+        return short(reference if isinstance(reference, str) else json.dumps(reference), LONGEST)
+    except Exception:  # the task of a file
+        return ""
+
+
+def _settings(run: Run) -> str:
+    try:
+        strategy = run.strategy
+    except Exception:  # the strategy of a file, such as one whose package is missing
+        return ""
+    if strategy is None:
+        return ""
+    return short(repr(strategy)[len(type(strategy).__name__) + 1 : -1], LONGEST) or "default settings"
+
+
+assert set(STOPS) == set(STOP_CODES)
