@@ -11,8 +11,8 @@ import tot_lab as tl
 from tot_lab.core.records import STOP_CODES, is_stop_code
 from tot_lab.testing import Scripted
 from tot_lab.views.explorer.recording import about_of
+from tot_lab.views.figures.verdict import stop_words, verdict_of
 from tot_lab.views.report import tree_svg
-from tot_lab.views.verdict import stop_words, verdict_of
 
 QUESTION = "What is six times seven?"
 GRADED = {

@@ -48,7 +48,7 @@ from tot_lab.views.figures.tree import (
     plot_tree,
     tree_info,
 )
-from tot_lab.views.verdict import format_grade
+from tot_lab.views.figures.verdict import format_grade
 
 MAX_DRAWN = 150
 """Maximum number of thoughts for which a notebook card draws the tree."""

@@ -23,7 +23,7 @@ from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, T
 from tot_lab.core.tools import TOOL, named
 from tot_lab.record.journal import encoder
 from tot_lab.record.run import Run
-from tot_lab.views.verdict import verdict_of
+from tot_lab.views.figures.verdict import verdict_of
 
 KINDS = (Thought, Scored, Decided, Call, Reply, Note, Ended)
 """Types of records. A chunk contains the index of each line's type in this tuple."""

@@ -13,7 +13,7 @@ from tot_lab.analysis.frames import usage_by_node
 from tot_lab.core.tree import Node, Tree
 from tot_lab.record.run import Run, Usage
 from tot_lab.views.figures.theme import printable
-from tot_lab.views.verdict import correctness
+from tot_lab.views.figures.verdict import correctness
 
 if TYPE_CHECKING:
     import networkx
