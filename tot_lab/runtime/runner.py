@@ -440,9 +440,9 @@ def _identity(model: dict[str, Any]) -> Any:
 def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
     """Return the lines from which a run can continue, or `None` if it is finished.
 
-    A run continues before what it did after it was cancelled or stopped by the `spend` limit, and before the
-    end that a bug caused. If it ended because calls failed and the model may be called again (`asking`), it
-    continues before the first failed call.
+    What a run recorded after it was cancelled or stopped by the `spend` limit is dropped, and so is an end
+    that a bug caused. If the run ended because calls failed and the model may be called again (`asking`),
+    everything from the first failed call on is dropped.
     """
     for number, line in enumerate(lines):
         if isinstance(line.e, Reply) and line.e.error in ("cancelled", REFUSED):

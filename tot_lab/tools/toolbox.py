@@ -207,7 +207,7 @@ class Carrying:
                 result = self.tool.carry_out(arguments, self.context)
                 if not inspect.isawaitable(result):
                     result = self._to_text(result, most)
-            except BaseException as raised:  # SystemExit too ends the tool alone
+            except BaseException as raised:  # even SystemExit ends only the tool
                 error = _as_exception(raised)
             try:
                 loop.call_soon_threadsafe(arrive, result, error)

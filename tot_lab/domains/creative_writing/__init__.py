@@ -159,9 +159,9 @@ class CreativeWriting(Domain):
     # Reading.
 
     def read_sample(self, task: Task, path: Path, text: str) -> str | None:
-        """Return the plan without a passage after it or, after a plan, the passage without a plan before it.
+        """Return the plan, or the passage if the path has a plan already.
 
-        Headings are removed.
+        Headings and the rest of the reply are dropped.
         """
         if self.complete(task, path):
             return None
