@@ -96,6 +96,21 @@ def test_the_first_line_is_the_verdict(opened, answer, grade):
 
 
 @pytest.mark.slow
+def test_best_selects_something_where_there_is_no_answer_and_says_what(opened):
+    with tl.Recorder("lost") as recorder:
+        root = recorder.thought("the problem")
+        for score, state in ((0.2, "kept"), (0.7, "kept"), (0.9, "pruned")):
+            id = recorder.thought(f"step {score}", parent=root)
+            recorder.score(id, score)
+            recorder.decide(id, state)
+        recorder.end("", stop="exhausted")
+    page = opened(recorder.run)
+    page.get_by_role("button", name="best", exact=True).click()
+    soon(lambda: "no answer; the best of the kept thoughts is 0.1" in page.locator(".tl-unseen").inner_text())
+    soon(lambda: page.locator("aside").inner_text().startswith("0.1"))
+
+
+@pytest.mark.slow
 def test_before_its_end_a_run_has_no_verdict(opened):
     page = opened(run())
     page.evaluate("document.querySelector('.tl-root').parentElement.explorer.setStep(5)")

@@ -38,6 +38,11 @@ def test_the_evaluator_pruned_the_right_thought():
     assert why.nodes == ("0.0",)
 
 
+def test_a_small_score_is_written_as_the_explorer_writes_it():
+    why = why_it_failed(lost((GOOD, 0.00005, "pruned"), (BAD, 0.9, "kept")))
+    assert "(score 0.00005)" in why.text
+
+
 def test_the_proposer_made_no_right_thought():
     why = why_it_failed(lost((BAD, 0.9, "kept"), ("4 + 5 = 9 (left: 6 9 10)", 0.2, "pruned")))
     if HAND.domain.solvable(HAND, ["4 + 5 = 9 (left: 6 9 10)"]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from decimal import Decimal
 
 from tot_lab.analysis.diagnosis import Diagnosis, Finding, seen_at_once
 from tot_lab.analysis.judging import Blamed, blame_of
@@ -69,9 +70,11 @@ def _sentence(run: Run, blamed: Blamed, nodes: Sequence[Node]) -> str | None:
 
 def _ids(nodes: Sequence[Node], *, scores: bool = False) -> str:
     """Name up to `NAMED` thoughts."""
-    names = [
-        f"{node.id} (score {node.score:.3g})" if scores and node.score is not None else node.id
-        for node in nodes[:NAMED]
-    ]
+    names = [f"{node.id}{_score(node) if scores else ''}" for node in nodes[:NAMED]]
     more = len(nodes) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def _score(node: Node) -> str:
+    """Format the score of a thought with three significant digits, as the explorer does."""
+    return "" if node.score is None else f" (score {Decimal(f'{node.score:.3g}'):f})"

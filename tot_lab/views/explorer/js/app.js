@@ -71,7 +71,7 @@ import { DIFFERENCES, themeOf } from "./theme.js";
  * @property {() => void} play plays or pauses; at the end it restarts
  * @property {(which: number, nodes: number[], outside?: boolean) => void} select
  * @property {(ids: string[], outside?: boolean) => void} show selects; outside: the host made the selection
- * @property {() => void} best selects the best thought
+ * @property {() => void} best selects the thought with the answer, or else the best of the kept ones, and says which
  * @property {(which: number, node: number) => void} toggle opens or closes a thought
  * @property {(all: boolean) => void} open expands every thought, or the most relevant ones
  * @property {(query?: string) => void} find searches for `query`, or the text in the box
@@ -153,7 +153,13 @@ export function mount(element, source, { height = 620 } = {}) {
       const nodes = (one ? ids.map((id) => id.slice(2)) : first).map((id) => runs[one].indexOf(id));
       select(one, nodes.filter(there), outside);
     },
-    best: () => select(which, [frameOf(which).best].filter(there)),
+    best() {
+      const { best, leader } = frameOf(which);
+      const node = there(best) ? best : leader;
+      select(which, [node].filter(there));
+      if (!there(node)) announce("no thought has a score");
+      else if (!there(best)) announce(`no answer; the best of the kept thoughts is ${source.runs[which].id(node)}`);
+    },
     toggle(which, node) {
       const now = collapsedOf(which);
       if (now.has(node)) chosen[which] = opened(aboveOf(which), now, node);

@@ -5,6 +5,7 @@
  * text. Pruned thoughts are faint, the path to the best thought is highlighted, and the shape shows the state.
  */
 
+import { brief } from "./dom.js";
 import { max, min, round } from "./numbers.js";
 import {
   BLANK, CHOSEN, DIM, FRONTIER, LEADING, PATH, RECEDES, SIZE, WAITING, detailAt, drawn, footOf, textBelow,
@@ -207,7 +208,7 @@ export function draw(brush, scene, theme, camera, width, height) {
       let baseline = down + radius + SIZE + 2;
       if (scores && fill[slot] !== BLANK) {
         const none = scene.what(slot) === "unreadable" ? "unreadable" : "–";
-        write(Number.isNaN(score) ? none : score.toFixed(2), at, baseline, ink, share);
+        write(Number.isNaN(score) ? none : brief(score), at, baseline, ink, share, 600, max(kx - 4, SIZE * 2));
         baseline += LEADING;
       }
       const { room, lines } = textBelow(scene, slot, detail);

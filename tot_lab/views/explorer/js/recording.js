@@ -450,7 +450,11 @@ export class Frame {
   /** The thought with the answer. Before the end, the best thought below the root that was not dropped. -1 if there is
    * none. */
   get best() {
-    if (this.#end) return this.#end.node;
+    return this.#end ? this.#end.node : this.leader;
+  }
+
+  /** The best thought below the root that was not dropped. -1 if none has a score. */
+  get leader() {
     let best = -1;
     for (let node = 0; node < this.nodes; node++) {
       if (!GOOD.includes(this.state[node]) || this.run.parent[node] < 0) continue;

@@ -21,12 +21,12 @@ function wellFormed(svg) {
 }
 
 test("each thought that is seen has a shape, its score and its text", () => {
-  const recording = recorded([["0"], ["0.0", 0.75, "kept"], ["0.1", 0.25, "pruned"], ["0.0.0", null]]);
+  const recording = recorded([["0"], ["0.0", 0.75, "kept"], ["0.1", 0.00005, "pruned"], ["0.0.0", null]]);
   const svg = svgOf(sceneOf(recording), LIGHT, { title: "a run" });
   wellFormed(svg);
   assert.equal(count(svg, "thought 0"), 4);
   assert.ok(svg.includes("<title>a run</title>"));
-  for (const told of ["0.75", "0.25", "unreadable"]) assert.ok(svg.includes(`>${told}</text>`));
+  for (const told of ["0.75", "0.00005", "unreadable"]) assert.ok(svg.includes(`>${told}</text>`));
   assert.ok(svg.includes(`fill="${LIGHT.paper}"`));
   assert.ok(!svg.includes("thoughts drawn"));
   assert.ok(svgOf(sceneOf(recording), DARK).includes(`fill="${DARK.paper}"`));
