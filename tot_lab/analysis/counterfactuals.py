@@ -63,10 +63,10 @@ class Counterfactual:
     """What a strategy would have done on one task, according to recorded runs.
 
     Attributes:
-        run: The search, in which the missing calls failed. Its costs are hypothetical; nothing was paid. Its
-            end is only meaningful if `whole`. Otherwise use `certain`, `solved` and `reached`.
-        lacking: The missing calls in program order. `pandas.DataFrame(c.lacking)` is a table
-            of them.
+        run: The simulated run. A call whose reply no record has is treated as failed. Costs are hypothetical;
+            nothing was paid. The end means something only if no call is missing (`whole`). Otherwise use
+            `certain`, `solved` and `reached`.
+        lacking: The missing calls in program order. `pandas.DataFrame(c.lacking)` is a table of them.
     """
 
     run: Run
@@ -333,8 +333,8 @@ def _of_evaluator(strategy: Strategy, setting: str) -> Any:
 def _lacking(run: Run, capped: bool) -> Iterator[Lack]:
     calls = {line.p: line.e for line in run.lines if isinstance(line.e, Call)}
     errors = {p: reply.error for p, reply in replies_of(run.lines).items() if reply.error is not None}
-    # Any error means a missing call, also that of an unknown model. A refusal comes from the
-    # strategy's own budget.
+    # Any error counts as a missing call, even that of an unknown model. Refusals do not count, since they
+    # come from the strategy's own budget.
     places = sorted(p for p, error in errors.items() if not refused(error))
     # A position is (step, branch, step, …): what comes later in one branch, or after a join, may rest on
     # what lacked; another branch of the same join does not, unless they share a cap.

@@ -353,16 +353,17 @@ def call_status_of(run: Run) -> defaultdict[Position, _CallStatus]:
 
 @gc_paused()
 def events_df(run: Run) -> pandas.DataFrame:
-    """Return one row per record, in the order in which they were recorded, and one per note that the records
-    of a tree search imply.
+    """Return one row per record, in the order of recording, and one per note that is not stored but follows
+    from the records of a tree search.
 
-    - position: string, place in the program, NA for implied notes and for records outside the canonical list
+    - position: string, place in the program. NA for notes that are not stored, and for notes about how a call
+      was made, which depend on timing
     - seconds: float64, since the start of the run
     - name: string. A note has its own name (`tot.pruned`). Thoughts, scores and decisions are named after the
       innermost strategy that announced itself above them (`tot.started`): `tot.proposed`, `tot.evaluated`,
       `tot.decided`; at its root and outside of it, `thought`, `scored`, `decided`. The others are `call`,
-      `reply` and `ended`, and the states of a call to a real model, outside the canonical list, with that
-      call's position as `data["call"]`: `call.cached` (run: the run whose record answered it, if it was not
+      `reply` and `ended`, and the states of a call to a real model, with that call's position as
+      `data["call"]`: `call.cached` (run: the run whose record answered it, if it was not
       the cache; see `lab.branch`), `call.joined` (an equal call was under way), `call.queued` (strategy:
       whether by a limit of the strategy itself), `call.sent` (tries, n), `call.retried` (error, status, wait
       in seconds), `call.dropped` (settings that the provider does not accept), `call.refused` (by `spend`:

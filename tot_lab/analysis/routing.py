@@ -170,7 +170,7 @@ class _Shares:
         return sorted(found, key=lambda name: (-round(solved[name], 9), calls[name]))
 
     def choices(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Return the alternatives with the setting that each of them picks, by task."""
+        """Return the ways to choose a setting, each with the setting that it picks, by task."""
         import numpy  # noqa: PLC0415
 
         places = numpy.arange(len(self.tasks))

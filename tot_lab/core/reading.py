@@ -158,7 +158,7 @@ def read_confidence(text: str) -> float | None:
 def read_out_of_ten(value: Any) -> float | None:
     """A number from 0 to 10, given as a number or as text: `8.5`, `8.5/10`, `4 out of 5`, `85%`.
 
-    Returns `None` for anything else. Values outside the range are not clamped.
+    Returns `None` for anything else, and for values outside the range.
     """
     if isinstance(value, str):
         match = _BARE.fullmatch(value.strip())

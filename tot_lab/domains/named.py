@@ -37,7 +37,10 @@ def factory_of(domain: str) -> Callable[..., Task]:
 
 
 def problem_in(text: str, make: Callable[..., Task]) -> Any:
-    """The first argument of the task factory `make`, typed by a person: text, or JSON if it takes no text."""
+    """Convert what a user entered to the first argument of the task factory `make`.
+
+    It is parsed as JSON, unless the factory accepts text.
+    """
     takes = next(iter(get_type_hints(make).values()), str)
     if str not in (takes, *get_args(takes)):
         with suppress(ValueError, RecursionError):

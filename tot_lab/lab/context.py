@@ -38,7 +38,7 @@ class Earlier(NamedTuple):
 
 
 def critiques_of(run: Run) -> list[str]:
-    """Return the critiques in `run` that were not satisfied, without duplicates."""
+    """Return the critiques in `run` that did not accept the answer, without duplicates."""
     critiques = [
         run.tree[event.data["critique"]].text
         for event in run.events

@@ -248,7 +248,7 @@ def _bar(what: str, total: int | None, shown: bool) -> Any:
 
 
 def _downloaded(staging: Path) -> int:
-    """Return the bytes of the wheel so far. pip moves and removes files meanwhile."""
+    """Return the number of bytes downloaded so far. Meanwhile pip moves and removes files."""
     with suppress(OSError):
         return max((path.stat().st_size for path in staging.rglob("*.whl")), default=0)
     return 0

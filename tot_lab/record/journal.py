@@ -30,7 +30,10 @@ from tot_lab.record.edits import Branched
 
 SCHEMA = 3
 """1: flat settings of tree search. 2: settings of tree search as axes. 3: notes about the levels of a tree
-search are not recorded (`search_notes.py`)."""
+search are not recorded (`search_notes.py`).
+
+Older files are read as if they had been written today: renamed values here (`_renamed`), renamed settings by
+`Part.migrated` of each strategy and search, and replay.py in runtime matches their calls."""
 
 
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -332,7 +332,7 @@ def _bound(name: str, call: Call, need: Need | None) -> float | None:
 
 
 def _disbelieved(name: str, reply: Reply) -> bool:
-    """Whether the model reported an impossible value that concerns an amount."""
+    """Whether the usage that the model reported is impossible as far as the cap `name` is concerned."""
     if not reply.reported_usage:
         return False
     known = {

@@ -201,7 +201,7 @@ class Gateway:
         return self.opened
 
     def _route_to(self, model: Model | Endpoint | Tool) -> Callable[[Call, CallObserver], Awaitable[Reply]]:
-        """Return how a call reaches `model`."""
+        """Return the function that sends a call to `model`."""
         if not isinstance(model, Endpoint) and not self.is_cached(model):
             return self._end(model).reply
         stack = self._stack(model)
@@ -214,8 +214,8 @@ class Gateway:
     def is_cached(self, model: Model | Endpoint | Tool) -> bool:
         """Whether calls to `model` are cached.
 
-        Real models are, unless the mode is `off`, and so are pure tools used with them. A simulated model or
-        a function is if a cache was given.
+        Calls to real models are, unless the mode is `off`, and so are calls of pure tools used with them.
+        Those to a simulated model or a function are cached only if a cache was given.
         """
         if self.mode == "off":
             return False
@@ -284,8 +284,8 @@ async def _in_turn(
 
 
 def _check_function(model: Any) -> None:
-    """Raise `ValueError` for a function that its source does not identify: it could get the cached replies of
-    another one.
+    """Raise `ValueError` for a function that cannot be identified by its source, such as a closure: it could
+    get the cached replies of another function.
     """
     if not UserFunction.of(model).identified_by_source:
         raise ValueError(

@@ -374,7 +374,7 @@ class _Progress:
         return self.available.tools[name].output
 
     def _pending(self) -> str:
-        """The output tools that have not delivered as often as required, or once."""
+        """The output tools with fewer results than required (one, unless the task says more)."""
         return ", ".join(
             tool.name
             for tool in self.available.tools.values()

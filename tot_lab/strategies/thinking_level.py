@@ -79,7 +79,7 @@ UNSURE = 0.5
 """A reply that states a lower confidence triggers a reflection."""
 
 CONFIDENCE = 0.7
-"""Confidence of every reflection, a constant of the design."""
+"""Confidence that the design assigns to every reflection."""
 
 _RESULTS = 3
 _RESULT_CHARACTERS = 1_000

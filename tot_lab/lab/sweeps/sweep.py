@@ -1,9 +1,9 @@
 """A sweep: runs over settings, tasks and repeats, and the table of their results.
 
 A cell (setting, task, repeat) is one run, and its id is a digest of what it asks for. The journal of a run is
-on disk before its row counts, so that an interrupted sweep can continue and sweeps share the runs that they
-have in common. Finished runs are not kept in memory, except for their rows. An error in a run is recorded in
-its row and does not stop the others.
+written before its row is added to the table, so that an interrupted sweep can continue and sweeps share the
+runs that they have in common. Finished runs are not kept in memory, except for their rows. An error in a run
+is recorded in its row and does not stop the others.
 """
 
 from __future__ import annotations
