@@ -68,7 +68,7 @@ def test_r12_a_labs_system_prompt_is_that_of_tasks_without_one():
     assert wait(holding.run(tl.OneAnswer(), own)).task.system_prompt == "Be long."
     assert wait(lab().run(tl.OneAnswer(), TASK)).task.system_prompt == ""
     for name in ("system_prompt", "agent_id", "session_id"):
-        with pytest.raises(TypeError, match=f"{name} must be a text"):
+        with pytest.raises(TypeError, match=f"{name} must be a string"):
             lab(**{name: 3})
 
 

@@ -61,7 +61,7 @@ def test_without_a_lab_the_settings_say_model_and_budget(tmp_path):
 @pytest.mark.parametrize(
     ("question", "given", "says"),
     [
-        (None, {}, "question must be a text or a Task: got None"),
+        (None, {}, "question must be a string or a Task: got None"),
         (
             "Why?",
             {"lab": "sim/general"},

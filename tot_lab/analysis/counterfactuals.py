@@ -238,7 +238,7 @@ class _Book:
         for run in runs:
             answers = _answers_of_calls(run) if run.header.model else _recorded(run, task, strategy)
             for what, at, reply in answers:
-                # Without a cache, one prompt of two thoughts may have two replies.
+                # Without a cache, two thoughts with the same prompt may get different replies.
                 self.known.setdefault((what, at), (reply, run.id))
                 self.known.setdefault(what, (reply, run.id))
 

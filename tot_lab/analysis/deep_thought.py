@@ -197,8 +197,10 @@ def deep_thought(run: Run) -> DeepThought:
 
 @dataclass
 class _Search:
-    """A Deep Think that begins at the thought `at`. `branches` holds those of the current iteration by
-    thought."""
+    """A Deep Think that begins at the thought `at`.
+
+    `branches` maps each thought of the current iteration to its branch.
+    """
 
     at: str
     iterations: list[IterationResult] = field(default_factory=list)

@@ -523,8 +523,8 @@ class _Sums(NamedTuple):
 
     Attributes:
         by_task: One row per task and one column per sum.
-        good, other: Number of thoughts per task and score, in ascending order of score, that could lead to a
-            correct answer, and that could not.
+        good, other: Number of thoughts per task and score, by ascending score: `good` counts those that could
+            lead to a correct answer, `other` the rest.
         gaps: Sum of score minus label per task and bin.
         is_share: Whether each score is a share.
     """

@@ -488,7 +488,7 @@ def _power(tasks: int, difference: float, discordant: float, alpha: float) -> fl
     fewest, many = (binom.ppf(beyond, tasks, discordant) for beyond in (1e-10, 1 - 1e-10))
     differ = numpy.arange(fewest, many + 1)  # how many tasks exactly one of the two solves
     most: Any = binom.ppf(alpha / 2, differ, 0.5)
-    most -= binom.cdf(most, differ, 0.5) > alpha / 2  # so few wins of either are significant
+    most -= binom.cdf(most, differ, 0.5) > alpha / 2  # the most wins that are significantly few
     won = (discordant + difference) / (2 * discordant)
     found = binom.cdf(most, differ, won) + binom.sf(differ - most - 1, differ, won)
     return float((binom.pmf(differ, tasks, discordant) * found).sum())

@@ -105,7 +105,7 @@ def _task(question: str | Task, context: str) -> Task:
     if isinstance(question, Task):
         return question.model_copy(update={"context": join_context(context, question.context)})
     if not isinstance(question, str):
-        raise TypeError(f"question must be a text or a Task: got {question!r}.")
+        raise TypeError(f"question must be a string or a Task: got {question!r}.")
     if not question.strip():
         raise ValueError(f"question must not be empty: got {question!r}.")
     return open_ended(question.strip(), context=context)

@@ -241,10 +241,10 @@ def estimated_tokens(text: str) -> int:
 
 
 MAX_TOKENS = 1_000_000_000
-"""The most tokens of one call that a usage report is trusted with."""
+"""Maximum number of tokens of one call that is accepted from a usage report."""
 
 MAX_USD = 1_000_000.0
-"""The highest cost of one call, in USD, that a usage report is trusted with."""
+"""Maximum cost of one call, in USD, that is accepted from a usage report."""
 
 
 def is_token_count(value: object) -> bool:

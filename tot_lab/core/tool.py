@@ -36,7 +36,7 @@ _CACHED_NAMES = {
     "max_redirects": "most_redirects",
     "max_file_mb": "written",
 }
-"""Names of settings in cache keys, which keep those of version 0.1.0."""
+"""Names of settings in cache keys: those of version 0.1.0, so that old entries are found."""
 
 
 class Tool(Part):

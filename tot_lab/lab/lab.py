@@ -146,7 +146,7 @@ class Lab:
         )
         for name in ("system_prompt", "agent_id", "session_id"):
             if not isinstance(value := getattr(settings, name), str):
-                raise TypeError(f"{name} must be a text: got {value!r}.")
+                raise TypeError(f"{name} must be a string: got {value!r}.")
         if not isinstance(settings.strategy, Strategy | None):
             raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(): got {strategy!r}.")
         self.runner = Runner(settings, self.plans)

@@ -734,7 +734,7 @@ class Driver:
             self.timers.append(self.loop.call_later(delay, self._time_is_up, scope))
 
     def _time_is_up(self, scope: Scope) -> None:
-        """Refuse all calls of `scope` that are in flight or held back."""
+        """Cancel all calls of `scope` that are in flight or held back, and answer them with a refusal."""
         if self.done.done():
             return
         for pending in [pending for pending in self.pending.values() if scope in pending.branch.scope.chain]:

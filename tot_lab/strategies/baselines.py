@@ -56,7 +56,7 @@ class ChainOfThought(Prompting):
 
 
 class BestOf(Prompting):
-    """Run a strategy several times and keep the attempt with the highest score, or the first of equal ones.
+    """Run a strategy several times and keep the attempt with the highest score, the first in case of a tie.
 
     Best for answers that are easier to judge than to find. Trade-off: it is no better than its judge. Calls:
     `attempts` times those of the strategy, and with `value` 1 more for each attempt.

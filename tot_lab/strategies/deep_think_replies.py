@@ -306,7 +306,7 @@ class Synthesis(ReplyModel):
 class Judgement(ReplyModel):
     """What a reply to CONVERGE says of the solutions, with or without a synthesis.
 
-    scale: what was not certain about the scale of its numbers, in a sentence; "" where nothing was.
+    scale: a sentence that says what is uncertain about the scale of the scores, "" if nothing is.
     """
 
     evaluations: Annotated[list[Evaluation], BeforeValidator(_as_evaluations)] = Field(

@@ -58,7 +58,7 @@ MAX_DEATHS = 3
 async def make_with_workers(
     client: Any, sweep: Sweep, cells: Sequence[Cell], at_once: int | None, update: Callable[[], None]
 ) -> None:
-    """Make `cells` of `sweep`, in this order, with the workers of `client`."""
+    """Carry out the runs of `cells`, in this order, on the workers of the Dask `client`."""
     from distributed import Client  # noqa: PLC0415  slow to load
 
     if not isinstance(client, Client):

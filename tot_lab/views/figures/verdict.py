@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(run: Run) -> Verdict:
-    """Return the verdict on a run, finished or not. Nothing in a loaded run makes it fail."""
+    """Return the verdict on a run, finished or not. Never raises, whatever a loaded run holds."""
     return Verdict(
         correctness(run), format_grade(run) or "ungraded", _expected(run), stop_words(run), _settings(run)
     )
