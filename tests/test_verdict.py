@@ -54,10 +54,17 @@ def test_the_star_is_filled_only_if_the_answer_is_right_and_crossed_if_it_is_wro
     crosses = [trace for trace in tl.figures.plot_tree(run).data if trace.marker.symbol == "x-thin"]
     assert [([*trace.x], [*trace.y]) for trace in crosses] == [([*star.x], [*star.y])] * (which == "wrong")
     svg = tree_svg(run)
-    assert ('pointer-events="none"' in svg) == (which == "wrong")
     drawn = re.findall(r'<polygon points="([^"]+)" fill="([^"]+)"', svg)
-    (fill,) = [fill for points, fill in drawn if len(points.split()) == 10]
+    ((points, fill),) = [(points, fill) for points, fill in drawn if len(points.split()) == 10]
     assert (fill == "none") == (which != "right")
+    corners = [tuple(map(float, corner.split(","))) for corner in points.split()]
+    centre = tuple(sum(ends) / 10 for ends in zip(*corners, strict=True))
+    lines = re.findall(r"M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)", svg.partition('pointer-events="none"')[0])[
+        -2:
+    ]
+    middles = [((float(a) + float(c)) / 2, (float(b) + float(d)) / 2) for a, b, c, d in lines]
+    crossed = [middle == pytest.approx(centre, abs=0.2) for middle in middles]
+    assert crossed == [which == "wrong"] * 2
     caption = tl.figures.plot_tree(run).layout.title.subtitle.text
     assert ("✓" in caption, "✗" in caption) == (which == "right", which == "wrong")
 
@@ -70,10 +77,36 @@ def test_an_answer_in_a_tree_without_its_run_is_not_judged():
 
 
 def test_it_says_what_was_set_and_only_that():
-    assert verdict_of(made("right")).settings == repr(SEARCH)[len("TreeOfThoughts(") : -1]
+    assert verdict_of(made("right")).settings == (
+        "propose=Sample(count=2), search=BeamSearch(width=1), stop=Stop(depth=2)"
+    )
     plain = run(tl.ChainOfThought(), GRADED["right"][0], Scripted("42"))
     assert verdict_of(plain).settings == "default settings"
-    assert "width" not in verdict_of(plain).settings
+
+
+def test_of_the_answers_on_a_path_only_the_last_is_judged():
+    with tl.Recorder("nested", task=GRADED["wrong"][0]) as recorder:
+        outer = recorder.thought(QUESTION)
+        inner = recorder.thought("42", parent=outer)
+        recorder.decide(inner, "answer", "of a strategy inside")
+        recorder.end("42", node=recorder.thought("42", parent=inner))
+    judged = {star.name: len(star.x) for star in stars(tl.figures.plot_tree(recorder.run))}
+    assert judged == {"wrong answer": 1, "answer": 1}
+
+
+def test_the_caption_judges_a_run_without_an_answer_too():
+    lost = run(SEARCH, GRADED["wrong"][0], Scripted(""))
+    assert (lost.answer, lost.correct) == ("", False)
+    assert "answer: none ✗" in tl.figures.plot_tree(lost).layout.title.subtitle.text
+
+
+def test_a_stop_code_of_a_stranger_is_only_text(tmp_path):
+    path = made("right").save(tmp_path / "run.jsonl")
+    for code in ("{0.__class__} {x}", "limit:{0}", "limit:" + "{" * 9):
+        data = re.sub(rb'"stop":"[^"]+"', b'"stop":"' + code.encode() + b'"', path.read_bytes())
+        path.write_bytes(resealed(data))
+        assert code.partition(":")[2] in stop_words(tl.load(path))
+        assert "class 'str'" not in stop_words(tl.load(path))
 
 
 def test_every_stop_code_is_said_in_words():

@@ -34,7 +34,7 @@ def test_the_hand_and_its_steps_are_what_the_tests_take_them_for():
 
 def test_the_evaluator_pruned_the_right_thought():
     why = why_it_failed(lost((GOOD, 0.05, "pruned"), (BAD, 0.9, "kept")))
-    assert why.text == "Evaluator: the right thought 0.0 (score 0.05) was pruned."
+    assert why.text == "Evaluator: pruned 0.0 (score 0.05), which could still lead to a right answer."
     assert why.nodes == ("0.0",)
 
 
@@ -53,8 +53,10 @@ def test_the_proposer_made_no_right_thought():
 
 def test_the_search_ended_before_the_right_thought_was_expanded():
     why = why_it_failed(lost((GOOD, 0.9, "kept"), (BAD, 0.1, "pruned"), end="budget:calls"))
-    assert why.text.startswith("Cut short: 0.0 could still lead to a right answer")
-    assert "budget:calls" in why.text
+    assert why.text == (
+        "Cut short: the search ended (budget:calls) before it expanded 0.0 (score 0.9), which could still "
+        "lead to a right answer."
+    )
 
 
 def test_a_right_answer_was_passed_over():
@@ -65,7 +67,7 @@ def test_a_right_answer_was_passed_over():
             recorder.score(recorder.thought(text, parent=root), score)
         recorder.end("41", node="0.1")
     why = why_it_failed(recorder.run)
-    assert why.text == "Answer: 0.0 holds a right answer, and another one was given."
+    assert why.text == "Answer: a right one was at 0.0 (score 0.4), and another one was given."
 
 
 def test_a_question_without_an_answer_is_nobodys_fault():
@@ -100,4 +102,12 @@ def test_it_comes_first_among_the_findings():
     run = lost((GOOD, 0.05, "pruned"), (BAD, 0.9, "kept"))
     first, *others = first_findings(run)
     assert first == why_it_failed(run)
-    assert others == list(seen_at_once(run))
+    assert others == [finding for finding in seen_at_once(run) if finding.kind != "good_pruned"]
+
+
+def test_nothing_is_said_twice_and_nothing_else_is_left_out():
+    unsolvable = lost(("1 + 1 = 2 (left: 1 1 2)", 0.9, "kept"), task=tl.game24("1 1 1 1"))
+    assert [finding.kind for finding in first_findings(unsolvable)].count("unsolvable") == 0
+    assert seen_at_once(unsolvable).of("unsolvable")
+    proposed = lost((BAD, 0.9, "kept"), (BAD, 0.9, "duplicate"))
+    assert list(first_findings(proposed))[1:] == list(seen_at_once(proposed))

@@ -309,7 +309,7 @@ attach(Settings, "tot_lab.lab.configured", "lab")
 
 
 def named_model(name: str) -> Model | Endpoint | None:
-    """Return the model `models.NAME` of the settings files, or `None` if there is none.
+    """Return the model `models.NAME` of the settings files. `None` if no file names it.
 
     Names that mean a model without the files are never looked up, so that no file can redirect them.
 

@@ -75,6 +75,7 @@ class TreeInfo(NamedTuple):
         links: Edges that do not lead from a parent to its child, as tuples (from, to, kind).
         details: Lines of the hover text.
         left_out: Number of thoughts of the run that are not drawn.
+        correct: Whether the answer is correct. `None` if that is not known.
     """
 
     ids: list[Any]
@@ -93,6 +94,7 @@ class TreeInfo(NamedTuple):
     stopped: str | None
     simulated: bool
     left_out: int
+    correct: bool | None
 
 
 @gc_paused()
@@ -124,8 +126,11 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     x, depth = tidy(parents.tolist())
     known = [parts.nodes[id] for id in ids]
     on_path = np.array([bool(node.get("on_solution_path", False)) for node in known])
+    shape = [_shape(node, parent == -1) for node, parent in zip(known, parents, strict=True)]
     correct = parts.about.get("correct")
-    shape = [_shape(node, parent == -1, correct) for node, parent in zip(known, parents, strict=True)]
+    end = max(np.flatnonzero(on_path), key=depth.__getitem__, default=None)
+    if end is not None and shape[end] == "answer" and correct is not None:
+        shape[end] = "right answer" if correct else "wrong answer"
     score = np.array([_score(node) for node in known])
     rows = 12 if len(ids) <= 500 else 3  # lines of the thought's text in the hover text
     return TreeInfo(
@@ -145,6 +150,7 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
         parts.about.get("stopped"),
         bool(parts.about.get("simulated", False)),
         len(whole.nodes) - len(parts.nodes),
+        correct,
     )
 
 
@@ -385,7 +391,7 @@ def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
     title = wrap(info.question, 88, 2) or [info.strategy or "Tree of thoughts"]
     facts = [info.strategy] if info.strategy and info.question else []
     if info.answer is not None:
-        sign = " ✓" * ("right answer" in info.shape) or " ✗" * ("wrong answer" in info.shape)
+        sign = {True: " ✓", False: " ✗", None: ""}[info.correct]
         facts.append(f"answer: {' '.join(info.answer.split()) or 'none'}{sign}")
     if info.stopped is not None:
         facts.append(f"stopped: {info.stopped}")
@@ -434,11 +440,8 @@ def _score(node: Any) -> float:
     return float(score) if isinstance(score, int | float) and math.isfinite(score) else math.nan
 
 
-def _shape(node: Any, root: bool, correct: bool | None) -> str:
-    """Return the key of `SHAPES` for a node. `correct` judges the answer at the end of the path alone."""
+def _shape(node: Any, root: bool) -> str:
     state = str(node.get("state", "proposed"))
-    if state == "answer" and correct is not None and node.get("on_solution_path"):
-        return "right answer" if correct else "wrong answer"
     if state in SHAPES:
         return state
     if state in ("duplicate", "merged"):

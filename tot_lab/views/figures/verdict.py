@@ -1,6 +1,6 @@
 """The verdict on a run: whether its answer is correct, how it ended, and what was not left at its default.
 
-Every view takes these words from here, so that a notebook card, a figure, the explorer and a report agree.
+The explorer shows all of it, other views the grade. Cards, figures and tables show the stop code itself.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ STOPS = {
     "converged": "the best score no longer improved",
     "stagnated": "made no more progress",
     "exhausted": "nothing was left to expand",
-    "limit:NAME": "reached the limit of {}",
-    "budget:NAME": "spent the budget of {}",
+    "limit:NAME": "reached the limit of NAME",
+    "budget:NAME": "spent the budget of NAME",
     "cancelled": "was cancelled",
     "error": "ended with an error",
 }
-"""What each stop code means. `{}` is the name of the limit or the budget."""
+"""What each stop code means. NAME is the limit or the budget."""
 
 NOT_ENDED = "has not ended"
 
@@ -36,7 +36,8 @@ class Verdict(NamedTuple):
 
     Attributes:
         correct: Whether the answer is correct. `None` if that is not known, or the run has not ended.
-        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ graded 0.5`, or why there is none.
+        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ graded 0.5`, or the reason why the answer has no
+            grade.
         expected: The reference answer of the task, or "" if it has none.
         stopped: Why the run ended, in words.
         settings: The settings of the strategy that differ from their defaults, as Python.
@@ -65,7 +66,7 @@ def correctness(run: Run) -> bool | None:
 
 
 def format_grade(run: Run) -> str:
-    """Return the grade in words, or "" if there is none. A grading error becomes part of the text."""
+    """Return the grade in words, "" for an ungraded answer. A grading error becomes part of the text."""
     try:
         if run.waits_for_grading:
             return "not graded yet: access run.grade to grade it"
@@ -83,7 +84,8 @@ def stop_words(run: Run) -> str:
     if run.stop_reason is None:
         return NOT_ENDED
     kind, colon, name = run.stop_reason.partition(":")
-    words = STOPS.get(f"{kind}:NAME" if colon else kind, run.stop_reason).format(printable(name))
+    words = STOPS.get(f"{kind}:NAME" if colon else kind)
+    words = printable(run.stop_reason) if words is None else words.replace("NAME", printable(name))
     return f"{words}: {short(run.error, LONGEST)}" if run.error else words
 
 
@@ -100,11 +102,10 @@ def _expected(run: Run) -> str:
 def _settings(run: Run) -> str:
     try:
         strategy = run.strategy
+        shown = "" if strategy is None else repr(strategy)[len(type(strategy).__name__) + 1 : -1]
     except Exception:  # the strategy of a file, such as one whose package is missing
         return ""
-    if strategy is None:
-        return ""
-    return short(repr(strategy)[len(type(strategy).__name__) + 1 : -1], LONGEST) or "default settings"
+    return "" if strategy is None else short(shown, LONGEST) or "default settings"
 
 
 assert set(STOPS) == set(STOP_CODES)
