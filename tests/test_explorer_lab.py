@@ -489,8 +489,8 @@ def test_marks_branches_and_findings(notebook):
     source = "document.querySelector('.tl-root').parentElement.explorer.source"
     book.page.evaluate(f"{source}.mark('0.1', {{verdict: 'wrong', note: 'no <b>way</b>'}})")
     soon(lambda: book.value("explorer.marks['0.1'].note") == "no <b>way</b>")
-    soon(lambda: book.page.evaluate(f"{source}.marks(0)['0.1']?.verdict") == "wrong")
-    assert book.page.evaluate(f"{source}.findings.map(one => one.text)") == book.value(
+    soon(lambda: book.page.evaluate(f"{source}.facts(0).marks['0.1']?.verdict") == "wrong")
+    assert book.page.evaluate(f"{source}.facts(0).findings.map(one => one.text)") == book.value(
         "[finding.text for finding in explorer.findings]"
     )
     book.page.evaluate(f"{source}.branch({{id: '0.0', score: 0.0}})")

@@ -215,7 +215,8 @@ def test_a_mark_given_to_the_run_is_told(tmp_path):
         marked.mark("0.1", "wrong", "no")
         soon(lambda explorer=explorer: len(explorer.comm.told("facts")) == 2)
         said = {"verdict": "wrong", "note": "no"}
-        assert explorer.comm.told("facts")[-1][2]["marks"] == [{}, {"0.1": said}]
+        assert explorer.comm.told("facts")[-1][2][0]["marks"] == {}
+        assert explorer.comm.told("facts")[-1][2][1]["marks"] == {"0.1": said}
         run(SEARCH).mark("0.1", "right")
         assert not explorer._pending
         explorer.close()

@@ -54,8 +54,8 @@ def test_the_proposer_made_no_right_thought():
 def test_the_search_ended_before_the_right_thought_was_expanded():
     why = why_it_failed(lost((GOOD, 0.9, "kept"), (BAD, 0.1, "pruned"), end="budget:calls"))
     assert why.text == (
-        "Cut short: the search ended (budget:calls) before it expanded 0.0 (score 0.9), which could still "
-        "lead to a right answer."
+        "Cut short: the search ended before it expanded 0.0 (score 0.9), which could still lead to a right "
+        "answer."
     )
 
 
@@ -81,11 +81,26 @@ def test_without_a_solver_it_names_the_best_that_was_pruned_and_blames_nobody():
     steps = [(f"step {k}", k / 10, "pruned") for k in range(6)] + [("on", 0.9, "kept")]
     why = why_it_failed(lost(*steps, task=task))
     assert why.text == (
-        "It is not known where. The best of the pruned thoughts: 0.5 (score 0.5), 0.4 (score 0.4), "
-        "0.3 (score 0.3)."
+        "The run had nothing left to expand. Nothing says which thoughts could still lead to a right answer. "
+        "The best of the pruned ones: 0.5 (score 0.5), 0.4 (score 0.4), 0.3 (score 0.3)."
     )
     assert why.nodes == ("0.5", "0.4", "0.3")
     assert not any(word in why.text for word in ("Proposer", "Evaluator", "Cut"))
+
+
+def test_without_a_solver_and_without_pruned_thoughts_it_says_how_the_run_ended():
+    task = tl.general("What is six times seven?", answer="42", grade="number")
+    why = why_it_failed(lost(("step", 0.5, "kept"), end="budget:calls", task=task))
+    assert why.text.startswith("The run spent the budget of calls. ")
+    assert why.nodes == ("0",)
+    with tl.Recorder("one", task=task) as recorder:
+        answer = recorder.thought("Answer: 41", parent=recorder.thought(task.question))
+        recorder.end("41", node=answer)
+    why = why_it_failed(recorder.run)
+    assert why.text == (
+        "The answer is wrong. Nothing says which thoughts could still lead to a right answer."
+    )
+    assert why.nodes == (answer,)
 
 
 def test_a_run_that_is_right_or_under_way_has_no_reason():

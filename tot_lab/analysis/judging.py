@@ -345,6 +345,18 @@ def blame_of(run: Run) -> Blamed | None:
     return facts.blame() if facts.asking and facts.failed else None
 
 
+def labels_of(run: Run) -> dict[str, bool]:
+    """Return whether a correct answer can still be reached from each thought, as far as that is known.
+
+    Returns:
+        A dictionary of thought ids. It is empty if the run has not ended, or is not graded yet.
+    """
+    facts = _Facts(run, asking=can_be_asked(run))
+    if not facts.asking or run.stop_reason is None:
+        return {}
+    return {id: can for id, (can, _) in facts.labels.items()}
+
+
 class _Facts(Known):
     """The known facts about one run, and the component to blame if it failed."""
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from tot_lab.analysis.diagnosis import Diagnosis, Finding, seen_at_once
 from tot_lab.analysis.judging import blame_of
 from tot_lab.analysis.known import judged
+from tot_lab.core.records import describe_stop
 from tot_lab.core.tree import Node
 from tot_lab.record.run import Run
 
@@ -56,8 +57,8 @@ def why_it_failed(run: Run) -> Finding | None:
             text = f"Proposer: no child of {named} could still lead to a right answer."
         case "cut short":
             text = (
-                f"Cut short: the search ended ({run.stop_reason}) before it expanded {named}, which could "
-                f"still lead to a right answer."
+                f"Cut short: the search ended before it expanded {named}, which could still lead to a right "
+                f"answer."
             )
         case "evaluator" if run.best is not None and blamed.nodes == (run.best.id,):
             text = f"Evaluator: accepted {named} as the answer, which is wrong."
@@ -66,8 +67,18 @@ def why_it_failed(run: Run) -> Finding | None:
         case _:
             pruned = [node for node in run.tree if node.state == "pruned" and node.score is not None]
             nodes = heapq.nlargest(NAMED, pruned, key=lambda node: node.rank)
-            text = f"It is not known where. The best of the pruned thoughts: {_ids(nodes)}."
-    return Finding("why_it_failed", text, tuple(node.id for node in nodes)) if nodes else None
+            text = f"{_end_of(run)}. Nothing says which thoughts could still lead to a right answer."
+            text += f" The best of the pruned ones: {_ids(nodes)}." if nodes else ""
+            nodes = nodes or [run.best or run.tree.root]
+    return Finding("why_it_failed", text, tuple(node.id for node in nodes))
+
+
+def _end_of(run: Run) -> str:
+    """Return how the run ended, as far as that may explain the failure."""
+    stop = run.stop_reason or ""
+    if stop.startswith(("budget:", "limit:")) or stop in ("error", "cancelled", "exhausted", "stagnated"):
+        return f"The run {describe_stop(stop)}" + (f": {run.error[:200]}" if run.error else "")
+    return "The answer is wrong" if run.answer else "There is no answer"
 
 
 def _ids(nodes: Sequence[Node]) -> str:

@@ -123,24 +123,31 @@ Position: TypeAlias = tuple[int, ...]
 """Where in the program a record was made: (step, branch, step, …). Sorting by position gives the order in
 which the records would have been made one call at a time."""
 
-STOP_CODES = (
-    "answered",
-    "solved",
-    "converged",
-    "stagnated",
-    "exhausted",
-    "limit:NAME",
-    "budget:NAME",
-    "cancelled",
-    "error",
-)
-"""Why a run can end. NAME is the limit or budget that was reached."""
+STOP_CODES = {
+    "answered": "answered",
+    "solved": "found a solution",
+    "converged": "the best score no longer improved",
+    "stagnated": "made no more progress",
+    "exhausted": "had nothing left to expand",
+    "limit:NAME": "reached the limit of NAME",
+    "budget:NAME": "spent the budget of NAME",
+    "cancelled": "was cancelled",
+    "error": "ended with an error",
+}
+"""Why a run can end, and what it means. NAME is the limit or budget that was reached."""
 
 
 def is_stop_code(stop: str) -> bool:
     """Whether `stop` is one of `STOP_CODES`."""
     kind, colon, name = stop.partition(":")
     return (f"{kind}:NAME" if colon and name else stop) in STOP_CODES and stop != f"{kind}:NAME"
+
+
+def describe_stop(stop: str) -> str:
+    """Return what a stop code means, in words. Returns the code itself if it is unknown."""
+    kind, colon, name = stop.partition(":")
+    words = STOP_CODES.get(f"{kind}:NAME" if colon else kind)
+    return stop if words is None else words.replace("NAME", name)
 
 
 class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -1,7 +1,7 @@
 """Settings of when a search ends, and which thoughts it may expand.
 
 `tree_of_thoughts.py` decides by them after every pick. A new reason to stop also needs a stop code
-(`STOP_CODES` in core/records.py) and its words (`STOPS` in views/figures/verdict.py).
+(`STOP_CODES` in core/records.py) with its words.
 """
 
 from __future__ import annotations

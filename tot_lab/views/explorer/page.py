@@ -23,12 +23,11 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.analysis.why import first_findings
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import readable
 from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
-from tot_lab.views.explorer.recording import Recording, about_of
+from tot_lab.views.explorer.recording import PREFIXES, Recording, about_of, facts_of
 
 BUNDLE = Path(__file__).parent / "static" / "explorer.js"
 
@@ -91,8 +90,7 @@ def _structure(which: int, run: Run, recording: Recording) -> bytes:
     chunk = recording.chunk().decode()
     data = {
         "about": {**about_of(run), "path": None},
-        "findings": [finding._asdict() for finding in first_findings(run)],
-        "marks": msgspec.to_builtins(run.marks),
+        **facts_of(run, PREFIXES[which]),
         "block": BLOCK,
     }
     source = f'{json.dumps(data)[:-1]}, "chunk": {chunk}}}'.replace("<", "\\u003c")

@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from tot_lab.analysis.judging import labels_of
+from tot_lab.analysis.why import first_findings
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, readable
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought
@@ -38,6 +40,10 @@ LONGEST = 1000
 
 BATCH = 200_000
 """Approximate number of characters in a batch of texts."""
+
+
+PREFIXES = ("", "b:")
+"""Prefixes of the ids of the first and of the second run's thoughts."""
 
 
 class Recording:
@@ -306,6 +312,30 @@ def about_of(run: Run) -> dict[str, Any]:
         "verdict": verdict_of(run)._asdict(),
         "parent": run.header.branched.get("run"),
         "path": None if run.path is None else str(run.path),
+    }
+
+
+def facts_of(run: Run, prefix: str = "") -> dict[str, Any]:
+    """Return what the browser shows about the thoughts of a run in addition to its records.
+
+    Args:
+        run: The run, finished or not.
+        prefix: The prefix of the ids of its thoughts in the findings.
+
+    Returns:
+        `findings`, beginning with why the run failed; `marks` of a person, by id; `solvable`, one letter per
+        thought in the order of the record: `1` if it could still lead to a right answer, `0` if it could not,
+        `?` if that is not known.
+    """
+    labels = labels_of(run)
+    ids = [line.e.id for line in run.lines if isinstance(line.e, Thought)]
+    return {
+        "findings": [
+            {**finding._asdict(), "nodes": [prefix + id for id in finding.nodes]}
+            for finding in first_findings(run)
+        ],
+        "marks": msgspec.to_builtins(run.marks),
+        "solvable": "".join("01"[labels[id]] if id in labels else "?" for id in ids) if labels else "",
     }
 
 

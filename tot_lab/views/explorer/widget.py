@@ -35,14 +35,13 @@ import traitlets
 from ipywidgets.widgets.widget import _instances
 
 from tot_lab.analysis.diagnosis import Diagnosis, diagnose
-from tot_lab.analysis.why import first_findings
 from tot_lab.core.calls import Reply
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
 from tot_lab.lab.lab import Lab, Stream
 from tot_lab.record.marks import Mark, Verdict, watch
 from tot_lab.record.run import Run, expect_run
 from tot_lab.runtime.recorder import Recorder
-from tot_lab.views.explorer.recording import Recording, about_of
+from tot_lab.views.explorer.recording import PREFIXES, Recording, about_of, facts_of
 
 if TYPE_CHECKING:
     import pandas
@@ -63,9 +62,6 @@ PARTIAL = 4_000
 IDLE = 20
 """Length of the pause after a batch while no page has reported, as a multiple of the duration of the
 batch."""
-
-NAMES = ("", "b:")
-"""Prefixes of the ids of the first and of the second run's thoughts."""
 
 
 # A page never unloads a module, and anywidget creates a module per widget. Therefore the module of a widget
@@ -103,7 +99,7 @@ class Selection:
         import pandas  # noqa: PLC0415
 
         named = []
-        for name, run in zip(NAMES, self._runs, strict=False):
+        for name, run in zip(PREFIXES, self._runs, strict=False):
             rows = run.nodes_df()
             rows["id"] = name + rows["id"]
             named.append(rows)
@@ -343,7 +339,7 @@ class Explorer(anywidget.AnyWidget):
         """Return the ids of all thoughts."""
         return {
             name + id
-            for name, shown in zip(NAMES, self._displayed, strict=False)
+            for name, shown in zip(PREFIXES, self._displayed, strict=False)
             for id in shown.update().nodes
         }
 
@@ -378,13 +374,13 @@ class Explorer(anywidget.AnyWidget):
         Raises:
             ValueError: No thought has this id, or the run has not ended.
         """
-        second = id.startswith(NAMES[1])
+        second = id.startswith(PREFIXES[1])
         if second and len(self._displayed) == 1:
             raise ValueError(f"No thought {id!r}: the explorer shows only one run.")
         shown = self._displayed[second]
         if shown.live:
             raise ValueError("A run in progress cannot be marked. Wait for its end.")
-        shown.run.mark(id.removeprefix(NAMES[1]), verdict, note)
+        shown.run.mark(id.removeprefix(PREFIXES[1]), verdict, note)
 
     def _marked(self, run: str) -> None:
         if any(shown.id == run for shown in self._displayed):
@@ -406,7 +402,7 @@ class Explorer(anywidget.AnyWidget):
         run = await self._lab.branch(self.run, node, **changed)
         with self._lock:
             self.branches.append(run)
-            self.ids = [id for id in self.ids if not id.startswith(NAMES[1])]
+            self.ids = [id for id in self.ids if not id.startswith(PREFIXES[1])]
             self._displayed[1:] = [_DisplayedRun(run)]
             self._state_stale = self._facts_stale = True
         self._send_soon()
@@ -508,7 +504,7 @@ class Explorer(anywidget.AnyWidget):
         """Return the partial texts of streaming calls, for selected thoughts."""
         return {
             name + id: text[-PARTIAL:]
-            for name, shown in zip(NAMES, self._displayed, strict=False)
+            for name, shown in zip(PREFIXES, self._displayed, strict=False)
             for id, text in list(shown.partial.values())
             if name + id in self.ids
         }
@@ -528,10 +524,8 @@ class Explorer(anywidget.AnyWidget):
         return {"kind": "state"}, json.dumps(state).encode()
 
     def _facts(self) -> tuple[dict[str, Any], bytes]:
-        facts = {
-            "findings": [finding._asdict() for finding in first_findings(self.run)],
-            "marks": [msgspec.to_builtins(shown.run.marks) for shown in self._displayed],
-        }
+        runs = [shown.run for shown in self._displayed]
+        facts = [facts_of(run, prefix) for run, prefix in zip(runs, PREFIXES, strict=False)]
         return {"kind": "facts"}, json.dumps(facts).encode()
 
     # Messages from the browser

@@ -8,22 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from tot_lab.core.records import STOP_CODES
+from tot_lab.core.records import describe_stop
 from tot_lab.record.run import Run
 from tot_lab.views.figures.theme import printable, short
-
-STOPS = {
-    "answered": "answered",
-    "solved": "found a solution",
-    "converged": "the best score no longer improved",
-    "stagnated": "made no more progress",
-    "exhausted": "nothing was left to expand",
-    "limit:NAME": "reached the limit of NAME",
-    "budget:NAME": "spent the budget of NAME",
-    "cancelled": "was cancelled",
-    "error": "ended with an error",
-}
-"""What each stop code means. NAME is the limit or the budget."""
 
 NOT_ENDED = "has not ended"
 
@@ -83,9 +70,7 @@ def stop_words(run: Run) -> str:
     """Return why a run ended, in words."""
     if run.stop_reason is None:
         return NOT_ENDED
-    kind, colon, name = run.stop_reason.partition(":")
-    words = STOPS.get(f"{kind}:NAME" if colon else kind)
-    words = printable(run.stop_reason) if words is None else words.replace("NAME", printable(name))
+    words = printable(describe_stop(run.stop_reason))
     return f"{words}: {short(run.error, LONGEST)}" if run.error else words
 
 
@@ -106,6 +91,3 @@ def _settings(run: Run) -> str:
     except Exception:  # the strategy of a file, such as one whose package is missing
         return ""
     return "" if strategy is None else short(shown, LONGEST) or "default settings"
-
-
-assert set(STOPS) == set(STOP_CODES)

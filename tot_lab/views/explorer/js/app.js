@@ -12,9 +12,11 @@ import { fateOf, panelOf } from "./details.js";
 import { dotted, h, say, short } from "./dom.js";
 import { faceOf } from "./face.js";
 import { floor, max, min, round } from "./numbers.js";
+import { quantityOf } from "./quantities.js";
 import { paneOf } from "./pane.js";
 import { Scene, layoutParents } from "./scene.js";
 import { searchOf } from "./search.js";
+import { isChain } from "./steps.js";
 import css from "./style.css";
 import { DIFFERENCES, themeOf } from "./theme.js";
 
@@ -29,19 +31,28 @@ import { DIFFERENCES, themeOf } from "./theme.js";
  */
 
 /**
+ * What is known about a run in addition to its record (`facts_of` in recording.py). `solvable` has one letter per
+ * thought, "1", "0" or "?", or is empty.
+ * @typedef {{findings: Finding[], marks: Record<string, Mark>, solvable: string}} Facts
+ */
+
+/** @type {Facts} */
+export const NO_FACTS = { findings: [], marks: {}, solvable: "" };
+
+/**
  * The interface to the host, which is a notebook's kernel or a file. Ids of the second recording begin with "b:".
  * Functions that add a listener may return a function that removes it.
  * @typedef {object} Source
  * @property {Recording[]} runs one, or two to compare
  * @property {boolean} live whether lines may still be added
- * @property {Finding[]} findings
  * @property {Record<string, string>} [spoken] the partial text of open calls, by thought
  * @property {(which: number, node: number) => Promise<Details>} details
  * @property {(callback: () => void) => (() => void) | void} onChange called after new data
  * @property {(ids: string[]) => void} select
  * @property {(callback: (ids: string[]) => void) => (() => void) | void} onSelect
- * @property {(which: number) => Record<string, Mark>} marks
- * @property {(step: number | null) => void} [stepped] called after a change of step; null means the last step
+ * @property {(which: number) => Facts} facts
+ * @property {(step: number | null) => void} [stepped] called after each drawing; null means the last step
+ * @property {() => string} [address] the address of what is shown
  * @property {(id: string, mark: Mark) => void} [mark]
  * @property {(change: {id: string, content?: string, score?: number}) => Promise<unknown>} [branch]
  * @property {() => void} [stop]
@@ -53,9 +64,11 @@ import { DIFFERENCES, themeOf } from "./theme.js";
  * @typedef {object} App
  * @property {Source} source
  * @property {typeof import("./face.js").VIEWS[number]} view
+ * @property {boolean} viewed whether a person chose the view
  * @property {number} step number of lines of the first recording that are shown; Infinity means all
  * @property {boolean} following whether the step follows a live run
  * @property {{now: number, step: number} | null} playing time and step at which playing began
+ * @property {typeof import("./quantities.js").QUANTITIES[number]} colour what the colours of thoughts mean
  * @property {boolean} only whether only matches and their ancestors are shown
  * @property {number[][]} selected thoughts of each recording, the current one last
  * @property {ReturnType<typeof searchOf>} search
@@ -65,12 +78,16 @@ import { DIFFERENCES, themeOf } from "./theme.js";
  * @property {(change: Partial<App>) => void} set
  * @property {() => void} came called after new lines, texts or marks
  * @property {() => void} changed requests a render in the next animation frame
+ * @property {(which: number) => import("./quantities.js").Quantity} colours the quantity by which thoughts are coloured
+ * @property {(which: number) => Set<number>} collapsedOf the collapsed thoughts of a recording
  * @property {(which: number) => Frame} frameOf the tree of a recording at its step
  * @property {(step: number) => void} setStep
  * @property {(on: boolean) => void} follow sets whether the step follows a live run
  * @property {() => void} play plays or pauses; at the end it restarts
  * @property {(which: number, nodes: number[], outside?: boolean) => void} select
  * @property {(ids: string[], outside?: boolean) => void} show selects; outside: the host made the selection
+ * @property {() => string[]} ids the ids of the selected thoughts
+ * @property {(text: string, what: string) => void} copy copies a text to the clipboard
  * @property {() => void} best selects the thought with the answer, or else the best of the kept ones, and says which
  * @property {(which: number, node: number) => void} toggle opens or closes a thought
  * @property {(all: boolean) => void} open expands every thought, or the most relevant ones
@@ -102,6 +119,8 @@ export function mount(element, source, { height = 620 } = {}) {
   let version = 0;
   /** @type {{at: string, mask: Uint8Array, dim: Uint8Array, only: Uint8Array, hits: number}[]} */
   let found = [];
+  /** @type {({at: string} & import("./quantities.js").Quantity)[]} */
+  const coloured = [];
   /** The alignment of two runs, and the code of DIFFERENCES of each node.
    * @type {ReturnType<typeof align> & {at: string, pairs: Int32Array[], marked: Uint8Array[]} | null} */
   let aligned = null;
@@ -113,9 +132,11 @@ export function mount(element, source, { height = 620 } = {}) {
   const app = {
     source,
     view: "tree",
+    viewed: false,
     step: Infinity,
     following: true,
     playing: null,
+    colour: "score",
     only: false,
     selected: [[], []],
     search: searchOf(""),
@@ -133,6 +154,8 @@ export function mount(element, source, { height = 620 } = {}) {
       changed();
     },
     changed,
+    colours,
+    collapsedOf,
     frameOf,
     setStep(step) {
       const { lines } = source.runs[0];
@@ -152,6 +175,13 @@ export function mount(element, source, { height = 620 } = {}) {
       const one = +(!first.length && ids.length > 0 && runs.length > 1);
       const nodes = (one ? ids.map((id) => id.slice(2)) : first).map((id) => runs[one].indexOf(id));
       select(one, nodes.filter(there), outside);
+    },
+    ids: idsOf,
+    copy(text, what) {
+      navigator.clipboard.writeText(text).then(
+        () => announce(`${what} copied`),
+        (error) => announce(`${what} could not be copied: ${error.message}`),
+      );
     },
     best() {
       const { best, leader } = frameOf(which);
@@ -363,6 +393,16 @@ export function mount(element, source, { height = 620 } = {}) {
     return found[which];
   }
 
+  /** @param {number} which */
+  function colours(which) {
+    const frame = frameOf(which);
+    const at = [app.colour, frame.step, version].join();
+    if (coloured[which]?.at !== at) {
+      coloured[which] = { at, ...quantityOf(app.colour, frame, source.facts(which).solvable) };
+    }
+    return coloured[which];
+  }
+
   /** Fits the next picture into the view. */
   function refit() {
     for (const pane of app.panes) pane.next = (picture) => picture.fit(true);
@@ -375,6 +415,7 @@ export function mount(element, source, { height = 620 } = {}) {
     const [first, second] = runs;
     if (!first) return;
     if (second && !paired) app.view = "compare";
+    else if (!second && !app.viewed && !source.live) app.view = isChain(first.at(first.lines)) ? "steps" : "tree";
     paired = !!second;
     const both = app.view === "compare";
     if (app.playing) advance(app.playing, now, first.lines);
@@ -391,14 +432,15 @@ export function mount(element, source, { height = 620 } = {}) {
       panes[which].show(
         frames[which],
         /** @type {import("./theme.js").Theme} */ (theme),
-        app.view === "timeline"
+        app.view === "timeline" || app.view === "steps"
           ? null
           : {
               collapsed: only ? undefined : collapsedOf(which),
               dim: matches?.dim,
               only,
               selected: selected[which],
-              marks: source.marks(which),
+              facts: source.facts(which),
+              quantity: app.colour === "score" ? null : colours(which),
               difference: both ? aligned?.marked[which] : null,
             },
         version,

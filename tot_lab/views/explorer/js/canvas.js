@@ -6,7 +6,7 @@
  * the cost of a movement does not depend on the number of thoughts.
  */
 
-import { abs, between, exp, hypot, max, round, sqrt } from "./numbers.js";
+import { abs, between, exp, hypot, max, min, round, sqrt } from "./numbers.js";
 import { draw } from "./draw.js";
 import { detailAt, fitted, footOf, zoomed } from "./scene.js";
 
@@ -242,7 +242,7 @@ export class Picture {
   #at({ x, y }, reach = REACH) {
     const { scene, camera, width, height } = this;
     const detail = detailAt(camera);
-    const side = max(detail.scores ? detail.across / 2 : 0, reach);
+    const side = max(detail.scores ? min(detail.across, camera.kx) / 2 : 0, reach);
     let [slot, badge, nearest] = [-1, false, Infinity];
     for (let one = 0; scene && one < scene.count; one++) {
       const dx = x - (scene.x[one] - camera.x) * camera.kx - width / 2;

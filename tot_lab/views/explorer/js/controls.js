@@ -8,11 +8,13 @@
  * @typedef {import("./app.js").App} App
  */
 
-import { callOf } from "./details.js";
+import { callOf, pickOf } from "./details.js";
 import { brief, button, dotted, h, money, number, press, put, renew, say, seconds } from "./dom.js";
+import { KINDS, kindsOf } from "./origins.js";
 import { KIND, STATES } from "./recording.js";
 import { SHAPE_OF_STATE, shapeOfAnswer } from "./scene.js";
-import { ANSWER, CORNERS, SCORES, SHAPES, WRONG } from "./theme.js";
+import { QUANTITIES } from "./quantities.js";
+import { ANSWER, CORNERS, SCORES, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
 
 /**
  * Describes the last line before the step of `frame`.
@@ -31,8 +33,8 @@ export function happened(recording, frame) {
   if (kind === KIND.scored) return `thought ${id} ${isNaN(score) ? "unreadable" : `scored ${brief(score)}`}`;
   if (kind === KIND.decided)
     return [`thought ${id} ${STATES[frame.state[node]]}`, frame.reason(node)].filter(Boolean).join(": ");
-  if (kind === KIND.ended) return `ended: ${frame.stop}`;
-  if (kind === KIND.note) return `note ${recording.note(line)?.name}${at}`;
+  if (kind === KIND.ended) return `ended: ${recording.about.verdict?.stopped ?? frame.stop}`;
+  if (kind === KIND.note) return pickOf(recording, line) || `note ${recording.note(line)?.name}${at}`;
   const call = recording.call(recording.row[line]);
   const what = callOf(call, at);
   if (kind === KIND.call) return `asked: ${what}`;
@@ -127,7 +129,14 @@ function shapeOf(place) {
 
 /** Builds the legend: shapes and colours with the number of thoughts of each. A click searches for them. @param {App} app */
 export function legendOf(app) {
-  const element = h("div.row", { role: "group", "aria-label": "legend" });
+  const states = h("span.states");
+  const colour = h(
+    "select",
+    { "aria-label": "colour by", onchange: () => app.set({ colour: QUANTITIES[colour.selectedIndex] }) },
+    QUANTITIES.map((name) => h("option", name)),
+  );
+  const ends = h("span.scale");
+  const element = h("div.row", { role: "group", "aria-label": "legend" }, states, h("span.scale", "colour", colour), ends);
   const scale = h("i");
   scale.style.background = `linear-gradient(90deg,${SCORES})`;
   /** @param {Frame} frame */
@@ -136,17 +145,26 @@ export function legendOf(app) {
     const counts = STATES.map(() => 0);
     for (let node = 0; node < nodes; node++) if (state[node] || recording.parent[node] >= 0) counts[state[node]]++;
     const answer = shapeOfAnswer(frame);
-    renew(element, [counts, answer], () => [
+    const { scene } = app.panes[0];
+    const solvable = Array.from(scene?.lastSolvable ?? [], (slot) => recording.id(scene?.nodes[slot] ?? -1));
+    const steps = KINDS.slice(1).map(() => 0);
+    if (recording.hasSteps) kindsOf(frame).forEach((kind, node) => (kind && !state[node] ? steps[kind - 1]++ : 0));
+    renew(states, [counts, answer, solvable, steps], () => [
       LEGEND.map((name) => {
         const state = STATES.indexOf(name);
-        const count = counts[state];
+        const count = counts[state] - (state ? 0 : steps.reduce((a, b) => a + b, 0));
         const judged = name === "answer" && count === 1;
         const place = judged ? answer : SHAPE_OF_STATE[state];
         const face = [shapeOf(place), `${judged ? SHAPES[place][0] : name} ${number(count)}`];
         return count > 0 && button(face, () => app.find(`state:${name}`), "find these", "flat");
       }),
-      h("span.scale", "score 0", scale, "1", h("i.none"), "none"),
+      steps.map((count, place) => count > 0 && h("span.quiet", shapeOf(STEP_SHAPES + place), `${SHAPES[STEP_SHAPES + place][0]} ${number(count)}`)),
+      solvable.length > 0 &&
+        button(`◎ last solvable ${number(solvable.length)}`, () => app.show(solvable), "the last thoughts that could lead to a right answer", "flat"),
     ]);
+    const [low, high] = app.colours(0).ends;
+    renew(ends, [low, high], () => [low, scale, high, h("i.none"), "none"]);
+    if (colour.value !== app.colour) colour.value = app.colour;
   };
   return { element, show };
 }

@@ -16,6 +16,9 @@ import { STATES } from "./recording.js";
 /** Number of characters of a text, and of rows of a list, that are shown before a click on "more". */
 const [FOLD, ROWS] = [10_000, 30];
 
+/** Maximum number of thoughts in the description of a pick, and of picks of a thought. */
+const [PICKED, PICKS] = [3, 5];
+
 /** Descriptions of each kind of link, from its start and from its end. */
 const LINKS = {
   merged: ["merged with", "reached again by"],
@@ -39,7 +42,7 @@ export const stateOf = (recording, frame, node) =>
  * @param {number} node
  */
 export const fateOf = (recording, frame, node) =>
-  dotted(stateOf(recording, frame, node), `score ${brief(frame.score[node])}`);
+  dotted(stateOf(recording, frame, node), frame.scoredLine[node] >= 0 && `score ${brief(frame.score[node])}`);
 
 /**
  * Returns the calls of a thought up to the step of `frame`, and the usage of those with a reply, also as text. A
@@ -114,6 +117,34 @@ function text(words) {
 /** Builds a row that selects a thought. @param {string[]} row id, description, text @param {() => void} go */
 export const item = ([id, about, words], go) =>
   button([h("b", id), h("span.quiet", about), h("span", words)], go, undefined, "item");
+
+/**
+ * Describes why a search picked thoughts, "" if the line is not a pick. The terms are those that the search recorded.
+ * @param {Recording} recording
+ * @param {number} line
+ * @param {string} [only] the id of the only thought to describe
+ */
+export function pickOf(recording, line, only) {
+  const note = recording.note(line);
+  if (note?.name !== "tot.picked") return "";
+  const { parents = [], why = {} } = note.data ?? {};
+  const terms = (/** @type {string} */ id) =>
+    Object.entries(why[id] ?? {}).map(([term, value]) => `${term} ${typeof value === "number" ? brief(value) : JSON.stringify(value)}`);
+  if (only !== undefined) return parents.includes(only) ? dotted(`step ${number(line + 1)}`, ...terms(only)) : "";
+  const some = parents.slice(0, PICKED).map((/** @type {string} */ id) => [id, terms(id).join(", ")].filter(Boolean).join(": "));
+  return `picked ${some.join("; ")}${parents.length > PICKED ? ` and ${number(parents.length - PICKED)} more` : ""}`;
+}
+
+/**
+ * Describes when a search picked a thought, and why.
+ * @param {Recording} recording @param {Frame} frame @param {string} id
+ */
+function picksOf(recording, { step }, id) {
+  const picks = [];
+  for (let line = 0; line < step; line++) if (recording.note(line)) picks.push(pickOf(recording, line, id));
+  const some = picks.filter(Boolean);
+  return [...some.slice(0, PICKS), some.length > PICKS && `and ${number(some.length - PICKS)} more`].filter(Boolean).join("; ");
+}
 
 /** @param {App} app */
 export function panelOf(app) {
@@ -247,7 +278,9 @@ export function panelOf(app) {
     const [thought, calls, mark, branch] = parts;
     const id = there ? recording.id(node) : "";
     const name = which ? `b:${id}` : id;
-    const findings = source.findings.filter(({ nodes }) => node < 0 || nodes.includes(name));
+    const findings = source.runs
+      .flatMap((_, one) => source.facts(one).findings)
+      .filter(({ nodes }) => node < 0 || nodes.includes(name));
     const found = () =>
       findings.map(({ kind, text, nodes }) =>
         button([h("b", `${kind.replaceAll("_", " ")}: `), text], () => app.show(nodes), undefined, "finding"),
@@ -265,6 +298,7 @@ export function panelOf(app) {
     const used = usageOf(recording, frame, node);
     const evaluation = frame.evaluation(node);
     const draws = evaluation?.draws ?? [];
+    const colours = app.colours(which);
     const twin = app.view === "compare" ? app.selected[1 - which].at(-1) : undefined;
     const facts = {
       score: evaluation
@@ -276,6 +310,9 @@ export function panelOf(app) {
           )
         : "not evaluated",
       state: [stateOf(recording, frame, node), frame.reason(node)].filter(Boolean).join(": "),
+      solvable: { 1: "yes", 0: "no" }[source.facts(which).solvable[node]],
+      [app.colour]: app.colour === "score" || app.colour === "solvable" ? undefined : colours.word(colours.values[node]),
+      picked: picksOf(recording, frame, id),
       [`in ${"BA"[which]}`]:
         twin !== undefined && fateOf(source.runs[1 - which], app.frameOf(1 - which), twin),
     };
@@ -307,7 +344,7 @@ export function panelOf(app) {
       failed && h("p.finding", { role: "alert" }, `Loading failed: ${failed}`),
       rows(used.calls, rowOf),
     ]);
-    const its = source.marks(which)[id] ?? { verdict: null, note: "" };
+    const its = source.facts(which).marks[id] ?? { verdict: null, note: "" };
     renew(mark, [shown, its, !source.mark], () =>
       source.mark ? markOf(name, its) : (its.verdict || its.note) && `Marked: ${dotted(its.verdict, its.note)}`);
     renew(branch, [shown, !!details], () => source.branch && !which && branchOf(id, words));

@@ -5,10 +5,10 @@
  * text. Pruned thoughts are faint, the path to the best thought is highlighted, and the shape shows the state.
  */
 
-import { brief } from "./dom.js";
 import { max, min, round } from "./numbers.js";
 import {
-  BLANK, CHOSEN, DIM, FRONTIER, LEADING, PATH, RECEDES, SIZE, WAITING, detailAt, drawn, footOf, textBelow,
+  CHOSEN, DIM, FRONTIER, LEADING, LOST, PATH, QUESTION, RECEDES, SIZE, WAITING, detailAt, drawn, footOf, textBelow,
+  wrapped,
 } from "./scene.js";
 import { CORNERS, SCALE, WRONG } from "./theme.js";
 
@@ -129,7 +129,7 @@ export function draw(brush, scene, theme, camera, width, height) {
     if (max(one, other) < 0 || min(one, other) > width) return -1;
     const its = look(slot);
     // Where levels touch, only the edges of paths are visible.
-    return ky < 5 && its < 3 ? -1 : its;
+    return ky < 5 && its < 3 ? -1 : its + (flags[slot] & LOST ? looks.length : 0);
   }, (slot) => {
     const [fromX, fromY] = [px(parents[slot]), py(parents[slot]) + footOf(scene, parents[slot], detail)];
     const [toX, toY] = [px(slot), py(slot) - radius];
@@ -138,9 +138,27 @@ export function draw(brush, scene, theme, camera, width, height) {
     if (kx > 11 && ky > 24) brush.bezierCurveTo(fromX, half, toX, half, toX, toY);
     else brush.lineTo(toX, toY);
   }, (its) => {
-    const [share, , ...strokes] = looks[its];
+    const [share, , ...strokes] = looks[its % looks.length];
+    if (its >= looks.length) brush.setLineDash([2, 6]);
     for (const [colour, thick] of strokes) stroke(colour, thick, share);
+    brush.setLineDash([]);
   });
+  /** Crosses out a point. @param {number} at @param {number} down @param {number} arm @param {string} colour */
+  const cross = (at, down, arm, colour) => {
+    brush.beginPath();
+    for (const way of [-1, 1]) {
+      brush.moveTo(at - arm, down - way * arm);
+      brush.lineTo(at + arm, down + way * arm);
+    }
+    stroke(colour, 2);
+  };
+  // The path of a wrong answer breaks after the last thought that could still lead to a right one.
+  for (const slot of seen) {
+    const parent = parents[slot];
+    if (!(flags[slot] & LOST) || flags[parent] & LOST) continue;
+    const top = py(parent) + footOf(scene, parent, detail);
+    cross((px(parent) + px(slot)) / 2, (top + py(slot) - radius) / 2, 6, ink);
+  }
 
   // Links are curved, so that a link along an edge is visible beside it.
   brush.setLineDash([5, 4]);
@@ -192,32 +210,49 @@ export function draw(brush, scene, theme, camera, width, height) {
   });
 
   for (const slot of seen) {
-    if (scene.shape[slot] !== WRONG) continue;
-    const [at, down, arm] = [px(slot), py(slot), max(big, 5) * 1.2];
-    brush.beginPath();
-    for (const way of [-1, 1]) {
-      brush.moveTo(at - arm, down - way * arm);
-      brush.lineTo(at + arm, down + way * arm);
-    }
-    stroke(ink, 2);
+    if (scene.shape[slot] === WRONG) cross(px(slot), py(slot), max(big, 5) * 1.2, ink);
   }
-  if (!far) {
+  for (const slot of scene.lastSolvable) {
+    for (const gap of [3.5, 7]) {
+      ring(slot, gap);
+      stroke(theme.verdicts.right, 2);
+    }
+  }
+  /** Writes lines of text on a background of the colour of the paper, so that edges do not cross them.
+   * @param {string[]} lines @param {number} at @param {number} baseline of the first line @param {number} share
+   * @param {number} room maximum width */
+  const label = (lines, at, baseline, share, room) => {
+    const wide = min(room, max(...lines.map((line) => line.length)) * SIZE * 0.5);
+    brush.beginPath();
+    brush.rect(at - wide / 2, baseline - SIZE + 1, wide, LEADING * lines.length);
+    paint(theme.paper, 0.75);
+    for (const row of lines) {
+      write(row, at, baseline, ink, 0.8 * share, 400, room);
+      baseline += LEADING;
+    }
+  };
+  if (!detail.rows) {
+    // No level has room for texts, but the answer and the selected thoughts always have one.
+    const answer = scene.slot[scene.best] ?? -1;
+    for (const slot of new Set([answer, ...scene.selected])) {
+      if (slot < 0) continue;
+      const [line] = wrapped(scene.text(slot), 40, 1);
+      if (line) label([line], px(slot) + max(radius, 3) + 6 + line.length * SIZE * 0.25, py(slot) + 4, 1, QUESTION);
+    }
+  }
+  if (!far || detail.rows) {
     for (const slot of seen) {
       const [at, down, share] = [px(slot), py(slot), min(2 * looks[look(slot)][0], 1)];
-      const score = scene.scores[slot];
       let baseline = down + radius + SIZE + 2;
-      if (scores && fill[slot] !== BLANK) {
-        const none = scene.what(slot) === "unreadable" ? "unreadable" : "–";
-        write(Number.isNaN(score) ? none : brief(score), at, baseline, ink, share, 600, max(kx - 4, SIZE * 2));
+      const number = scores ? scene.number(slot) : "";
+      if (number) {
+        write(number, at, baseline, ink, share, 600, max(kx - 4, SIZE * 2));
         baseline += LEADING;
       }
       const { room, lines } = textBelow(scene, slot, detail);
-      for (const row of lines) {
-        write(row, at, baseline, ink, 0.8 * share, 400, room);
-        baseline += LEADING;
-      }
+      if (lines.length) label(lines, at, baseline, share, room);
       const hidden = scene.hidden[slot];
-      if (hidden) {
+      if (hidden && !far) {
         // The number of thoughts hidden by a collapsed one, or a short line if a number would be unreadable.
         const count = `+${hidden < 1e4 ? hidden : `${round(hidden / 1000)}k`}`;
         const wide = scores ? 7 * count.length + 6 : 2;

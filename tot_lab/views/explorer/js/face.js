@@ -7,7 +7,7 @@ import { item } from "./details.js";
 import { SYNTAX } from "./search.js";
 import { DIFFERENCES } from "./theme.js";
 
-export const VIEWS = /** @type {const} */ (["tree", "timeline", "compare"]);
+export const VIEWS = /** @type {const} */ (["tree", "steps", "timeline", "compare"]);
 
 /** Maximum number of differences in the list. */
 const LISTED = 200;
@@ -54,7 +54,7 @@ export function faceOf(app, panel, time, legend) {
   const subtitle = h("span.quiet");
   const badge = h("b.badge", "simulated model");
   const verdict = h("div.verdict", { role: "group", "aria-label": "verdict" });
-  const views = VIEWS.map((view) => button(view, () => app.set({ view })));
+  const views = VIEWS.map((view) => button(view, () => app.set({ view, viewed: true })));
   const query = field("input", "search: words, score>0.7, depth=2, state:pruned", {
     type: "search",
     oninput: () => app.find(),
@@ -65,6 +65,13 @@ export function faceOf(app, panel, time, legend) {
   const found = h("span.quiet", { role: "status" });
   const only = button("only matches", () => app.set({ only: !app.only }));
   const matches = [button("next match", app.jump, "Enter"), only];
+  const lens = h(
+    "span",
+    { role: "group", "aria-label": "zoom" },
+    button("−", () => app.zoom(1 / 1.4), "zoom out (-)"),
+    button("fit", () => app.fit(), "fit all (f)"),
+    button("+", () => app.zoom(1.4), "zoom in (+)"),
+  );
   const svg = button("SVG picture", () => app.save("svg"));
   const differences = h("div.differences");
   const status = h("div.unseen", { role: "status" });
@@ -86,6 +93,7 @@ export function faceOf(app, panel, time, legend) {
       button("PNG picture", () => app.save("png")),
       svg,
       source.exportHtml && button("HTML file", () => app.save("html")),
+      source.address && button("copy link", () => app.copy(source.address?.() ?? "", "link")),
     ),
   );
   const root = h(
@@ -107,9 +115,7 @@ export function faceOf(app, panel, time, legend) {
         query,
         found,
         matches,
-        button("−", () => app.zoom(1 / 1.4), "zoom out (-)"),
-        button("fit", () => app.fit(), "fit all (f)"),
-        button("+", () => app.zoom(1.4), "zoom in (+)"),
+        lens,
         button("best", () => app.best(), "the best thought (b)"),
         button("expand all", () => app.open(true)),
         button("collapse", () => app.open(false)),
@@ -151,8 +157,9 @@ export function faceOf(app, panel, time, legend) {
     if (ended && frame.stop) renew(verdict, [about.verdict, ended, theme.dark], () => strip(about.verdict, ended, theme));
     badge.hidden = !runs.some(({ about }) => about.simulated);
     views.forEach((view, place) => press(view, VIEWS[place] === app.view));
-    views[2].hidden = !second;
-    svg.hidden = legend.hidden = app.view === "timeline";
+    views[VIEWS.indexOf("compare")].hidden = !second;
+    lens.hidden = app.view === "steps";
+    svg.hidden = legend.hidden = app.view === "timeline" || app.view === "steps";
     for (const one of matches) one.hidden = hits === undefined;
     const { error } = app.search;
     say(found, error || (hits === undefined ? "" : count(hits, "match", "matches")));

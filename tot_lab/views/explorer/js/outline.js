@@ -110,8 +110,8 @@ export function outlineOf(label, select, toggle) {
         "aria-expanded": now.children[one] > 0 && `${!now.hidden[one]}`,
         "aria-selected": `${one === slot}`,
         "aria-label":
-          `${now.recording.id(now.nodes[one])}, ${now.what(one)}, ` +
-          `score ${brief(now.scores[one])}: ${short(now.text(one), 140)}`,
+          `${now.recording.id(now.nodes[one])}, ${now.what(one)}` +
+          `${isNaN(now.scores[one]) ? "" : `, score ${brief(now.scores[one])}`}: ${short(now.text(one), 140)}`,
       };
     });
     renew(list, near, () => near.map((row) => h("div", row)));

@@ -11,6 +11,7 @@ import { callOf, fateOf, replyOf, usageOf } from "./details.js";
 import { h, say, short } from "./dom.js";
 import { outlineOf } from "./outline.js";
 import { Scene } from "./scene.js";
+import { stepsView } from "./steps.js";
 import { svgOf } from "./svg.js";
 import { Timeline } from "./timeline.js";
 
@@ -21,10 +22,11 @@ export function paneOf(app, which) {
   const outline = outlineOf(`tree of thoughts${which ? ", second run" : ""}`, pick, toggle);
   const canvas = h("canvas", { "aria-hidden": "true" });
   const clock = h("canvas");
+  const steps = stepsView(app);
   const caption = h("div.caption");
   const tip = h("div.tip", { hidden: true });
   let [x, y] = [0, 0];
-  const element = h("div.stage", canvas, clock, outline.element, caption, tip);
+  const element = h("div.stage", canvas, clock, steps.element, outline.element, caption, tip);
   // Captured, so that the position is known before the listener of the canvas calls `hover`.
   element.addEventListener("pointermove", (event) => ([x, y] = [event.offsetX, event.offsetY]), true);
 
@@ -84,16 +86,19 @@ export function paneOf(app, which) {
     /**
      * @param {import("./recording.js").Frame} frame
      * @param {import("./theme.js").Theme} theme
-     * @param {import("./scene.js").View | null} view null for the calls over time
+     * @param {import("./scene.js").View | null} view null for the calls over time or the list of steps
      * @param {number} version of texts and marks
      * @param {number} node the selected thought
      * @param {string} title
      */
     show(frame, theme, view, version, node, title) {
       const { run: recording } = frame;
+      const listed = app.view === "steps";
       outline.element.hidden = canvas.hidden = !view;
-      clock.hidden = !!view;
+      clock.hidden = !!view || listed;
+      steps.element.hidden = !listed;
       say(caption, title || (frame.nodes ? "" : "no thought yet"));
+      if (listed) return steps.show(frame, version, app.collapsedOf(which), node);
       if (!view) return timeline.show(recording, frame, theme, node);
       const now = [recording, frame.step, theme, version, ...Object.values(view)];
       if (now.some((one, place) => one !== made[place])) {

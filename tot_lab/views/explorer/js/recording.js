@@ -26,6 +26,9 @@ export const KIND = { thought: 0, scored: 1, decided: 2, call: 3, reply: 4, note
 const SOURCES = /** @type {const} */ (["model", "cache", "joined"]);
 const WAYS = ["call.sent", "call.cached", "call.joined"];
 
+/** Notes that begin a part of a run at their thought: a step of a plan, or a strategy. */
+export const PART = /^(?:(plan)\.step_started|(\w+)\.started)$/;
+
 const TICKS = 100_000; // units of time per second, as in recording.py
 
 /**
@@ -99,6 +102,8 @@ export class Recording {
   input = floats();
   output = floats();
 
+  /** Whether a tool was called or a strategy ran inside another, so that thoughts are steps of different kinds. */
+  hasSteps = false;
   /** @type {Ended | null} */
   ended = null;
   frame = new Frame(this);
@@ -161,6 +166,7 @@ export class Recording {
         replyLine[call] = line;
         input[call] = chunk.input[place] ?? NaN;
         output[call] = chunk.output[place] ?? NaN;
+        this.hasSteps ||= !!data.tool;
         about = node[callLine[call]];
       } else if (kind === KIND.note && chunk.noteTable[index][1]) {
         const call = about;
@@ -172,6 +178,7 @@ export class Recording {
         this.ended = { line, ...chunk.ended };
         about = chunk.ended.node;
       }
+      if (kind === KIND.note && PART.test(data.name) && this.parent[about] >= 0) this.hasSteps = true;
       this.kind[line] = kind;
       node[line] = about;
       this.time[line] = ticks / TICKS;

@@ -6,10 +6,12 @@
  * levels are 1 unit apart. All operations are linear in the number of thoughts and not recursive.
  */
 
+import { brief } from "./dom.js";
 import { between, bytes, ceil, floats, floor, grouped, integers, max, min, round } from "./numbers.js";
 import { layered, tidy } from "./layout.js";
+import { kindsOf } from "./origins.js";
 import { STATES } from "./recording.js";
-import { ANSWER, RIGHT, SHAPES, STEPS, WRONG } from "./theme.js";
+import { ANSWER, RIGHT, SHAPES, STEPS, STEP_SHAPES, WRONG } from "./theme.js";
 
 /** @typedef {import("./recording.js").Recording} Recording */
 /** @typedef {import("./recording.js").Frame} Frame */
@@ -22,18 +24,21 @@ import { ANSWER, RIGHT, SHAPES, STEPS, WRONG } from "./theme.js";
  * @property {Uint8Array | null} [only] by node, 1 means shown, together with its ancestors; all others are hidden
  * @property {"auto" | "tidy" | "layered"} [layout]
  * @property {Iterable<number>} [selected] nodes
- * @property {Record<string, {verdict?: string | null, note?: string}>} [marks] by id
+ * @property {Partial<import("./app.js").Facts>} [facts]
+ * @property {import("./quantities.js").Quantity | null} [quantity] what the colours and numbers mean, by default the score
  * @property {Uint8Array | null} [difference] by node, a code of DIFFERENCES
  */
 
 /** Bits of `flags`. PATH: on the path to the best thought. CHOSEN: on the path to a selected thought. DIM: does not match
- * the search. RECEDES: pruned, failed or a repetition. FRONTIER: may still be expanded. WAITING: has an open call. */
+ * the search. RECEDES: pruned, failed or a repetition. FRONTIER: may still be expanded. WAITING: has an open call. LOST: on
+ * the path to a wrong answer, after the last thought that could still lead to a right one. */
 export const PATH = 1;
 export const CHOSEN = 2;
 export const DIM = 4;
 export const RECEDES = 8;
 export const FRONTIER = 16;
 export const WAITING = 32;
+export const LOST = 64;
 
 /** Fills that are not a step of the score scale. */
 export const UNSCORED = STEPS;
@@ -66,6 +71,13 @@ function greatest(values) {
 }
 
 export class Scene {
+  /** The beginning that the children of a slot share. @type {Map<number, string>} */
+  #shared = new Map();
+  /** @type {ReturnType<typeof grouped> | undefined} */
+  #families;
+  /** @type {{kx: number, has: Uint8Array} | undefined} */
+  #labels;
+
   /**
    * @param {Recording} recording
    * @param {Frame} frame
@@ -74,7 +86,8 @@ export class Scene {
    *   run grows, because another layout would move everything
    */
   constructor(recording, frame, view = {}, previous = null) {
-    const { collapsed = new Set(), dim, only, layout = "auto", selected = [], marks = {}, difference } = view;
+    const { collapsed = new Set(), dim, only, layout = "auto", selected = [], facts = {}, quantity, difference } = view;
+    const { findings = [], marks = {}, solvable = "" } = facts;
     const { nodes: total, score, state } = frame;
     const above = layoutParents(recording, frame);
     const family = familiesOf(above);
@@ -121,15 +134,19 @@ export class Scene {
     // The recording reuses one frame object, so values that are needed later are copied.
     this.states = nodes.map((node) => state[node]);
     /** Index into SHAPES. */
-    const shape = (this.shape = this.states.map((what, slot) =>
-      what || parents[slot] >= 0 ? SHAPE_OF_STATE[what] : 0));
+    const kinds = recording.hasSteps ? kindsOf(frame) : null;
+    const shape = (this.shape = this.states.map((what, slot) => {
+      if (!what && kinds?.[nodes[slot]]) return STEP_SHAPES + kinds[nodes[slot]] - 1;
+      return what || parents[slot] >= 0 ? SHAPE_OF_STATE[what] : 0;
+    }));
     /** Step of the score scale, or UNSCORED, BLANK or HOLLOW. */
     const answer = shapeOfAnswer(frame);
     if (shape[slotOf(frame.best)] === ANSWER) shape[slotOf(frame.best)] = answer;
     this.fill = shape.map((its, slot) => {
       if (!its) return BLANK;
       if (its === ANSWER || its === WRONG) return HOLLOW;
-      return Number.isNaN(scores[slot]) ? UNSCORED : round(between(scores[slot], 0, 1) * (STEPS - 1));
+      const share = quantity ? quantity.shares[nodes[slot]] : scores[slot];
+      return Number.isNaN(share) ? UNSCORED : round(between(share, 0, 1) * (STEPS - 1));
     });
     const flags = (this.flags = nodes.map((node) => (dim?.[node] ? DIM : 0) | (receding(state[node]) ? RECEDES : 0)));
 
@@ -144,16 +161,29 @@ export class Scene {
       for (; slot >= 0 && !(flags[slot] & flag); slot = parents[slot]) flags[slot] |= flag;
     };
     lead(seen(frame.best), PATH);
+    if (answer === WRONG) {
+      let turn = frame.best;
+      while (solvable[turn] === "0") turn = above[turn];
+      if (solvable[turn] === "1")
+        for (let slot = seen(frame.best); slot !== seen(turn); slot = parents[slot]) flags[slot] |= LOST;
+    }
     for (const node of selected) lead(seen(node), CHOSEN);
     // Writing to index -1 of a typed array has no effect.
     for (const node of frame.frontier) flags[slotOf(node)] |= FRONTIER;
     for (const call of frame.open) flags[seen(recording.call(call).node)] |= WAITING;
 
+    this.quantity = quantity;
+    /** The node of the answer, -1 for no answer yet. */
+    this.best = frame.best;
     /** Slots of the visible selected thoughts. */
     this.selected = [...selected].map(slotOf).filter((slot) => slot >= 0);
     /** Priority. In an overview, the thought with the highest priority is drawn of those in the same place. */
     this.weight = flags.map((has, slot) =>
       (has & (PATH | CHOSEN) ? 300 : has & DIM ? 0 : has & RECEDES ? 100 : 200) + (99 * scores[slot] || 0));
+    const [reason] = findings;
+    const blamed = reason?.kind === "why_it_failed" ? reason.nodes.map((id) => recording.indexOf(id.replace(/^b:/, ""))) : [];
+    /** Slots of the last thoughts that could still lead to a right answer, in a run that failed. */
+    this.lastSolvable = blamed.filter((node) => solvable[node] === "1").map(slotOf).filter((slot) => slot >= 0);
     /** Code of DIFFERENCES of each node. */
     this.difference = difference;
     /** Verdicts of a user, "note" for a mark without a verdict. @type {Map<number, string>} */
@@ -171,6 +201,56 @@ export class Scene {
   /** Returns the text of the thought in a slot. @param {number} slot */
   text(slot) {
     return this.recording.text(this.nodes[slot]);
+  }
+
+  /** Returns the text below a thought: without the beginning that it shares with its siblings. @param {number} slot */
+  label(slot) {
+    const text = this.text(slot);
+    const parent = this.parents[slot];
+    if (parent < 0) return text;
+    if (!this.#shared.has(parent)) {
+      this.#families ??= grouped(this.parents.map((its) => its + 1), this.count + 1);
+      const { starts, members } = this.#families;
+      const siblings = members.subarray(starts[parent + 1], starts[parent + 2]).subarray(0, COMPARED);
+      this.#shared.set(parent, beginning(Array.from(siblings, (one) => this.text(one))));
+    }
+    const shared = this.#shared.get(parent) ?? "";
+    return shared && text.startsWith(shared) ? `…${text.slice(shared.length)}` : text;
+  }
+
+  /**
+   * Returns the slots whose texts have room if siblings are `kx` pixels apart, one byte each. On each level, thoughts of
+   * high priority come first.
+   * @param {number} kx
+   */
+  labelled(kx) {
+    if (this.#labels?.kx === kx) return this.#labels.has;
+    const { count, x, y, weight, hidden } = this;
+    const has = bytes(count);
+    const columns = ceil((this.width * kx + LABEL) / CELL) + 1;
+    const owners = integers(columns * (this.height + 1));
+    /** Takes the cells around a thought, if they are free. @param {number} slot @param {number} wide in cells */
+    const take = (slot, wide) => {
+      const middle = columns * y[slot] + floor((x[slot] * kx + LABEL / 2) / CELL);
+      const cells = owners.subarray(middle - (wide >> 1), middle - (wide >> 1) + wide);
+      if (!cells.every((owner) => !owner || owner === slot + 1)) return 0;
+      cells.fill(slot + 1);
+      return 1;
+    };
+    for (let slot = 0; slot < count; slot++) if (hidden[slot]) take(slot, 2);
+    const ranks = Int32Array.from(weight, (its) => 400 - round(its));
+    for (const slot of grouped(ranks, 402).members) has[slot] = take(slot, LABEL / CELL);
+    this.#labels = { kx, has };
+    return has;
+  }
+
+  /** Returns the number below a thought. @param {number} slot */
+  number(slot) {
+    const { quantity, scores } = this;
+    if (this.fill[slot] === BLANK) return "";
+    if (quantity) return quantity.word(quantity.values[this.nodes[slot]]);
+    if (!Number.isNaN(scores[slot])) return brief(scores[slot]);
+    return this.what(slot) === "unreadable" ? "unreadable" : "";
   }
 
   /** Describes the thought in a slot in a few words. @param {number} slot */
@@ -271,7 +351,7 @@ const LOOKED_AT = 1200;
 export function wrapped(text, letters, most) {
   // Characters that change the direction of text are replaced by spaces.
   const line = text.slice(0, LOOKED_AT).replace(/[\0-\x20\x7f\u2028-\u202e\u2066-\u2069]+/g, " ").trim();
-  const rows = line.match(RegExp(`.{1,${letters}}( |$)|.{${letters}}`, "gu")) ?? [];
+  const rows = line.match(RegExp(`.{1,${letters}}( |$)|.{1,${max(letters - 1, 1)}}[,;:/=)\\]}-]|.{${letters}}`, "gu")) ?? [];
   if (rows.length > most) {
     const rest = [...rows.slice(most - 1).join("")];
     rows[most - 1] = `${rest.slice(0, letters - 1).join("").trim()}…`;
@@ -283,7 +363,29 @@ export function wrapped(text, letters, most) {
 export const SIZE = 11;
 export const LEADING = 12;
 const LETTER = 0.5 * SIZE;
-const QUESTION = 360;
+export const QUESTION = 360;
+
+/** In pixels: width of the text below a thought where not every thought has room for one, and of the cells in which free
+ * room is counted. */
+const LABEL = 112;
+const CELL = 14;
+
+/** Number of siblings that are compared to find a shared beginning, and least length of such a beginning. */
+const COMPARED = 50;
+const SHARED = 12;
+
+/** Returns the beginning that all of several texts share, up to the end of a word. @param {string[]} texts */
+function beginning(texts) {
+  if (texts.length < 2) return "";
+  let [shared] = texts;
+  for (const text of texts) {
+    let same = 0;
+    while (same < shared.length && shared[same] === text[same]) same++;
+    shared = shared.slice(0, same);
+  }
+  shared = shared.replace(/[^\s,;:()]*$/, "");
+  return shared.length < SHARED || texts.some((text) => !text.slice(shared.length).trim()) ? "" : shared;
+}
 
 /** Scripts with square letters. */
 const WIDE = /[\u2e80-\uffdc]/;
@@ -292,19 +394,18 @@ const WIDE = /[\u2e80-\uffdc]/;
  * Wraps the text below a thought to the available rows and pixels.
  * @param {Scene} scene @param {number} slot @param {ReturnType<typeof detailAt>} detail
  */
-export function textBelow(scene, slot, { rows, across }) {
-  const room = scene.fill[slot] === BLANK ? QUESTION : across;
-  if (!rows) return { room, lines: [] };
-  const text = scene.text(slot);
+export function textBelow(scene, slot, { kx, rows, across }) {
+  const room = scene.fill[slot] === BLANK || !scene.width ? QUESTION : across;
+  if (!rows || (kx < ROOMY && !scene.labelled(kx)[slot])) return { room, lines: [] };
+  const text = scene.label(slot);
   return { room, lines: wrapped(text, floor(room / (WIDE.test(text) ? SIZE : LETTER)), rows) };
 }
 
 /** Returns the height in pixels that a thought needs below its position.
  * @param {Scene} scene @param {number} slot @param {ReturnType<typeof detailAt>} detail */
 export function footOf(scene, slot, detail) {
-  if (!detail.scores) return detail.radius;
-  const lines = textBelow(scene, slot, detail).lines.length + Number(scene.fill[slot] !== BLANK);
-  return detail.radius + 5 + LEADING * lines;
+  const lines = textBelow(scene, slot, detail).lines.length + Number(detail.scores && scene.number(slot) !== "");
+  return detail.radius + (lines && 5 + LEADING * lines);
 }
 
 /**
@@ -312,6 +413,9 @@ export function footOf(scene, slot, detail) {
  * siblings and of two levels in pixels.
  * @typedef {{x: number, y: number, kx: number, ky: number}} Camera
  */
+
+/** Distance of siblings in pixels from which every thought has room for its text. */
+const ROOMY = 58;
 
 /** Maximum distance of siblings and of levels in pixels. */
 const NEAREST = { kx: 240, ky: 150 };
@@ -344,16 +448,18 @@ export function zoomed(camera, factor, whole, x, y) {
 }
 
 /**
- * Returns the level of detail of a scale: dots if `far`, else shapes of `radius` pixels, with `scores` and `rows` lines
- * of text that are `across` pixels wide. A thought needs at most `below` pixels below its position.
+ * Returns the level of detail of a scale: dots if `far`, else shapes of `radius` pixels, with `scores` and at most `rows`
+ * lines of text that are `across` pixels wide. A thought needs at most `below` pixels below its position. Where siblings
+ * are less than `ROOMY` pixels apart, only some thoughts have a text (`labelled`).
  * @param {Camera} camera
  */
 export function detailAt({ kx, ky }) {
   const far = kx < 4.5 || ky < 7;
   const radius = far ? between(max(kx * 0.45, ky * 0.2), 1, 2) : min(0.34 * kx, 0.34 * ky, 7.5);
   const scores = kx >= 30 && ky >= 36;
-  const rows = kx >= 58 && ky >= 62 ? min(floor((ky - 50) / LEADING), 8) : 0;
-  return { far, radius, scores, rows, across: kx * 0.93, below: radius + (scores ? 5 + LEADING * (1 + rows) : 0) };
+  const rows = ky >= 46 ? between(floor((ky - 50) / LEADING), 1, kx < ROOMY ? 3 : 8) : 0;
+  const across = kx < ROOMY ? LABEL : kx * 0.93;
+  return { far, kx, radius, scores, rows, across, below: radius + 5 + LEADING * (Number(scores) + rows) };
 }
 
 /**

@@ -6,6 +6,7 @@
  */
 
 import { mount } from "./app.js";
+import { addressOf, keepAddress } from "./links.js";
 import { Recording } from "./recording.js";
 
 /** @param {string} id */
@@ -40,13 +41,14 @@ export function boot() {
   const blocks = new Map();
   /** @type {Set<(what?: "texts") => void>} */
   const changed = new Set();
+  /** @type {(() => void) | undefined} */
+  let keep;
   const app = mount(
     place,
     {
       runs,
       live: false,
-      findings: structures[0].findings,
-      marks: (which) => structures[which].marks,
+      facts: (which) => structures[which],
       async details(which, node) {
         await whole();
         const block = `details-${which}-${Math.floor(node / structures[which].block)}`;
@@ -58,10 +60,13 @@ export function boot() {
       },
       select() {},
       onSelect() {},
+      stepped: () => keep?.(),
+      address: () => location.href.replace(/#.*|$/, "") + addressOf(app),
     },
     { height: Math.max(480, innerHeight - 24) },
   );
   Object.assign(place, { explorer: app }); // for tests and benchmarks
+  keep = keepAddress(app);
   requestAnimationFrame(() =>
     setTimeout(async () => {
       await whole();

@@ -30,6 +30,11 @@ export const SHAPES = [
   ["failed", "triangle-down"],
   ["duplicate or merged", "triangle-up"],
   ["not decided", "hexagon"],
+  ["tool call", "triangle-right"],
+  ["tool result", "triangle-left"],
+  ["plan step", "pentagon"],
+  ["review", "hourglass"],
+  ["part", "octagon"],
 ];
 
 /** Returns corners at equal angles. @param {number} corners @param {number} turn @param {number} radius
@@ -46,6 +51,9 @@ export const [RIGHT, ANSWER, WRONG] = [1, 2, 3];
 
 const STAR = regular(10, 0, 1.55, 0.68);
 
+/** The shape of the first kind of step (KINDS in origins.js) that has one. */
+export const STEP_SHAPES = 11;
+
 /** The corners of each of SHAPES for radius 1; a circle has none. */
 export const CORNERS = [
   [],
@@ -61,6 +69,11 @@ export const CORNERS = [
   regular(3, 1.5, 1.3),
   regular(3, 0, 1.3),
   regular(6, 0.5, 1.08),
+  regular(3, 0.75, 1.3),
+  regular(3, 2.25, 1.3),
+  regular(5, 0, 1.15),
+  [[-1, -1], [1, -1], [0.25, 0], [1, 1], [-1, 1], [-0.25, 0]],
+  regular(8, 0.5, 1.1),
 ];
 
 /** Kinds of differences between two compared runs, in the order of their codes. 0 means no difference. */

@@ -6,7 +6,7 @@
  * the browser shows a message and keeps its data.
  */
 
-import { mount } from "./app.js";
+import { NO_FACTS, mount } from "./app.js";
 import { Recording } from "./recording.js";
 
 /** Milliseconds of silence before a new report, and before a message is shown. */
@@ -32,8 +32,8 @@ class Kernel {
   runs = [];
   /** @type {any} */
   state = { counts: [], live: [], can: {}, failed: "" };
-  /** @type {{findings: any[], marks: Record<string, any>[]}} */
-  facts = { findings: [], marks: [] };
+  /** The facts about each run. @type {import("./app.js").Facts[]} */
+  facts = [];
   /** The partial text of open calls, by thought. @type {Record<string, string>} */
   spoken = {};
   /** @type {Set<() => void>} */
@@ -197,7 +197,7 @@ function source(kernel, model) {
       if (step === model.get("step")) return;
       later = setTimeout(() => save("step", step), 150);
     },
-    marks: (/** @type {number} */ which) => kernel.facts.marks[which] ?? {},
+    facts: (/** @type {number} */ which) => kernel.facts[which] ?? NO_FACTS,
     exportHtml: () => kernel.question({ kind: "html" }).then((page) => new Blob([page], { type: "text/html" })),
   };
   // The available actions change when a run ends.
@@ -213,7 +213,6 @@ function source(kernel, model) {
     runs: { get: () => kernel.runs },
     live: { get: () => kernel.state.live.some(Boolean) },
     spoken: { get: () => kernel.spoken },
-    findings: { get: () => kernel.facts.findings },
   });
 }
 

@@ -95,7 +95,7 @@ test("the ways to the best and to the selected thought are told apart, also to o
 test("what may be expanded, open calls, marks and differences", () => {
   const recording = recorded([["0"], ["0.0", 0.9, "kept"], ["0.1", 0.4, "pruned"]], ["0.1"]);
   const marks = { "0.0": { verdict: "right" }, "0.1": { verdict: null, note: "odd" }, "0.7": { verdict: "wrong" } };
-  const scene = sceneOf(recording, { marks, difference: Uint8Array.of(0, 3, 1) });
+  const scene = sceneOf(recording, { facts: { marks }, difference: Uint8Array.of(0, 3, 1) });
   assert.deepEqual(ids(scene).filter((_, slot) => scene.flags[slot] & FRONTIER), ["0.0"]);
   assert.deepEqual([...scene.marks], [[1, "right"], [2, "note"]]);
   assert.deepEqual([...scene.difference], [0, 3, 1]);
@@ -223,7 +223,7 @@ test("the nearer, the more is told", () => {
   const told = [2, 8, 40, 70].map((kx) => detailAt({ x: 0, y: 0, kx, ky: 100 }));
   assert.deepEqual(told.map(({ far }) => far), [true, false, false, false]);
   assert.deepEqual(told.map(({ scores }) => scores), [false, false, true, true]);
-  assert.deepEqual(told.map(({ rows }) => rows > 0), [false, false, false, true]);
+  assert.deepEqual([20, 40, 50, 120].map((ky) => detailAt({ x: 0, y: 0, kx: 8, ky }).rows > 0), [false, false, true, true]);
   // The text of a thought ends above the next level.
   for (let ky = 20; ky <= 150; ky++) {
     const { radius, below } = detailAt({ x: 0, y: 0, kx: 300, ky });
@@ -242,7 +242,7 @@ test("from afar one thought is drawn per spot, the weightiest; near only what is
   for (let slot = 0; slot < scene.count; slot++) if (scene.flags[slot] & PATH) assert.ok(drawnSlots.has(slot));
   const near = { x: scene.x[40], y: scene.y[40], kx: 34, ky: 74 };
   for (const slot of drawn(scene, near, 900, 500)) {
-    assert.ok(Math.abs(scene.x[slot] - near.x) * near.kx < 450 + 30);
+    assert.ok(Math.abs(scene.x[slot] - near.x) * near.kx < 450 + 66);
   }
 });
 

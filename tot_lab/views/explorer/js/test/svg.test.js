@@ -55,7 +55,7 @@ test("collapsed thoughts, links, marks and the ways are drawn", () => {
     ["0"], ["0.0", 0.9, "answer"], ["0.1", 0.5, "kept"], ["0.1.0", 0.5, "pruned"],
     ["0.2", 0.5, "merged", "merged", "0.1"],
   ]);
-  const view = { collapsed: new Set([2]), selected: [2], marks: { "0.0": { verdict: "right" } } };
+  const view = { collapsed: new Set([2]), selected: [2], facts: { marks: { "0.0": { verdict: "right" } } } };
   const svg = svgOf(sceneOf(recording, view), LIGHT);
   wellFormed(svg);
   assert.ok(svg.includes(">+1</text>"));

@@ -1,0 +1,230 @@
+"""What the explorer shows of a run, in a real browser: colours, picks, steps, addresses and labels."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from browser import soon
+from test_explorer_page import opened
+
+import tot_lab as tl
+from tot_lab.core.records import Note
+
+__all__ = ["opened"]
+
+APP = "document.querySelector('.tl-root').parentElement.explorer"
+
+
+def carried_out(model: Any, strategy: tl.Strategy, task: tl.Task, tools: Any = (), **more: Any) -> tl.Run:
+    """A run, made in a thread of its own: the browser has this one's event loop."""
+    lab = tl.Lab(model, tools=list(tools), runs=None)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(lab.run(strategy, task, **more))).result()
+
+
+def agent(strategy: tl.Strategy) -> tl.Run:
+    tools = [tl.tools.Calculator(), *tl.domains.multi_hop_tools()]
+    return carried_out(tl.sim.SimAgent(skill=0.7), strategy, tl.domains.multi_hop_tasks(3)[0], tools)
+
+
+def game(strategy: tl.Strategy, cards: str = "4 8 8 11", **more: Any) -> tl.Run:
+    return carried_out(tl.sim.SimGame24(skill=0.35, noise=0.3, seed=1), strategy, tl.game24(cards), **more)
+
+
+@pytest.mark.slow
+def test_visits_and_values_are_those_by_which_the_search_chose(opened):
+    run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=120))
+    picks = [
+        (line, id, terms)
+        for line, record in enumerate(run.lines)
+        if isinstance(record.e, Note) and record.e.name == "tot.picked"
+        for id, terms in record.e.data.get("why", {}).items()
+    ]
+    assert len(picks) > 5
+    page = opened(run)
+    found = page.evaluate(
+        f"""picks => picks.map(([line, id]) => {{
+            const app = {APP};
+            app.setStep(line);
+            const node = app.source.runs[0].indexOf(id);
+            return ["visits", "value"].map((colour) => (app.set({{ colour }}), app.colours(0).values[node]));
+        }})""",
+        [[line, id] for line, id, _ in picks],
+    )
+    for (_, id, terms), (visits, value) in zip(picks, found, strict=True):
+        assert visits == terms["visits"], id
+        assert math.isclose(value, terms["value"], rel_tol=1e-9), id
+
+
+@pytest.mark.slow
+def test_a_step_says_why_the_search_chose_a_thought(opened):
+    run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=60))
+    line, (id, terms) = next(
+        (line, next(iter(record.e.data["why"].items())))
+        for line, record in enumerate(run.lines)
+        if isinstance(record.e, Note) and record.e.name == "tot.picked" and "why" in record.e.data
+    )
+    page = opened(run)
+    page.evaluate(f"{APP}.setStep({line + 1})")
+    said = page.locator(".tl-what")
+    soon(lambda: said.text_content().startswith(f"picked {id}: visits {terms['visits']}, value "))
+    page.evaluate(f"{APP}.show(['{id}'])")
+    facts = page.locator(".tl-facts")
+    soon(lambda: f"step {line + 1} · visits {terms['visits']}" in facts.text_content())
+
+
+@pytest.mark.slow
+def test_thoughts_are_coloured_by_what_is_chosen(opened):
+    run = game(tl.TreeOfThoughts(propose=tl.Propose(count=4), search=tl.BeamSearch(width=2)), "1 4 8 8")
+    task = tl.game24("1 4 8 8")
+    truth = {node.id: task.domain.solvable(task, run.steps(node.id)) for node in run.tree}
+    assert {True, False} <= set(truth.values())
+    page = opened(run)
+    page.get_by_label("colour by").select_option("solvable")
+    numbers = page.evaluate(
+        f"""(() => {{
+            const {{ scene }} = {APP}.panes[0];
+            const id = (node) => scene.recording.id(node);
+            return Object.fromEntries([...scene.nodes].map((node, slot) => [id(node), scene.number(slot)]));
+        }})()"""
+    )
+    del numbers["0"]  # the question has no number
+    assert numbers == {id: "yes" if can else "no" for id, can in truth.items() if id != "0"}
+
+
+@pytest.mark.slow
+def test_an_agent_is_shown_as_its_steps(opened):
+    run = agent(tl.ReAct())
+    calls = [(call, reply) for call, reply in tool_calls(run)]
+    assert len(calls) > 2
+    page = opened(run)
+    rows = page.locator(".tl-step")
+    soon(lambda: rows.count() == len(run.tree) - len(calls))  # a tool call and its result are one row
+    texts = [row.text_content() for row in rows.all() if row.locator(".tl-kind").text_content() == "tool"]
+    for text, (call, reply) in zip(texts, calls, strict=True):
+        (argument, value) = next(iter(arguments_of(call).items()))
+        assert f"{reply.tool} {argument}: {value}" in text
+        assert " ".join(reply.text.split())[:60] in text
+    assert rows.last.locator(".tl-kind").text_content() == "answer"
+    assert "score" not in page.locator(".tl-steps").text_content()
+    rows.nth(1).click()
+    assert page.evaluate(f"{APP}.ids()") == ["0.0"]
+    assert rows.nth(1).get_attribute("aria-current") == "true"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.evaluate(f"{APP}.ids()") == ["0.0.0.0"]
+
+
+def tool_calls(run: tl.Run) -> list[tuple[Any, Any]]:
+    asked = {line.p: line.e for line in run.lines if isinstance(line.e, tl.Call)}
+    return [
+        (asked[line.p], line.e)
+        for line in run.lines
+        if isinstance(line.e, tl.Reply) and line.e.tool is not None
+    ]
+
+
+def arguments_of(call: Any) -> dict[str, Any]:
+    given: dict[str, Any] = json.loads(call.messages[-1].content)
+    return given
+
+
+@pytest.mark.slow
+def test_steps_are_folded_by_plan_step_and_strategy(opened):
+    run = agent(tl.PlanExecute())
+    page = opened(run)
+    rows = page.locator(".tl-step")
+    soon(lambda: rows.count() > 4)
+    kinds = [row.locator(".tl-kind").text_content() for row in rows.all()]
+    assert (kinds[:3], kinds[-1]) == (["question", "plan step", "react"], "answer")
+    whole = rows.count()
+    page.get_by_role("button", name=re.compile("▾ .* steps?")).first.click()
+    soon(lambda: rows.count() < whole)
+    assert [row.locator(".tl-kind").text_content() for row in rows.all()] == [
+        "question",
+        *["plan step"] * kinds.count("plan step"),
+        "answer",
+    ]
+
+
+@pytest.mark.slow
+def test_a_tree_is_shown_as_a_tree(opened):
+    page = opened(game(tl.TreeOfThoughts()))
+    assert page.evaluate(f"{APP}.view") == "tree"
+    page.get_by_role("button", name="steps").click()
+    soon(lambda: page.locator(".tl-step").count() > 3)
+
+
+def address_of(page: Any) -> str:
+    return str(page.evaluate("location.href"))
+
+
+@pytest.mark.slow
+def test_an_address_names_what_is_shown_and_shows_what_it_names(opened):
+    run = game(tl.TreeOfThoughts(), "1 4 8 8")
+    page = opened(run)
+    page.evaluate(f"{APP}.show(['0.1'])")
+    page.get_by_role("button", name="timeline").click()
+    soon(lambda: address_of(page).endswith(f"#run={run.id}&node=0.1&view=timeline"))
+    page.evaluate(f"{APP}.setStep(20)")
+    soon(lambda: address_of(page).endswith(f"#run={run.id}&node=0.1&step=20&view=timeline"))
+    address = address_of(page)
+    page.get_by_role("button", name="tree").click()
+    page.evaluate(f"{APP}.show(['0.0'])")
+    soon(lambda: "node=0.0" in address_of(page))
+    page.go_back()  # to the tree with 0.1
+    page.go_back()
+    soon(lambda: page.evaluate(f"[{APP}.view, {APP}.ids()[0]]") == ["timeline", "0.1"])
+    page.goto("about:blank")
+    page.goto(address)
+    page.wait_for_function("document.querySelector('.tl-root')?.parentElement.explorer")
+    shown = f"[{APP}.view, {APP}.ids()[0], {APP}.frameOf(0).step]"
+    soon(lambda: page.evaluate(shown) == ["timeline", "0.1", 20])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "address", ["#node=0.99&step=x&view=nowhere", "#view=compare&node=%zz", "#&&=", "#step=-5"]
+)
+def test_an_address_that_names_nothing_harms_nothing(opened, address):
+    run = game(tl.TreeOfThoughts(), "1 4 8 8")
+    page = opened(run)
+    url = page.url.split("#")[0]
+    page.goto("about:blank")
+    page.goto(url + address)
+    page.wait_for_function("document.querySelector('.tl-root')?.parentElement.explorer")
+    assert page.evaluate(f"[{APP}.view, {APP}.ids(), {APP}.frameOf(0).step]") == ["tree", [], len(run.lines)]
+
+
+@pytest.mark.slow
+def test_some_thoughts_always_have_their_text_and_no_text_covers_another(opened):
+    run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=120))
+    assert len(run.tree) > 25
+    page = opened(run)
+    boxes = page.evaluate(
+        f"""async () => {{
+            const blob = await {APP}.panes[0].save("svg");
+            const place = document.createElement("div");
+            place.innerHTML = await blob.text();
+            document.body.append(place);
+            return [...place.querySelectorAll("text")].map((one) => {{
+                const {{ x, y, width, height }} = one.getBBox();
+                return [one.textContent, x, y, width, height];
+            }});
+        }}"""
+    )
+    labels = [box for box in boxes if re.search(r"[-+*/(=]", box[0])]
+    assert len(labels) > 10  # the texts of thoughts
+    best = run.steps(run.best.id)[-1] if run.best else ""
+    assert any(best.startswith(text.rstrip("…")) for text, *_ in labels)
+    for at, (one, x, y, width, height) in enumerate(labels):
+        for other, x2, y2, width2, height2 in labels[at + 1 :]:
+            across = min(x + width, x2 + width2) - max(x, x2)
+            down = min(y + height, y2 + height2) - max(y, y2)
+            assert across < 2 or down < 3, (one, other)

@@ -1,0 +1,58 @@
+/**
+ * What produced each thought: a call of a model, a tool, or a part of the run that begins there.
+ *
+ * @typedef {import("./recording.js").Frame} Frame
+ */
+
+import { integers } from "./numbers.js";
+import { KIND, PART } from "./recording.js";
+
+/**
+ * Returns the call that produced each thought, -1 if unknown, the tool calls at each thought, and the parts that begin
+ * at a thought. A thought was produced by the last reply of a model at its parent or at a thought it was made from.
+ * @param {Frame} frame
+ */
+export function originsOf({ run, step, nodes }) {
+  const { kind, node, row, data, callLine, replyLine, parent, born } = run;
+  const calls = integers(nodes).fill(-1);
+  const last = integers(nodes).fill(-1);
+  /** @type {Map<number, number[]>} */
+  const tools = new Map();
+  /** @type {Map<number, string>} */
+  const parts = new Map();
+  const sources = new Map(run.links.filter(({ kind }) => kind === "source").map(({ from, to }) => [from, to]));
+  for (let line = 0; line < step; line++) {
+    const about = node[line];
+    if (kind[line] === KIND.thought) {
+      const [above, source] = [last[parent[about]] ?? -1, last[sources.get(about) ?? -1] ?? -1];
+      calls[about] = callLine[source] > (callLine[above] ?? -1) ? source : above;
+    } else if (kind[line] === KIND.reply && about >= 0) {
+      const call = row[line];
+      if (data[line].tool) tools.set(about, [...(tools.get(about) ?? []), call]);
+      else if (born[about] < replyLine[call]) last[about] = call;
+    } else if (kind[line] === KIND.note && about >= 0) {
+      const found = PART.exec(data[line].name);
+      if (found && parent[about] >= 0) parts.set(about, found[1] ? "plan step" : found[2]);
+    }
+  }
+  return { calls, tools, parts };
+}
+
+/** Purposes of calls whose replies judge earlier steps. */
+const REVIEWS = /review|critique|reflect|verify/;
+
+/** The kinds of steps, in the order of their shapes in theme.js. The first has the shape of its state. */
+export const KINDS = ["thought", "tool call", "tool result", "plan step", "review", "part"];
+
+/** Returns the kind of each thought, an index into `KINDS`. @param {Frame} frame */
+export function kindsOf(frame) {
+  const { run, nodes } = frame;
+  const { calls, tools, parts } = originsOf(frame);
+  return integers(nodes).map((_, node) => {
+    const part = parts.get(node);
+    if (part) return part === "plan step" ? 3 : 5;
+    if (tools.has(node)) return 1;
+    if (tools.has(run.parent[node])) return 2;
+    return calls[node] >= 0 && REVIEWS.test(run.call(calls[node]).kind) ? 4 : 0;
+  });
+}

@@ -1,0 +1,162 @@
+/**
+ * A run as a list of its steps, for agents and chains: one row per step, folded by attempt, route or plan step.
+ *
+ * The rows follow from the record alone. A tool call and its result are one row.
+ *
+ * @typedef {import("./recording.js").Recording} Recording
+ * @typedef {import("./recording.js").Frame} Frame
+ * @typedef {ReturnType<typeof stepsOf>[number]} Step
+ */
+
+import { stateOf } from "./details.js";
+import { brief, button, count, dotted, h, number, renew, seconds, short } from "./dom.js";
+import { integers } from "./numbers.js";
+import { originsOf } from "./origins.js";
+import { STATES } from "./recording.js";
+
+/** Number of characters of a row's text and result, and number of rows that are shown at first. */
+const [TEXT, RESULT, ROWS] = [400, 300, 500];
+
+/** Whether a tree is mostly a chain: few of its thoughts are leaves. @param {Frame} frame */
+export function isChain({ nodes, children }) {
+  let leaves = 0;
+  for (let node = 0; node < nodes; node++) leaves += Number(!children[node]);
+  return nodes > 3 && leaves * 3 <= nodes;
+}
+
+/**
+ * Returns the steps of a run in the order of the tree. `level` is the number of parts around a step. A part has the
+ * number of steps in it (`inside`), other steps have 0.
+ * @param {Frame} frame
+ */
+export function stepsOf(frame) {
+  const { run, nodes, state } = frame;
+  const { calls, tools, parts } = originsOf(frame);
+  const levels = integers(nodes);
+  const steps = [];
+  /** The row of each thought, or of the thought above it that has one. */
+  const rows = integers(nodes).fill(-1);
+  for (const node of run.order()) {
+    if (node >= nodes) continue;
+    const parent = run.parent[node];
+    levels[node] = parent < 0 ? 0 : levels[parent] + Number(parts.has(parent));
+    const above = steps[rows[parent]];
+    const its = tools.get(node) ?? [];
+    if (above && tools.has(parent) && above.result < 0) {
+      rows[node] = rows[parent];
+      above.result = node;
+      continue;
+    }
+    const call = its.length ? its[its.length - 1] : calls[node];
+    const { asked = NaN, answered = NaN, error = null, kind = "" } = call < 0 ? {} : run.call(call);
+    const names = its.map((one) => run.call(one).kind.replace(/^tool:/, ""));
+    rows[node] = steps.length;
+    steps.push({
+      ...{ node, level: levels[node], result: -1, inside: 0, tool: names.join(", "), error },
+      kind: parent < 0 ? "question" : (parts.get(node) ?? (its.length ? "tool" : STATES[state[node]] === "answer" ? "answer" : kind || "thought")),
+      seconds: answered - asked,
+      part: parts.has(node),
+      model: calls[node],
+    });
+  }
+  for (let place = steps.length; place--; ) {
+    for (let next = place + 1; steps[place].part && steps[next]?.level > steps[place].level; next++) steps[place].inside++;
+  }
+  return steps;
+}
+
+/** Formats the arguments of a tool call, `name({"query": "…"})`. @param {string} text @param {string} tool */
+export function argumentsOf(text, tool) {
+  if (!text.startsWith(`${tool}(`)) return text;
+  try {
+    const given = JSON.parse(text.slice(tool.length + 1, -1));
+    const parts = Object.entries(given).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+    return parts.join(" · ");
+  } catch {
+    return text.slice(tool.length + 1, -1); // truncated, or not JSON
+  }
+}
+
+/** @param {import("./app.js").App} app */
+export function stepsView(app) {
+  const list = h("ol");
+  const element = h("div.steps", { role: "region", "aria-label": "steps", tabindex: -1 }, list);
+  let [made, most] = ["", ROWS];
+  /** @type {Step[]} */
+  let steps = [];
+  element.addEventListener("keydown", (event) => {
+    const way = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const buttons = [...element.querySelectorAll("button")];
+    const at = buttons.indexOf(/** @type {any} */ (document.activeElement));
+    if (!way || at < 0) return;
+    event.preventDefault();
+    buttons[at + way]?.focus();
+  });
+
+  /** @param {Step} step @param {Frame} frame @param {Set<number>} closed @param {number} chosen */
+  function rowOf(step, frame, closed, chosen) {
+    const { run } = frame;
+    const { node, tool, result, level, inside, kind, error } = step;
+    const text = run.text(node);
+    const reply = step.model < 0 ? null : run.call(step.model);
+    const words = tool ? argumentsOf(text, tool) : text;
+    const scored = frame.scoredLine[node] >= 0;
+    const row = button(
+      [
+        h("span.kind", kind),
+        h(
+          "span.said",
+          tool && h("b", `${tool} `),
+          short(words, TEXT),
+          result >= 0 && h("span.result", `→ ${short(run.text(result).replace(`${tool} → `, ""), RESULT)}`),
+          error && h("span.error", `failed: ${short(error, RESULT)}`),
+        ),
+        h(
+          "span.quiet",
+          dotted(
+            scored && `score ${brief(frame.score[node])}`,
+            frame.state[node] > 0 && kind !== "answer" && stateOf(run, frame, node),
+            step.seconds >= 0 && seconds(step.seconds),
+            reply && reply.input + reply.output >= 0 && `${number(reply.input)} → ${number(reply.output)} tokens`,
+          ),
+        ),
+      ],
+      () => app.select(0, [node]),
+      undefined,
+      "step",
+    );
+    if (chosen >= 0 && (chosen === node || chosen === result)) row.setAttribute("aria-current", "true");
+    const fold =
+      inside > 0 &&
+      button(`${closed.has(node) ? "▸" : "▾"} ${count(inside, "step")}`, () => app.toggle(0, node), `${closed.has(node) ? "show" : "hide"} the steps`, "flat");
+    const item = h("li", row, fold);
+    item.style.marginInlineStart = `${Math.min(level, 12) * 18}px`;
+    return item;
+  }
+
+  /** @param {Frame} frame @param {number} version of texts @param {Set<number>} closed @param {number} chosen the selected thought */
+  function show(frame, version, closed, chosen) {
+    const now = [frame.run.about.id, frame.step, version].join();
+    if (now !== made) steps = stepsOf(frame);
+    made = now;
+    renew(list, [now, most, chosen, [...closed]], () => {
+      const seen = [];
+      let hidden = Infinity; // level above which rows are hidden
+      for (const step of steps) {
+        if (step.level > hidden) continue;
+        hidden = step.inside && closed.has(step.node) ? step.level : Infinity;
+        seen.push(step);
+      }
+      const rest = seen.length - most;
+      return [
+        seen.slice(0, most).map((step) => rowOf(step, frame, closed, chosen)),
+        rest > 0 && h("li", button(`${number(rest)} more`, () => {
+          most *= 10;
+          app.changed();
+        })),
+      ];
+    });
+    if (chosen >= 0) list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+  }
+  return { element, show };
+}
