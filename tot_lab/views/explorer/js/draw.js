@@ -5,12 +5,14 @@
  * text. Pruned thoughts are faint, the path to the best thought is highlighted, and the shape shows the state.
  */
 
-import { max, min, round } from "./numbers.js";
+import { number } from "./dom.js";
+import { between, max, min, round } from "./numbers.js";
+import { cellsOf, levelsOf } from "./overview.js";
 import {
   CHOSEN, DIM, FRONTIER, LEADING, LOST, PATH, QUESTION, RECEDES, SIZE, WAITING, detailAt, drawn, footOf, textBelow,
   wrapped,
 } from "./scene.js";
-import { CORNERS, SCALE, WRONG } from "./theme.js";
+import { CORNERS, SCALE, STEPS, WRONG } from "./theme.js";
 
 /** @typedef {Pick<CanvasRenderingContext2D, "fillStyle" | "strokeStyle" | "lineWidth" | "globalAlpha" | "font"
  *   | "textAlign" | "beginPath" | "closePath" | "moveTo" | "lineTo" | "bezierCurveTo" | "rect" | "roundRect"
@@ -19,6 +21,10 @@ import { CORNERS, SCALE, WRONG } from "./theme.js";
 /** Maximum number of shapes or edges in one path. Browsers paint a path of thousands ten times slower than many
  * short paths. */
 const BATCH = 48;
+
+/** Opacity of the parts of a bar (PARTS in overview.js), and minimum distance of levels with a histogram in pixels. */
+const OPACITY = [1, 0.4, 0.2, 0.1];
+const STRIP = 30;
 
 /** Characters for a user's marks. @type {Record<string, string>} */
 const SIGNS = { right: "✓", wrong: "×", note: "…" };
@@ -190,7 +196,22 @@ export function draw(brush, scene, theme, camera, width, height) {
   }
 
   const big = max(radius, ky < 5 ? 2 : 3);
-  together(seen, (slot) => look(slot) * 64 + fill[slot], (slot) => {
+  if (far) {
+    const bars = cellsOf(scene, camera, width, height).flatMap(({ x, y, wide, high, parts }) => {
+      let from = y - high / 2;
+      return parts.map(({ kind, share, mean }) => {
+        const part = { x, y: from, wide, high: share * high };
+        from += part.high;
+        const step = Number.isNaN(mean) ? STEPS : round(between(mean, 0, 1) * (STEPS - 1));
+        return { part, its: kind * 64 + step };
+      });
+    });
+    together(bars.keys(), (bar) => bars[bar].its, (bar) => {
+      const { x, y, wide, high } = bars[bar].part;
+      brush.rect(x, y, wide, high);
+    }, (its) => paint(fills[its % 64], OPACITY[its >> 6]));
+  }
+  together(seen, (slot) => (far && look(slot) < 3 ? -1 : look(slot) * 64 + fill[slot]), (slot) => {
     const corners = CORNERS[scene.shape[slot]];
     const [at, down, leads] = [px(slot), py(slot), look(slot) > 2];
     const size = leads ? big : radius;
@@ -244,9 +265,9 @@ export function draw(brush, scene, theme, camera, width, height) {
     for (const slot of seen) {
       const [at, down, share] = [px(slot), py(slot), min(2 * looks[look(slot)][0], 1)];
       let baseline = down + radius + SIZE + 2;
-      const number = scores ? scene.number(slot) : "";
-      if (number) {
-        write(number, at, baseline, ink, share, 600, max(kx - 4, SIZE * 2));
+      const its = scores ? scene.number(slot) : "";
+      if (its) {
+        write(its, at, baseline, ink, share, 600, max(kx - 4, SIZE * 2));
         baseline += LEADING;
       }
       const { room, lines } = textBelow(scene, slot, detail);
@@ -255,13 +276,32 @@ export function draw(brush, scene, theme, camera, width, height) {
       if (hidden && !far) {
         // The number of thoughts hidden by a collapsed one, or a short line if a number would be unreadable.
         const count = `+${hidden < 1e4 ? hidden : `${round(hidden / 1000)}k`}`;
-        const wide = scores ? 7 * count.length + 6 : 2;
+        const readable = scores || (ky >= 24 && scene.badged(kx)[slot] > 0);
+        const wide = readable ? 7 * count.length + 6 : 2;
         const foot = down + footOf(scene, slot, detail) + 2;
         brush.beginPath();
-        brush.roundRect(at - wide / 2, foot, wide, scores ? 14 : 4, scores ? 7 : 0);
-        paint(scores ? edge : faint);
-        if (scores) write(count, at, foot + 11, ink, 1);
+        brush.roundRect(at - wide / 2, foot, wide, readable ? 14 : 4, readable ? 7 : 0);
+        paint(readable ? edge : faint);
+        if (readable) write(count, at, foot + 11, ink, 1);
       }
+    }
+  }
+  if (far && ky >= STRIP) {
+    for (const { level, count, mean, dropped, bins } of levelsOf(scene)) {
+      const down = (level - camera.y) * ky + height / 2;
+      if (down < 0 || down > height) continue;
+      const most = max(...bins, 1);
+      brush.beginPath();
+      brush.rect(0, down - 14, 158, 28);
+      paint(theme.paper, 0.85);
+      bins.forEach((its, bin) => {
+        brush.beginPath();
+        brush.rect(6 + bin * 4, down + 10 - (its / most) * 20, 3.5, (its / most) * 20);
+        paint(fills[round(((bin + 0.5) / bins.length) * (STEPS - 1))]);
+      });
+      const score = Number.isNaN(mean) ? "no score" : `mean ${mean.toFixed(2)}`;
+      write(number(count), 102, down - 2, ink, 1);
+      write(`${score}, ${round(dropped * 100)} % dropped`, 102, down + 10, ink, 0.8, 400, 106);
     }
   }
   for (const [slot, mark] of scene.marks) {

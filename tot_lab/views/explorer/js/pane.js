@@ -8,7 +8,7 @@
 
 import { Picture } from "./canvas.js";
 import { callOf, fateOf, replyOf, usageOf } from "./details.js";
-import { h, say, short } from "./dom.js";
+import { dotted, h, number, say, short } from "./dom.js";
 import { outlineOf } from "./outline.js";
 import { Scene } from "./scene.js";
 import { stepsView } from "./steps.js";
@@ -97,7 +97,7 @@ export function paneOf(app, which) {
       outline.element.hidden = canvas.hidden = !view;
       clock.hidden = !!view || listed;
       steps.element.hidden = !listed;
-      say(caption, title || (frame.nodes ? "" : "no thought yet"));
+      if (!view) say(caption, title || (frame.nodes ? "" : "no thought yet"));
       if (listed) return steps.show(frame, version, app.collapsedOf(which), node);
       if (!view) return timeline.show(recording, frame, theme, node);
       const now = [recording, frame.step, theme, version, ...Object.values(view)];
@@ -106,6 +106,8 @@ export function paneOf(app, which) {
         pane.scene = new Scene(recording, frame, view, pane.scene);
         picture.show(pane.scene, theme);
       }
+      const { count } = /** @type {Scene} */ (pane.scene);
+      say(caption, dotted(title, !frame.nodes && "no thought yet", count < frame.nodes && `${number(count)} of ${number(frame.nodes)} thoughts shown`));
       pane.next?.(picture);
       pane.next = null;
       outline.show(/** @type {Scene} */ (pane.scene), node);

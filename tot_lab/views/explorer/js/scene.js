@@ -54,6 +54,9 @@ export function shapeOfAnswer({ stop, run: { about } }) {
   return correct == null ? ANSWER : correct ? RIGHT : WRONG;
 }
 
+/** States without a usable reply: indices into STATES. */
+const FAILED = [1, 7];
+
 /** @param {number} state */
 const receding = (state) => [3, 5, 6, 7].includes(state);
 
@@ -75,7 +78,7 @@ export class Scene {
   #shared = new Map();
   /** @type {ReturnType<typeof grouped> | undefined} */
   #families;
-  /** @type {{kx: number, has: Uint8Array} | undefined} */
+  /** @type {{kx: number, has: Uint8Array, badges: Uint8Array} | undefined} */
   #labels;
 
   /**
@@ -224,9 +227,19 @@ export class Scene {
    * @param {number} kx
    */
   labelled(kx) {
-    if (this.#labels?.kx === kx) return this.#labels.has;
+    return this.#room(kx).has;
+  }
+
+  /** Returns the slots of collapsed thoughts whose "+N" has room, one byte each. @param {number} kx */
+  badged(kx) {
+    return this.#room(kx).badges;
+  }
+
+  /** @param {number} kx */
+  #room(kx) {
+    if (this.#labels?.kx === kx) return this.#labels;
     const { count, x, y, weight, hidden } = this;
-    const has = bytes(count);
+    const [has, badges] = [bytes(count), bytes(count)];
     const columns = ceil((this.width * kx + LABEL) / CELL) + 1;
     const owners = integers(columns * (this.height + 1));
     /** Takes the cells around a thought, if they are free. @param {number} slot @param {number} wide in cells */
@@ -237,11 +250,11 @@ export class Scene {
       cells.fill(slot + 1);
       return 1;
     };
-    for (let slot = 0; slot < count; slot++) if (hidden[slot]) take(slot, 2);
+    for (let slot = 0; slot < count; slot++) if (hidden[slot]) badges[slot] = take(slot, 3);
     const ranks = Int32Array.from(weight, (its) => 400 - round(its));
     for (const slot of grouped(ranks, 402).members) has[slot] = take(slot, LABEL / CELL);
-    this.#labels = { kx, has };
-    return has;
+    this.#labels = { kx, has, badges };
+    return this.#labels;
   }
 
   /** Returns the number below a thought. @param {number} slot */
@@ -261,8 +274,8 @@ export class Scene {
 
   /**
    * Returns the nodes to collapse when a run is opened, so that about `most` thoughts are visible and the shapes on each
-   * level are distinguishable. The best path and its siblings are always visible. Then thoughts that were not dropped are
-   * expanded, from the root down.
+   * level are distinguishable. The best path and its siblings are always visible. Then branches with a high score, pruned or
+   * not, and those with a failure are expanded.
    * @param {Recording} recording
    * @param {Frame} frame
    * @param {number} [most]
@@ -287,10 +300,19 @@ export class Scene {
       widths[depth[node]] += family[node];
     };
     for (let node = frame.best; node >= 0; node = above[node]) expand(node);
-    for (const node of grouped(depth, total).members) {
-      const reachable = above[node] < 0 || (open[above[node]] && !receding(state[node]));
+    // The value of a branch is the best of its scores, and 1 if a thought failed in it.
+    const value = floats(total);
+    for (let node = total - 1; node >= 0; node--) {
+      const its = [5, 6].includes(state[node]) ? 0 : FAILED.includes(state[node]) ? 1 : between(frame.score[node], 0, 1) || 0;
+      value[node] = max(value[node], its);
+      if (above[node] >= 0) value[above[node]] = max(value[above[node]], value[node]);
+    }
+    // Parents come before their children: they have at least the same value, and a lower number.
+    const ranks = Int32Array.from(value, (its) => 1000 - round(1000 * its));
+    for (const node of grouped(ranks, 1002).members) {
+      const reachable = above[node] < 0 || open[above[node]];
       const fits = seen + family[node] <= most && widths[depth[node]] + family[node] <= WIDEST;
-      if (reachable && fits && !open[node]) expand(node);
+      if (reachable && fits && !open[node] && family[node]) expand(node);
     }
     for (let node = 0; node < total; node++) {
       if (family[node] && !open[node] && (above[node] < 0 || open[above[node]])) collapsed.add(node);
