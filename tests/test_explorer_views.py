@@ -176,9 +176,11 @@ def test_an_address_names_what_is_shown_and_shows_what_it_names(opened):
     soon(lambda: address_of(page).endswith(f"#run={run.id}&node=0.1&step=20&view=timeline"))
     address = address_of(page)
     page.get_by_role("button", name="tree").click()
+    soon(lambda: address_of(page).endswith("view=tree"))
     page.evaluate(f"{APP}.show(['0.0'])")
     soon(lambda: "node=0.0" in address_of(page))
-    page.go_back()  # to the tree with 0.1
+    page.go_back()
+    soon(lambda: page.evaluate(f"[{APP}.view, {APP}.ids()[0]]") == ["tree", "0.1"])
     page.go_back()
     soon(lambda: page.evaluate(f"[{APP}.view, {APP}.ids()[0]]") == ["timeline", "0.1"])
     page.goto("about:blank")
@@ -228,3 +230,101 @@ def test_some_thoughts_always_have_their_text_and_no_text_covers_another(opened)
             across = min(x + width, x2 + width2) - max(x, x2)
             down = min(y + height, y2 + height2) - max(y, y2)
             assert across < 2 or down < 3, (one, other)
+
+
+def written(*texts: str) -> tl.Run:
+    """A recorded run: the first two thoughts have calls whose prompts begin alike."""
+    with tl.Recorder("written") as recorder:
+        root = recorder.thought("question")
+        for number, text in enumerate(texts):
+            id = recorder.thought(text, parent=root)
+            prompt = "The rules are long.\n" * 20 + f"Judge number {number}."
+            for sample, says in enumerate(("It is dull.\nunlikely", "It shines.\nsure")):
+                recorder.call(id, prompt, tl.Reply(says), purpose="value", sample_index=sample)
+            recorder.score(id, 0.5, by="value", samples=(0.1, 0.9))
+        recorder.end("", node=None)
+    return recorder.run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "elements", "shown"),
+    [
+        ("**Sure**, see `a*b`", {"b": ["Sure"], "code": ["a*b"]}, "Sure, see a*b"),
+        ("4 ** 2 ** 3 = 2**3**4 * 5 * 6", {"b": [], "code": []}, "4 ** 2 ** 3 = 2**3**4 * 5 * 6"),
+        ("# Plan\nfirst\n#2 is not one", {"b": ["Plan"], "code": []}, "Plan\nfirst\n#2 is not one"),
+        ("so:\n```python\nx = '**a**'\n```\ndone", {"b": [], "code": ["x = '**a**'"]}, None),
+        ('{"a": [1, "<b>"]}', {"b": [], "code": ['{\n  "a": [\n    1,\n    "<b>"\n  ]\n}']}, None),
+        ("<b>bold</b> ``` **", {"b": [], "code": []}, "<b>bold</b> ``` **"),
+        ("{not json", {"b": [], "code": []}, "{not json"),
+    ],
+)
+def test_markdown_json_and_code_are_shown_as_such_and_nothing_else_changes(opened, text, elements, shown):
+    page = opened(written(text))
+    page.evaluate(f"{APP}.show(['0.0'])")
+    body = page.locator(".tl-details pre").first
+    body.wait_for()
+    assert {name: body.locator(name).all_text_contents() for name in elements} == elements
+    if shown is not None:
+        assert body.text_content() == shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["**" * 20_000, "`" * 40_000, "```\n" * 9_000, "# " * 20_000, "[" * 9_999])
+def test_no_text_holds_the_page_up(opened, text):
+    page = opened(written(text[:9_999]))
+    page.evaluate(f"{APP}.show(['0.0'])")
+    page.locator(".tl-details pre").first.wait_for(timeout=5_000)
+
+
+@pytest.mark.slow
+def test_samples_stand_side_by_side_and_a_prompt_shows_what_is_its_own(opened):
+    page = opened(written("one", "two"))
+    page.evaluate(f"{APP}.show(['0.1'])")
+    samples = page.locator(".tl-samples tr")
+    soon(lambda: samples.all_text_contents() == ["0.1unlikely", "0.9sure"])
+    page.locator(".tl-details details summary").first.click()
+    prompt = page.locator(".tl-details details[open] > pre").nth(1)
+    soon(lambda: prompt.text_content() == "Judge number 1.")
+    page.get_by_text("the first 400 characters").first.click()
+    shared = page.locator(".tl-details details details[open] pre").first
+    assert shared.text_content() == "The rules are long.\n" * 20
+
+
+@pytest.mark.slow
+def test_reply_prompt_and_messages_are_copied_whole(opened):
+    run = written("one")
+    page = opened(run)
+    page.evaluate("navigator.clipboard.writeText = async text => { window.copied = text; }")
+    page.evaluate(f"{APP}.show(['0.0'])")
+    page.locator(".tl-details details summary").first.click()
+    call = next(line.e for line in run.lines if isinstance(line.e, tl.Call))
+    content = call.messages[0].content
+    for name, text in [
+        ("copy reply", "It is dull.\nunlikely"),
+        ("copy prompt", f"user: {content}"),
+        ("copy messages as JSON", json.dumps([{"role": "user", "content": content}], indent=2)),
+    ]:
+        page.get_by_role("button", name=name).first.click()
+        assert page.evaluate("window.copied") == text
+
+
+@pytest.mark.slow
+def test_the_details_can_be_widened_and_read_in_full_width(opened):
+    page = opened(written("one"))
+    side = page.locator(".tl-side")
+    before = side.bounding_box()["width"]
+    bar = page.get_by_role("separator")
+    bar.focus()
+    page.keyboard.press("ArrowLeft")
+    soon(lambda: side.bounding_box()["width"] > before + 20)
+    x, y = bar.bounding_box()["x"] + 3, bar.bounding_box()["y"] + 40
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 150, y)
+    page.mouse.up()
+    soon(lambda: side.bounding_box()["width"] > before + 150)
+    page.keyboard.press("r")
+    soon(lambda: side.bounding_box()["width"] > 1200)
+    page.keyboard.press("Escape")
+    soon(lambda: side.bounding_box()["width"] < 800)

@@ -23,7 +23,7 @@ import { DIFFERENCES, themeOf } from "./theme.js";
 /**
  * @typedef {import("./recording.js").Recording} Recording
  * @typedef {import("./recording.js").Frame} Frame
- * @typedef {{prompt: {role: string, content: string}[], reply: string | null, thinking: string | null,
+ * @typedef {{kind: string, draw: number, prompt: {role: string, content: string}[], reply: string | null, thinking: string | null,
  *   error: string | null, finish: string | null, model: string | null, temperature: number | null}} CallDetails
  * @typedef {{text: string, calls: CallDetails[]}} Details
  * @typedef {{verdict: "right" | "wrong" | null, note: string}} Mark
@@ -69,6 +69,7 @@ export const NO_FACTS = { findings: [], marks: {}, solvable: "" };
  * @property {boolean} following whether the step follows a live run
  * @property {{now: number, step: number} | null} playing time and step at which playing began
  * @property {typeof import("./quantities.js").QUANTITIES[number]} colour what the colours of thoughts mean
+ * @property {boolean} reading whether the side panel takes the whole width
  * @property {boolean} only whether only matches and their ancestors are shown
  * @property {number[][]} selected thoughts of each recording, the current one last
  * @property {ReturnType<typeof searchOf>} search
@@ -137,6 +138,7 @@ export function mount(element, source, { height = 620 } = {}) {
     following: true,
     playing: null,
     colour: "score",
+    reading: false,
     only: false,
     selected: [[], []],
     search: searchOf(""),
@@ -276,8 +278,15 @@ export function mount(element, source, { height = 620 } = {}) {
     " ": app.play,
     ",": () => app.setStep(frameOf(0).step - 1),
     ".": () => app.setStep(frameOf(0).step + 1),
+    r() {
+      app.set({ reading: !app.reading });
+      face.wider.focus(); // what had the focus may be hidden now
+    },
     "?": () => face.help.showModal(),
-    Escape: () => root.click(), // closes menus
+    Escape() {
+      root.click(); // closes menus
+      app.set({ reading: false });
+    },
   };
   root.addEventListener("keydown", (event) => {
     event.stopPropagation(); // prevents the notebook's shortcuts

@@ -12,9 +12,22 @@
 
 import { brief, button, count, dotted, field, h, money, number, press, renew, say, seconds, short } from "./dom.js";
 import { STATES } from "./recording.js";
+import { textOf } from "./rich.js";
 
-/** Number of characters of a text, and of rows of a list, that are shown before a click on "more". */
-const [FOLD, ROWS] = [10_000, 30];
+/** Number of rows of a list that are shown before a click on "more". */
+const ROWS = 30;
+
+/** Minimum number of characters of a prompt that are folded if a sibling has the same. */
+const SHARED = 200;
+
+/** Returns the length of the beginning of two prompts that is the same, up to the end of a line, 0 if it is short.
+ * @param {string} one @param {string} other */
+function sharedWith(one, other) {
+  let same = 0;
+  while (same < one.length && one[same] === other[same]) same++;
+  if (same < one.length) same = one.lastIndexOf("\n", same - 1) + 1;
+  return same < SHARED ? 0 : same;
+}
 
 /** Maximum number of thoughts in the description of a pick, and of picks of a thought. */
 const [PICKED, PICKS] = [3, 5];
@@ -104,16 +117,6 @@ export const replyOf = ({ asked, answered, error, input, output, source, cost, p
 const fold = (title, beside, ...children) =>
   h("details", h("summary", h("b", title), " ", h("span.quiet", beside)), children);
 
-/** Builds a text. A long text is truncated until a click. @param {string} words */
-function text(words) {
-  const body = h("pre", { dir: "auto" }, words.slice(0, FOLD));
-  const rest = button(`all ${number(words.length)} characters`, () => {
-    say(body, words);
-    rest.remove();
-  });
-  return [body, words.length > FOLD && rest];
-}
-
 /** Builds a row that selects a thought. @param {string[]} row id, description, text @param {() => void} go */
 export const item = ([id, about, words], go) =>
   button([h("b", id), h("span.quiet", about), h("span", words)], go, undefined, "item");
@@ -149,10 +152,13 @@ function picksOf(recording, { step }, id) {
 /** @param {App} app */
 export function panelOf(app) {
   const { source } = app;
-  const parts = Array.from({ length: 4 }, () => h("section"));
+  const parts = Array.from({ length: 5 }, () => h("section"));
   const element = h("div.details", parts);
   /** @type {import("./app.js").Details | null} */
   let details = null;
+  /** The details of a sibling, and its id. @type {import("./app.js").Details | null} */
+  let beside = null;
+  let besideId = "";
   let [shown, wanted, failed] = ["", "", ""];
   let [came, most] = [0, ROWS];
 
@@ -184,37 +190,79 @@ export function panelOf(app) {
       came++;
       app.changed();
     };
+    const siblings = recording.childrenOf(recording.parent[node]);
+    const place = siblings.indexOf(node);
+    const sibling = siblings[place - 1] ?? siblings[place + 1];
     source.details(which, node).then(
       (its) => finish(its, ""),
       (error) => finish(null, error.message ?? `${error}`),
     );
+    if (sibling === undefined) return;
+    source.details(which, sibling).then(
+      (its) => {
+        if (now !== wanted) return;
+        [beside, besideId] = [its, recording.id(sibling)];
+        finish(null, failed);
+      },
+      () => {}, // the prompts are shown whole
+    );
   }
 
-  /** Builds a call: a line, and a closed section with prompt and reply.
+  /** Builds a call: a line, and a closed section with the reply, then the prompt.
    * @param {ReturnType<typeof usageOf>["calls"][number]} call @param {number} place */
   function rowOf(call, place) {
     const texts = details?.calls[place];
-    const parts = texts && [
-      ...texts.prompt.map(({ role, content }) => [role, content]),
-      ...(call.answer
-        ? [["thinking", texts.thinking], ["error", texts.error], ["reply", texts.reply || (texts.reply === "" && "(empty)")]]
-        : []),
-    ];
+    if (!texts) return fold(callOf(call), replyOf(call, call.answer), h("p.quiet", "Loading …"));
+    const { prompt, thinking, error, reply } = texts;
+    const written = prompt.map(({ role, content }) => `${role}: ${content}`).join("\n\n");
+    const other = beside?.calls.find(({ kind, draw }) => kind === call.kind && draw === call.draw);
     return fold(
       callOf(call),
       replyOf(call, call.answer),
       h(
         "p.quiet",
-        texts
-          ? dotted(
-              texts.model,
-              texts.temperature != null && `temperature ${texts.temperature}`,
-              call.answer && texts.finish && `finished: ${texts.finish}`,
-            )
-          : "Loading …",
+        dotted(
+          texts.model,
+          texts.temperature != null && `temperature ${texts.temperature}`,
+          call.answer && texts.finish && `finished: ${texts.finish}`,
+        ),
       ),
-      parts?.map(([role, words]) => words && [h("h4", role), text(words)]),
+      call.answer && [
+        error && [h("h4", "error"), textOf(error)],
+        reply != null && [h("h4", "reply"), textOf(reply || "(empty)")],
+        thinking && h("details", h("summary", h("b", "thinking")), textOf(thinking)),
+      ],
+      prompt.map(({ role, content }, at) => {
+        const shared = sharedWith(content, other?.prompt[at]?.content ?? "");
+        return [
+          h("h4", role),
+          shared > 0 && fold(`the first ${number(shared)} characters`, `are the same at ${besideId}`, textOf(content.slice(0, shared))),
+          textOf(content.slice(shared)),
+        ];
+      }),
+      h(
+        "div.copies",
+        call.answer && reply != null && button("copy reply", () => app.copy(reply, "reply")),
+        button("copy prompt", () => app.copy(written, "prompt")),
+        button("copy messages as JSON", () => app.copy(JSON.stringify(prompt, null, 2), "messages")),
+      ),
     );
+  }
+
+  /** Builds the samples of an evaluation side by side: scores, and the last lines of the evaluator's replies.
+   * @param {ReturnType<typeof usageOf>} used @param {import("./recording.js").Evaluation | null} evaluation */
+  function samplesOf({ calls }, evaluation) {
+    const asked = calls.map((call, place) => ({ ...call, texts: details?.calls[place] })).filter(({ kind }) => kind === evaluation?.by);
+    const rows = asked.map(({ texts, error }, sample) => {
+      const lines = (texts?.reply ?? "").trim().split("\n");
+      const draw = evaluation?.draws[sample];
+      return h(
+        "tr",
+        h("td", h("b", draw == null ? (asked.length > 1 ? "unreadable" : brief(evaluation?.score ?? NaN)) : brief(draw))),
+        h("td", error ? `failed: ${error}` : short(lines[lines.length - 1], 300)),
+      );
+    });
+    return rows.length > 0 && h("table.samples", h("caption", `replies of the evaluator (${evaluation?.by})`), rows);
   }
 
   /** @param {string} id @param {import("./app.js").Mark} mark */
@@ -272,10 +320,10 @@ export function panelOf(app) {
     const there = node >= 0 && node < frame.nodes;
     const now = `${which} ${recording.about.id} ${node} ${there}`;
     if (now !== shown) {
-      [shown, wanted, failed, details, most] = [now, "", "", null, ROWS];
+      [shown, wanted, failed, details, beside, most] = [now, "", "", null, null, ROWS];
       element.scrollTop = 0;
     }
-    const [thought, calls, mark, branch] = parts;
+    const [thought, calls, below, mark, branch] = parts;
     const id = there ? recording.id(node) : "";
     const name = which ? `b:${id}` : id;
     const findings = source.runs
@@ -286,7 +334,7 @@ export function panelOf(app) {
         button([h("b", `${kind.replaceAll("_", " ")}: `), text], () => app.show(nodes), undefined, "finding"),
       );
     if (!there) {
-      for (const part of [calls, mark, branch]) renew(part, [], () => []);
+      for (const part of [calls, below, mark, branch]) renew(part, [], () => []);
       renew(thought, [node, findings], () => [
         h("p.quiet", node < 0 ? "Select a thought." : "Not created yet at this step."),
         found(),
@@ -311,7 +359,7 @@ export function panelOf(app) {
         : "not evaluated",
       state: [stateOf(recording, frame, node), frame.reason(node)].filter(Boolean).join(": "),
       solvable: { 1: "yes", 0: "no" }[source.facts(which).solvable[node]],
-      [app.colour]: app.colour === "score" || app.colour === "solvable" ? undefined : colours.word(colours.values[node]),
+      ...(!["score", "solvable"].includes(app.colour) && { [app.colour]: colours.word(colours.values[node]) }),
       picked: picksOf(recording, frame, id),
       [`in ${"BA"[which]}`]:
         twin !== undefined && fateOf(source.runs[1 - which], app.frameOf(1 - which), twin),
@@ -326,21 +374,24 @@ export function panelOf(app) {
       fateOf(recording, frame, child),
       short(recording.text(child), 100),
     ]);
-    renew(thought, [shown, words, facts, findings, children.length, about, links.length], () => [
+    renew(thought, [shown, words, facts, findings, links.length, came, used.calls.length], () => [
       h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node))),
-      text(words),
+      textOf(words),
       h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
+      samplesOf(used, evaluation),
       found(),
       links.map(({ from, to, kind }) =>
         h("p", `${LINKS[kind][+(to === node)]} `, link(which, from === node ? to : from)),
       ),
+    ]);
+    renew(below, [shown, children.length, about], () => [
       children.length > 0 && h("h3", count(children.length, "child", "children")),
       rows(children, (child, place) => item(about[place], () => app.select(which, [child]))),
     ]);
     const spoken = used.open && source.spoken?.[name];
     renew(calls, [shown, used.calls.length, used.open, came, most, spoken], () => [
       used.calls.length > 0 && h("h3", dotted(count(used.calls.length, "call"), used.words)),
-      spoken && [h("h4", "so far"), text(spoken)],
+      spoken && [h("h4", "so far"), textOf(spoken)],
       failed && h("p.finding", { role: "alert" }, `Loading failed: ${failed}`),
       rows(used.calls, rowOf),
     ]);

@@ -7,7 +7,7 @@
 
 import { number } from "./dom.js";
 import { between, max, min, round } from "./numbers.js";
-import { cellsOf, levelsOf } from "./overview.js";
+import { cellsOf, heightOf, levelsOf } from "./overview.js";
 import {
   CHOSEN, DIM, FRONTIER, LEADING, LOST, PATH, QUESTION, RECEDES, SIZE, WAITING, detailAt, drawn, footOf, textBelow,
   wrapped,
@@ -24,7 +24,7 @@ const BATCH = 48;
 
 /** Opacity of the parts of a bar (PARTS in overview.js), and minimum distance of levels with a histogram in pixels. */
 const OPACITY = [1, 0.4, 0.2, 0.1];
-const STRIP = 30;
+const STRIP = 64;
 
 /** Characters for a user's marks. @type {Record<string, string>} */
 const SIGNS = { right: "✓", wrong: "×", note: "…" };
@@ -264,7 +264,7 @@ export function draw(brush, scene, theme, camera, width, height) {
   if (!far || detail.rows) {
     for (const slot of seen) {
       const [at, down, share] = [px(slot), py(slot), min(2 * looks[look(slot)][0], 1)];
-      let baseline = down + radius + SIZE + 2;
+      let baseline = down + (far ? heightOf(ky) / 2 : radius) + SIZE + 2;
       const its = scores ? scene.number(slot) : "";
       if (its) {
         write(its, at, baseline, ink, share, 600, max(kx - 4, SIZE * 2));
@@ -288,7 +288,7 @@ export function draw(brush, scene, theme, camera, width, height) {
   }
   if (far && ky >= STRIP) {
     for (const { level, count, mean, dropped, bins } of levelsOf(scene)) {
-      const down = (level - camera.y) * ky + height / 2;
+      const down = (level - camera.y) * ky + height / 2 - heightOf(ky) / 2 - 16;
       if (down < 0 || down > height) continue;
       const most = max(...bins, 1);
       brush.beginPath();

@@ -4,6 +4,7 @@
 
 import { brief, button, count, dotted, field, h, press, put, renew, say, short } from "./dom.js";
 import { item } from "./details.js";
+import { max, min, round } from "./numbers.js";
 import { SYNTAX } from "./search.js";
 import { DIFFERENCES } from "./theme.js";
 
@@ -18,6 +19,7 @@ b         best thought
 f + -     fit all, zoom
 space     play, pause
 , .       step back, forward
+r         read the details in full width
 / ?       search, help`;
 
 /**
@@ -96,6 +98,25 @@ export function faceOf(app, panel, time, legend) {
       source.address && button("copy link", () => app.copy(source.address?.() ?? "", "link")),
     ),
   );
+  const wider = button("read", () => app.set({ reading: !app.reading }), "the whole width for reading (r)");
+  let wide = 350;
+  /** Sets the width of the side panel. @param {number} to in pixels */
+  const widen = (to) => {
+    wide = max(240, min(to, root.clientWidth - 200));
+    root.style.setProperty("--side", `${wide}px`);
+    put(bar, { "aria-valuenow": `${round(wide)}` });
+  };
+  const bar = h("div.bar", {
+    ...{ role: "separator", tabindex: 0, "aria-orientation": "vertical", "aria-label": "width of the details", "aria-valuenow": "350" },
+    onpointerdown: (/** @type {PointerEvent} */ event) => bar.setPointerCapture(event.pointerId),
+    onpointermove(/** @type {PointerEvent} */ { clientX, pointerId }) {
+      if (bar.hasPointerCapture(pointerId)) widen(root.getBoundingClientRect().right - clientX);
+    },
+    onkeydown(/** @type {KeyboardEvent} */ { key }) {
+      const way = { ArrowLeft: 30, ArrowRight: -30 }[key];
+      if (way) widen(wide + way);
+    },
+  });
   const root = h(
     "div.root",
     {
@@ -125,14 +146,15 @@ export function faceOf(app, panel, time, legend) {
       h(
         "div.main",
         h("div.stages", pictures, legend),
-        h("aside.side", { "aria-label": "details" }, differences, panel),
+        bar,
+        h("aside.side", { "aria-label": "details" }, differences, panel, wider),
       ),
       time,
     ),
     status,
     help,
   );
-  return { root, query, status, help, pictures, show };
+  return { root, query, status, help, pictures, wider, show };
 
   /**
    * @param {import("./recording.js").Frame} frame of the first recording
@@ -165,6 +187,8 @@ export function faceOf(app, panel, time, legend) {
     say(found, error || (hits === undefined ? "" : count(hits, "match", "matches")));
     put(query, { "aria-invalid": `${!!error}` });
     press(only, app.only);
+    press(wider, app.reading);
+    root.classList.toggle("tl-reading", app.reading);
     differences.hidden = !aligned;
     if (!aligned) return;
     const { differences: all, counts } = aligned;

@@ -42,6 +42,7 @@ export function keepAddress(app) {
   const lasting = (/** @type {string} */ address) => address.replace(/&step=\d+/, "");
   if (written) goTo(app, written);
   addEventListener("popstate", () => {
+    clearTimeout(waiting);
     written = location.hash;
     goTo(app, written);
   });

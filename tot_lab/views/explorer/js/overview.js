@@ -28,6 +28,9 @@ export const BINS = 10;
  * @typedef {{kind: number, count: number, share: number, mean: number}} Part
  */
 
+/** Returns the height of a bar in pixels. @param {number} ky the distance of two levels */
+export const heightOf = (ky) => between(max(ky, APART) * 0.7, 2, 26);
+
 /**
  * Returns the cells of the part of a scene that a camera shows. x and y are the left and the middle of a bar in pixels.
  * @param {Scene} scene @param {Camera} camera @param {number} width @param {number} height
@@ -56,7 +59,7 @@ export function cellsOf(scene, camera, width, height) {
     sums[at + 2] += scores[slot];
   }
   const cells = [];
-  const high = between(row * 0.7, 2, 26);
+  const high = heightOf(ky);
   for (let cell = 0; cell < columns * rows; cell++) {
     let all = 0;
     for (let kind = 0; kind < PARTS.length; kind++) all += sums[cell * size + kind * 3];
