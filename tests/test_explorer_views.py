@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from browser import soon
+from test_explorer_lab import AXE
 from test_explorer_page import opened
 
 import tot_lab as tl
@@ -328,3 +329,23 @@ def test_the_details_can_be_widened_and_read_in_full_width(opened):
     soon(lambda: side.bounding_box()["width"] > 1200)
     page.keyboard.press("Escape")
     soon(lambda: side.bounding_box()["width"] < 800)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_violation_on_any_view(opened, scheme):
+    page = opened(game(tl.TreeOfThoughts(answer="best_leaf"), "1 4 8 8"))
+    page.emulate_media(color_scheme=scheme)
+    page.evaluate(f"() => {{ {AXE.read_text()} }}")
+    for act in (
+        lambda: page.get_by_role("button", name="tree", exact=True).click(),
+        lambda: page.evaluate(f"{APP}.show(['0.0'])"),
+        lambda: page.get_by_role("button", name="read", exact=True).click(),
+        lambda: page.get_by_role("button", name="read", exact=True).click(),
+        lambda: page.get_by_role("button", name="steps", exact=True).click(),
+        lambda: page.get_by_role("button", name="timeline", exact=True).click(),
+    ):
+        act()
+        page.wait_for_timeout(300)
+        found = page.evaluate("axe.run()")["violations"]
+        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []

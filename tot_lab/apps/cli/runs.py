@@ -21,6 +21,7 @@ from tot_lab.models import CacheError
 from tot_lab.record.importers import load
 from tot_lab.record.journal import JournalError
 from tot_lab.views.explorer.page import save_html
+from tot_lab.views.explorer.sweep_page import save_html as save_sweep
 from tot_lab.views.report import tree_svg
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ def add(commands: Any) -> None:
     replay = command(commands, "replay", "repeat runs without a model, and compare every record", _replay)
     add_runs(replay)
     add_cache(replay, "read replies from this cache (default: from the runs themselves)")
-    show = command(commands, "show", "show a run, or two side by side, in the browser", _show)
-    show.add_argument("run", type=Path, metavar="RUN", help=_RUN_HELP)
+    show = command(
+        commands, "show", "show a run, two side by side, or a folder of runs in the browser", _show
+    )
+    show.add_argument("run", type=Path, metavar="RUN", help=f"{_RUN_HELP}, or a folder of runs")
     show.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="a second run to compare with")
     show.add_argument(
         "--out", type=Path, metavar="FILE", help="write the page to this file (default: a temporary file)"
@@ -67,9 +70,12 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> None:
-    run, other = load_run(args.run), load_run(args.other) if args.other else None
-    out = args.out or Path(tempfile.mkdtemp(prefix="tot-lab-")) / f"{args.run.stem}.html"
-    page = save_html(run, out, other).resolve()
+    out = args.out or Path(tempfile.mkdtemp(prefix="tot-lab-")) / f"{args.run.resolve().stem}.html"
+    if args.run.is_dir() and args.other is None:
+        page = save_sweep([load_run(path) for path in find_journals([args.run])], out).resolve()
+    else:
+        run, other = load_run(args.run), load_run(args.other) if args.other else None
+        page = save_html(run, out, other).resolve()
     if args.no_open or not webbrowser.open(page.as_uri()):
         print(page)
 

@@ -16,10 +16,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from html import escape
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -62,8 +62,19 @@ def save_html(run: Run, path: str | os.PathLike[str], other: Run | None = None) 
 def page(*runs: Run) -> bytes:
     """Return the page of one run, or of two runs to compare."""
     recordings = [Recording(run.lines) for run in runs]
-    script = _classic_script(BUNDLE.read_text("utf-8"))
     title = " and ".join(f"{run.name}: {run.question}"[:80] for run in runs)
+    structures = [
+        json_script(f"run-{which}", structure_of(run, recording, PREFIXES[which]))
+        for which, (run, recording) in enumerate(zip(runs, recordings, strict=True))
+    ]
+    return assembled(
+        title, structures, chain.from_iterable(_texts(which, one) for which, one in enumerate(recordings))
+    )
+
+
+def assembled(title: str, first: Iterable[bytes], last: Iterable[bytes]) -> bytes:
+    """Return a page with the explorer between two sequences of script elements with data."""
+    script = _classic_script(BUNDLE.read_text("utf-8"))
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(_STYLE)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -76,42 +87,45 @@ def page(*runs: Run) -> bytes:
         '<body><main id="tot-lab-explorer"></main>'
         "<noscript>This page needs JavaScript. Allow scripts to see the search.</noscript>"
     )
-    parts = [head.encode()]
-    for which, (run, recording) in enumerate(zip(runs, recordings, strict=True)):
-        parts.append(_structure(which, run, recording))
-    parts.append(f"<script>{script}</script>".encode())
-    for which, recording in enumerate(recordings):
-        parts.extend(_texts(which, recording))
-    parts.append(b"</body></html>\n")
-    return b"".join(parts)
+    return b"".join(
+        [head.encode(), *first, f"<script>{script}</script>".encode(), *last, b"</body></html>\n"]
+    )
 
 
-def _structure(which: int, run: Run, recording: Recording) -> bytes:
-    chunk = recording.chunk().decode()
-    data = {
-        "about": {**about_of(run), "path": None},
-        **facts_of(run, PREFIXES[which]),
-        "block": BLOCK,
-    }
-    source = f'{json.dumps(data)[:-1]}, "chunk": {chunk}}}'.replace("<", "\\u003c")
-    return f'<script type="application/json" id="run-{which}">{source}</script>'.encode()
+def json_script(id: str, data: str) -> bytes:
+    """Return an element with JSON data."""
+    escaped = data.replace("<", "\\u003c")
+    return f'<script type="application/json" id="{id}">{escaped}</script>'.encode()
+
+
+def structure_of(run: Run, recording: Recording, prefix: str = "") -> str:
+    """Return the structure of a run as JSON: what is drawn first."""
+    data = {"about": {**about_of(run), "path": None}, **facts_of(run, prefix), "block": BLOCK}
+    return f'{json.dumps(data)[:-1]}, "chunk": {recording.chunk().decode()}}}'
+
+
+def texts_of(recording: Recording) -> tuple[str, str]:
+    """Return the beginnings of the texts of all thoughts, and all data of all thoughts, as JSON."""
+    details = [recording.details(id) for id in recording.nodes]
+    return json.dumps(_beginnings(recording)), json.dumps(details)
+
+
+def _beginnings(recording: Recording) -> list[str]:
+    return [text for batch in recording.texts() for text in msgspec.json.decode(batch)["texts"]]
 
 
 def _texts(which: int, recording: Recording) -> Iterator[bytes]:
-    beginnings: list[str] = []
-    for batch in recording.texts():
-        beginnings += msgspec.json.decode(batch)["texts"]
-    yield _compressed_script(f"texts-{which}", beginnings)
+    yield compressed_script(f"texts-{which}", json.dumps(_beginnings(recording)).encode())
     ids = list(recording.nodes)
     for block, first in enumerate(range(0, len(ids), BLOCK)):
-        yield _compressed_script(
-            f"details-{which}-{block}", [recording.details(id) for id in ids[first : first + BLOCK]]
-        )
+        details = [recording.details(id) for id in ids[first : first + BLOCK]]
+        yield compressed_script(f"details-{which}-{block}", json.dumps(details).encode())
 
 
-def _compressed_script(id: str, value: Sequence[Any]) -> bytes:
-    data = base64.b64encode(gzip.compress(json.dumps(value).encode(), mtime=0))
-    return b'<script type="application/gzip" id="%s">%s</script>' % (id.encode(), data)
+def compressed_script(id: str, data: bytes, level: int = 9) -> bytes:
+    """Return an element with compressed JSON data."""
+    packed = base64.b64encode(gzip.compress(data, level, mtime=0))
+    return b'<script type="application/gzip" id="%s">%s</script>' % (id.encode(), packed)
 
 
 def _classic_script(module: str) -> str:

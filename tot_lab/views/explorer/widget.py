@@ -35,6 +35,7 @@ import traitlets
 from ipywidgets.widgets.widget import _instances
 
 from tot_lab.analysis.diagnosis import Diagnosis, diagnose
+from tot_lab.analysis.tables import is_sweep
 from tot_lab.core.calls import Reply
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
 from tot_lab.lab.lab import Lab, Stream
@@ -42,6 +43,7 @@ from tot_lab.record.marks import Mark, Verdict, watch
 from tot_lab.record.run import Run, expect_run
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.views.explorer.recording import PREFIXES, Recording, about_of, facts_of
+from tot_lab.views.explorer.sweep_page import SweepExplorer
 
 if TYPE_CHECKING:
     import pandas
@@ -188,11 +190,11 @@ def count_texts(batch: bytes) -> int:
 
 
 class Explorer(anywidget.AnyWidget):
-    """An interactive view of a run: its tree, timeline, prompts, replies and costs.
+    """An interactive view of a run: its tree, steps, timeline, prompts, replies and costs.
 
     Args:
-        run: A run, a stream (`lab.stream(strategy, task)`), which the explorer starts, or the `Recorder` of a
-            search that you run yourself.
+        run: A run, a stream (`lab.stream(strategy, task)`), which the explorer starts, the `Recorder` of a
+            search that you run yourself, or a sweep, which is shown as a `SweepExplorer`.
         lab: The lab that runs new branches. `None` uses the lab of a stream.
 
     Example:
@@ -213,6 +215,10 @@ class Explorer(anywidget.AnyWidget):
     step = traitlets.Int(
         None, allow_none=True, help="number of lines of the record that are shown; None follows its end"
     ).tag(sync=True)
+
+    def __new__(cls, run: Any = None, *args: Any, **settings: Any) -> Any:
+        """Return a `SweepExplorer` for a sweep."""
+        return SweepExplorer(run) if is_sweep(run) else super().__new__(cls, *args, **settings)
 
     def __init__(self, run: Run | Stream | Recorder, *, lab: Lab | None = None) -> None:
         self._lock = threading.RLock()

@@ -34,27 +34,42 @@ export function goTo(app, address) {
   app.setStep(step >= 0 ? step : Infinity);
 }
 
-/** Keeps the address of the page equal to what `app` shows. Returns the function to call after each drawing.
+/** Keeps the address of the page equal to what `app` shows. Returns the functions to call after each drawing and at the end.
  * @param {App} app */
 export function keepAddress(app) {
+  if (!addressed()) return { shown() {}, end() {} };
   let written = location.hash;
   let waiting = 0;
+  let first = true; // the first address only completes the one that was opened
   const lasting = (/** @type {string} */ address) => address.replace(/&step=\d+/, "");
   if (written) goTo(app, written);
-  addEventListener("popstate", () => {
+  const back = () => {
     clearTimeout(waiting);
     written = location.hash;
-    goTo(app, written);
-  });
-  return () => {
+    if (runOf(written) === app.source.runs[0].about.id) goTo(app, written);
+  };
+  addEventListener("popstate", back);
+  const shown = () => {
     clearTimeout(waiting);
     const now = addressOf(app);
     if (now === written || app.playing) return;
     const write = () => {
-      history[lasting(now) === lasting(written) || !written ? "replaceState" : "pushState"](null, "", now);
+      history[first || lasting(now) === lasting(written) ? "replaceState" : "pushState"](null, "", now);
       written = now;
+      first = false;
     };
     if (lasting(now) === lasting(written)) waiting = window.setTimeout(write, PAUSE);
     else write();
   };
+  const end = () => {
+    clearTimeout(waiting);
+    removeEventListener("popstate", back);
+  };
+  return { shown, end };
 }
+
+/** Whether the page has an address of its own: not inside a notebook. */
+export const addressed = () => location.protocol !== "about:";
+
+/** Returns the id of the run that an address names, null if it names no run. @param {string} address */
+export const runOf = (address) => new URLSearchParams(address.slice(1)).get("run");

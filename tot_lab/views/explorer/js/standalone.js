@@ -8,6 +8,7 @@
 import { mount } from "./app.js";
 import { addressOf, keepAddress } from "./links.js";
 import { Recording } from "./recording.js";
+import { showSweep } from "./sweep.js";
 
 /** @param {string} id */
 const textOf = (id) => document.getElementById(id)?.textContent ?? "";
@@ -29,7 +30,9 @@ const whole = () =>
 /** Shows the runs of this page, if it is one of page.py. */
 export function boot() {
   const place = document.getElementById("tot-lab-explorer");
-  if (!place || !document.getElementById("run-0")) return;
+  if (!place) return;
+  if (document.getElementById("sweep")) return showSweep(place, JSON.parse(textOf("sweep")), (id) => whole().then(() => unpacked(id)));
+  if (!document.getElementById("run-0")) return;
   /** @type {any[]} */
   const structures = [0, 1].map((which) => textOf(`run-${which}`)).filter(Boolean).map((text) => JSON.parse(text));
   const runs = structures.map(({ about, chunk }) => {
@@ -66,7 +69,7 @@ export function boot() {
     { height: Math.max(480, innerHeight - 24) },
   );
   Object.assign(place, { explorer: app }); // for tests and benchmarks
-  keep = keepAddress(app);
+  keep = keepAddress(app).shown;
   requestAnimationFrame(() =>
     setTimeout(async () => {
       await whole();

@@ -1,0 +1,269 @@
+"""A sweep as one page, in a real browser with the network off: its cells, filters and runs are those of the
+sweep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from browser import Watched, soon
+from test_explorer_lab import AXE
+
+import tot_lab as tl
+from tot_lab.analysis.judging import blame_of
+from tot_lab.apps.cli import main
+from tot_lab.views.explorer.sweep_page import save_html
+
+APP = "document.querySelector('#tot-lab-explorer').explorer"
+SIGNS = {
+    "proposer": "P",
+    "evaluator": "E",
+    "answerer": "A",
+    "cut short": "C",
+    "unsolvable": "U",
+    "unknown": "?",
+}
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A sweep of three settings, four tasks and two repeats, with its journals."""
+    folder = tmp_path_factory.mktemp("swept")
+
+    async def sweep() -> tl.Sweep:
+        search = tl.TreeOfThoughts(propose=tl.Propose(count=3))
+        settings = {"CoT": tl.ChainOfThought(), "ToT": tl.grid(search, {"search.width": [1, 3]})}
+        lab = tl.Lab(tl.sim.SimGame24(skill=0.4, noise=0.3), runs=folder)
+        return await lab.sweep(settings, tl.game24_tasks(4), repeats=2, name="four games")
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(sweep())).result()
+
+
+@pytest.fixture
+def opened(chrome, tmp_path):
+    pages = []
+
+    def open_(runs: Any, **options: Any) -> Any:
+        watched = Watched(chrome, viewport={"width": 1300, "height": 900}, offline=True, **options)
+        pages.append(watched)
+        watched.page.goto(save_html(runs, tmp_path / f"{len(pages)}.html").as_uri())
+        watched.page.wait_for_selector(".tl-run")
+        return watched.page
+
+    yield open_
+    for watched in pages:
+        asked = [url for url in watched.asked if not url.startswith(("file:", "blob:", "data:"))]
+        watched.context.close()
+        assert (asked, watched.errors) == ([], [])
+
+
+def in_table(page: Any, column: str) -> list[str]:
+    """The values of a column as they stand in the table."""
+    return page.evaluate(
+        """column => {
+            const [heads, rows] = ["th", "tbody tr"].map(
+                (what) => [...document.querySelectorAll(`.tl-table ${what}`)]);
+            const place = heads.findIndex((one) => one.textContent.split(" ")[0] === column);
+            return rows.map((row) => row.cells[place].textContent);
+        }""",
+        column,
+    )
+
+
+def test_the_file_is_one_with_one_script_and_loses_no_text(swept, tmp_path):
+    page = swept.save_html(tmp_path / "sweep.html").read_text()
+    assert page.count("<script>") == 1
+    assert page.count('type="application/gzip"') >= 1
+    assert "http://" not in page.split("<script>")[0]
+
+
+def test_only_runs_are_shown(tmp_path):
+    with pytest.raises(TypeError, match="expects a sweep, a run or several runs: got str"):
+        save_html(["no run"], tmp_path / "x.html")
+
+
+def test_an_explorer_of_a_sweep_is_a_frame_of_its_own_origin(swept):
+    shown = tl.Explorer(swept)._repr_html_()
+    assert shown.startswith('<iframe sandbox="allow-scripts allow-downloads"')
+    assert "allow-same-origin" not in shown
+    assert shown.count("<iframe") == 1
+    assert "<script" not in shown  # all of the page is quoted
+
+
+def test_show_takes_a_folder_of_runs(swept, tmp_path, capsys):
+    out = tmp_path / "all.html"
+    assert main(["show", str(swept.folder), "--out", str(out), "--no-open"]) == 0
+    assert str(out) in capsys.readouterr().out
+    rows = json.loads(out.read_text().split('id="sweep">')[1].split("</script>")[0])["rows"]
+    assert len(rows) == len(swept.df())
+
+
+@pytest.mark.slow
+def test_every_cell_says_whether_its_run_is_right_and_whom_to_blame(opened, swept):
+    page = opened(swept)
+    cells = page.evaluate(
+        """() => [...document.querySelectorAll(".tl-matrix tbody tr")].flatMap((row) =>
+            [...row.querySelectorAll("td")].flatMap((cell, place) =>
+                [...cell.children].map((one) => [row.cells[0].title, place, one.textContent])))"""
+    )
+    heads = page.locator(".tl-matrix thead th").all_text_contents()[1:]
+    shown = sorted((task, heads[place], sign) for task, place, sign in cells)
+    true = []
+    for row in swept.df().itertuples():
+        blamed = blame_of(swept.run(row.run_id))
+        true.append((row.task, row.setting, "✓" if blamed is None else f"✗{SIGNS[blamed.on]}"))
+        assert (blamed is None) == bool(row.correct)
+    assert shown == sorted(true)
+    assert {sign[0] for *_, sign in true} == {"✓", "✗"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("query", "matches"),
+    [
+        ("correct:false", lambda df: df[df.correct == False]),  # noqa: E712
+        ("calls>20 correct:true", lambda df: df[(df.calls > 20) & (df.correct == True)]),  # noqa: E712
+        ("setting:CoT repeat=1", lambda df: df[(df.setting == "CoT") & (df["repeat"] == 1)]),
+        ('setting:"search.width=3"', lambda df: df[df.setting.astype(str).str.contains("search.width=3")]),
+        ("stop_reason:limit", lambda df: df[df.stop_reason.astype(str).str.contains("limit")]),
+        ("search.width:none", lambda df: df[df["search.width"].isna()]),
+    ],
+)
+def test_a_filter_gives_what_pandas_gives(opened, swept, query, matches):
+    page = opened(swept)
+    page.get_by_role("button", name="table").click()
+    page.get_by_role("searchbox").fill(query)
+    wanted = list(matches(swept.df()).run_id)
+    assert 0 < len(wanted) < len(swept.df())
+    soon(lambda: in_table(page, "run_id") == wanted)
+
+
+@pytest.mark.slow
+def test_a_column_that_is_not_there_is_named(opened, swept):
+    page = opened(swept)
+    page.get_by_role("searchbox").fill("colour:red")
+    soon(lambda: page.get_by_text("no column colour").count() == 1)
+    assert page.locator(".tl-run").count() == len(swept.df())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("column", ["calls", "task", "search.width"])
+def test_a_click_on_a_head_sorts_by_the_column(opened, swept, column):
+    page = opened(swept)
+    page.get_by_role("button", name="table").click()
+    for ascending, sign in ((True, "↑"), (False, "↓")):
+        page.locator(".tl-table thead button").filter(has_text=column).first.click()
+        page.locator(".tl-table thead button").filter(has_text=f"{column} {sign}").wait_for()
+        frame = swept.df().astype({"task": str})
+        true = frame.sort_values(column, ascending=ascending, kind="stable", na_position="last")
+        assert in_table(page, "run_id") == list(true.run_id)
+
+
+@pytest.mark.slow
+def test_a_cell_opens_exactly_its_run(opened, swept):
+    page = opened(swept)
+    for row in list(swept.df().itertuples())[::7]:
+        run = swept.run(row.run_id)
+        page.locator(f'[data-row="{row.Index}"]').click()
+        soon(lambda run=run: page.evaluate(f"{APP}?.source.runs[0].about.id") == run.id)
+        assert page.evaluate("location.hash").startswith(f"#run={run.id}")
+        nodes = page.evaluate(
+            f"""async () => {{
+                const {{ source }} = {APP};
+                const [recording] = source.runs;
+                const found = [];
+                for (let node = 0; node < recording.nodes; node++) {{
+                    const {{ text, calls }} = await source.details(0, node);
+                    found.push([recording.id(node), text, calls.map((one) => [one.prompt, one.reply])]);
+                }}
+                return found;
+            }}"""
+        )
+        assert {id: text for id, text, _ in nodes} == {node.id: node.text for node in run.tree}
+        calls = [line.e for line in run.lines if isinstance(line.e, tl.Call)]
+        asked = [([message.content for message in call.messages], call.node) for call in calls]
+        shown = [([m["content"] for m in prompt], id) for id, _, calls in nodes for prompt, _ in calls]
+        assert sorted(shown) == sorted(asked)
+
+
+@pytest.mark.slow
+def test_two_cells_are_compared(opened, swept):
+    page = opened(swept)
+    ids = list(swept.df().run_id)
+    page.locator('[data-row="0"]').click()
+    page.get_by_role("button", name="compare").click()
+    page.locator('[data-row="9"]').click()
+    both = f"{APP}?.source.runs.map(one => one.about.id)"
+    soon(lambda: page.evaluate(both) == [ids[0], ids[9]])
+    assert page.evaluate(f"{APP}.view") == "compare"
+    page.locator('[data-row="3"]').click(modifiers=["Shift"])
+    soon(lambda: page.evaluate(both) == [ids[0], ids[3]])
+
+
+@pytest.mark.slow
+def test_the_next_failed_run_goes_through_all_of_them_and_only_them(opened, swept):
+    page = opened(swept)
+    frame = swept.df()
+    failed = list(frame[frame.correct == False].run_id)  # noqa: E712
+    assert len(failed) > 2
+    seen = []
+    for _ in failed:
+        page.keyboard.press("]")
+        soon(lambda: page.evaluate(f"{APP}?.source.runs[0].about.id") not in [None, *seen[-1:]])
+        seen.append(page.evaluate(f"{APP}.source.runs[0].about.id"))
+    assert seen == failed
+    page.keyboard.press("[")
+    soon(lambda: page.evaluate(f"{APP}.source.runs[0].about.id") == failed[-2])
+
+
+@pytest.mark.slow
+def test_an_address_opens_its_run_and_the_back_button_the_one_before(opened, swept):
+    page = opened(swept)
+    ids = list(swept.df().run_id)
+    for row in (2, 5):
+        page.locator(f'[data-row="{row}"]').click()
+        soon(lambda row=row: page.evaluate(f"{APP}?.source.runs[0].about.id") == ids[row])
+    address = page.evaluate("location.href")
+    soon(lambda: "view=" in page.evaluate("location.href"))
+    page.go_back()
+    soon(lambda: page.evaluate(f"{APP}.source.runs[0].about.id") == ids[2])
+    page.goto("about:blank")
+    page.goto(address)
+    soon(lambda: page.evaluate(f"{APP}?.source.runs[0].about.id") == ids[5])
+
+
+@pytest.mark.slow
+def test_hostile_texts_of_runs_stay_texts(opened):
+    text = "</script><img src=x onerror=alert(1)><b>\u2028]]>"
+    runs = []
+    for answer in (text, "b"):
+        with tl.Recorder(text, task=tl.general(text, answer="b")) as recorder:
+            root = recorder.thought(text)
+            recorder.call(root, text, text, purpose="answer")
+            recorder.end(answer, node=recorder.thought(answer, parent=root))
+        runs.append(recorder.run)
+    page = opened(runs)
+    assert page.locator("img").count() == 0
+    page.locator('[data-row="0"]').click()
+    soon(lambda: page.evaluate(f"{APP}?.source.runs[0].about.question") == text)
+    page.get_by_role("button", name="table").click()
+    assert "</script><img src=x" in "".join(in_table(page, "answer"))
+    assert page.locator("img").count() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_violation(opened, swept, scheme):
+    page = opened(swept, color_scheme=scheme)
+    page.locator('[data-row="9"]').click()
+    soon(lambda: page.evaluate(f"{APP}?.drawn"))
+    page.evaluate(f"() => {{ {AXE.read_text()} }}")
+    for view in ("table", "matrix"):
+        page.get_by_role("button", name=view).click()
+        found = page.evaluate("axe.run()")["violations"]
+        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []

@@ -1,0 +1,113 @@
+"""A sweep, or several runs, as one HTML file: a matrix of tasks and settings whose cells open the runs.
+
+The file holds one explorer for all runs. The table of the runs precedes the script and is shown at once. Each
+run is packed once, several to a compressed block, and unpacked when a person opens it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from tot_lab.analysis.judging import blame_of
+from tot_lab.analysis.tables import is_sweep, placed, table
+from tot_lab.analysis.why import why_it_failed
+from tot_lab.core.bulk import gc_paused
+from tot_lab.core.calls import readable
+from tot_lab.core.files import write_whole
+from tot_lab.record.run import Run
+from tot_lab.views.explorer.page import assembled, compressed_script, json_script, structure_of, texts_of
+from tot_lab.views.explorer.recording import Recording
+
+PACK = 2_000_000
+"""Approximate number of characters of the runs in a block before compression. The prompts of a sweep are much
+alike, so a block is smaller than its runs would be alone.
+"""
+
+LEVEL = 6
+"""Level of the compression. Level 9 takes three times as long and saves 2 %."""
+
+
+def save_html(runs: Any, path: str | os.PathLike[str]) -> Path:
+    """Write a sweep as one HTML file that opens offline, and return its path.
+
+    The file shows a matrix of tasks and settings and a table with the columns of `sweep.df()`, and opens
+    every run in the explorer. An existing file is replaced atomically.
+
+    Args:
+        runs: A sweep, or several runs.
+        path: The file to write.
+
+    Raises:
+        TypeError: For anything else.
+    """
+    return write_whole(path, sweep_page(runs))
+
+
+class SweepExplorer:
+    """The page of a sweep in a notebook cell. `tl.Explorer(sweep)` returns it.
+
+    Args:
+        runs: A sweep, or several runs.
+    """
+
+    def __init__(self, runs: Any) -> None:
+        self.runs = runs
+
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page as a file. See `sweep.save_html`."""
+        return save_html(self.runs, path)
+
+    def _repr_html_(self) -> str:
+        # The frame has an origin of its own, so that the page cannot act in the notebook.
+        return (
+            '<iframe sandbox="allow-scripts allow-downloads" title="sweep" style="width:100%;height:860px;'
+            f'border:0" srcdoc="{escape(sweep_page(self.runs).decode())}"></iframe>'
+        )
+
+
+@gc_paused()
+def sweep_page(runs: Any) -> bytes:
+    """Return the page of a sweep or of several runs."""
+    runs = runs if is_sweep(runs) else list(runs)
+    frame = table(runs)
+    packs: list[bytes] = []
+    facts: list[dict[str, Any]] = []
+    open_: list[str] = []
+    for place in placed(runs, "save_html"):
+        if place.run is None:
+            facts.append({"pack": None, "blame": None, "why": readable(place.error or "")})
+            continue
+        facts.append({"pack": [len(packs), len(open_)], **_blame(place.run)})
+        open_.append(_packed(place.run))
+        if sum(map(len, open_)) >= PACK:
+            packs.append(_compressed(len(packs), open_))
+            open_ = []
+    if open_:
+        packs.append(_compressed(len(packs), open_))
+    frame = frame.loc[:, frame.notna().any()].astype({"setting": str, "task": str})
+    data = json.loads(frame.to_json(orient="split", index=False, double_precision=12))
+    name = getattr(runs, "name", "runs")
+    right = int((frame["correct"] == True).sum()) if "correct" in frame else 0  # noqa: E712  missing is not False
+    head = {"name": readable(name), "columns": data["columns"], "rows": data["data"], "facts": facts}
+    title = f"{name}: {right} of {len(frame)} right"
+    return assembled(title, [json_script("sweep", json.dumps(head))], packs)
+
+
+def _blame(run: Run) -> dict[str, Any]:
+    blamed, why = blame_of(run), why_it_failed(run)
+    return {"blame": blamed and blamed.on, "why": why and why.text}
+
+
+def _packed(run: Run) -> str:
+    """Return everything that the explorer shows of a run, as JSON."""
+    recording = Recording(run.lines)
+    beginnings, details = texts_of(recording)
+    return f'{{"structure": {structure_of(run, recording)}, "texts": {beginnings}, "details": {details}}}'
+
+
+def _compressed(number: int, runs: list[str]) -> bytes:
+    return compressed_script(f"pack-{number}", f"[{', '.join(runs)}]".encode(), LEVEL)
