@@ -163,7 +163,6 @@ def test_export_writes_what_the_ending_names(journal, tmp_path, here):
 @pytest.mark.parametrize(
     ("name", "holds", "says"),
     [
-        ("a_folder", None, "a_folder: is a folder. Expected a run's journal"),
         ("none.jsonl", None, "none.jsonl: no such file. Expected a run's journal"),
         ("empty.jsonl", b"", "empty.jsonl, line 1: no complete header"),
         ("table.csv", b"a,b\n1,2\n", "table.csv, line 1: no header; expected a run's journal"),
@@ -172,7 +171,6 @@ def test_export_writes_what_the_ending_names(journal, tmp_path, here):
     ],
 )
 def test_what_is_no_run_is_said_to_be_none(command, name, holds, says, here):
-    Path("a_folder").mkdir()
     if holds is not None:
         Path(name).write_bytes(holds)
     code, out, err = here(command[0], name, *command[1:])
@@ -187,6 +185,14 @@ def test_what_cannot_be_written_is_named(journal, tmp_path):
     (tmp_path / "a.csv").mkdir()
     done = tot_lab("export", "a.jsonl", "--to", "a.csv", folder=tmp_path)
     assert (done.returncode, done.stderr) == (1, "tot-lab: a.csv: Is a directory\n")
+
+
+def test_a_folder_is_shown_as_a_whole_and_exported_run_by_run(here):
+    Path("a_folder").mkdir()
+    assert here("show", "a_folder", "--no-open") == (1, "", "tot-lab: No runs found in a_folder.\n")
+    code, out, err = here("export", "a_folder", "--to", "new.csv")
+    assert (code, out) == (2, "")
+    assert "a_folder: is a folder. Expected a run's journal" in err
 
 
 def test_every_command_says_what_it_does(capsys):

@@ -18,7 +18,7 @@ import { Scene, layoutParents } from "./scene.js";
 import { searchOf } from "./search.js";
 import { isChain } from "./steps.js";
 import css from "./style.css";
-import { DIFFERENCES, themeOf } from "./theme.js";
+import { DIFFERENCES, LIGHT, themeOf } from "./theme.js";
 
 /**
  * @typedef {import("./recording.js").Recording} Recording
@@ -260,7 +260,17 @@ export function mount(element, source, { height = 620 } = {}) {
   const watch = new MutationObserver(look);
   watch.observe(document.body, { attributes: true });
   dark.addEventListener("change", look);
+  /** Prints in the colours of the light theme, with pictures that fit the paper. @param {boolean} on */
+  const print = (on) => {
+    dress(on ? LIGHT : themeOf(element));
+    for (const pane of app.panes) pane.print(on);
+  };
+  const [before, after] = [() => print(true), () => print(false)];
+  addEventListener("beforeprint", before);
+  addEventListener("afterprint", after);
   const ends = [
+    () => removeEventListener("beforeprint", before),
+    () => removeEventListener("afterprint", after),
     source.onChange(app.came),
     source.onSelect((ids) => app.show(ids, true)),
     () => watch.disconnect(),
@@ -467,9 +477,14 @@ export function mount(element, source, { height = 620 } = {}) {
 
   function paint() {
     const now = themeOf(element);
-    for (const [name, value] of Object.entries(now)) root.style.setProperty(`--${name}`, String(value));
-    root.style.colorScheme = now.dark ? "dark" : "light";
+    dress(now);
     return now;
+  }
+
+  /** @param {import("./theme.js").Theme} now */
+  function dress(now) {
+    for (const [name, value] of Object.entries({ ...now, ...now.links })) root.style.setProperty(`--${name}`, String(value));
+    root.style.colorScheme = now.dark ? "dark" : "light";
   }
 
   /** @param {{now: number, step: number}} from @param {number} now in milliseconds @param {number} lines */

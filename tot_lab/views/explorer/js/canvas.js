@@ -275,6 +275,11 @@ export class Picture {
     const hover = (node, { x, y }) => {
       canvas.style.cursor = node < 0 ? "grab" : "pointer";
       if (node >= 0 || this.#hovered >= 0) report(node, x, y);
+      if (node !== this.#hovered && this.scene?.links.length) {
+        this.scene.hovered = this.scene.slot[node] ?? -1;
+        this.#held = null; // links of the thought are drawn stronger
+        this.#request();
+      }
       this.#hovered = node;
     };
     // A vertical movement of one finger scrolls the page.

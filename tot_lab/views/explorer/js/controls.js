@@ -14,7 +14,7 @@ import { KINDS, kindsOf } from "./origins.js";
 import { KIND, STATES } from "./recording.js";
 import { SHAPE_OF_STATE, shapeOfAnswer } from "./scene.js";
 import { QUANTITIES } from "./quantities.js";
-import { ANSWER, CORNERS, SCORES, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
+import { ANSWER, CORNERS, LINK_WORDS, SCORES, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
 
 /**
  * Describes the last line before the step of `frame`.
@@ -127,6 +127,9 @@ function shapeOf(place) {
   return put(svg, { viewBox: "-2 -2 4 4", "aria-hidden": "true", class: hollow }, shape);
 }
 
+/** Returns a picture of a link. @param {string} kind */
+const lineOf = (kind) => h("i", { class: `tl-link-${kind}` });
+
 /** Builds the legend: shapes and colours with the number of thoughts of each. A click searches for them. @param {App} app */
 export function legendOf(app) {
   const states = h("span.states");
@@ -149,7 +152,8 @@ export function legendOf(app) {
     const solvable = Array.from(scene?.lastSolvable ?? [], (slot) => recording.id(scene?.nodes[slot] ?? -1));
     const steps = KINDS.slice(1).map(() => 0);
     if (recording.hasSteps) kindsOf(frame).forEach((kind, node) => (kind && !state[node] ? steps[kind - 1]++ : 0));
-    renew(states, [counts, answer, solvable, steps], () => [
+    const links = [...new Set(scene?.links.map(({ kind }) => kind))];
+    renew(states, [counts, answer, solvable, steps, links], () => [
       LEGEND.map((name) => {
         const state = STATES.indexOf(name);
         const count = counts[state] - (state ? 0 : steps.reduce((a, b) => a + b, 0));
@@ -159,6 +163,7 @@ export function legendOf(app) {
         return count > 0 && button(face, () => app.find(`state:${name}`), "find these", "flat");
       }),
       steps.map((count, place) => count > 0 && h("span.quiet", shapeOf(STEP_SHAPES + place), `${SHAPES[STEP_SHAPES + place][0]} ${number(count)}`)),
+      links.map((kind) => h("span.quiet", lineOf(kind), LINK_WORDS[kind])),
       solvable.length > 0 &&
         button(`◎ last solvable ${number(solvable.length)}`, () => app.show(solvable), "the last thoughts that could lead to a right answer", "flat"),
     ]);

@@ -10,6 +10,7 @@
  * @typedef {import("./dom.js").Child} Child
  */
 
+import { diffOf } from "./diff.js";
 import { brief, button, count, dotted, field, h, money, number, press, renew, say, seconds, short } from "./dom.js";
 import { STATES } from "./recording.js";
 import { textOf } from "./rich.js";
@@ -326,12 +327,13 @@ export function panelOf(app) {
     const [thought, calls, below, mark, branch] = parts;
     const id = there ? recording.id(node) : "";
     const name = which ? `b:${id}` : id;
+    const both = source.runs.length > 1;
     const findings = source.runs
-      .flatMap((_, one) => source.facts(one).findings)
+      .flatMap((_, one) => source.facts(one).findings.map((its) => ({ ...its, run: both ? `${"AB"[one]}: ` : "" })))
       .filter(({ nodes }) => node < 0 || nodes.includes(name));
     const found = () =>
-      findings.map(({ kind, text, nodes }) =>
-        button([h("b", `${kind.replaceAll("_", " ")}: `), text], () => app.show(nodes), undefined, "finding"),
+      findings.map(({ run, kind, text, nodes }) =>
+        button([h("b", `${run}${kind.replaceAll("_", " ")}: `), text], () => app.show(nodes), undefined, "finding"),
       );
     if (!there) {
       for (const part of [calls, below, mark, branch]) renew(part, [], () => []);
@@ -348,6 +350,7 @@ export function panelOf(app) {
     const draws = evaluation?.draws ?? [];
     const colours = app.colours(which);
     const twin = app.view === "compare" ? app.selected[1 - which].at(-1) : undefined;
+    const other = twin === undefined ? undefined : source.runs[1 - which].text(twin);
     const facts = {
       score: evaluation
         ? dotted(
@@ -374,10 +377,11 @@ export function panelOf(app) {
       fateOf(recording, frame, child),
       short(recording.text(child), 100),
     ]);
-    renew(thought, [shown, words, facts, findings, links.length, came, used.calls.length], () => [
+    renew(thought, [shown, words, other, facts, findings, links.length, came, used.calls.length], () => [
       h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node))),
       textOf(words),
       h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
+      other !== undefined && other !== words && [h("h4", which ? "changes from A" : "changes in B"), which ? diffOf(other, words) : diffOf(words, other)],
       samplesOf(used, evaluation),
       found(),
       links.map(({ from, to, kind }) =>

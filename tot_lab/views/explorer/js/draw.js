@@ -22,6 +22,9 @@ import { CORNERS, SCALE, STEPS, WRONG } from "./theme.js";
  * short paths. */
 const BATCH = 48;
 
+/** Opacity of a link until a thought at one of its ends is hovered or selected. */
+const FAINT = 0.5;
+
 /** Opacity of the parts of a bar (PARTS in overview.js), and minimum distance of levels with a histogram in pixels. */
 const OPACITY = [1, 0.4, 0.2, 0.1];
 const STRIP = 64;
@@ -174,7 +177,8 @@ export function draw(brush, scene, theme, camera, width, height) {
     brush.beginPath();
     brush.moveTo(px(from), py(from));
     brush.bezierCurveTo(middle, up, middle, up, px(to), py(to));
-    stroke(theme.links[kind], 1.5, 0.9);
+    const near = from === scene.hovered || to === scene.hovered || scene.selected.includes(from) || scene.selected.includes(to);
+    stroke(theme.links[kind], 1.5, near ? 1 : FAINT);
   }
   brush.setLineDash([]);
 

@@ -2,7 +2,7 @@
  * The frame around the pictures: header, toolbar, side panel and help.
  */
 
-import { brief, button, count, dotted, field, h, press, put, renew, say, short } from "./dom.js";
+import { brief, button, count, dotted, field, h, money, number, press, put, renew, say, short } from "./dom.js";
 import { item } from "./details.js";
 import { max, min, round } from "./numbers.js";
 import { SYNTAX } from "./search.js";
@@ -192,7 +192,24 @@ export function faceOf(app, panel, time, legend) {
     differences.hidden = !aligned;
     if (!aligned) return;
     const { differences: all, counts } = aligned;
-    renew(differences, [aligned.at, theme.dark], () => [
+    const usages = runs.map((_, which) => app.frameOf(which).usage);
+    const facts = {
+      settings: runs.map(({ about }) => about.verdict?.settings),
+      answer: runs.map(({ ended }) => short(ended?.answer || "none", 120)),
+      verdict: runs.map(({ about, ended }) => (ended ? about.verdict?.grade : "unfinished")),
+      ended: runs.map(({ about }) => about.verdict?.stopped),
+      calls: usages.map(({ calls }) => number(calls)),
+      tokens: usages.map(({ input, output }) => number(input + output)),
+      cost: usages.map(({ cost }) => money(cost)),
+    };
+    renew(differences, [aligned.at, theme.dark, facts], () => [
+      about.question !== second?.about.question && h("p.finding", "The runs have different questions."),
+      h(
+        "table.samples",
+        h("thead", h("tr", h("td"), ["A", "B"].map((name) => h("th", { scope: "col" }, name)))),
+        Object.entries(facts).map(([name, both]) =>
+          h("tr", h("th", { scope: "row" }, name), both[0] === both[1] ? h("td", { colspan: 2 }, both[0]) : both.map((one) => h("td", h("b", one))))),
+      ),
       h("h3", count(all.length, "difference")),
       h("p.quiet", `${counts.same} of ${count(counts.matched, "thought")} in both are the same`),
       all.slice(0, LISTED).map(({ kind, a, b, size }) => {

@@ -13,7 +13,22 @@ import { outlineOf } from "./outline.js";
 import { Scene } from "./scene.js";
 import { stepsView } from "./steps.js";
 import { svgOf } from "./svg.js";
+import { LIGHT } from "./theme.js";
 import { Timeline } from "./timeline.js";
+
+/** @param {Picture} picture */
+const viewOf = ({ width, height, camera }) => ({ width, height, camera });
+
+/** Returns the lines above an exported picture: the question, the run, and the verdict.
+ * @param {import("./recording.js").Recording} recording */
+function headingOf({ about: { question, name, model, simulated, verdict }, ended }) {
+  const { grade, expected, stopped, settings } = verdict ?? {};
+  return [
+    question || "a search",
+    dotted(name, model, simulated && "simulated model", settings),
+    ended ? dotted(grade, `answer: ${ended.answer || "none"}`, expected && `expected: ${expected}`, `ended: ${stopped}`) : "unfinished",
+  ];
+}
 
 /** @param {import("./app.js").App} app @param {number} which */
 export function paneOf(app, which) {
@@ -23,10 +38,11 @@ export function paneOf(app, which) {
   const canvas = h("canvas", { "aria-hidden": "true" });
   const clock = h("canvas");
   const steps = stepsView(app);
+  const paper = h("div.paper");
   const caption = h("div.caption");
   const tip = h("div.tip", { hidden: true });
   let [x, y] = [0, 0];
-  const element = h("div.stage", canvas, clock, steps.element, outline.element, caption, tip);
+  const element = h("div.stage", canvas, clock, paper, steps.element, outline.element, caption, tip);
   // Captured, so that the position is known before the listener of the canvas calls `hover`.
   element.addEventListener("pointermove", (event) => ([x, y] = [event.offsetX, event.offsetY]), true);
 
@@ -122,10 +138,19 @@ export function paneOf(app, which) {
      * @param {"png" | "svg"} kind @returns {Promise<Blob>} */
     async save(kind) {
       const { scene } = pane;
+      const heading = headingOf(app.source.runs[which]);
       if (!clock.hidden) return new Promise((done) => clock.toBlob((blob) => done(/** @type {Blob} */ (blob))));
       return kind === "svg" && scene && picture.theme
-        ? new Blob([svgOf(scene, picture.theme, picture)], { type: "image/svg+xml" })
+        ? new Blob([svgOf(scene, picture.theme, { ...viewOf(picture), heading })], { type: "image/svg+xml" })
         : picture.png();
+    },
+
+    /** Replaces the canvas by a drawing that fits the paper, or shows the canvas again. @param {boolean} on */
+    print(on) {
+      paper.replaceChildren();
+      if (!on || !pane.scene || canvas.hidden) return;
+      const svg = svgOf(pane.scene, LIGHT, { width: 1000, height: 560 });
+      paper.append(new DOMParser().parseFromString(svg, "image/svg+xml").documentElement);
     },
 
     destroy() {

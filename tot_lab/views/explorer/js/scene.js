@@ -176,6 +176,8 @@ export class Scene {
     for (const call of frame.open) flags[seen(recording.call(call).node)] |= WAITING;
 
     this.quantity = quantity;
+    /** The slot below the pointer, -1 for no slot. */
+    this.hovered = -1;
     /** The node of the answer, -1 for no answer yet. */
     this.best = frame.best;
     /** Slots of the visible selected thoughts. */
@@ -449,7 +451,7 @@ const NEAREST = { kx: 240, ky: 150 };
  * @returns {Camera}
  */
 export function fitted(scene, width, height) {
-  const kx = between((width - 40) / (scene.width + 0.94), 1e-6, 165);
+  const kx = between((width - 72) / (scene.width + 0.94), 1e-6, 165);
   const ky = between((height - 44) / (scene.height + 0.75), 1e-6, 118);
   return { x: scene.width / 2, y: scene.height / 2 + 9 / max(ky, 1), kx, ky };
 }

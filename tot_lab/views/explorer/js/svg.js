@@ -5,10 +5,11 @@
  * that XML does not allow are removed.
  */
 
-import { number } from "./dom.js";
+import { number, short } from "./dom.js";
 import { draw } from "./draw.js";
 import { round } from "./numbers.js";
 import { SIZE, fitted } from "./scene.js";
+import { CORNERS, LINK_WORDS, SCORES, SHAPES, WRONG } from "./theme.js";
 
 /** Escapes `text` for XML text and attributes. @param {string} text */
 export function escaped(text) {
@@ -85,15 +86,73 @@ class Pen {
   }
 }
 
+/** In pixels: height of a line of the heading, and of the legend. */
+const [LINE, FOOT] = [18, 28];
+
+/**
+ * Returns the legend of the shapes, links and colours in a scene, below a tree of `height` pixels.
+ * @param {import("./scene.js").Scene} scene @param {import("./theme.js").Theme} theme @param {number} height
+ */
+function legendOf(scene, theme, height) {
+  const pen = new Pen();
+  pen.fillStyle = pen.strokeStyle = theme.ink;
+  const middle = height + FOOT / 2;
+  let at = 16;
+  /** @param {string} words */
+  const word = (words) => {
+    pen.fillText(words, at + 10 + words.length * SIZE * 0.27, middle + 4);
+    at += 34 + words.length * SIZE * 0.54;
+  };
+  for (const place of [...new Set(scene.shape)].sort((a, b) => a - b)) {
+    const [name] = SHAPES[place];
+    const corners = CORNERS[place];
+    pen.beginPath();
+    if (corners.length) corners.forEach(([x, y], corner) => pen[corner ? "lineTo" : "moveTo"](at + 5 * x, middle + 5 * y));
+    else pen.roundRect(at - 5, middle - 5, 10, 10, 5);
+    if (corners.length) pen.closePath();
+    if (place === WRONG) {
+      pen.moveTo(at - 6, middle - 6);
+      pen.lineTo(at + 6, middle + 6);
+      pen.moveTo(at - 6, middle + 6);
+      pen.lineTo(at + 6, middle - 6);
+    }
+    if (["question", "answer", "wrong answer"].includes(name)) pen.stroke();
+    else pen.fill();
+    word(name);
+  }
+  for (const kind of new Set(scene.links.map((link) => link.kind))) {
+    pen.strokeStyle = theme.links[kind];
+    pen.setLineDash([5, 4]);
+    pen.beginPath();
+    pen.moveTo(at - 8, middle);
+    pen.lineTo(at + 8, middle);
+    pen.stroke();
+    word(LINK_WORDS[kind]);
+  }
+  const [low, high] = scene.quantity?.ends ?? ["0", "1"];
+  word(low);
+  SCORES.forEach((colour) => {
+    pen.fillStyle = colour;
+    pen.beginPath();
+    pen.rect((at += 10) - 30, middle - 4, 10, 8);
+    pen.fill();
+  });
+  pen.fillStyle = theme.ink;
+  at -= 16;
+  word(high);
+  return pen.svg;
+}
+
 /**
  * @param {import("./scene.js").Scene} scene
  * @param {import("./theme.js").Theme} theme
- * @param {{width?: number, height?: number, title?: string, camera?: import("./scene.js").Camera}} [options]
- *   width, height: in pixels. camera: the visible part, by default everything.
+ * @param {{width?: number, height?: number, title?: string, heading?: string[], camera?: import("./scene.js").Camera}} [options]
+ *   width, height: of the tree in pixels. heading: lines above the tree, with a legend below it. camera: the visible part,
+ *   by default everything.
  * @returns {string}
  */
 export function svgOf(scene, theme, options = {}) {
-  const { width = 1200, height = 800, title = "search tree", camera = fitted(scene, width, height) } = options;
+  const { width = 1200, height = 800, title = "search tree", heading = [], camera = fitted(scene, width, height) } = options;
   const pen = new Pen();
   const seen = draw(pen, scene, theme, camera, width, height);
   if (seen < scene.count) {
@@ -101,7 +160,14 @@ export function svgOf(scene, theme, options = {}) {
     pen.fillStyle = theme.faint;
     pen.fillText(`${number(seen)} of ${number(scene.count)} thoughts drawn`, width / 2, height - 6);
   }
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" \
+  const above = heading.length && LINE * heading.length + 8;
+  const tall = height + above + (above && FOOT);
+  const tree = above ? `<g transform="translate(0 ${above})">${pen.svg}${legendOf(scene, theme, height)}</g>` : pen.svg;
+  const lines = heading.map((line, place) =>
+    `<text x="12" y="${LINE * (place + 1)}" text-anchor="start" font-size="13" font-weight="${place ? 400 : 600}" \
+fill="${theme.ink}">${escaped(short(line, width / 7.6))}</text>`);
+  const ground = above ? `<rect width="${width}" height="${tall}" fill="${theme.paper}"/>` : "";
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${tall}" viewBox="0 0 ${width} ${tall}" \
 role="img" stroke-linejoin="round" font-family="${escaped(theme.font)}" font-size="${SIZE}" text-anchor="middle">\
-<title>${escaped(title)}</title>${pen.svg}</svg>\n`;
+<title>${escaped(title)}</title>${ground}${lines.join("")}${tree}</svg>\n`;
 }

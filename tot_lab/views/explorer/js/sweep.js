@@ -15,8 +15,8 @@ import css from "./style.css";
 import { BLAMES, columnsOf, correctOf, nextFailed, rowsMatching, sorted, valueOf } from "./table.js";
 import { themeOf } from "./theme.js";
 
-/** Number of rows of the matrix and of the table that are shown at first. */
-const ROWS = 200;
+/** Number of rows of the matrix and of the table that are shown at first. More follow when the list is scrolled. */
+const ROWS = 60;
 
 /** Maximum number of characters of a value in a table. */
 const LONGEST = 80;
@@ -64,6 +64,11 @@ export function showSweep(place, sweep, unpacked) {
   const simulated = rows.some((row) => value(row, "simulated") === true) && h("b.badge", "simulated model");
   const legend = h("div.row", { role: "group", "aria-label": "legend" });
   const list = h("div.runs", { role: "region", "aria-label": "runs", tabindex: 0 });
+  list.onscroll = () => {
+    if (list.scrollTop + 2 * list.clientHeight < list.scrollHeight || !list.querySelector(".tl-more")) return;
+    most *= 2;
+    show();
+  };
   const title = h("b");
   const status = h("p.quiet", { role: "status" });
   const host = h("div");
@@ -209,13 +214,13 @@ export function showSweep(place, sweep, unpacked) {
     return its;
   }
 
-  /** @param {number} hidden */
+  /** Builds the last line of a list of which only some rows are shown. @param {number} hidden */
   function more(hidden) {
     const further = () => {
       most *= 5;
       show();
     };
-    return hidden > 0 && button(`${number(hidden)} more`, further);
+    return hidden > 0 && h("p.more", button(`${number(hidden)} more`, further));
   }
 
   function matrix() {

@@ -51,6 +51,9 @@ export const [RIGHT, ANSWER, WRONG] = [1, 2, 3];
 
 const STAR = regular(10, 0, 1.55, 0.68);
 
+/** What a link of each kind means, from its end to its start. @type {Record<string, string>} */
+export const LINK_WORDS = { merged: "the same state", source: "made from", depends: "depends on" };
+
 /** The shape of the first kind of step (KINDS in origins.js) that has one. */
 export const STEP_SHAPES = 11;
 
