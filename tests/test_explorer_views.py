@@ -349,3 +349,68 @@ def test_axe_finds_no_serious_violation_on_any_view(opened, scheme):
         page.wait_for_timeout(300)
         found = page.evaluate("axe.run()")["violations"]
         assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+
+
+@pytest.mark.slow
+def test_an_exported_picture_carries_question_verdict_and_legend(opened):
+    run = game(tl.TreeOfThoughts(answer="best_leaf"), "1 4 8 8")
+    assert (run.correct, bool(run.answer)) == (False, True)
+    page = opened(run)
+    shown = page.evaluate(
+        f"""async () => {{
+            const svg = await (await {APP}.panes[0].save("svg")).text();
+            const parsed = new DOMParser().parseFromString(svg, "image/svg+xml");
+            return [...parsed.querySelectorAll("text")].map((one) => one.textContent);
+        }}"""
+    )
+    assert shown[0] == "1 4 8 8"
+    assert "simulated model" in shown[1]
+    assert shown[2].startswith(f"✗ wrong · answer: {run.answer} · ended: reached the limit of depth")
+    assert {"question", "wrong answer", "kept", "pruned"} <= set(shown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_print_has_light_colours_a_picture_that_fits_and_no_controls(opened, scheme):
+    page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
+    page.emulate_media(media="print", color_scheme=scheme)
+    page.evaluate(f"{APP}.show(['0.0'])")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    picture = page.locator(".tl-paper > svg")
+    assert picture.bounding_box()["width"] <= page.locator(".tl-root").bounding_box()["width"]
+    assert page.locator(".tl-verdict").is_visible()
+    assert not page.get_by_role("searchbox").is_visible()
+    assert not page.locator(".tl-stage canvas").first.is_visible()
+    ground = "getComputedStyle(document.querySelector('.tl-root')).backgroundColor"
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    prompt = page.locator(".tl-details details pre").first
+    assert prompt.bounding_box()["height"] > 10  # closed sections are printed too
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert picture.count() == 0
+    assert (page.evaluate(ground) == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+@pytest.mark.slow
+def test_compared_runs_say_what_differs(opened):
+    first, second = written("one step", "two"), written("one leap", "two")
+    page = opened(first, second)
+    page.evaluate(f"{APP}.show(['0.0'])")
+    soon(lambda: page.locator(".tl-details del").all_text_contents() == ["step"])
+    assert page.locator(".tl-details ins").all_text_contents() == ["leap"]
+    assert page.get_by_text("The runs have different questions.").count() == 0
+    with tl.Recorder("other") as recorder:
+        recorder.end("", node=recorder.thought("another question"))
+    page = opened(first, recorder.run)
+    soon(lambda: page.get_by_text("The runs have different questions.").count() == 1)
+
+
+@pytest.mark.slow
+def test_the_calls_over_time_are_a_table_too(opened):
+    run = game(tl.TreeOfThoughts(), "1 4 8 8")
+    page = opened(run)
+    page.get_by_role("button", name="timeline").click()
+    rows = page.get_by_role("table", name="calls").locator("tbody tr, tr:has(td)")
+    calls = [line.e for line in run.lines if isinstance(line.e, tl.Call)]
+    soon(lambda: rows.count() == len(calls))
+    shown = [row.locator("td").all_text_contents()[:2] for row in rows.all()]
+    assert shown == [[call.node, call.purpose] for call in calls]

@@ -381,7 +381,7 @@ export function panelOf(app) {
       h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node))),
       textOf(words),
       h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
-      other !== undefined && other !== words && [h("h4", which ? "changes from A" : "changes in B"), which ? diffOf(other, words) : diffOf(words, other)],
+      other !== undefined && other !== words && [h("h3", which ? "changes from A" : "changes in B"), which ? diffOf(other, words) : diffOf(words, other)],
       samplesOf(used, evaluation),
       found(),
       links.map(({ from, to, kind }) =>

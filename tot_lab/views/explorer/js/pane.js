@@ -8,13 +8,16 @@
 
 import { Picture } from "./canvas.js";
 import { callOf, fateOf, replyOf, usageOf } from "./details.js";
-import { dotted, h, number, say, short } from "./dom.js";
+import { dotted, h, number, renew, say, short } from "./dom.js";
 import { outlineOf } from "./outline.js";
 import { Scene } from "./scene.js";
 import { stepsView } from "./steps.js";
 import { svgOf } from "./svg.js";
 import { LIGHT } from "./theme.js";
-import { Timeline } from "./timeline.js";
+import { Timeline, tableOf } from "./timeline.js";
+
+/** Maximum number of calls in the table for screen readers. */
+const CALLS = 500;
 
 /** @param {Picture} picture */
 const viewOf = ({ width, height, camera }) => ({ width, height, camera });
@@ -39,10 +42,11 @@ export function paneOf(app, which) {
   const clock = h("canvas");
   const steps = stepsView(app);
   const paper = h("div.paper");
+  const table = h("table.unseen");
   const caption = h("div.caption");
   const tip = h("div.tip", { hidden: true });
   let [x, y] = [0, 0];
-  const element = h("div.stage", canvas, clock, paper, steps.element, outline.element, caption, tip);
+  const element = h("div.stage", canvas, clock, table, paper, steps.element, outline.element, caption, tip);
   // Captured, so that the position is known before the listener of the canvas calls `hover`.
   element.addEventListener("pointermove", (event) => ([x, y] = [event.offsetX, event.offsetY]), true);
 
@@ -115,7 +119,15 @@ export function paneOf(app, which) {
       steps.element.hidden = !listed;
       if (!view) say(caption, title || (frame.nodes ? "" : "no thought yet"));
       if (listed) return steps.show(frame, version, app.collapsedOf(which), node);
-      if (!view) return timeline.show(recording, frame, theme, node);
+      table.hidden = !!view;
+      if (!view) {
+        renew(table, [recording.about.id, recording.lines], () => [
+          h("caption", "calls"),
+          h("thead", h("tr", ["thought", "call", "asked at, in seconds", "took", "outcome"].map((name) => h("th", { scope: "col" }, name)))),
+          tableOf(recording, CALLS).map((row) => h("tr", row.map((cell) => h("td", cell)))),
+        ]);
+        return timeline.show(recording, frame, theme, node);
+      }
       const now = [recording, frame.step, theme, version, ...Object.values(view)];
       if (now.some((one, place) => one !== made[place])) {
         made = now;

@@ -26,6 +26,8 @@ const REFUSED = 4;
 const SHADES = [1, 0, 0.45, 0.45, 0];
 
 const READABLE = 0.01; // seconds
+const NAMED = 14; // pixels: minimum height of a bar with a name
+const MARKED = 12; // maximum number of levels with a name
 const UNREADABLE = "no call took 10 ms: this is order, not time";
 
 // Pixels: margins at the left and the right; heights of the legend, the curve and the axis; maximum height of a lane.
@@ -86,9 +88,34 @@ export function plan(recording) {
   }
   for (; last >= 0; last = before[last]) critical.push(last);
   critical.reverse();
-  const order = { lane, lanes, critical, changes, level, most };
+  const picks = picksOf(recording);
+  const order = { picks, lane, lanes, critical, changes, level, most };
   return { lines, byOrder, end, from, to, state, kinds: [...kinds], failed, ...order };
 }
+
+/** Returns the lines at which a search began to expand thoughts of another level, and the new level.
+ * @param {Recording} recording */
+function picksOf(recording) {
+  const picks = [];
+  let last = -1;
+  for (let line = 0; line < recording.lines; line++) {
+    const note = recording.note(line);
+    if (note?.name !== "tot.picked" || !note.data) continue;
+    const level = recording.depth[recording.indexOf(note.data.parents?.[0] ?? "")] + 1;
+    if (level !== last && level > 0) picks.push({ line, level });
+    last = level;
+  }
+  return picks;
+}
+
+/** Returns the rows of the calls as a table: thought, call, times in seconds and outcome. @param {Recording} recording
+ * @param {number} most maximum number of rows */
+export const tableOf = (recording, most) =>
+  Array.from({ length: min(recording.calls, most) }, (_, index) => {
+    const { node, kind, asked, answered, error, source } = recording.call(index);
+    const outcome = error ? `failed: ${short(error, 80)}` : isNaN(answered) ? "open" : source;
+    return [node < 0 ? "" : recording.id(node), kind, asked.toFixed(2), isNaN(answered) ? "" : seconds(answered - asked), outcome];
+  });
 
 /**
  * Describes the drawing in words, for screen readers.
@@ -257,6 +284,12 @@ export class Timeline {
       fill(theme.edge, across(place * tick), LEGEND, 1, bottom - LEGEND, 0.4);
       write(`${+(place * tick).toPrecision(9)}`, across(place * tick), bottom + 9);
     }
+    for (const { line, level } of made.picks) {
+      const at = across(byOrder ? line : recording.time[line]);
+      if (at < LEFT || at > LEFT + width) continue;
+      for (let y = LEGEND; y < bottom; y += 8) fill(theme.faint, at, y, 1, 4);
+      if (made.picks.length <= MARKED) write(`level ${level}`, at + 3, bottom - 8);
+    }
     write(byOrder ? UNREADABLE : "seconds since the run began", LEFT, bottom + 25);
     write(`${most} at once`, 4, LEGEND + 8);
     write("calls", 4, TOP + 8);
@@ -290,16 +323,23 @@ export class Timeline {
     this.#bars = [];
     sweep(lane.keys(), (x, y, end, call) => {
       this.#bars.push([x, y, end, y + bar, call]);
-      const { kind, sent } = recording.call(call);
+      const { kind, sent, node } = recording.call(call);
       const colour = KINDS[kinds.indexOf(kind)] ?? theme.faint;
       const shade = SHADES[state[call]];
       if (!shade) return fill(colour, x, y + bar / 4, 2, bar / 2);
       const goes = byOrder ? x : across(sent) || x;
       if (goes > x) fill(colour, x, y, goes - x, bar, 0.3);
       fill(colour, goes, y, end - goes, bar, shade);
+      const name = node < 0 ? kind : `${recording.id(node)} ${kind}`;
+      if (bar < NAMED || shade < 1 || pen.measureText(name).width + 8 > end - goes) return;
+      pen.fillStyle = colour === KINDS[0] ? "#fff" : "#000";
+      pen.fillText(name, goes + 4, y + bar / 2 - 1);
     });
     sweep(failed, (x, y, end) => fill(theme.ink, x, y, end - x, bar / 3));
-    sweep(critical, (x, y, end) => fill(theme.path, x, y + bar - 2.5, end - x, 2.5));
+    sweep(critical, (x, y, end) => {
+      fill(theme.paper, x, y + bar - 3.5, end - x, 1.5); // the line has contrast with the paper, not with every bar
+      fill(theme.path, x, y + bar - 2, end - x, 2.5);
+    });
     pen.strokeStyle = theme.ink;
     pen.lineWidth = 2;
     if (selected >= 0) sweep(recording.callsOf(selected), (x, y, end) => pen.strokeRect(x, y, end - x, bar));
