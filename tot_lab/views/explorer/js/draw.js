@@ -6,7 +6,7 @@
  */
 
 import { number } from "./dom.js";
-import { between, max, min, round } from "./numbers.js";
+import { between, floats, max, min, round } from "./numbers.js";
 import { cellsOf, heightOf, levelsOf } from "./overview.js";
 import {
   CHOSEN, DIM, FRONTIER, LEADING, LOST, PATH, QUESTION, RECEDES, SIZE, WAITING, detailAt, drawn, footOf, textBelow,
@@ -75,6 +75,10 @@ export function draw(brush, scene, theme, camera, width, height) {
   /** @param {number} slot */
   const py = (slot) => (y[slot] - camera.y) * ky + height / 2;
 
+  const feet = floats(scene.count);
+  /** Returns the height that a thought needs below its position. @param {number} slot */
+  const footAt = (slot) => (feet[slot] ||= footOf(scene, slot, detail));
+
   /** @param {string} colour @param {number} [share] */
   const paint = (colour, share = 1) => {
     brush.globalAlpha = share;
@@ -140,7 +144,7 @@ export function draw(brush, scene, theme, camera, width, height) {
     // Where levels touch, only the edges of paths are visible.
     return ky < 5 && its < 3 ? -1 : its + (flags[slot] & LOST ? looks.length : 0);
   }, (slot) => {
-    const [fromX, fromY] = [px(parents[slot]), py(parents[slot]) + footOf(scene, parents[slot], detail)];
+    const [fromX, fromY] = [px(parents[slot]), py(parents[slot]) + footAt(parents[slot])];
     const [toX, toY] = [px(slot), py(slot) - radius];
     const half = (fromY + toY) / 2;
     brush.moveTo(fromX, fromY);
@@ -165,7 +169,7 @@ export function draw(brush, scene, theme, camera, width, height) {
   for (const slot of seen) {
     const parent = parents[slot];
     if (!(flags[slot] & LOST) || flags[parent] & LOST) continue;
-    const top = py(parent) + footOf(scene, parent, detail);
+    const top = py(parent) + footAt(parent);
     cross((px(parent) + px(slot)) / 2, (top + py(slot) - radius) / 2, 6, ink);
   }
 
@@ -282,7 +286,7 @@ export function draw(brush, scene, theme, camera, width, height) {
         const count = `+${hidden < 1e4 ? hidden : `${round(hidden / 1000)}k`}`;
         const readable = scores || (ky >= 24 && scene.badged(kx)[slot] > 0);
         const wide = readable ? 7 * count.length + 6 : 2;
-        const foot = down + footOf(scene, slot, detail) + 2;
+        const foot = down + footAt(slot) + 2;
         brush.beginPath();
         brush.roundRect(at - wide / 2, foot, wide, readable ? 14 : 4, readable ? 7 : 0);
         paint(readable ? edge : faint);

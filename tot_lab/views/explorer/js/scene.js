@@ -54,6 +54,9 @@ export function shapeOfAnswer({ stop, run: { about } }) {
   return correct == null ? ANSWER : correct ? RIGHT : WRONG;
 }
 
+/** Maximum number of thoughts that are visible when a run is opened that is too large to show all. */
+const OPENED = 600;
+
 /** States without a usable reply: indices into STATES. */
 const FAILED = [1, 7];
 
@@ -275,8 +278,8 @@ export class Scene {
   }
 
   /**
-   * Returns the nodes to collapse when a run is opened, so that about `most` thoughts are visible and the shapes on each
-   * level are distinguishable. The best path and its siblings are always visible. Then branches with a high score, pruned or
+   * Returns the nodes to collapse when a run is opened. A run of at most `most` thoughts is shown whole. Of a larger one,
+   * some hundreds are shown, and the shapes on each level are distinguishable. The best path and its siblings are always visible. Then branches with a high score, pruned or
    * not, and those with a failure are expanded.
    * @param {Recording} recording
    * @param {Frame} frame
@@ -288,6 +291,7 @@ export class Scene {
     /** @type {Set<number>} */
     const collapsed = new Set();
     if (total <= most) return collapsed;
+    const room = min(most, OPENED);
     const above = layoutParents(recording, frame);
     const family = familiesOf(above);
     const depth = integers(total);
@@ -313,7 +317,7 @@ export class Scene {
     const ranks = Int32Array.from(value, (its) => 1000 - round(1000 * its));
     for (const node of grouped(ranks, 1002).members) {
       const reachable = above[node] < 0 || open[above[node]];
-      const fits = seen + family[node] <= most && widths[depth[node]] + family[node] <= WIDEST;
+      const fits = seen + family[node] <= room && widths[depth[node]] + family[node] <= WIDEST;
       if (reachable && fits && !open[node] && family[node]) expand(node);
     }
     for (let node = 0; node < total; node++) {
