@@ -56,7 +56,7 @@ export const stateOf = (recording, frame, node) =>
  * @param {number} node
  */
 export const fateOf = (recording, frame, node) =>
-  dotted(stateOf(recording, frame, node), frame.scoredLine[node] >= 0 && `score ${brief(frame.score[node])}`);
+  dotted(stateOf(recording, frame, node), frame.scoredLine[node] >= 0 && `score ${isNaN(frame.score[node]) ? "unreadable" : brief(frame.score[node])}`);
 
 /**
  * Returns the calls of a thought up to the step of `frame`, and the usage of those with a reply, also as text. A

@@ -137,6 +137,8 @@ export class Scene {
     /** Scores. NaN means that there is none. */
     const scores = (this.scores = floats(nodes.length));
     nodes.forEach((node, slot) => (scores[slot] = score[node]));
+    /** Whether an evaluator was asked, even if its reply could not be read. */
+    this.evaluated = nodes.map((node) => Number(frame.scoredLine[node] >= 0));
     // The recording reuses one frame object, so values that are needed later are copied.
     this.states = nodes.map((node) => state[node]);
     /** Index into SHAPES. */
@@ -268,7 +270,7 @@ export class Scene {
     if (this.fill[slot] === BLANK) return "";
     if (quantity) return quantity.word(quantity.values[this.nodes[slot]]);
     if (!Number.isNaN(scores[slot])) return brief(scores[slot]);
-    return this.what(slot) === "unreadable" ? "unreadable" : "";
+    return this.evaluated[slot] ? "unreadable" : "";
   }
 
   /** Describes the thought in a slot in a few words. @param {number} slot */
