@@ -13,6 +13,8 @@ import pytest
 from browser import soon
 from test_explorer_lab import AXE
 from test_explorer_page import opened
+from test_plan_execute import GOOD, Planner, plan, think, tool
+from test_plan_execute import run as run_plan
 
 import tot_lab as tl
 from tot_lab.core.records import Note
@@ -414,3 +416,38 @@ def test_the_calls_over_time_are_a_table_too(opened):
     soon(lambda: rows.count() == len(calls))
     shown = [row.locator("td").all_text_contents()[:2] for row in rows.all()]
     assert shown == [[call.node, call.purpose] for call in calls]
+
+
+@pytest.mark.slow
+def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened):
+    model = Planner(
+        plan=plan(tool("drill", depth=3), tool("add", a=3, b=4), think("Say {{from_step:s2}}.")),
+        patch=plan({**tool("add", a=7, b=7), "id": "s1"}),
+        analysis="It is 14.",
+        review=GOOD,
+    )
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(run_plan, model).result()
+    page = opened(run)
+    page.get_by_role("button", name="plan", exact=True).click()
+    versions = page.locator(".tl-versions > section")
+    soon(lambda: versions.count() == 2)
+    shown = [
+        [card.locator("b").text_content()[:4] for card in version.locator(".tl-card").all()]
+        for version in versions.all()
+    ]
+    # The first version is shown as it was when the patch replaced it.
+    assert shown[0][0] == "✗ s1"
+    assert shown[1] == ["✓ s1", "✓ s2", "✓ s3"]
+    assert versions.first.locator("h3").text_content() == "version 1 · replaced"
+    card = versions.last.locator(".tl-card").nth(2)
+    assert "It is 14." in card.text_content()
+    card.click()
+    assert page.evaluate(f"{APP}.ids()") == [run.plans[0]["s3"].node]
+    assert versions.last.locator("path.tl-near").count() == 1
+
+
+@pytest.mark.slow
+def test_a_run_without_a_plan_has_no_plan_view(opened):
+    page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
+    assert not page.get_by_role("button", name="plan", exact=True).is_visible()

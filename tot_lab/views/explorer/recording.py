@@ -21,10 +21,12 @@ from tot_lab.analysis.judging import labels_of
 from tot_lab.analysis.why import first_findings
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, readable
-from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought
+from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought, id_key
 from tot_lab.core.tools import TOOL, named
+from tot_lab.lab.plan_store import PlanFold
 from tot_lab.record.journal import encoder
 from tot_lab.record.run import Run
+from tot_lab.strategies.plans import Plan, PlanStep
 from tot_lab.views.figures.verdict import verdict_of
 
 KINDS = (Thought, Scored, Decided, Call, Reply, Note, Ended)
@@ -325,7 +327,7 @@ def facts_of(run: Run, prefix: str = "") -> dict[str, Any]:
     Returns:
         `findings`, beginning with why the run failed; `marks` of a person, by id; `solvable`, one letter per
         thought in the order of the record: `1` if it could still lead to a right answer, `0` if it could not,
-        `?` if that is not known.
+        `?` if that is not known; `plans`, every version of every plan in the order of creation.
     """
     labels = labels_of(run)
     ids = [line.e.id for line in run.lines if isinstance(line.e, Thought)]
@@ -335,7 +337,44 @@ def facts_of(run: Run, prefix: str = "") -> dict[str, Any]:
             for finding in first_findings(run)
         ],
         "marks": msgspec.to_builtins(run.marks),
+        "plans": _plan_versions(run),
         "solvable": "".join("01"[labels[id]] if id in labels else "?" for id in ids) if labels else "",
+    }
+
+
+def _plan_versions(run: Run) -> list[dict[str, Any]]:
+    """Return every version of the plans of a run, with the state of its steps before the next version."""
+    fold = PlanFold(run.header)
+    versions: dict[tuple[str, int], Plan] = {}
+    for line in run.lines:
+        for node in fold.add(line):
+            versions[node, fold.plans[node].version] = fold.plans[node]
+    return [
+        {
+            "node": node,
+            "goal": readable(plan.goal),
+            "version": version,
+            "status": plan.status if version == fold.plans[node].version else "replaced",
+            "steps": [_plan_step(step) for step in plan.steps],
+        }
+        for (node, version), plan in sorted(
+            versions.items(), key=lambda item: (id_key(item[0][0]), item[0][1])
+        )
+    ]
+
+
+def _plan_step(step: PlanStep) -> dict[str, Any]:
+    started, completed = step.started_at, step.completed_at
+    return {
+        **{
+            "id": readable(step.id),
+            "title": _truncate(step.title or step.instruction),
+            "status": step.status,
+        },
+        **{"depends": list(step.depends_on), "node": step.node, "tool": step.tool_name},
+        **{"error": step.error and _truncate(step.error), "result": step.result and _truncate(step.result)},
+        "retries": step.retries,
+        "seconds": None if started is None or completed is None else completed - started,
     }
 
 

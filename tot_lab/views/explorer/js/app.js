@@ -33,11 +33,12 @@ import { DIFFERENCES, LIGHT, themeOf } from "./theme.js";
 /**
  * What is known about a run in addition to its record (`facts_of` in recording.py). `solvable` has one letter per
  * thought, "1", "0" or "?", or is empty.
- * @typedef {{findings: Finding[], marks: Record<string, Mark>, solvable: string}} Facts
+ * @typedef {{findings: Finding[], marks: Record<string, Mark>, solvable: string,
+ *   plans: import("./plans.js").PlanVersion[]}} Facts
  */
 
 /** @type {Facts} */
-export const NO_FACTS = { findings: [], marks: {}, solvable: "" };
+export const NO_FACTS = { findings: [], marks: {}, solvable: "", plans: [] };
 
 /**
  * The interface to the host, which is a notebook's kernel or a file. Ids of the second recording begin with "b:".
@@ -451,7 +452,7 @@ export function mount(element, source, { height = 620 } = {}) {
       panes[which].show(
         frames[which],
         /** @type {import("./theme.js").Theme} */ (theme),
-        app.view === "timeline" || app.view === "steps"
+        ["timeline", "steps", "plan"].includes(app.view)
           ? null
           : {
               collapsed: only ? undefined : collapsedOf(which),

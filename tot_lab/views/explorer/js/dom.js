@@ -79,7 +79,7 @@ export function say(element, text) {
  * @param {Child} face
  * @param {() => void} onclick
  * @param {string} [title]
- * @param {"plain" | "flat" | "link" | "item" | "finding" | "step"} [kind]
+ * @param {"plain" | "flat" | "link" | "item" | "finding" | "step" | "card"} [kind]
  */
 export const button = (face, onclick, title, kind = "plain") =>
   h(`button.${kind}`, { type: "button", title, "aria-label": String(face).length < 2 && title, onclick }, face);

@@ -8,7 +8,7 @@ import { max, min, round } from "./numbers.js";
 import { SYNTAX } from "./search.js";
 import { DIFFERENCES } from "./theme.js";
 
-export const VIEWS = /** @type {const} */ (["tree", "steps", "timeline", "compare"]);
+export const VIEWS = /** @type {const} */ (["tree", "steps", "plan", "timeline", "compare"]);
 
 /** Maximum number of differences in the list. */
 const LISTED = 200;
@@ -180,8 +180,10 @@ export function faceOf(app, panel, time, legend) {
     badge.hidden = !runs.some(({ about }) => about.simulated);
     views.forEach((view, place) => press(view, VIEWS[place] === app.view));
     views[VIEWS.indexOf("compare")].hidden = !second;
-    lens.hidden = app.view === "steps";
-    svg.hidden = legend.hidden = app.view === "timeline" || app.view === "steps";
+    views[VIEWS.indexOf("plan")].hidden = !source.facts(0).plans.length;
+    const listed = app.view === "steps" || app.view === "plan";
+    lens.hidden = listed;
+    svg.hidden = legend.hidden = app.view === "timeline" || listed;
     for (const one of matches) one.hidden = hits === undefined;
     const { error } = app.search;
     say(found, error || (hits === undefined ? "" : count(hits, "match", "matches")));

@@ -27,7 +27,8 @@ export function addressOf(app) {
 export function goTo(app, address) {
   const parts = new URLSearchParams(address.slice(1));
   const view = VIEWS.find((one) => one === parts.get("view"));
-  if (view && (view !== "compare" || app.source.runs.length > 1)) app.set({ view, viewed: true });
+  const there = { compare: app.source.runs.length > 1, plan: app.source.facts(0).plans.length > 0 };
+  if (view && (there[/** @type {keyof typeof there} */ (view)] ?? true)) app.set({ view, viewed: true });
   const node = parts.get("node");
   app.show(node ? [node] : []);
   const step = parseInt(parts.get("step") ?? "");

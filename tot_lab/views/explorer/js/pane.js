@@ -10,6 +10,7 @@ import { Picture } from "./canvas.js";
 import { callOf, fateOf, replyOf, usageOf } from "./details.js";
 import { dotted, h, number, renew, say, short } from "./dom.js";
 import { outlineOf } from "./outline.js";
+import { plansView } from "./plans.js";
 import { Scene } from "./scene.js";
 import { stepsView } from "./steps.js";
 import { svgOf } from "./svg.js";
@@ -41,12 +42,13 @@ export function paneOf(app, which) {
   const canvas = h("canvas", { "aria-hidden": "true" });
   const clock = h("canvas");
   const steps = stepsView(app);
+  const plans = plansView(app);
   const paper = h("div.paper");
   const table = h("table.unseen");
   const caption = h("div.caption");
   const tip = h("div.tip", { hidden: true });
   let [x, y] = [0, 0];
-  const element = h("div.stage", canvas, clock, table, paper, steps.element, outline.element, caption, tip);
+  const element = h("div.stage", canvas, clock, table, paper, steps.element, plans.element, outline.element, caption, tip);
   // Captured, so that the position is known before the listener of the canvas calls `hover`.
   element.addEventListener("pointermove", (event) => ([x, y] = [event.offsetX, event.offsetY]), true);
 
@@ -113,13 +115,15 @@ export function paneOf(app, which) {
      */
     show(frame, theme, view, version, node, title) {
       const { run: recording } = frame;
-      const listed = app.view === "steps";
+      const [listed, planned] = [app.view === "steps", app.view === "plan"];
       outline.element.hidden = canvas.hidden = !view;
-      clock.hidden = !!view || listed;
+      clock.hidden = !!view || listed || planned;
       steps.element.hidden = !listed;
+      plans.element.hidden = !planned;
       if (!view) say(caption, title || (frame.nodes ? "" : "no thought yet"));
+      if (planned) return plans.show(app.source.facts(which).plans, node < 0 ? "" : recording.id(node));
       if (listed) return steps.show(frame, version, app.collapsedOf(which), node);
-      table.hidden = !!view;
+      table.hidden = clock.hidden;
       if (!view) {
         renew(table, [recording.about.id, recording.lines], () => [
           h("caption", "calls"),

@@ -1,0 +1,119 @@
+/**
+ * The plans of a run: the steps of each version in levels by their dependencies, versions side by side.
+ *
+ * Edges run between the levels. An edge that passes a level runs beside all steps, so that no edge crosses a text.
+ *
+ * @typedef {{id: string, title: string, status: string, depends: string[], node: string, tool: string | null,
+ *   error: string | null, result: string | null, retries: number, seconds: number | null}} PlanStep
+ * @typedef {{node: string, goal: string, version: number, status: string, steps: PlanStep[]}} PlanVersion `plans_of` in
+ *   recording.py
+ */
+
+import { button, count, dotted, h, put, renew, seconds, short } from "./dom.js";
+import { max } from "./numbers.js";
+
+/** The icon of each status of a step. @type {Record<string, string>} */
+const ICONS = { pending: "○", in_progress: "◐", completed: "✓", failed: "✗", skipped: "↷" };
+
+/** In pixels: size of a step, distance of steps and of levels, and distance of edges beside the steps. */
+const [WIDE, HIGH, BESIDE, BELOW, LANE] = [200, 92, 16, 36, 9];
+
+/** Maximum number of characters of a title and of a result or error. */
+const [TITLE, RESULT] = [48, 90];
+
+/**
+ * Returns the place of each step and the edges between them, in pixels. A step is one level below the lowest step that it
+ * depends on. A dependency on an unknown step, or on itself by a circle, is left out.
+ * @param {PlanStep[]} steps
+ */
+export function placed(steps) {
+  const known = new Map(steps.map((step, place) => [step.id, place]));
+  const needs = steps.map(({ depends }, place) => depends.map((id) => known.get(id) ?? -1).filter((one) => one >= 0 && one !== place));
+  const levels = steps.map(() => 0);
+  // A path has at most as many steps as the plan, so a circle ends here too.
+  for (let round = 0, moved = true; moved && round < steps.length; round++) {
+    moved = false;
+    needs.forEach((ones, place) => {
+      const level = max(-1, ...ones.map((one) => levels[one])) + 1;
+      if (level > levels[place] && level < steps.length) [levels[place], moved] = [level, true];
+    });
+  }
+  const edges = needs.flatMap((ones, to) => ones.filter((from) => levels[from] < levels[to]).map((from) => ({ from, to })));
+  const long = edges.filter(({ from, to }) => levels[to] - levels[from] > 1);
+  const left = long.length * LANE + (long.length && 6);
+  /** @type {number[]} */
+  const filled = [];
+  const boxes = levels.map((level) => {
+    const column = (filled[level] = (filled[level] ?? -1) + 1);
+    return { x: left + column * (WIDE + BESIDE), y: level * (HIGH + BELOW), level };
+  });
+  const paths = edges.map((edge, place) => {
+    const [a, b] = [boxes[edge.from], boxes[edge.to]];
+    const [fromX, toX] = [a.x + WIDE / 2, b.x + WIDE / 2];
+    const [fromY, toY] = [a.y + HIGH, b.y];
+    const lane = long.indexOf(edge);
+    const shift = ((place * 5) % (BELOW - 12)) + 6; // edges in one gap are apart
+    if (lane < 0) return `M${fromX} ${fromY}V${fromY + shift}H${toX}V${toY}`;
+    return `M${fromX} ${fromY}V${fromY + shift}H${lane * LANE + 3}V${toY - BELOW + shift}H${toX}V${toY}`;
+  });
+  const width = max(0, ...boxes.map(({ x }) => x + WIDE));
+  const height = max(0, ...boxes.map(({ y }) => y + HIGH));
+  return { boxes, edges: edges.map((edge, place) => ({ ...edge, path: paths[place] })), width, height };
+}
+
+/** @param {import("./app.js").App} app */
+export function plansView(app) {
+  const element = h("div.plans", { role: "region", "aria-label": "plans", tabindex: 0 });
+
+  /** @param {PlanVersion} plan @param {string} chosen id of the selected thought */
+  function versionOf({ version, status, steps }, chosen) {
+    const { boxes, edges, width, height } = placed(steps);
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    put(svg, { width: `${width}`, height: `${height}`, "aria-hidden": "true" });
+    const lines = edges.map(({ path, from, to }) => {
+      const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      put(line, { d: path, class: [from, to].some((one) => steps[one].node === chosen) ? "tl-near" : "" });
+      svg.append(line);
+      return line;
+    });
+    const near = (/** @type {number} */ place, /** @type {boolean} */ on) =>
+      edges.forEach(({ from, to }, edge) => {
+        if (from === place || to === place) lines[edge].classList.toggle("tl-near", on || [from, to].some((one) => steps[one].node === chosen));
+      });
+    const cards = steps.map((step, place) => {
+      const { id, title, node, depends, tool, error, result, retries } = step;
+      const words = error ?? result;
+      const card = button(
+        [
+          h("b", `${ICONS[step.status] ?? ""} ${id} ${short(title, TITLE)}`),
+          h("span.quiet", dotted(step.status.replace("_", " "), tool, step.seconds !== null && seconds(step.seconds), retries > 0 && count(retries, "retry", "retries"))),
+          words && h("span", short(words, RESULT)),
+        ],
+        () => app.show([node]),
+        depends.length ? `needs ${depends.join(", ")}` : undefined,
+        "card",
+      );
+      card.style.cssText = `left:${boxes[place].x}px;top:${boxes[place].y}px;width:${WIDE}px;height:${HIGH}px`;
+      put(card, { class: `tl-card tl-${step.status.replace("_", "-")}`, "aria-current": node === chosen && "true" });
+      card.onpointerenter = card.onfocus = () => near(place, true);
+      card.onpointerleave = card.onblur = () => near(place, false);
+      return card;
+    });
+    const board = h("div.board", svg, cards);
+    board.style.cssText = `width:${width}px;height:${height}px`;
+    return h("section", h("h3", dotted(`version ${version}`, status)), board);
+  }
+
+  /** @param {PlanVersion[]} plans @param {string} chosen id of the selected thought */
+  function show(plans, chosen) {
+    renew(element, [plans, chosen], () =>
+      plans.map((plan, place) => {
+        if (plans[place - 1]?.node === plan.node) return null; // beside the first version
+        return [
+          h("h3", short(plan.goal, 300)),
+          h("div.versions", plans.filter(({ node }) => node === plan.node).map((one) => versionOf(one, chosen))),
+        ];
+      }));
+  }
+  return { element, show };
+}

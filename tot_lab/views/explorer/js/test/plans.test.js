@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { placed } from "../plans.js";
+
+const step = (id, ...depends) => ({ id, depends });
+const levels = (steps) => placed(steps).boxes.map(({ level }) => level);
+
+/** The points of a path of horizontal and vertical lines. */
+function points(path) {
+  let [x, y] = [0, 0];
+  return [...path.matchAll(/([MHV])([-\d.]+)(?: ([-\d.]+))?/g)].map(([, sign, a, b]) => {
+    if (sign !== "V") x = +a;
+    if (sign === "V") y = +a;
+    if (sign === "M") y = +b;
+    return [x, y];
+  });
+}
+
+test("a step is below all steps that it needs", () => {
+  assert.deepEqual(levels([step("s1"), step("s2", "s1"), step("s3", "s1"), step("s4", "s2", "s3"), step("s5", "s1", "s4")]), [0, 1, 1, 2, 3]);
+  assert.deepEqual(levels([step("s2", "s1"), step("s1")]), [1, 0]);
+  assert.deepEqual(levels([]), []);
+});
+
+test("no edge crosses a step, wherever it goes", () => {
+  const steps = [step("a"), step("b"), step("c", "a", "b"), step("d", "a"), step("e", "c"), step("f", "e", "a", "b"), step("g", "d", "b")];
+  const { boxes, edges, width, height } = placed(steps);
+  assert.equal(edges.length, 9);
+  for (const { from, to, path } of edges) {
+    const line = points(path);
+    assert.ok(line[0][1] >= boxes[from].y && line.at(-1)[1] <= boxes[to].y + 1);
+    for (let at = 1; at < line.length; at++) {
+      const [[x1, y1], [x2, y2]] = [line[at - 1], line[at]];
+      const [left, right] = [Math.min(x1, x2), Math.max(x1, x2)];
+      const [top, low] = [Math.min(y1, y2), Math.max(y1, y2)];
+      for (const { x, y } of boxes) {
+        const inside = right > x && left < x + 200 && low > y && top < y + 92;
+        assert.ok(!inside, `${path} through a step at ${x}, ${y}`);
+      }
+    }
+  }
+  for (const { x, y } of boxes) assert.ok(x >= 0 && x + 200 <= width && y + 92 <= height);
+});
+
+test("no two steps are in one place", () => {
+  const { boxes } = placed(Array.from({ length: 30 }, (_, at) => step(`s${at}`, ...(at > 3 ? [`s${at - 3}`] : []))));
+  assert.equal(new Set(boxes.map(({ x, y }) => `${x} ${y}`)).size, 30);
+});
+
+test("a circle and an unknown step in a file do no harm", () => {
+  const { boxes, edges } = placed([step("a", "b"), step("b", "a"), step("c", "c", "nowhere")]);
+  assert.equal(boxes.length, 3);
+  for (const { x, y } of boxes) assert.ok(Number.isFinite(x) && Number.isFinite(y));
+  assert.ok(edges.length <= 2);
+});
