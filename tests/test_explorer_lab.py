@@ -410,6 +410,19 @@ def test_axe_finds_nothing(notebook):
         assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in found] == []
 
 
+def test_a_sweep_is_shown_in_a_cell_and_its_cells_open_their_runs(notebook):
+    sweep = "both = [task, tl.game24('1 2 3 4')]\nsweep = await lab.sweep({'ToT': search}, both)"
+    book = notebook(RUN, f"{sweep}\ntl.Explorer(sweep)")
+    book.run_all()
+    page = book.page.frame_locator("iframe[title=sweep]")
+    page.locator(".tl-run").first.wait_for()
+    assert page.locator(".tl-run").count() == 2
+    page.locator(".tl-run").nth(1).click()
+    page.locator(".tl-verdict").wait_for()
+    assert page.locator("#tot-lab-explorer .tl-title h2").last.text_content() == "1 2 3 4"
+    assert book.page.evaluate("document.querySelectorAll('.tl-run').length") == 0  # only inside its frame
+
+
 def test_a_widget_answers_while_a_cell_runs(notebook):
     book = notebook(RUN, SHOW, BUSY)
     book.run(0)

@@ -12,6 +12,7 @@ from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
+from tot_lab.core.records import describe_stop
 from tot_lab.views.report import report_html, run_html, run_text, tree_rows, tree_svg
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>'\"&lt;<!-- \x00\x0b\ud800 \u2028"
@@ -68,7 +69,7 @@ def test_text_of_a_run():
     assert repr(made) == text
     for fact in (
         made.question,
-        f"stopped: {made.stop_reason}",
+        f"ended: {describe_stop(made.stop_reason)}",
         f"{made.usage.calls} ",
         "30,000 in, 90 out",
         "$0.03",

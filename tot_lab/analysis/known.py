@@ -63,14 +63,23 @@ class Known:
 
     @cached_property
     def solvable(self) -> dict[str, bool]:
-        """Whether a correct answer can still be reached from each thought, according to the domain."""
+        """Whether a correct answer can still be reached from each thought, according to the domain.
+
+        The result is kept on a run that has ended, because its thoughts do not change.
+        """
         task = self.task
+        kept: dict[str, bool] | None = self.run.__dict__.get("_solvable")
+        if task is not None and kept is not None:
+            return kept
         if task is None or type(task.domain).solvable is Domain.solvable:
             return {}
         if self.run.loaded and task.domain.answer_pattern(task) is not None:
             return {}
         by_domain = {node.id: self._of_domain(task.domain.solvable, task, node) for node in self.run.tree}
-        return {id: can for id, can in by_domain.items() if can is not None}
+        known = {id: can for id, can in by_domain.items() if can is not None}
+        if self.run.stop_reason is not None:
+            self.run.__dict__["_solvable"] = known
+        return known
 
     def state(self, node: Node) -> Hashable | None:
         """A key that is equal for paths that reach the same state. `None` if the domain cannot tell."""

@@ -48,7 +48,7 @@ from tot_lab.views.figures.tree import (
     plot_tree,
     tree_info,
 )
-from tot_lab.views.figures.verdict import format_grade
+from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
 
 MAX_DRAWN = 150
 """Maximum number of thoughts for which a notebook card draws the tree."""
@@ -61,7 +61,7 @@ class RunSummary(NamedTuple):
     """The facts about a run that every view shows, formatted as text.
 
     Attributes:
-        verdict: Whether the answer is correct, or "" if unknown.
+        verdict: Whether the answer is correct, with the expected one if it is not, or "" if unknown.
         failed: The most common error of the calls, or "".
         tools: Number of calls of each tool, or "" if there were none.
         run_facts: Id, duration, amount paid and number of cached calls. They differ between runs with the
@@ -96,9 +96,9 @@ def summarize(run: Run) -> RunSummary:
         printable(run.name + routed),
         printable(run.question),
         printable(run.answer),
-        format_grade(run),
+        _format_verdict(run),
         "none" if run.score is None else f"{run.score:.3g}",
-        (run.stop_reason or "unfinished") + (f": {printable(run.error)}" if run.error else ""),
+        "unfinished" if run.stop_reason is None else stop_words(run),
         f"{len(run.tree):,}",
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
         counts.failed,
@@ -110,6 +110,12 @@ def summarize(run: Run) -> RunSummary:
         printable(run.model),
         run.simulated,
     )
+
+
+def _format_verdict(run: Run) -> str:
+    """Return the grade in words, with the expected answer if another one was given."""
+    grade, expected = format_grade(run), verdict_of(run).expected
+    return f"{grade}, expected {expected}" if grade.startswith("✗") and expected else grade
 
 
 class RecordCounts(NamedTuple):
@@ -177,7 +183,7 @@ def run_text(run: Run) -> str:
         f"  question  {short(summary.question, 90)}",
         f"  answer    {short(summary.answer, 90) or 'none'}"
         + (f"  {summary.verdict}" if summary.verdict else ""),
-        f"  score     {summary.score} · stopped: {short(summary.stopped, 90)}",
+        f"  score     {summary.score} · ended: {short(summary.stopped, 90)}",
         f"  calls     {summary.calls} · tokens {summary.tokens} · cost {summary.cost}",
         *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
         *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
@@ -263,7 +269,7 @@ def run_html(run: Run) -> str:
     )
     cells = [
         ("score", summary.score),
-        ("stopped", summary.stopped),
+        ("ended", summary.stopped),
         ("thoughts", summary.thoughts),
         ("calls", summary.calls),
         *([("tools", summary.tools)] if summary.tools else []),
@@ -388,7 +394,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
             "answer",
             "correct",
             "score",
-            "stopped",
+            "ended",
             *_NUMBERS[1:],
         )
     )

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tot_lab.core.bulk import gc_paused
+from tot_lab.core.records import describe_stop
 from tot_lab.core.tree import Tree
 from tot_lab.record.run import Run, money
 from tot_lab.views.figures.graph import LINKS, Parts, parts_of
@@ -394,7 +395,7 @@ def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
         sign = {True: " ✓", False: " ✗", None: ""}[info.correct]
         facts.append(f"answer: {' '.join(info.answer.split()) or 'none'}{sign}")
     if info.stopped is not None:
-        facts.append(f"stopped: {info.stopped}")
+        facts.append(f"ended: {describe_stop(info.stopped)}")
     elif info.strategy:
         facts.append("unfinished")
     lines = wrap("  ·  ".join(facts), 120, 2)

@@ -1,6 +1,6 @@
 """The verdict on a run: whether its answer is correct, how it ended, and what was not left at its default.
 
-The explorer shows all of it, other views the grade. Cards, figures and tables show the stop code itself.
+The explorer shows all of it, other views the grade, the expected answer and how the run ended.
 """
 
 from __future__ import annotations
