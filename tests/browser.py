@@ -86,6 +86,24 @@ class Watched:
         return [url for url, part in parts if part.hostname not in LOOPBACK and part.hostname is not None]
 
 
+@contextmanager
+def offline_pages(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Opens files with the network off. At the end, no address may have been asked for, without an error."""
+    pages: list[Watched] = []
+
+    def open_(path: Path, **options: Any) -> Page:
+        watched = Watched(browser, viewport={"width": 1300, "height": 900}, offline=True, **options)
+        pages.append(watched)
+        watched.page.goto(path.as_uri())
+        return watched.page
+
+    yield open_
+    for watched in pages:
+        asked = [url for url in watched.asked if not url.startswith(("file:", "blob:", "data:"))]
+        watched.context.close()
+        assert (asked, watched.errors) == ([], [])
+
+
 class JupyterLab:
     """A server with settings of its own. `env` goes to its kernels too; `settings` are Lab's, by plugin."""
 

@@ -90,15 +90,15 @@ def test_thoughts_are_coloured_by_what_is_chosen(opened):
     assert {True, False} <= set(truth.values())
     page = opened(run)
     page.get_by_label("colour by").select_option("solvable")
-    numbers = page.evaluate(
-        f"""(() => {{
-            const {{ scene }} = {APP}.panes[0];
-            const id = (node) => scene.recording.id(node);
-            return Object.fromEntries([...scene.nodes].map((node, slot) => [id(node), scene.number(slot)]));
-        }})()"""
-    )
-    del numbers["0"]  # the question has no number
-    assert numbers == {id: "yes" if can else "no" for id, can in truth.items() if id != "0"}
+    numbers = f"""(() => {{
+        const {{ scene }} = {APP}.panes[0];
+        const id = (node) => scene.recording.id(node);
+        return Object.fromEntries([...scene.nodes].map((node, slot) => [id(node), scene.number(slot)]));
+    }})()"""
+    wanted = {id: "yes" if can else "no" for id, can in truth.items()} | {
+        "0": ""
+    }  # the question has no number
+    soon(lambda: page.evaluate(numbers) == wanted)
 
 
 @pytest.mark.slow
@@ -118,10 +118,10 @@ def test_an_agent_is_shown_as_its_steps(opened):
     assert "score" not in page.locator(".tl-steps").text_content()
     rows.nth(1).click()
     assert page.evaluate(f"{APP}.ids()") == ["0.0"]
-    assert rows.nth(1).get_attribute("aria-current") == "true"
+    soon(lambda: rows.nth(1).get_attribute("aria-current") == "true")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    assert page.evaluate(f"{APP}.ids()") == ["0.0.0.0"]
+    soon(lambda: page.evaluate(f"{APP}.ids()") == ["0.0.0.0"])
 
 
 def tool_calls(run: tl.Run) -> list[tuple[Any, Any]]:
@@ -154,6 +154,18 @@ def test_steps_are_folded_by_plan_step_and_strategy(opened):
         *["plan step"] * kinds.count("plan step"),
         "answer",
     ]
+
+
+@pytest.mark.slow
+def test_the_attempts_of_reflexion_and_the_routes_of_deep_think_are_parts(opened):
+    rows = "[...document.querySelectorAll('.tl-kind')].map((one) => one.textContent)"
+    page = opened(agent(tl.Reflexion()))
+    soon(lambda: page.evaluate(rows)[:2] == ["question", "attempt 1"])
+    run = carried_out("sim/constrained", tl.DeepThink(), tl.domains.constrained_tasks(2)[1])
+    routes = [node for node in run.tree if node.parent == run.tree.root.id]
+    page = opened(run)
+    page.get_by_role("button", name="steps", exact=True).click()
+    soon(lambda: page.evaluate(rows).count("route") == len(routes))
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import json
 import re
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 
 import pytest
@@ -279,3 +280,47 @@ def test_what_came_from_the_cache_is_said_in_the_last_line(tmp_path):
     assert repr(first).splitlines()[:-1] == repr(again).splitlines()[:-1]
     assert "1 calls from the cache" in repr(again).splitlines()[-1]
     assert "sim/game24" in repr(first).splitlines()[0]
+
+
+LEGIBLE = """() => {
+    const light = (rgb) => {
+        const [r, g, b] = rgb.match(/[\\d.]+/g).map((one) => one / 255)
+            .map((one) => (one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ground = (one) => {
+        for (; one; one = one.parentElement) {
+            const { backgroundColor } = getComputedStyle(one);
+            if (!/rgba\\(.*, 0\\)|transparent/.test(backgroundColor)) return backgroundColor;
+        }
+        return "rgb(255, 255, 255)";
+    };
+    const own = (one) => [...one.childNodes].some((its) => its.nodeType === 3 && its.data.trim());
+    return [...document.querySelectorAll("body *")]
+        .filter((one) => own(one) && one.checkVisibility() && !one.closest(".figure, script, style"))
+        .map((one) => {
+            const [a, b] = [light(getComputedStyle(one).color), light(ground(one))];
+            return [one.textContent.slice(0, 30), (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)];
+        });
+}"""
+"""The contrast of each text with its background (WCAG 2.2, 1.4.3)."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "paper"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 20, 24)")])
+def test_a_report_can_be_read_in_light_dark_and_print(chrome, tmp_path, scheme, paper):
+    with ThreadPoolExecutor(1) as pool:
+        runs = pool.submit(lambda: [search(), search()]).result()
+    page = chrome.new_page(color_scheme=scheme)
+    page.goto(report_html(runs, tmp_path / "report.html").as_uri())
+    ground = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(ground) == paper
+    texts = page.evaluate(LEGIBLE)
+    assert len(texts) > 30
+    assert [(text, contrast) for text, contrast in texts if contrast < 4.5] == []
+    page.emulate_media(media="print", color_scheme=scheme)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    assert page.locator("details:not([open])").count() == 0
+    page.wait_for_function("document.querySelectorAll('.figure .main-svg').length >= 2")
+    page.close()

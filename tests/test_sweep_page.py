@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from browser import Watched, soon
+from browser import offline_pages, soon
 from test_explorer_lab import AXE
 
 import tot_lab as tl
@@ -46,20 +46,14 @@ def swept(tmp_path_factory):
 
 @pytest.fixture
 def opened(chrome, tmp_path):
-    pages = []
+    with offline_pages(chrome) as open_file:
 
-    def open_(runs: Any, **options: Any) -> Any:
-        watched = Watched(chrome, viewport={"width": 1300, "height": 900}, offline=True, **options)
-        pages.append(watched)
-        watched.page.goto(save_html(runs, tmp_path / f"{len(pages)}.html").as_uri())
-        watched.page.wait_for_selector(".tl-run")
-        return watched.page
+        def open_(runs: Any, **options: Any) -> Any:
+            page = open_file(save_html(runs, tmp_path / "sweep.html"), **options)
+            page.wait_for_selector(".tl-run")
+            return page
 
-    yield open_
-    for watched in pages:
-        asked = [url for url in watched.asked if not url.startswith(("file:", "blob:", "data:"))]
-        watched.context.close()
-        assert (asked, watched.errors) == ([], [])
+        yield open_
 
 
 def in_table(page: Any, column: str) -> list[str]:
@@ -200,7 +194,7 @@ def test_two_cells_are_compared(opened, swept):
     page.locator('[data-row="9"]').click()
     both = f"{APP}?.source.runs.map(one => one.about.id)"
     soon(lambda: page.evaluate(both) == [ids[0], ids[9]])
-    assert page.evaluate(f"{APP}.view") == "compare"
+    soon(lambda: page.evaluate(f"{APP}.view") == "compare")
     page.locator('[data-row="3"]').click(modifiers=["Shift"])
     soon(lambda: page.evaluate(both) == [ids[0], ids[3]])
 

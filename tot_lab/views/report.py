@@ -607,21 +607,30 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
     )
 
 
+# Figures keep their light paper in dark mode: their colours are part of their data.
 _STYLE = (
-    f"body{{font:14px/1.5 {FONT};color:{INK};background:#fff;max-width:1180px;margin:32px auto;"
+    f":root{{color-scheme:light dark;--ink:{INK};--faint:#5b6672;--paper:#fff;--soft:#f5f7f9;--rule:#dfe4e9;"
+    "--link:#0072b2}"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e6eaee;--faint:#9aa5b1;--paper:#111418;--soft:#1b2027;"
+    "--rule:#3a434d;--link:#56b4e9}}"
+    f"body{{font:14px/1.5 {FONT};color:var(--ink);background:var(--paper);max-width:1180px;margin:32px auto;"
     "padding:0 24px}"
     "h1{font-size:24px;font-weight:600}h2{font-size:18px;font-weight:600;margin:28px 0 8px}"
     ".tiles{display:flex;flex-wrap:wrap;gap:10px;margin:16px 0}"
-    ".tiles div{background:#f5f7f9;border-radius:8px;padding:8px 16px;color:#5b6672;font-size:12px}"
-    f".tiles b{{display:block;color:{INK};font-size:18px;font-weight:600}}"
+    ".tiles div{background:var(--soft);border-radius:8px;padding:8px 16px;color:var(--faint);font-size:12px}"
+    ".tiles b{display:block;color:var(--ink);font-size:18px;font-weight:600}"
     ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}"
-    "th{text-align:left;font-weight:600;color:#5b6672;border-bottom:2px solid #dfe4e9}"
-    "th,td{padding:6px 10px 6px 0;vertical-align:top}td{border-bottom:1px solid #edf0f3}"
+    "th{text-align:left;font-weight:600;color:var(--faint);border-bottom:2px solid var(--rule)}"
+    "th,td{padding:6px 10px 6px 0;vertical-align:top}td{border-bottom:1px solid var(--rule)}"
     ".t{overflow-wrap:anywhere}"
-    ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:#0072b2}"
-    "details{border:1px solid #dfe4e9;border-radius:8px;margin:10px 0;padding:0 16px}"
+    ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:var(--link)}"
+    "details{border:1px solid var(--rule);border-radius:8px;margin:10px 0;padding:0 16px}"
     "summary{cursor:pointer;padding:10px 0;font-weight:600;overflow-wrap:anywhere}"
-    "summary span{font-weight:400;color:#5b6672}p.facts{color:#5b6672;font-size:12px}"
+    "summary span{font-weight:400;color:var(--faint)}p.facts{color:var(--faint);font-size:12px}"
+    ".figure{background:#fff;border-radius:8px}"
+    f"@media print{{:root{{color-scheme:light;--ink:{INK};--faint:#5b6672;--paper:#fff;--soft:#f5f7f9;"
+    "--rule:#dfe4e9;--link:#0072b2}body{max-width:none;margin:0}.wide{overflow:visible}"
+    "tr,.tiles div{break-inside:avoid}}"
 )
 
 # A figure is drawn when its section is first opened, so that a page with hundreds of runs opens quickly.
@@ -642,5 +651,9 @@ document.querySelectorAll('details').forEach((details) => {
   draw(details);
 });
 addEventListener('hashchange', reveal);
+addEventListener('beforeprint', () => document.querySelectorAll('details').forEach((details) => {
+  details.open = true;
+  draw(details);
+}));
 reveal();
 """

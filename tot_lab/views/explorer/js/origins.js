@@ -20,19 +20,27 @@ export function originsOf({ run, step, nodes }) {
   const tools = new Map();
   /** @type {Map<number, string>} */
   const parts = new Map();
+  /** The number of the attempt that begins below a thought. @type {Map<number, number>} */
+  const attempts = new Map();
   const sources = new Map(run.links.filter(({ kind }) => kind === "source").map(({ from, to }) => [from, to]));
   for (let line = 0; line < step; line++) {
     const about = node[line];
     if (kind[line] === KIND.thought) {
       const [above, source] = [last[parent[about]] ?? -1, last[sources.get(about) ?? -1] ?? -1];
-      calls[about] = callLine[source] > (callLine[above] ?? -1) ? source : above;
+      const call = (calls[about] = callLine[source] > (callLine[above] ?? -1) ? source : above);
+      const attempt = attempts.get(parent[about]);
+      if (attempt !== undefined) parts.set(about, `attempt ${attempt}`);
+      else if (call >= 0 && data[callLine[call]].kind === "branch") parts.set(about, "route");
+      attempts.delete(parent[about]);
     } else if (kind[line] === KIND.reply && about >= 0) {
       const call = row[line];
       if (data[line].tool) tools.set(about, [...(tools.get(about) ?? []), call]);
       else if (born[about] < replyLine[call]) last[about] = call;
     } else if (kind[line] === KIND.note && about >= 0) {
-      const found = PART.exec(data[line].name);
-      if (found && parent[about] >= 0) parts.set(about, found[1] ? "plan step" : found[2]);
+      const { name, data: fields } = data[line];
+      const found = PART.exec(name);
+      if (found && parent[about] >= 0 && !parts.has(about)) parts.set(about, found[1] ? "plan step" : found[2]);
+      if (name === "reflexion.attempt") attempts.set(about, (fields?.attempt ?? 0) + 1);
     }
   }
   return { calls, tools, parts };

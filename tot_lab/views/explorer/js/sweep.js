@@ -3,6 +3,8 @@
  * that is open.
  *
  * Runs are decompressed when they are opened.
+ *
+ * @typedef {import("./table.js").Sweep} Sweep
  */
 
 import { mount } from "./app.js";
@@ -10,26 +12,22 @@ import { brief, button, count, dotted, field, h, number, press, put, renew, say,
 import { addressOf, addressed, keepAddress, runOf } from "./links.js";
 import { Recording } from "./recording.js";
 import css from "./style.css";
-import { BLAMES, correctOf, nextFailed, rowsMatching, sorted, sweepOf, valueOf } from "./table.js";
+import { BLAMES, columnsOf, correctOf, nextFailed, rowsMatching, sorted, valueOf } from "./table.js";
 import { themeOf } from "./theme.js";
 
-/** Number of runs in the list at first, which fill a screen. More follow when the list is scrolled. */
-const RUNS = 120;
+/** Number of rows of the matrix and of the table that are shown at first. More follow when the list is scrolled. */
+const ROWS = 60;
 
 /** Maximum number of characters of a value in a table. */
 const LONGEST = 80;
 
-/** Directions of the arrow keys: to the side and down. @type {Record<string, [number, number]>} */
-const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-
 /**
  * @param {HTMLElement} place
- * @param {any} data of `sweep_page` in sweep_page.py
+ * @param {Sweep} sweep
  * @param {(id: string) => Promise<any>} unpacked decodes a compressed element of the page
  */
-export function showSweep(place, data, unpacked) {
-  const sweep = sweepOf(data);
-  const rows = [...sweep.packs.keys()];
+export function showSweep(place, sweep, unpacked) {
+  const rows = [...sweep.rows.keys()];
   /** @param {number} row @param {string} column */
   const value = (row, column) => valueOf(sweep, row, column);
   const [tasks, settings] = ["task", "setting"].map((name) => [...new Set(rows.map((row) => `${value(row, name)}`))]);
@@ -42,7 +40,7 @@ export function showSweep(place, data, unpacked) {
   let view = "matrix";
   /** @type {number[]} */
   let found = rows;
-  let [by, way, most, comparing] = ["", 1, RUNS, false];
+  let [by, way, most, comparing] = ["", 1, ROWS, false];
   /** The open runs: one, or two to compare. @type {number[]} */
   let open = [];
   /** @type {ReturnType<typeof mount> | undefined} */
@@ -65,25 +63,11 @@ export function showSweep(place, data, unpacked) {
   }, "the next run that is chosen is compared with the open one; or hold Shift");
   const simulated = rows.some((row) => value(row, "simulated") === true) && h("b.badge", "simulated model");
   const legend = h("div.row", { role: "group", "aria-label": "legend" });
-  const list = h("div.runs", { role: "region", "aria-label": "runs, the arrow keys move between them", tabindex: 0 });
+  const list = h("div.runs", { role: "region", "aria-label": "runs", tabindex: 0 });
   list.onscroll = () => {
     if (list.scrollTop + 2 * list.clientHeight < list.scrollHeight || !list.querySelector(".tl-more")) return;
     most *= 2;
     show();
-  };
-  list.onclick = (event) => {
-    const row = /** @type {Element} */ (event.target).closest("[data-row]")?.getAttribute("data-row");
-    if (row != null) openRun(+row, comparing || event.shiftKey);
-  };
-  list.onkeydown = (event) => {
-    const its = /** @type {HTMLElement} */ (event.target);
-    if (!its.matches(".tl-run") || !ARROWS[event.key]) return;
-    event.preventDefault();
-    neighbour(its, ...ARROWS[event.key])?.focus();
-  };
-  // One tab stop for all runs.
-  list.onfocusin = ({ target }) => {
-    if (/** @type {Element} */ (target).matches(".tl-run")) stopAt(/** @type {HTMLElement} */ (target));
   };
   const title = h("b");
   const status = h("p.quiet", { role: "status" });
@@ -133,7 +117,7 @@ export function showSweep(place, data, unpacked) {
     if (!failed) found = matching;
     put(query, { "aria-invalid": `${failed}` });
     say(error, failed ? matching : query.value ? count(found.length, "run") : "");
-    most = RUNS;
+    most = ROWS;
     show();
   }
 
@@ -163,11 +147,11 @@ export function showSweep(place, data, unpacked) {
     open = beside && open.length && open[0] !== row ? [open[0], row] : [row];
     comparing = false;
     show();
-    const missing = open.find((one) => !sweep.packs[one]);
+    const missing = open.find((one) => !sweep.facts[one].pack);
     if (missing !== undefined) {
       app?.destroy();
       app = undefined;
-      return void say(status, `this run could not start: ${value(missing, "why")}`);
+      return void say(status, `this run could not start: ${sweep.facts[missing].why}`);
     }
     say(status, "loading …");
     try {
@@ -208,55 +192,26 @@ export function showSweep(place, data, unpacked) {
 
   /** @param {number} row */
   async function unpack(row) {
-    const [pack, place] = /** @type {[number, number]} */ (sweep.packs[row]);
+    const [pack, place] = /** @type {[number, number]} */ (sweep.facts[row].pack);
     if (!packs.has(pack)) packs.set(pack, unpacked(`pack-${pack}`));
     return (await packs.get(pack))[place];
   }
 
-  /** Returns the sign of a run and its meaning. @param {number} row */
-  function signOf(row) {
-    const [correct, blame] = [correctOf(sweep, row), value(row, "blame")];
-    if (!sweep.packs[row]) return ["!", "did not start", "ungraded"];
-    if (correct) return ["✓", "right", "right"];
-    if (correct === null) return ["–", "not graded", "ungraded"];
-    return [`✗${BLAMES[/** @type {keyof typeof BLAMES} */ (blame)] ?? ""}`, dotted("wrong", blame), (blame ?? "unknown").replace(" ", "-")];
-  }
-
   /** Builds the button of a run. @param {number} row */
   function runButton(row) {
-    const [sign, words, kind] = signOf(row);
-    const about = dotted(words, value(row, "why") ?? value(row, "grade"), value(row, "ended"));
+    const correct = correctOf(sweep, row);
+    const { blame, why, pack } = sweep.facts[row];
+    const sign = !pack ? "!" : correct ? "✓" : correct === false ? `✗${BLAMES[/** @type {keyof typeof BLAMES} */ (blame)] ?? ""}` : "–";
+    const words = !pack ? "did not start" : correct ? "right" : correct === false ? "wrong" : "not graded";
     const its = h("button", {
       type: "button",
-      class: `tl-run tl-${kind}`,
-      tabindex: -1,
+      class: `tl-run tl-${correct ? "right" : (blame ?? "ungraded").replace(" ", "-")}`,
       "data-row": `${row}`,
-      "aria-label": dotted(sign, about, `${value(row, "task")}`, `${value(row, "setting")}`, `repeat ${value(row, "repeat")}`),
-      title: dotted(about, `answer: ${short(`${value(row, "answer") ?? "none"}`, LONGEST)}`),
+      "aria-label": dotted(sign, words, why, `${value(row, "task")}`, `${value(row, "setting")}`, `repeat ${value(row, "repeat")}`),
+      title: dotted(words, why, `answer: ${short(`${value(row, "answer") ?? "none"}`, LONGEST)}`),
     }, sign);
     if (open.includes(row)) put(its, { "aria-current": "true" });
     return its;
-  }
-
-  /** Makes a run the one that the tab key reaches. @param {HTMLElement | null} its */
-  function stopAt(its) {
-    list.querySelector('.tl-run[tabindex="0"]')?.setAttribute("tabindex", "-1");
-    its?.setAttribute("tabindex", "0");
-  }
-
-  /** Returns the nearest run in a direction. @param {HTMLElement} its @param {number} across @param {number} down
-   * @returns {HTMLElement | undefined} */
-  function neighbour(its, across, down) {
-    const all = /** @type {HTMLElement[]} */ ([...list.querySelectorAll(".tl-run")]);
-    const at = all.indexOf(its);
-    if (across) return all[at + across];
-    const { cellIndex, children } = /** @type {HTMLTableCellElement} */ (its.parentElement);
-    const place = [...children].indexOf(its);
-    for (let line = its.closest("tr"); line; ) {
-      line = /** @type {HTMLTableRowElement | null} */ (down > 0 ? line.nextElementSibling : line.previousElementSibling);
-      const inside = line?.cells[cellIndex].children ?? [];
-      if (inside.length) return /** @type {HTMLElement} */ (inside[Math.min(place, inside.length - 1)]);
-    }
   }
 
   /** Builds the last line of a list of which only some rows are shown. @param {number} hidden */
@@ -270,24 +225,21 @@ export function showSweep(place, data, unpacked) {
 
   function matrix() {
     const shown = new Set(found);
-    /** @param {string} task */
-    const inRow = (task) => settings.map((setting) => (cells.get(`${task}\n${setting}`) ?? []).filter((row) => shown.has(row)));
-    const some = tasks.map((task) => /** @type {const} */ ([task, inRow(task)])).filter(([, its]) => its.some(({ length }) => length));
-    let room = most;
-    const first = some.filter(([, its]) => room > 0 && (room -= its.flat().length, true));
+    const some = tasks.filter((task) => settings.some((setting) => cells.get(`${task}\n${setting}`)?.some((row) => shown.has(row))));
     return [
       h(
         "table.matrix",
         h("thead", h("tr", h("th", { scope: "col" }, "task"), settings.map((setting) => h("th", { scope: "col" }, setting)))),
-        h("tbody", first.map(([task, its]) =>
-          h("tr", h("th", { scope: "row", title: task }, short(task, LONGEST)), its.map((cell) => h("td", cell.map(runButton)))))),
+        h("tbody", some.slice(0, most).map((task) =>
+          h("tr", h("th", { scope: "row", title: task }, short(task, LONGEST)), settings.map((setting) =>
+            h("td", (cells.get(`${task}\n${setting}`) ?? []).filter((row) => shown.has(row)).map(runButton)))))),
       ),
-      more(some.length - first.length),
+      more(some.length - most),
     ];
   }
 
   function table() {
-    const columns = Object.keys(sweep.columns);
+    const columns = columnsOf(sweep);
     const some = inOrder();
     return [
       h(
@@ -311,30 +263,22 @@ export function showSweep(place, data, unpacked) {
 
   function show() {
     const right = found.filter((row) => correctOf(sweep, row)).length;
-    const wrong = found.filter((row) => correctOf(sweep, row) === false).length;
-    say(tally, dotted(count(found.length, "run"), `${number(right)} right`, `${number(wrong)} wrong`));
+    const wrong = found.filter((row) => correctOf(sweep, row) === false);
+    say(tally, dotted(count(found.length, "run"), `${number(right)} right`, `${number(wrong.length)} wrong`));
     views.forEach((one) => press(one, one.textContent === view));
     press(compare, comparing);
     renew(list, [view, found, by, way, most, open], () => (view === "matrix" ? matrix() : table()));
-    if (!list.querySelector('.tl-run[tabindex="0"]')) stopAt(list.querySelector(".tl-run[aria-current], .tl-run"));
-    renew(legend, [found], legendOf);
-    say(title, open.map((row) => dotted(`${value(row, "setting")}`, short(`${value(row, "task")}`, LONGEST))).join("  –  "));
-  }
-
-  /** Explains the signs of the runs in the list, with the number of each. */
-  function legendOf() {
-    /** @type {Map<string, number[]>} */
-    const signs = new Map();
-    for (const row of found) signs.set(signOf(row)[0], [...(signs.get(signOf(row)[0]) ?? []), row]);
-    return [...signs].sort().map(([sign, its]) => {
-      const [, words, kind] = signOf(its[0]);
-      const blame = value(its[0], "blame");
-      const condition = blame && sign[0] === "✗" ? `blame:"${blame}"` : sweep.columns.correct && `correct:${correctOf(sweep, its[0]) ?? "none"}`;
-      const key = h("span.run", { class: `tl-run tl-${kind}`, "aria-hidden": "true" }, sign);
-      return button([key, `${words} ${number(its.length)}`], () => {
-        if (condition) query.value = condition;
+    renew(legend, [wrong], () => Object.entries(BLAMES).map(([blame, sign]) => {
+      const its = wrong.filter((row) => sweep.facts[row].blame === blame).length;
+      return its > 0 && button(`✗${sign} ${blame} ${number(its)}`, () => {
+        query.value = `blame:"${blame}"`;
         filter();
       }, "find these", "flat");
-    });
+    }));
+    say(title, open.map((row) => dotted(`${value(row, "setting")}`, short(`${value(row, "task")}`, LONGEST))).join("  –  "));
+    list.onclick = (event) => {
+      const row = /** @type {Element} */ (event.target).closest("[data-row]")?.getAttribute("data-row");
+      if (row != null) openRun(+row, comparing || event.shiftKey);
+    };
   }
 }
