@@ -129,6 +129,14 @@ def test_a_run_that_has_not_ended_is_not_judged():
     assert verdict_of(recorder.run).stopped == "has not ended"
 
 
+def test_no_answer_is_not_called_wrong():
+    with tl.Recorder("none", task=tl.game24("4 5 6 10")) as recorder:
+        recorder.thought("4 5 6 10")
+        recorder.end("", stop="exhausted")
+    verdict = verdict_of(recorder.run)
+    assert (verdict.correct, verdict.grade) == (False, "✗ no answer")
+
+
 def test_an_error_is_named():
     class Broken(tl.Strategy):
         kind = "broken_verdict"

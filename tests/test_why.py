@@ -38,6 +38,15 @@ def test_the_evaluator_pruned_the_right_thought():
     assert why.nodes == ("0.0",)
 
 
+def test_the_search_pruned_what_scored_as_high_as_what_it_kept():
+    why = why_it_failed(lost((GOOD, 0.9, "pruned"), (BAD, 0.9, "kept")))
+    assert why.text == (
+        "Search: pruned 0.0 (score 0.9), which could still lead to a right answer, although a thought that "
+        "scored no better was kept."
+    )
+    assert why_it_failed(lost((GOOD, 0.8, "pruned"), (BAD, 0.9, "kept"))).text.startswith("Evaluator: pruned")
+
+
 def test_a_small_score_is_written_as_the_explorer_writes_it():
     why = why_it_failed(lost((GOOD, 0.00005, "pruned"), (BAD, 0.9, "kept")))
     assert "(score 0.00005)" in why.text
@@ -81,8 +90,8 @@ def test_without_a_solver_it_names_the_best_that_was_pruned_and_blames_nobody():
     steps = [(f"step {k}", k / 10, "pruned") for k in range(6)] + [("on", 0.9, "kept")]
     why = why_it_failed(lost(*steps, task=task))
     assert why.text == (
-        "The run had nothing left to expand. Nothing says which thoughts could still lead to a right answer. "
-        "The best of the pruned ones: 0.5 (score 0.5), 0.4 (score 0.4), 0.3 (score 0.3)."
+        "The run had nothing left to expand. The cause is not known: nothing judges the thoughts before the "
+        "answer. The best of the pruned ones: 0.5 (score 0.5), 0.4 (score 0.4), 0.3 (score 0.3)."
     )
     assert why.nodes == ("0.5", "0.4", "0.3")
     assert not any(word in why.text for word in ("Proposer", "Evaluator", "Cut"))
@@ -98,7 +107,7 @@ def test_without_a_solver_and_without_pruned_thoughts_it_says_how_the_run_ended(
         recorder.end("41", node=answer)
     why = why_it_failed(recorder.run)
     assert why.text == (
-        "The answer is wrong. Nothing says which thoughts could still lead to a right answer."
+        "The answer is wrong. The cause is not known: nothing judges the thoughts before the answer."
     )
     assert why.nodes == (answer,)
 

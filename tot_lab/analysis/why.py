@@ -62,15 +62,27 @@ def why_it_failed(run: Run) -> Finding | None:
             )
         case "evaluator" if run.best is not None and blamed.nodes == (run.best.id,):
             text = f"Evaluator: accepted {named} as the answer, which is wrong."
+        case "evaluator" if _scored_as_high(run, nodes):
+            text = (
+                f"Search: pruned {named}, which could still lead to a right answer, although a thought that "
+                f"scored no better was kept."
+            )
         case "evaluator":
             text = f"Evaluator: pruned {named}, which could still lead to a right answer."
         case _:
             pruned = [node for node in run.tree if node.state == "pruned" and node.score is not None]
             nodes = heapq.nlargest(NAMED, pruned, key=lambda node: node.rank)
-            text = f"{_end_of(run)}. Nothing says which thoughts could still lead to a right answer."
+            text = f"{_end_of(run)}. The cause is not known: nothing judges the thoughts before the answer."
             text += f" The best of the pruned ones: {_ids(nodes)}." if nodes else ""
             nodes = nodes or [run.best or run.tree.root]
     return Finding("why_it_failed", text, tuple(node.id for node in nodes))
+
+
+def _scored_as_high(run: Run, pruned: Sequence[Node]) -> bool:
+    """Whether the best of the pruned thoughts scored as high as a thought that was kept on its level."""
+    best = max(pruned, key=lambda node: node.rank)
+    level = (node for node in run.tree if node.depth == best.depth and node.state in ("kept", "complete"))
+    return best.score is not None and any(node.rank <= best.rank for node in level)
 
 
 def _end_of(run: Run) -> str:

@@ -125,7 +125,7 @@ which the records would have been made one call at a time."""
 
 STOP_CODES = {
     "answered": "answered",
-    "solved": "found a solution",
+    "solved": "accepted a solution",
     "converged": "the best score no longer improved",
     "stagnated": "made no more progress",
     "exhausted": "had nothing left to expand",

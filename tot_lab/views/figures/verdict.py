@@ -23,8 +23,8 @@ class Verdict(NamedTuple):
 
     Attributes:
         correct: Whether the answer is correct. `None` if that is not known, or the run has not ended.
-        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ graded 0.5`, or the reason why the answer has no
-            grade.
+        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ no answer`, `✗ graded 0.5`, or the reason why
+            the answer has no grade.
         expected: The reference answer of the task, or "" if it has none.
         stopped: Why the run ended, in words.
         settings: The settings of the strategy that differ from their defaults, as Python.
@@ -39,9 +39,7 @@ class Verdict(NamedTuple):
 
 def verdict_of(run: Run) -> Verdict:
     """Return the verdict on a run, finished or not. Never raises, whatever a loaded run holds."""
-    return Verdict(
-        correctness(run), format_grade(run) or "ungraded", _expected(run), stop_words(run), _settings(run)
-    )
+    return Verdict(correctness(run), _grade_words(run), _expected(run), stop_words(run), _settings(run))
 
 
 def correctness(run: Run) -> bool | None:
@@ -64,6 +62,11 @@ def format_grade(run: Run) -> str:
         return "✗ wrong" if run.grade == 0 else f"✗ graded {run.grade:.3g}"
     except Exception as error:
         return f"not graded ({type(error).__name__}: {short(str(error), 80)})"
+
+
+def _grade_words(run: Run) -> str:
+    grade = format_grade(run) or "ungraded"
+    return "✗ no answer" if grade == "✗ wrong" and not run.answer else grade
 
 
 def stop_words(run: Run) -> str:

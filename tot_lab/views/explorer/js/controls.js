@@ -12,7 +12,7 @@ import { callOf, pickOf } from "./details.js";
 import { brief, button, dotted, h, money, number, press, put, renew, say, seconds } from "./dom.js";
 import { KINDS, kindsOf } from "./origins.js";
 import { KIND, STATES } from "./recording.js";
-import { SHAPE_OF_STATE, shapeOfAnswer } from "./scene.js";
+import { LOST, SHAPE_OF_STATE, shapeOfAnswer } from "./scene.js";
 import { QUANTITIES } from "./quantities.js";
 import { ANSWER, CORNERS, LINK_WORDS, SCORES, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
 
@@ -153,7 +153,8 @@ export function legendOf(app) {
     const steps = KINDS.slice(1).map(() => 0);
     if (recording.hasSteps) kindsOf(frame).forEach((kind, node) => (kind && !state[node] ? steps[kind - 1]++ : 0));
     const links = [...new Set(scene?.links.map(({ kind }) => kind))];
-    renew(states, [counts, answer, solvable, steps, links], () => [
+    const lost = scene?.flags.some((has) => has & LOST);
+    renew(states, [counts, answer, solvable, steps, links, lost], () => [
       LEGEND.map((name) => {
         const state = STATES.indexOf(name);
         const count = counts[state] - (state ? 0 : steps.reduce((a, b) => a + b, 0));
@@ -163,6 +164,7 @@ export function legendOf(app) {
         return count > 0 && button(face, () => app.find(`state:${name}`), "find these", "flat");
       }),
       steps.map((count, place) => count > 0 && h("span.quiet", shapeOf(STEP_SHAPES + place), `${SHAPES[STEP_SHAPES + place][0]} ${number(count)}`)),
+      lost && h("span.quiet", "✕ lost here"),
       links.map((kind) => h("span.quiet", lineOf(kind), LINK_WORDS[kind])),
       solvable.length > 0 &&
         button(`◎ last solvable ${number(solvable.length)}`, () => app.show(solvable), "the last thoughts that could lead to a right answer", "flat"),

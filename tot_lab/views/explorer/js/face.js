@@ -28,8 +28,9 @@ r         read the details in full width
  *   `verdict_of` in verdict.py
  * @param {{answer: string, score: number | null}} ended
  * @param {import("./theme.js").Theme} theme
+ * @param {Record<string, number | null>} [budget]
  */
-function strip({ correct, grade, expected, stopped, settings }, { answer, score }, theme) {
+function strip({ correct, grade, expected, stopped, settings }, { answer, score }, theme, budget) {
   const word = h("b", grade);
   word.style.borderColor = correct === null ? theme.faint : theme.verdicts[correct ? "right" : "wrong"];
   /** @param {string} name @param {string} value */
@@ -41,6 +42,7 @@ function strip({ correct, grade, expected, stopped, settings }, { answer, score 
     fact("score", score === null ? "" : brief(score)),
     fact("ended:", stopped),
     fact("settings", settings),
+    fact("budget", Object.entries(budget ?? {}).filter(([, cap]) => cap !== null).map(([name, cap]) => `${name} ${cap}`).join(", ")),
   ];
 }
 
@@ -176,7 +178,7 @@ export function faceOf(app, panel, time, legend) {
       ),
     );
     verdict.hidden = !(ended && frame.stop);
-    if (ended && frame.stop) renew(verdict, [about.verdict, ended, theme.dark], () => strip(about.verdict, ended, theme));
+    if (ended && frame.stop) renew(verdict, [about.verdict, ended, theme.dark], () => strip(about.verdict, ended, theme, about.budget));
     badge.hidden = !runs.some(({ about }) => about.simulated);
     views.forEach((view, place) => press(view, VIEWS[place] === app.view));
     views[VIEWS.indexOf("compare")].hidden = !second;

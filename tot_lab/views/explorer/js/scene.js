@@ -194,6 +194,7 @@ export class Scene {
     const blamed = reason?.kind === "why_it_failed" ? reason.nodes.map((id) => recording.indexOf(id.replace(/^b:/, ""))) : [];
     /** Slots of the last thoughts that could still lead to a right answer, in a run that failed. */
     this.lastSolvable = blamed.filter((node) => solvable[node] === "1").map(slotOf).filter((slot) => slot >= 0);
+    for (const slot of this.lastSolvable) this.weight[slot] = 399; // they always have room for their texts
     /** Code of DIFFERENCES of each node. */
     this.difference = difference;
     /** Verdicts of a user, "note" for a mark without a verdict. @type {Map<number, string>} */

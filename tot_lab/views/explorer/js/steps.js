@@ -17,11 +17,12 @@ import { STATES } from "./recording.js";
 /** Number of characters of a row's text and result, and number of rows that are shown at first. */
 const [TEXT, RESULT, ROWS] = [400, 300, 500];
 
-/** Whether a tree is mostly a chain: few of its thoughts are leaves. @param {Frame} frame */
-export function isChain({ nodes, children }) {
+/** Whether a tree is mostly a chain: few of its thoughts are leaves, or not many if they are steps of different kinds.
+ * @param {Frame} frame */
+export function isChain({ nodes, children, run }) {
   let leaves = 0;
   for (let node = 0; node < nodes; node++) leaves += Number(!children[node]);
-  return nodes > 3 && leaves * 3 <= nodes;
+  return nodes > 3 && leaves * (run.hasSteps ? 2 : 3) <= nodes;
 }
 
 /**
