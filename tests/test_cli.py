@@ -240,7 +240,7 @@ def test_run_says_what_came_of_it_and_where_it_lies(tmp_path):
         "✓ correct",
         "simulated model",
         f"calls     {made.usage.calls} ",
-        "solved",
+        "ended: accepted a solution",
         "$0",
     ):
         assert said in done.stdout
@@ -579,7 +579,7 @@ def test_run_interrupted_keeps_what_there_is(tmp_path):
     said, errors = running.communicate(timeout=60)
     assert running.returncode == 130, errors
     assert "Traceback" not in errors
-    assert "stopped: cancelled" in said
+    assert "ended: was cancelled" in said
     resumed = asyncio.run(tl.Lab(tl.sim.SimGame24(latency=0.2), runs=None).resume(tmp_path / "a.jsonl"))
     whole = asyncio.run(tl.Lab("sim/game24", runs=None).run(resumed.strategy, resumed.task))
     assert (resumed.stop_reason, resumed.answer) == (whole.stop_reason, whole.answer)

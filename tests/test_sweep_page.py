@@ -81,6 +81,14 @@ def test_only_runs_are_shown(tmp_path):
         save_html(["no run"], tmp_path / "x.html")
 
 
+def test_a_page_never_replaces_a_journal(swept):
+    journal = next(swept.folder.glob("*.jsonl"))
+    before = journal.read_bytes()
+    with pytest.raises(ValueError, match=r"path must not end in \.jsonl"):
+        swept.save_html(journal)
+    assert journal.read_bytes() == before
+
+
 def test_an_explorer_of_a_sweep_is_a_frame_of_its_own_origin(swept):
     shown = tl.Explorer(swept)._repr_html_()
     assert shown.startswith('<iframe sandbox="allow-scripts allow-downloads"')

@@ -42,8 +42,11 @@ def save_html(runs: Any, path: str | os.PathLike[str]) -> Path:
         path: The file to write.
 
     Raises:
-        TypeError: For anything else.
+        TypeError: `runs` is something else.
+        ValueError: `path` ends in `.jsonl`, as the journals of runs do.
     """
+    if Path(path).suffix == ".jsonl":
+        raise ValueError(f"path must not end in .jsonl, which journals have: got {path}. Use NAME.html.")
     return write_whole(path, sweep_page(runs))
 
 
