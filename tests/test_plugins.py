@@ -179,7 +179,7 @@ def test_the_axes_the_domain_and_its_player_may_come_from_a_package(installed, t
 
 def test_a_built_in_search_solves_the_tasks_of_a_package(installed, tmp_path):
     words = ["tree_of_thoughts", "propose=propose", "evaluate=value", "stop.depth=6", *CLIMB]
-    assert "solved" in tot_lab(installed, tmp_path, "run", *words)
+    assert "accepted a solution" in tot_lab(installed, tmp_path, "run", *words)
 
 
 def test_a_model_of_a_package_takes_the_rest_of_its_name(installed, tmp_path):
