@@ -207,7 +207,14 @@ def test_an_address_names_what_is_shown_and_shows_what_it_names(opened):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "address", ["#node=0.99&step=x&view=nowhere", "#view=compare&node=%zz", "#&&=", "#step=-5"]
+    "address",
+    [
+        "#node=0.99&step=x&view=nowhere",
+        "#view=compare&node=%zz",
+        "#&&=",
+        "#step=-5",
+        "#run=other&node=0.0&step=3",
+    ],
 )
 def test_an_address_that_names_nothing_harms_nothing(opened, address):
     run = game(tl.TreeOfThoughts(), "1 4 8 8")

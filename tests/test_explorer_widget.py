@@ -29,7 +29,7 @@ class Kept(BaseComm):
         """What a browser would say."""
         self.handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})
 
-    def told(self, kind):
+    def messages(self, kind):
         """What was sent of one kind: when, and what."""
         return [
             (moment, data["content"], buffers and json.loads(buffers[0]))
@@ -57,7 +57,7 @@ def soon(look):
 def lines_of(explorer):
     """How far a browser that heard everything knows the run; a gap is an error."""
     known = 0
-    for _, _, chunk in explorer.comm.told("lines"):
+    for _, _, chunk in explorer.comm.messages("lines"):
         assert chunk["first"] <= known
         known = max(known, chunk["first"] + len(chunk["kinds"]))
     return known
@@ -67,11 +67,11 @@ def test_what_a_browser_asks_for_is_told_from_where_it_stands():
     made = run(SEARCH)
     explorer = tl.Explorer(made)
     explorer.comm.said(kind="have", runs=[])
-    soon(lambda: lines_of(explorer) == len(made.lines) and explorer.comm.told("facts"))
-    before = len(explorer.comm.told("lines"))
+    soon(lambda: lines_of(explorer) == len(made.lines) and explorer.comm.messages("facts"))
+    before = len(explorer.comm.messages("lines"))
     explorer.comm.said(kind="have", runs=[[made.id, 7, 0]])
-    soon(lambda: len(explorer.comm.told("lines")) > before)
-    assert explorer.comm.told("lines")[-1][2]["first"] == 7
+    soon(lambda: len(explorer.comm.messages("lines")) > before)
+    assert explorer.comm.messages("lines")[-1][2]["first"] == 7
     explorer.close()
 
 
@@ -91,8 +91,8 @@ def test_a_burst_is_told_whole_in_few_batches():
     for k in range(5_000):
         recorder.thought(f"step {k}", parent=root)
     recorder.end("done", node=root)
-    soon(lambda: explorer.comm.told("lines") and lines_of(explorer) == len(recorder.lines))
-    batches = explorer.comm.told("lines")
+    soon(lambda: explorer.comm.messages("lines") and lines_of(explorer) == len(recorder.lines))
+    batches = explorer.comm.messages("lines")
     assert len(batches) <= (batches[-1][0] - began) * RATE + 2
     explorer.close()
 
@@ -106,7 +106,7 @@ def test_a_live_run_is_finished_and_told_to_its_last_line():
         assert made is explorer.run is lab.last
         while lines_of(explorer) < len(made.lines):
             await asyncio.sleep(0.01)
-        assert not explorer.comm.told("state")[-1][2]["live"][0]
+        assert not explorer.comm.messages("state")[-1][2]["live"][0]
         explorer.close()
 
     wait(watched())
@@ -211,12 +211,12 @@ def test_a_mark_given_to_the_run_is_told(tmp_path):
     for shown, marked in ((made, made), (other, tl.load(path))):
         explorer = tl.CompareExplorer(run(SEARCH), shown)
         explorer.comm.said(kind="have", runs=[])
-        soon(lambda explorer=explorer: explorer.comm.told("facts") and not explorer._sending)
+        soon(lambda explorer=explorer: explorer.comm.messages("facts") and not explorer._sending)
         marked.mark("0.1", "wrong", "no")
-        soon(lambda explorer=explorer: len(explorer.comm.told("facts")) == 2)
+        soon(lambda explorer=explorer: len(explorer.comm.messages("facts")) == 2)
         said = {"verdict": "wrong", "note": "no"}
-        assert explorer.comm.told("facts")[-1][2][0]["marks"] == {}
-        assert explorer.comm.told("facts")[-1][2][1]["marks"] == {"0.1": said}
+        assert explorer.comm.messages("facts")[-1][2][0]["marks"] == {}
+        assert explorer.comm.messages("facts")[-1][2][1]["marks"] == {"0.1": said}
         run(SEARCH).mark("0.1", "right")
         assert not explorer._pending
         explorer.close()
@@ -323,12 +323,12 @@ def test_m15_the_text_so_far_of_what_is_selected_is_told_until_its_reply_is_ther
             await asyncio.sleep(0.01)
         explorer.comm.said(kind="views", count=1)
         explorer.ids = ["0.1"]
-        while not explorer.comm.told("spoken"):
+        while not explorer.comm.messages("spoken"):
             await asyncio.sleep(0.01)
-        (*_, shown) = explorer.comm.told("spoken")[-1]
+        (*_, shown) = explorer.comm.messages("spoken")[-1]
         go_on.set()
         await explorer.finished()
-        while explorer.comm.told("spoken")[-1][2]:
+        while explorer.comm.messages("spoken")[-1][2]:
             await asyncio.sleep(0.01)
         return shown
 

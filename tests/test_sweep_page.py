@@ -15,6 +15,7 @@ from test_explorer_lab import AXE
 
 import tot_lab as tl
 from tot_lab.analysis.judging import blame_of
+from tot_lab.analysis.why import why_it_failed
 from tot_lab.apps.cli import main
 from tot_lab.views.explorer.sweep_page import save_html
 
@@ -69,7 +70,7 @@ def in_table(page: Any, column: str) -> list[str]:
     )
 
 
-def test_the_file_is_one_with_one_script_and_loses_no_text(swept, tmp_path):
+def test_the_file_has_one_script_and_names_no_address(swept, tmp_path):
     page = swept.save_html(tmp_path / "sweep.html").read_text()
     assert page.count("<script>") == 1
     assert page.count('type="application/gzip"') >= 1
@@ -205,6 +206,20 @@ def test_two_cells_are_compared(opened, swept):
     soon(lambda: page.evaluate(f"{APP}.view") == "compare")
     page.locator('[data-row="3"]').click(modifiers=["Shift"])
     soon(lambda: page.evaluate(both) == [ids[0], ids[3]])
+
+
+@pytest.mark.slow
+def test_a_finding_about_the_second_run_selects_thoughts_of_the_second_run(opened, swept):
+    page = opened(swept)
+    frame = swept.df()
+    failed = int(frame.index[frame.correct == False][-1])  # noqa: E712
+    page.locator('[data-row="0"]').click()
+    page.locator(f'[data-row="{failed}"]').click(modifiers=["Shift"])
+    finding = page.locator(".tl-finding").filter(has_text="B: why it failed").first
+    finding.click()
+    wanted = why_it_failed(swept.run(frame.run_id[failed])).nodes
+    ids = f"{APP}.ids().filter((id) => id.startsWith('b:'))"
+    soon(lambda: page.evaluate(ids) == [f"b:{id}" for id in wanted])
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import readable
 from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
-from tot_lab.views.explorer.recording import PREFIXES, Recording, about_of, facts_of
+from tot_lab.views.explorer.recording import Recording, about_of, facts_of
 
 BUNDLE = Path(__file__).parent / "static" / "explorer.js"
 
@@ -64,7 +64,7 @@ def page(*runs: Run) -> bytes:
     recordings = [Recording(run.lines) for run in runs]
     title = " and ".join(f"{run.name}: {run.question}"[:80] for run in runs)
     structures = [
-        json_script(f"run-{which}", structure_of(run, recording, PREFIXES[which]))
+        json_script(f"run-{which}", structure_of(run, recording))
         for which, (run, recording) in enumerate(zip(runs, recordings, strict=True))
     ]
     return assembled(
@@ -98,9 +98,9 @@ def json_script(id: str, data: str) -> bytes:
     return f'<script type="application/json" id="{id}">{escaped}</script>'.encode()
 
 
-def structure_of(run: Run, recording: Recording, prefix: str = "") -> str:
+def structure_of(run: Run, recording: Recording) -> str:
     """Return the structure of a run as JSON: what is drawn first."""
-    data = {"about": {**about_of(run), "path": None}, **facts_of(run, prefix), "block": BLOCK}
+    data = {"about": {**about_of(run), "path": None}, **facts_of(run), "block": BLOCK}
     return f'{json.dumps(data)[:-1]}, "chunk": {recording.chunk().decode()}}}'
 
 

@@ -317,12 +317,8 @@ def about_of(run: Run) -> dict[str, Any]:
     }
 
 
-def facts_of(run: Run, prefix: str = "") -> dict[str, Any]:
+def facts_of(run: Run) -> dict[str, Any]:
     """Return what the browser shows about the thoughts of a run in addition to its records.
-
-    Args:
-        run: The run, finished or not.
-        prefix: The prefix of the ids of its thoughts in the findings.
 
     Returns:
         `findings`, beginning with why the run failed; `marks` of a person, by id; `solvable`, one letter per
@@ -332,10 +328,7 @@ def facts_of(run: Run, prefix: str = "") -> dict[str, Any]:
     labels = labels_of(run)
     ids = [line.e.id for line in run.lines if isinstance(line.e, Thought)]
     return {
-        "findings": [
-            {**finding._asdict(), "nodes": [prefix + id for id in finding.nodes]}
-            for finding in first_findings(run)
-        ],
+        "findings": [finding._asdict() for finding in first_findings(run)],
         "marks": msgspec.to_builtins(run.marks),
         "plans": _plan_versions(run),
         "solvable": "".join("01"[labels[id]] if id in labels else "?" for id in ids) if labels else "",

@@ -531,7 +531,7 @@ class Explorer(anywidget.AnyWidget):
 
     def _facts(self) -> tuple[dict[str, Any], bytes]:
         runs = [shown.run for shown in self._displayed]
-        facts = [facts_of(run, prefix) for run, prefix in zip(runs, PREFIXES, strict=False)]
+        facts = [facts_of(run) for run in runs]
         return {"kind": "facts"}, json.dumps(facts).encode()
 
     # Messages from the browser

@@ -128,6 +128,7 @@ export function mount(element, source, { height = 620 } = {}) {
   let aligned = null;
   /** @type {import("./theme.js").Theme | null} */
   let theme = null;
+  let printing = false;
   let paired = false; // whether there were two runs
 
   /** @type {App} */
@@ -263,7 +264,8 @@ export function mount(element, source, { height = 620 } = {}) {
   dark.addEventListener("change", look);
   /** Prints in the colours of the light theme, with pictures that fit the paper. @param {boolean} on */
   const print = (on) => {
-    dress(on ? LIGHT : themeOf(element));
+    printing = on; // a drawing that is under way keeps the colours
+    theme = paint();
     for (const pane of app.panes) pane.print(on);
   };
   const [before, after] = [() => print(true), () => print(false)];
@@ -477,15 +479,10 @@ export function mount(element, source, { height = 620 } = {}) {
   }
 
   function paint() {
-    const now = themeOf(element);
-    dress(now);
-    return now;
-  }
-
-  /** @param {import("./theme.js").Theme} now */
-  function dress(now) {
+    const now = printing ? LIGHT : themeOf(element);
     for (const [name, value] of Object.entries({ ...now, ...now.links })) root.style.setProperty(`--${name}`, String(value));
     root.style.colorScheme = now.dark ? "dark" : "light";
+    return now;
   }
 
   /** @param {{now: number, step: number}} from @param {number} now in milliseconds @param {number} lines */

@@ -329,7 +329,11 @@ export function panelOf(app) {
     const name = which ? `b:${id}` : id;
     const both = source.runs.length > 1;
     const findings = source.runs
-      .flatMap((_, one) => source.facts(one).findings.map((its) => ({ ...its, run: both ? `${"AB"[one]}: ` : "" })))
+      .flatMap((_, one) => source.facts(one).findings.map((its) => ({
+        ...its,
+        run: both ? `${"AB"[one]}: ` : "",
+        nodes: its.nodes.map((id) => (one ? `b:${id}` : id)),
+      })))
       .filter(({ nodes }) => node < 0 || nodes.includes(name));
     const found = () =>
       findings.map(({ run, kind, text, nodes }) =>

@@ -11,7 +11,7 @@ import { VIEWS } from "./face.js";
 /** Milliseconds after which a movement in time is written. Browsers ignore faster changes. */
 const PAUSE = 250;
 
-/** Returns the address of what `app` shows. Parts that have their default value are omitted. @param {App} app */
+/** Returns the address of what `app` shows. A step at the end and an empty selection are omitted. @param {App} app */
 export function addressOf(app) {
   const [{ about, lines }] = app.source.runs;
   const { step } = app.frameOf(0);
@@ -23,9 +23,11 @@ export function addressOf(app) {
   return `#${parts}`;
 }
 
-/** Shows what an address names. Unknown parts are ignored. @param {App} app @param {string} address */
+/** Shows what an address names. Unknown parts, and the address of another run, are ignored. @param {App} app @param {string} address */
 export function goTo(app, address) {
   const parts = new URLSearchParams(address.slice(1));
+  const { about } = app.source.runs[0];
+  if ((parts.get("run") ?? about.id) !== about.id) return;
   const view = VIEWS.find((one) => one === parts.get("view"));
   const there = { compare: app.source.runs.length > 1, plan: app.source.facts(0).plans.length > 0 };
   if (view && (there[/** @type {keyof typeof there} */ (view)] ?? true)) app.set({ view, viewed: true });
@@ -47,7 +49,7 @@ export function keepAddress(app) {
   const back = () => {
     clearTimeout(waiting);
     written = location.hash;
-    if (runOf(written) === app.source.runs[0].about.id) goTo(app, written);
+    goTo(app, written);
   };
   addEventListener("popstate", back);
   const shown = () => {

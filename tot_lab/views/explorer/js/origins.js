@@ -34,7 +34,7 @@ export function originsOf({ run, step, nodes }) {
       attempts.delete(parent[about]);
     } else if (kind[line] === KIND.reply && about >= 0) {
       const call = row[line];
-      if (data[line].tool) tools.set(about, [...(tools.get(about) ?? []), call]);
+      if (data[line].tool) tools.set(about, tools.get(about) ?? []).get(about)?.push(call);
       else if (born[about] < replyLine[call]) last[about] = call;
     } else if (kind[line] === KIND.note && about >= 0) {
       const { name, data: fields } = data[line];
@@ -46,8 +46,8 @@ export function originsOf({ run, step, nodes }) {
   return { calls, tools, parts };
 }
 
-/** Purposes of calls whose replies judge earlier steps. */
-const REVIEWS = /review|critique|reflect|verify/;
+/** Purposes of calls whose replies judge earlier steps: the role `critique` in core/purposes.py. */
+const REVIEWS = /^(critique|review|reflect)(:|$)/;
 
 /** The kinds of steps, in the order of their shapes in theme.js. The first has the shape of its state. */
 export const KINDS = ["thought", "tool call", "tool result", "plan step", "review", "part"];

@@ -191,7 +191,7 @@ export class Scene {
     this.weight = flags.map((has, slot) =>
       (has & (PATH | CHOSEN) ? 300 : has & DIM ? 0 : has & RECEDES ? 100 : 200) + (99 * scores[slot] || 0));
     const [reason] = findings;
-    const blamed = reason?.kind === "why_it_failed" ? reason.nodes.map((id) => recording.indexOf(id.replace(/^b:/, ""))) : [];
+    const blamed = reason?.kind === "why_it_failed" ? reason.nodes.map((id) => recording.indexOf(id)) : [];
     /** Slots of the last thoughts that could still lead to a right answer, in a run that failed. */
     this.lastSolvable = blamed.filter((node) => solvable[node] === "1").map(slotOf).filter((slot) => slot >= 0);
     for (const slot of this.lastSolvable) this.weight[slot] = 399; // they always have room for their texts

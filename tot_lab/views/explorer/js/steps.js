@@ -60,8 +60,12 @@ export function stepsOf(frame) {
       model: calls[node],
     });
   }
+  const ends = integers(steps.length); // the first later step that is not deeper
   for (let place = steps.length; place--; ) {
-    for (let next = place + 1; steps[place].part && steps[next]?.level > steps[place].level; next++) steps[place].inside++;
+    let end = place + 1;
+    while (steps[end]?.level > steps[place].level) end = ends[end];
+    ends[place] = end;
+    if (steps[place].part) steps[place].inside = end - place - 1;
   }
   return steps;
 }
