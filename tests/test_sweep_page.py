@@ -199,7 +199,7 @@ def test_two_cells_are_compared(opened, swept):
     page = opened(swept)
     ids = list(swept.df().run_id)
     page.locator('[data-row="0"]').click()
-    page.get_by_role("button", name="compare").click()
+    page.get_by_title("the next run that is chosen is compared").click()
     page.locator('[data-row="9"]').click()
     both = f"{APP}?.source.runs.map(one => one.about.id)"
     soon(lambda: page.evaluate(both) == [ids[0], ids[9]])
