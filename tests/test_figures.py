@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import string
 import subprocess
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import plotly.graph_objects as go
+import plotly.io
 import pytest
+from contrast import contrast
 from hypothesis import given
 from hypothesis import strategies as st
 from support import TASK, Scripted, answer_to, run, shuffled, wait
@@ -22,7 +26,22 @@ from tot_lab.views.figures import figures_of
 from tot_lab.views.figures.cost import cost_info, plot_cost
 from tot_lab.views.figures.icicle import icicle_info, plot_icicle
 from tot_lab.views.figures.scores import OUTCOMES, plot_scores, scores_info
-from tot_lab.views.figures.theme import colour, label, plain, printable, short_id, wrap
+from tot_lab.views.figures.theme import (
+    COLOURS,
+    DARK,
+    KINDS,
+    LIGHT,
+    LINKS,
+    colour,
+    label,
+    palette,
+    plain,
+    printable,
+    short_id,
+    text_on,
+    translucent,
+    wrap,
+)
 from tot_lab.views.figures.timeline import arrange_calls, plot_timeline, timeline_info
 from tot_lab.views.figures.tree import SHAPES, tree_info
 
@@ -261,7 +280,7 @@ def test_every_figure_takes_a_run(search, plot):
     assert plot.__name__.startswith("plot_")
     light, dark = plot(search), plot(search, dark=True)
     assert type(light).__name__ == "Figure"
-    assert light.layout.template.layout.paper_bgcolor == "white"
+    assert light.layout.template.layout.paper_bgcolor == "#ffffff"
     assert dark.layout.template.layout.paper_bgcolor == "#111418"
 
 
@@ -665,6 +684,114 @@ def test_labels_are_broken_between_words(text, width, rows):
 @given(st.text())
 def test_plain_has_no_markup(text):
     assert not set("<>$") & set(plain(text))
+
+
+# Contrast, as WCAG 2.2 measures it.
+
+
+def of_every_state(more):
+    """Graphs whose thoughts have every state of SHAPES, and `more` thoughts beside them."""
+    for correct in (True, False, None):
+        graph = nx.DiGraph(question="q", strategy="s", answer="a", simulated=True, stopped="solved")
+        if correct is not None:
+            graph.graph["correct"] = correct
+        graph.add_node("top", on_solution_path=True, text="q")
+        states = [*(state for state in SHAPES if " " not in state and state != "question"), "merged", "odd"]
+        for k, state in enumerate([*states, *["kept"] * more]):
+            graph.add_edge("top", f"{k} {state}")
+            graph.nodes[f"{k} {state}"].update(state=state, score=1.0 if k % 2 else 0.0, text="t")
+        graph.nodes[next(name for name in graph if name.endswith("answer"))]["on_solution_path"] = True
+        graph.add_edge("1 kept" if "1 kept" in graph else "top", "0 unscored")
+        yield graph
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("more", [0, 60, 200, 600])
+def test_every_state_has_an_outline_that_can_be_seen(dark, more):
+    drawn_states = set()
+    for graph in of_every_state(more):
+        figure = tl.figures.plot_tree(graph, dark=dark)
+        paper = figure.layout.template.layout.paper_bgcolor
+        for trace in figure.data:
+            if trace.mode == "lines":
+                assert contrast(trace.line.color, paper) >= 3, trace.name
+                continue
+            drawn_states.add(trace.name)
+            line = trace.marker.line
+            shades = {line.color} if isinstance(line.color, str) else set(line.color)
+            for shade in shades:
+                assert contrast(shade, paper) >= 3, (trace.name, shade)
+            assert np.min(line.width) >= 0.4
+    assert drawn_states >= set(SHAPES)
+
+
+@pytest.mark.parametrize("shades", [LIGHT, DARK], ids=["light", "dark"])
+def test_colours_can_be_seen_and_texts_be_read(shades):
+    for shade in (*KINDS, *COLOURS, *LINKS.values(), shades.path, shades.edge):
+        assert contrast(shade, shades.paper) >= 3, shade
+    for shade in (shades.ink, shades.faint, shades.warning):
+        assert contrast(shade, shades.paper) >= 4.5, shade
+    for score in np.linspace(0, 1, 201):
+        assert contrast(text_on(colour(score)), colour(score)) >= 4.5
+    assert contrast(text_on(shades.unscored), shades.unscored) >= 4.5
+    assert contrast(translucent(shades.ink, 0.5), shades.paper) < contrast(shades.ink, shades.paper)
+
+
+def fonts_of(value, name=""):
+    """Every colour of a text of a figure."""
+    if isinstance(value, dict):
+        inside = [shade for key, part in value.items() for shade in fonts_of(part, key)]
+        own = value.get("color") if "font" in name else None
+        return [*inside, own] if isinstance(own, str) else inside
+    if isinstance(value, list):
+        return [shade for part in value for shade in fonts_of(part, name)]
+    return re.findall(r'style="color:(#\w{6})', value) if isinstance(value, str) else []
+
+
+@pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
+def test_every_text_of_a_figure_can_be_read(plot):
+    made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
+    for dark in (False, True):
+        figure = drawn(plot(made, dark=dark))
+        paper = figure["layout"]["template"]["layout"]["paper_bgcolor"]
+        shades = fonts_of(figure)
+        assert len(set(shades)) > 1
+        assert min(contrast(shade, paper) for shade in shades if shade != paper) >= 4.5
+
+
+def test_a_figure_follows_the_default_template_unless_told():
+    papers = {"light": "#ffffff", "dark": "#111418"}
+    one = tl.Recorder("one")
+    one.thought("q")
+
+    def paper(**options):
+        return tl.figures.plot_tree(one.run, **options).layout.template.layout.paper_bgcolor
+
+    assert paper() == papers["light"]
+    inks = {
+        "dark": ("#fff", "#eeeeee", "white", "rgb(240, 240, 240)", "rgba(255,255,255,0.9)"),
+        "light": ("#111", "#123456", "rgba(0,0,0,0.9)", "navy", None),
+    }
+    mine = {
+        f"mine {ink}": (go.layout.Template(layout={"font": {"color": ink}}), which)
+        for which, some in inks.items()
+        for ink in some
+    }
+    plotly.io.templates.update({name: template for name, (template, _) in mine.items()})
+    before = plotly.io.templates.default
+    try:
+        for name, which in [
+            *(("plotly_dark", "dark"), ("plotly_dark+presentation", "dark"), ("simple_white", "light")),
+            *(("none", "light"), (None, "light"), *((name, which) for name, (_, which) in mine.items())),
+        ]:
+            plotly.io.templates.default = name
+            assert paper() == papers[which], (name, which)
+            assert (paper(dark=False), paper(dark=True)) == (papers["light"], papers["dark"])
+            assert palette(None) is (DARK if which == "dark" else LIGHT)
+    finally:
+        plotly.io.templates.default = before
+        for name in mine:
+            del plotly.io.templates[name]
 
 
 @pytest.mark.slow

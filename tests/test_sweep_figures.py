@@ -540,7 +540,7 @@ def test_it_is_drawn_light_and_dark_of_a_table_or_a_sweep(plot, options):
     light, dark = plot(CROSSED, **options), plot(SimpleNamespace(df=lambda: CROSSED), dark=True, **options)
     assert isinstance(light, go.Figure)
     assert json.loads(light.to_json())["data"]
-    assert light.layout.template.layout.paper_bgcolor == "white"
+    assert light.layout.template.layout.paper_bgcolor == "#ffffff"
     assert dark.layout.template.layout.paper_bgcolor == "#111418"
     assert not isinstance(light, go.FigureWidget)
 

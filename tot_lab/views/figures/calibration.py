@@ -90,7 +90,7 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
     )
 
 
-def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.Figure:
+def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool | None = None) -> go.Figure:
     """Plot the share of solvable thoughts against their score, with 95% intervals over tasks.
 
     A thought is solvable if a correct answer can still be reached from it. The curve of a calibrated
@@ -99,7 +99,7 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool = False) -> go.F
     Args:
         runs: The result of `tl.stats.judge_evaluator`, or its argument.
         bins: Number of equally wide bins of the score.
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
         A figure whose points contain run ids: `sweep.run(figure.data[1].customdata[n][0])` is a run of point

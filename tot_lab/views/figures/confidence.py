@@ -82,7 +82,7 @@ def confidence_info(run: Run) -> ConfidenceInfo:
     )
 
 
-def plot_confidence(deep_think: Run, *, dark: bool = False) -> go.Figure:
+def plot_confidence(deep_think: Run, *, dark: bool | None = None) -> go.Figure:
     """Plot the confidence in the synthesis of each iteration, and the scores of its branches.
 
     The branches are to the left of their iteration, best first. A star marks the iteration with the answer,
@@ -91,7 +91,7 @@ def plot_confidence(deep_think: Run, *, dark: bool = False) -> go.Figure:
     Args:
         deep_think: A run of `tl.DeepThink`, or of a strategy that contains it, finished or not. If it
             contains several, the figure shows the one that `tl.deep_thought` returns.
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Raises:
         ValueError: If the run contains no Deep Think.

@@ -106,7 +106,7 @@ def cost_info(run: Run, by: Literal["kind", "depth"] = "kind") -> CostInfo:
     )
 
 
-def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = False) -> go.Figure:
+def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool | None = None) -> go.Figure:
     """Plot the tokens and the cost of a run, over time on the left and by group of calls on the right.
 
     The upper row shows tokens. The lower row shows USD: the cost if no reply had come from the cache, and the
@@ -117,7 +117,7 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool = F
             more than 2,000 calls, each point of a curve combines several calls. At most 30 bars are drawn;
             the last one sums up the remaining groups.
         by: Group calls by `kind` (their purpose: propose, value, …) or by `depth` (the depth of their node).
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
     """
     from plotly.subplots import make_subplots  # noqa: PLC0415  the repr of a run must not import it
 

@@ -101,13 +101,12 @@ def _draw_frontier(figure: go.Figure, info: FrontierInfo, front: list[int]) -> N
         y=[info.success[k].value for k in front],
         mode="lines",
         line={"color": KINDS[0], "width": 1.8},
-        opacity=0.6,
         hoverinfo="skip",
         showlegend=False,
     )
 
 
-def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figure:
+def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go.Figure:
     """Plot success rate against cost, with one point per setting and 95% intervals of both.
 
     A line joins the settings of the Pareto frontier, which no other setting dominates. They have labels if
@@ -120,7 +119,7 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool = False) -> go.Figur
             than 500 settings, only the frontier and the first other ones are drawn.
         cost: `calls`, `tokens` (in and out), `cost`, `paid`, `seconds` or another numeric column. The axis is
             logarithmic if the costs differ by more than a factor of 20.
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
         A figure whose points contain run ids: `sweep.run(figure.data[k].customdata[n][0])` is a run of point

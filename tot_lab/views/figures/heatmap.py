@@ -74,7 +74,7 @@ def heatmap_info(df: Any, x: str, y: str, z: str = "correct") -> HeatmapInfo:
     return HeatmapInfo(across[:MAX_VALUES], up[:MAX_VALUES], cells, left_out)
 
 
-def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = False) -> go.Figure:
+def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool | None = None) -> go.Figure:
     """Plot the mean of a column for every pair of values of two other columns.
 
     Pairs without runs are grey. Pairs whose values are all unknown are grey with a question mark.
@@ -85,7 +85,7 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
         x: Column of the horizontal axis: a setting, or `setting`, `strategy`, `domain` or `task`.
         y: Column of the vertical axis.
         z: Column to average: `correct`, `score`, `calls` or any other column of numbers or booleans.
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
         A figure whose cells contain run ids: `sweep.run(figure.data[-1].customdata[row][column][0])` is a run
@@ -122,7 +122,9 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool = Fa
     return figure
 
 
-def _traces(info: HeatmapInfo, x: str, y: str, z: str, rate: bool, dark: bool) -> Iterator[dict[str, Any]]:
+def _traces(
+    info: HeatmapInfo, x: str, y: str, z: str, rate: bool, dark: bool | None
+) -> Iterator[dict[str, Any]]:
     """Yield the trace of the grey cells, then that of the coloured cells above them."""
     cells, unscored = info.cells, palette(dark).unscored
     known = [

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from tot_lab.core.tree import Tree
 from tot_lab.record.run import Run
 from tot_lab.views.figures.theme import (
-    INK,
-    LIGHT,
     Palette,
     colour,
     palette,
@@ -23,6 +21,7 @@ from tot_lab.views.figures.theme import (
     score_axis,
     short,
     style_figure,
+    text_on,
 )
 from tot_lab.views.figures.tree import TreeInfo, tree_heading, tree_info
 
@@ -66,7 +65,7 @@ def icicle_info(run: Run | Tree | networkx.DiGraph[Any]) -> IcicleInfo:
     return IcicleInfo(tree, leaves, [PATTERNS.get(shape, "") for shape in tree.shape])
 
 
-def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) -> go.Figure:
+def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool | None = None) -> go.Figure:
     """Plot a tree of thoughts as nested blocks with the root at the top.
 
     Each depth is a row, and the width of a block is the number of leaves below it. The colour is the score.
@@ -75,7 +74,7 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
 
     Args:
         run: See `plot_tree`. At most 2,000 thoughts are drawn, the same ones as by `plot_tree`.
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Raises:
         ValueError: If there are no thoughts, or the graph is not a tree.
@@ -124,7 +123,7 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) 
     return figure
 
 
-def _blocks(info: IcicleInfo, dark: bool) -> Iterator[tuple[Any, ...]]:
+def _blocks(info: IcicleInfo, dark: bool | None) -> Iterator[tuple[Any, ...]]:
     """Yield a tuple per block: id, parent, label, hover text, leaves, fill colour, text colour, pattern, line
     colour and line width.
 
@@ -154,8 +153,8 @@ def _colours(shape: str, score: float, shades: Palette) -> tuple[str, str]:
     if shape == "question":
         return shades.paper, shades.ink
     if np.isnan(score):
-        return shades.unscored, INK if shades is LIGHT else "white"
-    return colour(score), "white" if score < 0.6 else INK
+        return shades.unscored, text_on(shades.unscored)
+    return colour(score), text_on(colour(score))
 
 
 def _legend_text(info: IcicleInfo) -> str:

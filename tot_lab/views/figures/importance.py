@@ -138,7 +138,7 @@ def importance_info(df: Any, of: str = "correct") -> ImportanceInfo:
     )
 
 
-def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.Figure:
+def plot_importance(df: Any, of: str = "correct", *, dark: bool | None = None) -> go.Figure:
     """Plot how much of the variance between combinations of values each setting explains.
 
     The bar is the share that a setting explains alone, with a 95% bootstrap interval over tasks. The diamond
@@ -154,7 +154,7 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool = False) -> go.F
         df: A sweep, or any table with one row per run. Only tasks that all combinations share are used. At
             most 30 settings are drawn.
         of: `correct`, `score`, `calls`, or another column of numbers or booleans.
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Raises:
         ValueError: If no setting has two values, or no value of `of` is known.

@@ -25,7 +25,16 @@ from tot_lab.views.figures.points import (
     tick_labels,
     varies,
 )
-from tot_lab.views.figures.theme import SCORES, colour_bar, palette, plain, scale_of, short, show_message
+from tot_lab.views.figures.theme import (
+    DARK,
+    SCORES,
+    colour_bar,
+    palette,
+    plain,
+    scale_of,
+    short,
+    show_message,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -137,7 +146,7 @@ def parallel_info(df: Any) -> ParallelInfo:
     )
 
 
-def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
+def plot_parallel(df: Any, *, dark: bool | None = None) -> go.Figure:
     """Plot the settings of a sweep and their mean results as parallel coordinates.
 
     Drag along an axis to select the lines that cross there. Drag the name of an axis to move it.
@@ -145,7 +154,7 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
     Args:
         df: A sweep, or any table with one row per run and the columns `setting` and `correct`. Settings with
             an unknown mean are not drawn, and the heading lists them. At most 2,000 settings are drawn.
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
         A figure that contains run ids: `sweep.run(figure.data[0].customdata[n][0])` is a run of the n-th
@@ -156,7 +165,7 @@ def plot_parallel(df: Any, *, dark: bool = False) -> go.Figure:
     frame = table(df)
     info = parallel_info(frame)
     shades = palette(dark)
-    shown = SCORES[3:] if dark else SCORES[:-1]  # leave out the colours closest to the background
+    shown = SCORES[3:] if shades is DARK else SCORES[:6]  # leave out the colours close to the background
     figure = go.Figure()
     if info.dimensions:
         figure.add_parcoords(

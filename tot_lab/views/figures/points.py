@@ -370,7 +370,7 @@ def interval_bars(values: Sequence[Point], shade: str, along: str = "y") -> dict
 
 
 def style_table_figure(
-    figure: go.Figure, frame: pandas.DataFrame, title: str, lines: list[str], dark: bool, **layout: Any
+    figure: go.Figure, frame: pandas.DataFrame, title: str, lines: list[str], dark: bool | None, **layout: Any
 ) -> None:
     """Like `theme.style_figure`, for a figure of a table.
 

@@ -90,7 +90,7 @@ def scores_info(run: Run) -> ScoresInfo:
     )
 
 
-def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
+def plot_scores(run: Run, *, dark: bool | None = None) -> go.Figure:
     """Plot the scores of the thoughts of a run by depth.
 
     Each thought is a marker: kept, pruned or undecided. A line shows the median of each group. Thoughts that
@@ -100,7 +100,7 @@ def plot_scores(run: Run, *, dark: bool = False) -> go.Figure:
     Args:
         run: A run, finished or not. With more than 2,000 scored thoughts, box plots replace the markers. With
             more than 24 depths, several share a column.
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
     """
     import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
@@ -151,7 +151,7 @@ def _draw_scores(figure: go.Figure, info: ScoresInfo, paper: str) -> None:
             x = middle + aside * _offsets(info.score[some])
             figure.add_scatter(x=x, marker_line_color=paper, **_points(info, some), **legend)
             line = {"type": "line", "x0": middle - aside, "x1": middle + aside, "y0": median, "y1": median}
-            figure.add_shape(**line, line={"color": shade, "width": 2.5}, layer="below", opacity=0.75)
+            figure.add_shape(**line, line={"color": shade, "width": 2.5}, layer="below")
 
 
 def _quartiles(score: NDArray[np.float64]) -> dict[str, list[float]]:

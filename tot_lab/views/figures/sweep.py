@@ -150,7 +150,7 @@ def _notes(info: SweepInfo, x: str) -> str:
 
 
 def plot_sweep(
-    df: Any, x: str = "setting", y: str = "correct", *, color: str | None = None, dark: bool = False
+    df: Any, x: str = "setting", y: str = "correct", *, color: str | None = None, dark: bool | None = None
 ) -> go.Figure:
     """Plot the mean of a result against a column of a sweep, with 95% intervals.
 
@@ -167,7 +167,7 @@ def plot_sweep(
         y: The result: `correct`, `score`, `calls`, `cost`, `seconds` or any other column of numbers or
             booleans.
         color: A column whose values become one curve each.
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
         A figure whose points contain the ids of up to 100 runs:

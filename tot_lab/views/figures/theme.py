@@ -4,7 +4,8 @@ Text written by a model or a person is escaped and never interpreted as markup. 
 perceptually uniform and safe for colour-blind readers. Viridis contains no grey, so grey marks thoughts
 without a score. Other colours are from the Okabe-Ito set. A state, such as pruned, is shown by the shape of a
 marker and never by its colour. Dark figures differ from light ones in the background, the text and the
-colours that would be too faint.
+colours that would be too faint. On its background, the contrast of text is at least 4.5:1, and that of lines,
+outlines and other marks at least 3:1.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from tot_lab.record.run import Run
 
 INK = "#1f2933"
-FAINT = "#8a94a0"
-EDGE = "#b8c0ca"
+FAINT = "#5f6b78"
+EDGE = "#8a94a0"
 GRID = "#edf0f3"
 PATH = "#d55e00"
 """Path to the answer: Okabe-Ito vermilion, which differs from every colour of the score scale."""
@@ -27,18 +28,20 @@ UNSCORED = "#d5d9de"
 LINKS = {"merged": "#0072b2", "source": "#009e73", "depends": "#cc79a7"}
 FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif"
 
-KINDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
+KINDS = ("#0072b2", "#c68600", "#009e73", "#cc79a7", "#3399cc")
 """Colours of call purposes, in order of first occurrence. Further purposes get `FAINT`. Vermilion is left out
-because it marks the path, and yellow because it is hard to see on white."""
+because it marks the path. Orange and sky blue are darker than in the Okabe-Ito set, so that they are visible
+on white."""
 
-COLOURS = (*KINDS, PATH, "#f0e442")
+COLOURS = (*KINDS, PATH, "#9a8c00")
 """Colours of curves, in order."""
 
 
 class Palette(NamedTuple):
     """Colours that differ between light and dark figures.
 
-    `paper` is the background. The other fields have the names of the constants of this module.
+    `paper` is the background, and `warning` the colour of emphasised text. The other fields have the names of
+    the constants of this module.
     """
 
     paper: str
@@ -48,10 +51,11 @@ class Palette(NamedTuple):
     grid: str
     path: str
     unscored: str
+    warning: str
 
 
-LIGHT = Palette("white", INK, FAINT, EDGE, GRID, PATH, UNSCORED)
-DARK = Palette("#111418", "#e6eaee", "#9aa5b1", "#4a5460", "#262c33", "#f0742a", "#5b6570")
+LIGHT = Palette("#ffffff", INK, FAINT, EDGE, GRID, PATH, UNSCORED, "#b24e00")
+DARK = Palette("#111418", "#e6eaee", "#9aa5b1", "#6b7683", "#262c33", "#f0742a", "#5b6570", "#f0742a")
 
 SCORES = (
     "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
@@ -140,13 +144,44 @@ def number(amount: float | None) -> str:
     return "unknown" if amount is None else f"{amount:,}"
 
 
-def palette(dark: bool) -> Palette:
-    """Return the colours of a dark or a light figure."""
-    return DARK if dark else LIGHT
+def palette(dark: bool | None) -> Palette:
+    """Return the colours of a dark or a light figure.
+
+    `None` follows the template that the user has set as `plotly.io.templates.default`: a figure is dark if
+    the text of the template is light, as in `plotly_dark`.
+    """
+    return DARK if (_default_is_dark() if dark is None else dark) else LIGHT
+
+
+def _default_is_dark() -> bool:
+    from plotly.io import templates  # noqa: PLC0415  the repr of a run must not import it
+
+    ink = templates[templates.default].layout.font.color if templates.default else None
+    if ink is None or ink == "white":
+        return ink == "white"
+    if ink.startswith("#"):
+        digits = ink[1:] if len(ink) == 7 else "".join(2 * digit for digit in ink[1:])
+        shades = [float(int(digits[i : i + 2], 16)) for i in (0, 2, 4)]
+    else:
+        shades = [float(shade) for shade in re.findall(r"[\d.]+", ink)]
+    return sum(shades[:3]) > 384  # other names of colours count as dark ink
+
+
+def translucent(colour: str, opacity: float) -> str:
+    """Return a colour of the form `#rrggbb` with an opacity from 0 to 1."""
+    return f"rgba({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))}, {opacity})"
+
+
+def text_on(fill: str) -> str:
+    """Return black or white, whichever has the higher contrast on a colour of the form `#rrggbb`."""
+    channels = [int(fill[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    luminance = sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return "#000000" if luminance > 0.179 else "#ffffff"  # where both have a contrast of 4.58 (WCAG 2.2)
 
 
 def heading_layout(
-    title: list[str], lines: list[str], simulated: bool, dark: bool, warning: str = ""
+    title: list[str], lines: list[str], simulated: bool, dark: bool | None, warning: str = ""
 ) -> tuple[dict[str, Any], int]:
     """Build the title and subtitle of a figure. All text is escaped.
 
@@ -154,14 +189,14 @@ def heading_layout(
         title: Lines of the title.
         lines: Lines of the subtitle. Empty lines are dropped.
         simulated: Whether the subtitle starts with the note "simulated model".
-        dark: Whether the page is dark.
+        dark: See `palette`.
         warning: Emphasised line above `lines`.
 
     Returns:
         Plotly's `layout.title`, and the height of the heading in pixels.
     """
     first = [*(["simulated model"] if simulated else []), *([warning] if warning else [])]
-    below = [f'<b><span style="color:{palette(dark).path}">{plain(line)}</span></b>' for line in first]
+    below = [f'<b><span style="color:{palette(dark).warning}">{plain(line)}</span></b>' for line in first]
     below += [plain(line) for line in lines if line]
     heading = {
         "text": "<br>".join(map(plain, title)),
@@ -179,7 +214,7 @@ def style_figure(
     title: list[str],
     lines: list[str],
     simulated: bool,
-    dark: bool,
+    dark: bool | None,
     *,
     height: float,
     warning: str = "",
@@ -192,7 +227,7 @@ def style_figure(
         title: See `heading_layout`.
         lines: See `heading_layout`.
         simulated: See `heading_layout`.
-        dark: Whether the page is dark.
+        dark: See `palette`.
         height: Height below the heading, in pixels.
         warning: See `heading_layout`.
         layout: Further layout properties. `margin` overrides only the sides that it contains; its `t` is the
@@ -204,7 +239,9 @@ def style_figure(
     figure.update_layout(template=template(dark), title=heading, height=top + height, margin=margin, **layout)
 
 
-def style_run_figure(figure: Any, run: Run, title: str, notes: list[str], dark: bool, **layout: Any) -> None:
+def style_run_figure(
+    figure: Any, run: Run, title: str, notes: list[str], dark: bool | None, **layout: Any
+) -> None:
     """Like `style_figure`, for a figure of one run. The subtitle starts with the strategy and the
     question."""
     named = short(f"{run.name}  ·  {run.question}", 120)
@@ -257,8 +294,8 @@ def legend_at(y: float) -> dict[str, Any]:
     return {"orientation": "h", "x": 0.5, "xanchor": "center", "y": y, "yanchor": "top"}
 
 
-def template(dark: bool = False) -> Any:
-    """Return the Plotly template of every figure."""
+def template(dark: bool | None = None) -> Any:
+    """Return the Plotly template of every figure. `dark` is that of `palette`."""
     import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
     paper, ink, _, edge, grid, *_ = palette(dark)

@@ -29,6 +29,7 @@ from tot_lab.views.figures.theme import (
     short_id,
     show_message,
     style_run_figure,
+    translucent,
 )
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def arrange_calls(
     return lane, critical[::-1], moments
 
 
-def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
+def plot_timeline(run: Run, *, dark: bool | None = None) -> go.Figure:
     """Plot the model and tool calls of a run over time.
 
     Each call is a bar, pale while it waits to be sent and outlined if it failed. Replies from the cache are
@@ -186,7 +187,7 @@ def plot_timeline(run: Run, *, dark: bool = False) -> go.Figure:
         run: A run, finished or not. With more than 4,000 calls, the figure shows the number of open calls of
             each kind instead of bars. If no call took 10 ms, as with a simulated model without latency, it
             shows the order of the calls instead of time.
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
     """
     from plotly.subplots import make_subplots  # noqa: PLC0415  the repr of a run must not import it
 
@@ -302,17 +303,18 @@ def _draw_bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], s
     for kind, shade in colours.items():
         here = np.flatnonzero((kinds == kind) & ~marks)
         outline = np.where(failed[here], shades.ink, between or shade)
+        pale = np.isin(source[here], ("open", "joined"))
+        outline = np.where(pale & ~failed[here], shade, outline)
         look = {
-            "color": shade,
-            "opacity": np.where(np.isin(source[here], ("open", "joined")), 0.45, 1.0),
-            "line": {"color": outline, "width": np.where(failed[here], 1.8, 0.5)},
+            "color": np.where(pale, translucent(shade, 0.45), shade),
+            "line": {"color": outline, "width": np.where(failed[here], 1.8, np.where(pale, 1.0, 0.5))},
         }
         if here.size:
             _draw_spans(figure, info, here, sent, info.end, marker=look, name=plain(short(kind, 30)))
         waited = here[sent[here] > info.start[here]]
-        pale = {"color": shade, "opacity": 0.3, "line": {"width": 0}}
+        look = {"color": translucent(shade, 0.3), "line": {"color": shade, "width": 1}}
         if waited.size:
-            _draw_spans(figure, info, waited, info.start, sent, marker=pale, showlegend=False)
+            _draw_spans(figure, info, waited, info.start, sent, marker=look, showlegend=False)
     for word, name, symbol in (("cache", "from the cache", "line-ns"), ("refused", "refused", "x-thin")):
         here = np.flatnonzero(source == word)
         inks = [colours[kind] if word == "cache" else shades.ink for kind in kinds[here]]
@@ -322,7 +324,8 @@ def _draw_bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], s
             hover = {"hoverinfo": "text", "hovertext": _hover_texts(info, here)}
             figure.add_scatter(**where, **hover, mode="markers", name=name, marker=marker)
     if (sent > info.start).any():
-        _add_legend_entry(figure, "waiting to be sent", color=KINDS[0], opacity=0.3)
+        line = {"color": KINDS[0], "width": 1}
+        _add_legend_entry(figure, "waiting to be sent", color=translucent(KINDS[0], 0.3), line=line)
     if (failed & ~marks).any():
         _add_legend_entry(figure, "failed", color=shades.paper, line={"color": shades.ink, "width": 1.8})
 

@@ -25,9 +25,11 @@ from tot_lab.views.figures.theme import (
     number,
     palette,
     plain,
+    printable,
     score_axis,
     short_id,
     style_figure,
+    translucent,
     wrap,
 )
 from tot_lab.views.figures.theme import LINKS as LINK_COLOURS
@@ -191,7 +193,7 @@ def most_relevant(parts: Parts) -> Parts:
     )
 
 
-def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) -> go.Figure:
+def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool | None = None) -> go.Figure:
     """Plot a tree of thoughts with the root at the top.
 
     The colour of a thought is its score, and the shape its state. The thick line is the path to the answer.
@@ -202,7 +204,7 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool = False) ->
         run: A run, finished or not, a `Tree`, or a DiGraph with the attributes of `graph_of`, all of which
             are optional. If there are more than 2,000 thoughts, the figure draws the most relevant ones (the
             path to the answer, kept thoughts, the highest scores) and states how many are left out.
-        dark: Use the colours for a dark page.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Raises:
         ValueError: If there are no thoughts, or the graph is not a tree.
@@ -328,7 +330,7 @@ def _shape_traces(info: TreeInfo, what: str, size: float, shades: Palette) -> li
     return [*drawn, legend]
 
 
-def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, dark: bool) -> None:
+def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, dark: bool | None) -> None:
     """Write the text of each thought below its marker."""
     for place, text in enumerate(info.texts):
         figure.add_annotation(
@@ -339,7 +341,7 @@ def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, da
             yanchor="top",
             yshift=-size * (0.8 if SHAPES[info.shape[place]] == "star" else 0.5) - 3,
             font={"size": 11, "color": palette(dark).ink},
-            bgcolor="rgba(17,20,24,0.82)" if dark else "rgba(255,255,255,0.82)",
+            bgcolor=translucent(palette(dark).paper, 0.82),
             borderpad=1,
         )
 
@@ -367,7 +369,7 @@ def _thought_trace(
             **({"color": info.score[places], "coloraxis": "coloraxis"} if fill is None else {"color": fill}),
             "opacity": 1.0,
             "line": {
-                "color": np.where(on_path, shades.path, shades.ink if size > 8 else shades.paper),
+                "color": np.where(on_path, shades.path, shades.ink),
                 "width": np.where(on_path, 2.2, 0.9 if size > 8 else 0.4),
             },
         },
@@ -395,7 +397,7 @@ def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
         sign = {True: " ✓", False: " ✗", None: ""}[info.correct]
         facts.append(f"answer: {' '.join(info.answer.split()) or 'none'}{sign}")
     if info.stopped is not None:
-        facts.append(f"ended: {describe_stop(info.stopped)}")
+        facts.append(f"ended: {printable(describe_stop(str(info.stopped)))}")
     elif info.strategy:
         facts.append("unfinished")
     lines = wrap("  ·  ".join(facts), 120, 2)
