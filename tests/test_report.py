@@ -3,10 +3,11 @@
 import json
 import re
 import xml.etree.ElementTree as ET
-from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 
 import pytest
+from browser import Watched, browsing
+from contrast import contrast
 from hypothesis import given
 from hypothesis import strategies as st
 from support import TASK, Scripted, answer_to, run, wait
@@ -20,7 +21,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>'\"&lt;
 ALLOWED = {
     "html", "head", "meta", "title", "style", "script", "body", "h1", "h2", "div", "b", "span", "table",
     "thead", "tbody", "tr", "th", "td", "a", "details", "summary", "p", "svg", "path", "rect", "circle",
-    "polygon", "polyline", "text", "tspan",
+    "polygon", "polyline", "text", "tspan", "ol", "li",
 }  # fmt: skip
 
 
@@ -282,45 +283,163 @@ def test_what_came_from_the_cache_is_said_in_the_last_line(tmp_path):
     assert "sim/game24" in repr(first).splitlines()[0]
 
 
-LEGIBLE = """() => {
-    const light = (rgb) => {
-        const [r, g, b] = rgb.match(/[\\d.]+/g).map((one) => one / 255)
-            .map((one) => (one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    const ground = (one) => {
-        for (; one; one = one.parentElement) {
-            const { backgroundColor } = getComputedStyle(one);
-            if (!/rgba\\(.*, 0\\)|transparent/.test(backgroundColor)) return backgroundColor;
-        }
-        return "rgb(255, 255, 255)";
-    };
-    const own = (one) => [...one.childNodes].some((its) => its.nodeType === 3 && its.data.trim());
-    return [...document.querySelectorAll("body *")]
-        .filter((one) => own(one) && one.checkVisibility() && !one.closest(".figure, script, style"))
-        .map((one) => {
-            const [a, b] = [light(getComputedStyle(one).color), light(ground(one))];
-            return [one.textContent.slice(0, 30), (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)];
-        });
+# In a browser.
+
+SEEN = """() => {
+  const numbers = (shade) => shade.match(/[\\d.]+/g).map(Number);
+  const paper = (node) => {
+    const below = node?.parentElement ? paper(node.parentElement) : [255, 255, 255];
+    const [red, green, blue, opacity = 1] = numbers(getComputedStyle(node).backgroundColor);
+    return [red, green, blue].map((shade, k) => Math.round(shade * opacity + below[k] * (1 - opacity)));
+  };
+  const found = [];
+  const apart = "script, style, .modebar-container";
+  const visible = (node) => node.getClientRects().length && !node.closest(apart);
+  for (const node of document.querySelectorAll("body *")) {
+    if (!visible(node)) continue;
+    const style = getComputedStyle(node), svg = node.closest("svg");
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    if (own) {
+      let [red, green, blue, opacity = 1] = numbers(svg ? style.fill : style.color);
+      for (let up = node; up; up = up.parentElement) opacity *= getComputedStyle(up).opacity;
+      const shade = `rgba(${red}, ${green}, ${blue}, ${opacity})`;
+      found.push(["text", shade, `rgb(${paper(svg ?? node).join(", ")})`, node.textContent]);
+    }
+    if (node.matches(".point, .js-line, svg[role=img] > :not(text)")) {
+      const shade = style.stroke === "none" ? style.fill : style.stroke;
+      found.push(["mark", shade, `rgb(${paper(svg).join(", ")})`, node.outerHTML.slice(0, 150)]);
+    }
+  }
+  return found;
 }"""
-"""The contrast of each text with its background (WCAG 2.2, 1.4.3)."""
+"""Every visible text and mark of a page: its colour, the colour behind it, and what it is."""
+
+
+def expect_seen(page, papers):
+    """Expect every text and mark of a page to have enough contrast, and the given colours behind them."""
+    found = page.evaluate(SEEN)
+    assert {what for what, *_ in found} == {"text", "mark"}
+    assert {paper for what, _, paper, _ in found} <= papers
+    for what, shade, paper, where in found:
+        assert contrast(shade, paper) >= (4.5 if what == "text" else 3), (what, shade, paper, where)
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
+
+
+@pytest.fixture(scope="module")
+def panel():
+    """The panel of a Deep Think."""
+    made = run(tl.DeepThink(), tl.domains.constrained_tasks(1)[0], model="sim/constrained")
+    return tl.deep_thought(made)._repr_html_()
+
+
+@pytest.fixture(scope="module")
+def browser(simulated, panel):  # no run can be made while Playwright holds the event loop
+    with browsing() as found:
+        yield found
+
+
+LONG = "the whole text of this thought, which no line of a table can hold " * 9
+
+
+def wrong():
+    """A simulated run with a wrong answer, warnings, a long question and long thoughts on its path."""
+    task = tl.general("a long question " * 30, answer="41", grade="number")
+    with tl.Recorder("own", task=task) as recorder:
+        node = recorder.thought(task.question)
+        for k, state in enumerate(("kept", "kept", "answer")):
+            node = recorder.thought(f"{k}: {LONG}", parent=node)
+            recorder.score(node, 0.9)
+            recorder.decide(node, state)
+            recorder.call(node, "p", Reply(error="down: no"))
+        recorder.end("42", node=node)
+    return recorder.run
+
+
+LIGHTS, DARKS = {"rgb(255, 255, 255)", "rgb(245, 247, 249)"}, {"rgb(17, 20, 24)", "rgb(27, 32, 39)"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scheme", "paper"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 20, 24)")])
-def test_a_report_can_be_read_in_light_dark_and_print(chrome, tmp_path, scheme, paper):
-    with ThreadPoolExecutor(1) as pool:
-        runs = pool.submit(lambda: [search(), search()]).result()
-    page = chrome.new_page(color_scheme=scheme)
-    page.goto(report_html(runs, tmp_path / "report.html").as_uri())
-    ground = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(ground) == paper
-    texts = page.evaluate(LEGIBLE)
-    assert len(texts) > 30
-    assert [(text, contrast) for text, contrast in texts if contrast < 4.5] == []
-    page.emulate_media(media="print", color_scheme=scheme)
+def test_a_page_follows_the_system_and_prints_light_and_whole(tmp_path, simulated, browser):
+    runs = [simulated, wrong(), tl.Recorder().run]
+    path = report_html(runs, tmp_path / "report.html")
+    view = Watched(browser, color_scheme="light", viewport={"width": 1100, "height": 800})
+    page = view.page
+    page.goto(path.as_uri())
+    page.wait_for_selector(".js-plotly-plot .point")
+    expect_seen(page, LIGHTS)
+    page.locator("summary").nth(1).click()
+    page.wait_for_selector("#run-2 .point")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(
+        "getComputedStyle(document.querySelector('#run-2 .main-svg')).backgroundColor == 'rgb(17, 20, 24)'"
+    )
+    expect_seen(page, DARKS)
+
+    opened = "[...document.querySelectorAll('details')].map(details => details.open)"
+    points = "document.querySelectorAll('.point').length"
+    page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = {points} }})")
+    page.pdf()  # fires beforeprint and afterprint
+    assert page.evaluate("printed") > len(simulated.tree)
+    assert page.evaluate(opened) == [True, True, False]
+    expect_seen(page, DARKS)
+
+    page.set_viewport_size({"width": 688, "height": 1000})  # A4 with margins
+    page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate(ground) == "rgb(255, 255, 255)"
-    assert page.locator("details:not([open])").count() == 0
-    page.wait_for_function("document.querySelectorAll('.figure .main-svg').length >= 2")
-    page.close()
+    expect_seen(page, {"rgb(255, 255, 255)", "rgb(245, 247, 249)"})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 688
+    ends = "[...document.querySelectorAll('.figure svg')].map(svg => svg.getBoundingClientRect().right)"
+    assert max(page.evaluate(ends)) <= 688
+    cut = """[...document.querySelectorAll("body *")].filter(node => !node.closest("svg, .figure")
+        && getComputedStyle(node).overflowX !== "visible" && node.scrollWidth > node.clientWidth).length"""
+    assert page.evaluate(cut) == 0
+    assert page.locator(".modebar-container .modebar:visible").count() == 0
+    texts = page.locator("body").inner_text()
+    for fact in (
+        runs[1].question.strip(),
+        *(f"{k}: {LONG}".strip() for k in range(3)),
+        "✗ wrong, expected 41",
+    ):
+        assert fact in texts
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(opened) == [True, True, False]
+    assert not view.errors
+    assert view.outside == []
+    view.context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("paper", "ink"), [("#ffffff", "rgba(0, 0, 0, 0.87)"), ("#111418", "rgba(255, 255, 255, 0.87)")]
+)
+def test_a_card_can_be_read_on_light_and_dark_pages(simulated, panel, browser, paper, ink):
+    view = Watched(browser)
+    cards = "".join(map(run_html, (wrong(), simulated))) + panel
+    view.page.set_content(f"<body style='background:{paper};color:{ink}'>{cards}")
+    code = {
+        "#ffffff": ["rgb(255, 255, 255)", "rgb(237, 237, 237)"],
+        "#111418": ["rgb(17, 20, 24)", "rgb(33, 35, 39)"],
+    }
+    expect_seen(view.page, set(code[paper]))
+    view.context.close()
+
+
+@pytest.mark.slow
+def test_a_panel_of_deep_think_prints_every_section(panel, browser):
+    view = Watched(browser, viewport={"width": 688, "height": 1000})
+    view.page.set_content(panel)
+    folded = view.page.locator("details:not([open]) > :not(summary)")
+    assert folded.count() > 1
+    assert not any(one.is_visible() for one in folded.all())
+    view.page.emulate_media(media="print")
+    tall = view.page.evaluate(
+        "[...document.querySelectorAll('details > :not(summary)')].map(one => one.offsetHeight)"
+    )
+    assert min(tall) > 0
+    assert all(one.is_visible() for one in folded.all())
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 688
+    view.context.close()

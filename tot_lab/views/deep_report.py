@@ -263,7 +263,7 @@ _STYLE = """
   border-radius: 8px; padding: 12px 16px; max-width: 880px; overflow-wrap: anywhere }
 .tot-lab-deep-thought .title { font-size: 18px; font-weight: 600 }
 .tot-lab-deep-thought .title em { margin-left: .4em; padding: 1px 8px; border: 1px solid PATH;
-  border-radius: 9px; color: PATH; font-size: 11px; font-style: normal }
+  border-radius: 9px; font-size: 11px; font-style: normal }
 .tot-lab-deep-thought :is(.part, .sub, details) { border-top: 1px solid rgba(128, 128, 128, .25) }
 .tot-lab-deep-thought .part { font-size: 16px; font-weight: 600; margin-top: 8px; padding-top: 10px }
 .tot-lab-deep-thought .sub { font-weight: 600; margin-top: 10px; padding-top: 8px }
@@ -281,6 +281,13 @@ _STYLE = """
 .tot-lab-deep-thought :is(th, td) { border: 1px solid rgba(128, 128, 128, .35); padding: 3px 8px;
   text-align: left; background: none }
 .tot-lab-deep-thought .closing { font-size: 11px; opacity: .65; margin-top: 10px }
+@media print {
+  .tot-lab-deep-thought details::details-content { content-visibility: visible; block-size: auto }
+  .tot-lab-deep-thought summary { list-style: none }
+  .tot-lab-deep-thought pre { white-space: pre-wrap }
+  .tot-lab-deep-thought :is(summary, .title, .part, .sub) { break-after: avoid }
+  .tot-lab-deep-thought :is(li, pre, tr) { break-inside: avoid }
+}
 """
 
 

@@ -8,6 +8,7 @@ file that needs no network.
 from __future__ import annotations
 
 import heapq
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,10 +27,12 @@ from tot_lab.core.tree import Node, Tree
 from tot_lab.record.losses import describe, losses_of, total, warning_of
 from tot_lab.record.run import Run, money
 from tot_lab.views.figures.theme import (
+    DARK,
     EDGE,
     FAINT,
     FONT,
     INK,
+    LIGHT,
     LINKS,
     PATH,
     colour,
@@ -263,9 +266,12 @@ def _with_sort_keys(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, 
 def run_html(run: Run) -> str:
     """Return the card of a run in a notebook, for light and dark pages."""
     summary = summarize(run)
-    good = "#1a9850" if summary.verdict.startswith("✓") else PATH
+    line = "#1a9850" if summary.verdict.startswith("✓") else PATH  # visible on light and on dark pages
     verdict = (
-        f'<b style="color:{good};margin-left:.7em">{escape(summary.verdict)}</b>' if summary.verdict else ""
+        f'<b style="margin-left:.7em;padding:1px 8px;border:1px solid {line};border-radius:9px">'
+        f"{escape(summary.verdict)}</b>"
+        if summary.verdict
+        else ""
     )
     cells = [
         ("score", summary.score),
@@ -283,7 +289,8 @@ def run_html(run: Run) -> str:
     )
     return (
         f'<div style="font-family:{FONT};font-size:13px;line-height:1.45;color:inherit;background:none;'
-        f'border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 16px;max-width:880px">'
+        f"border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 16px;max-width:880px;"
+        'break-inside:avoid">'
         f'<div style="opacity:.75">{escape(summary.strategy)} · {escape(summary.model)}'
         f"{_badge_html(summary.simulated)}</div>"
         f'<div style="font-size:15px;margin:2px 0 6px">{escape(short(summary.question, 300))}</div>'
@@ -324,7 +331,7 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
     width = widest * step + 2 * side
     height = float(info.depth.max()) * rise + top + bottom
     ink = "currentColor" if background is None else INK
-    line = "rgba(128,128,128,.7)" if background is None else EDGE
+    line = "#808080" if background is None else EDGE
 
     def at(x: float, y: float) -> tuple[float, float]:
         return side + x * step, top + y * rise
@@ -367,8 +374,9 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
     """Write a report about several runs as one HTML file that needs no network.
 
     It contains a table of the runs, totals, the shares of lost calls by role (see `tot_lab.record.losses`)
-    and an interactive tree of each run. Runs of more than 2,000 thoughts have no tree. An existing file is
-    replaced atomically.
+    and for each run its question, its answer, an interactive tree and the full texts on the path to the
+    answer. Runs of more than 2,000 thoughts have no tree. The page is light or dark as the reader's system,
+    and light in print. An existing file is replaced atomically.
 
     Args:
         runs: The runs.
@@ -452,7 +460,7 @@ def _badge_html(simulated: bool) -> str:
         return ""
     return (
         f'<span style="margin-left:.7em;padding:1px 8px;border:1px solid {PATH};border-radius:9px;'
-        f'color:{PATH};font-size:11px;font-weight:600;white-space:nowrap">simulated model</span>'
+        f'font-size:11px;font-weight:600;white-space:nowrap">simulated model</span>'
     )
 
 
@@ -552,7 +560,7 @@ def _losses_html(runs: Sequence[Run]) -> str:
     """Return a line about the lost calls of all runs, emphasised if their share is large."""
     losses = total(map(losses_of, runs))
     if warning := warning_of({"": losses}):
-        return f'<p><b style="color:{PATH}">{escape(warning[0].upper() + warning[1:])}</b></p>'
+        return f"<p><b class=warning>{escape(warning[0].upper() + warning[1:])}</b></p>"
     return f"<p>lost calls: {escape(describe(losses) or 'unknown')}</p>"
 
 
@@ -586,10 +594,10 @@ def _table_row(place: int, run: Run, summary: RunSummary) -> str:
 
 
 def _section(place: int, run: Run, summary: RunSummary) -> str:
-    count = len(run.tree)
+    count, title = len(run.tree), short(summary.question, 100)
     if 0 < count <= MAX_THOUGHTS:
         # With these escapes, no text in the JSON can end the script element or start a comment.
-        data = plot_tree(run).to_json()
+        data = plot_tree(run, dark=False).to_json()
         for sign in "<>&\u2028\u2029":
             data = data.replace(sign, f"\\u{ord(sign):04x}")
         body = f'<div class=figure><script type="application/json">{data}</script></div>'
@@ -598,62 +606,111 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
         body = f"<p>{many if count else 'no thoughts'}</p>"
     return (
         f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
-        f"{escape(short(summary.question, 100))} "
+        f"{escape(title)} "
         f"<span>{escape(summary.strategy)} · {escape(summary.stopped)} · "
         f"{summary.thoughts} thoughts {escape(summary.verdict)}</span>"
         f"{_badge_html(summary.simulated)}</summary>"
+        f"{'' if title == summary.question else f'<p class=whole>{escape(summary.question)}</p>'}"
+        f"<p class=whole>answer <b>{escape(summary.answer) or 'none'}</b> {escape(summary.verdict)}</p>"
         f"{_failure_html(summary)}{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
+        f"{_path_html(run)}"
         f"<p class=facts>{escape(summary.run_facts)}</p></details>"
     )
 
 
-# Figures keep their light paper in dark mode: their colours are part of their data.
+def _path_html(run: Run) -> str:
+    """Return the scores and the full texts of the thoughts that lead from the root to the answer."""
+    path = [run.tree[id] for id in run.solution_path[1:]]
+    items = "".join(
+        f"<li><span>{escape(_format_fate(node))}</span>"
+        f"<div class=whole>{escape(printable(node.text))}</div></li>"
+        for node in path
+    )
+    return f"<p>path to the answer</p><ol>{items}</ol>" if path else ""
+
+
+def _format_fate(node: Node) -> str:
+    score = (
+        "unreadable" if node.unreadable else "no score" if node.score is None else f"score {node.score:.3g}"
+    )
+    return f"{node.id} · {node.state} · {score}"
+
+
+_LIGHT = (
+    f"color-scheme:light;--paper:{LIGHT.paper};--ink:{LIGHT.ink};--faint:{LIGHT.faint};"
+    f"--warning:{LIGHT.warning};--link:#0072b2;--line:#dfe4e9;--tile:#f5f7f9"
+)
+_DARK = (
+    f"color-scheme:dark;--paper:{DARK.paper};--ink:{DARK.ink};--faint:{DARK.faint};"
+    f"--warning:{DARK.warning};--link:#56b4e9;--line:#39424d;--tile:#1b2027"
+)
+
+# A page is dark only on a screen: paper is white.
 _STYLE = (
-    f":root{{color-scheme:light dark;--ink:{INK};--faint:#5b6672;--paper:#fff;--soft:#f5f7f9;--rule:#dfe4e9;"
-    "--link:#0072b2}"
-    "@media(prefers-color-scheme:dark){:root{--ink:#e6eaee;--faint:#9aa5b1;--paper:#111418;--soft:#1b2027;"
-    "--rule:#3a434d;--link:#56b4e9}}"
+    f":root{{{_LIGHT}}}@media screen and (prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
     f"body{{font:14px/1.5 {FONT};color:var(--ink);background:var(--paper);max-width:1180px;margin:32px auto;"
     "padding:0 24px}"
     "h1{font-size:24px;font-weight:600}h2{font-size:18px;font-weight:600;margin:28px 0 8px}"
     ".tiles{display:flex;flex-wrap:wrap;gap:10px;margin:16px 0}"
-    ".tiles div{background:var(--soft);border-radius:8px;padding:8px 16px;color:var(--faint);font-size:12px}"
+    ".tiles div{background:var(--tile);border-radius:8px;padding:8px 16px;color:var(--faint);font-size:12px}"
     ".tiles b{display:block;color:var(--ink);font-size:18px;font-weight:600}"
     ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}"
-    "th{text-align:left;font-weight:600;color:var(--faint);border-bottom:2px solid var(--rule)}"
-    "th,td{padding:6px 10px 6px 0;vertical-align:top}td{border-bottom:1px solid var(--rule)}"
-    ".t{overflow-wrap:anywhere}"
+    "th{text-align:left;font-weight:600;color:var(--faint)}th,td{border-bottom:1px solid var(--line)}"
+    "th,td{padding:6px 10px 6px 0;vertical-align:top}.t,.whole{overflow-wrap:anywhere}"
     ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:var(--link)}"
-    "details{border:1px solid var(--rule);border-radius:8px;margin:10px 0;padding:0 16px}"
+    "details{border:1px solid var(--line);border-radius:8px;margin:10px 0;padding:0 16px}"
     "summary{cursor:pointer;padding:10px 0;font-weight:600;overflow-wrap:anywhere}"
-    "summary span{font-weight:400;color:var(--faint)}p.facts{color:var(--faint);font-size:12px}"
-    ".figure{background:#fff;border-radius:8px}"
-    f"@media print{{:root{{color-scheme:light;--ink:{INK};--faint:#5b6672;--paper:#fff;--soft:#f5f7f9;"
-    "--rule:#dfe4e9;--link:#0072b2}body{max-width:none;margin:0}.wide{overflow:visible}"
-    "tr,.tiles div{break-inside:avoid}}"
+    ".whole{white-space:pre-wrap}"
+    "summary span,li span,p.facts{font-weight:400;color:var(--faint)}p.facts,li span{font-size:12px}"
+    ".warning{color:var(--warning)}"
+    "@page{margin:14mm}@media print{body{max-width:none;margin:0;padding:0}"
+    ".wide{overflow:visible}table{font-size:9px}"
+    "th,td,.n{padding:3px 6px 3px 0;white-space:normal;overflow-wrap:break-word}"
+    "details::details-content{content-visibility:visible}.modebar{display:none}summary{list-style:none}"
+    "a{color:inherit;text-decoration:none}details,li,tr,.tiles div,.figure{break-inside:avoid}"
+    "h2,summary{break-after:avoid}}"
 )
 
-# A figure is drawn when its section is first opened, so that a page with hundreds of runs opens quickly.
+# A figure is drawn when its section is first opened, so that a page with hundreds of runs opens quickly. Its
+# colours are those of the light palette. For a dark screen they are replaced when the figure is read.
 _SCRIPT = """
-const draw = (details) => {
-  const box = details.querySelector('.figure'), held = box && box.querySelector('script');
-  if (!details.open || !held) return;
-  const figure = JSON.parse(held.textContent);
-  held.remove();
-  Plotly.newPlot(box, figure.data, figure.layout, {responsive: true, displaylogo: false});
+const shades = new Map(Object.entries(SHADES)), screenIsDark = matchMedia('(prefers-color-scheme: dark)');
+const draw = (box, printing) => {
+  const dark = screenIsDark.matches && !printing;
+  const figure = JSON.parse(box.source ??= box.querySelector('script').textContent, (key, value) =>
+    typeof value !== 'string' || !dark ? value
+      : key === 'text' ? value.replace('color:WARNING', `color:${shades.get('WARNING')}`)
+      : shades.get(value) ?? value);
+  if (printing) figure.layout.width = 1000;
+  box.style.zoom = printing ? 0.64 : '';  // as wide as A4 paper, with labels that have room
+  Plotly.newPlot(box, figure.data, figure.layout, {responsive: !printing, displaylogo: false});
+};
+const figureOf = (details) => details.querySelector('.figure');
+const show = (details) => {
+  const box = figureOf(details);
+  if (details.open && box && !box.source) draw(box);
 };
 const reveal = () => {
   const aim = location.hash && document.getElementById(location.hash.slice(1));
   if (aim && aim.tagName === 'DETAILS') aim.open = true;
 };
-document.querySelectorAll('details').forEach((details) => {
-  details.addEventListener('toggle', () => draw(details));
-  draw(details);
+const all = [...document.querySelectorAll('details')];
+all.forEach((details) => {
+  details.addEventListener('toggle', () => show(details));
+  show(details);
+});
+const redraw = () => all.map(figureOf).filter((box) => box && box.source).forEach((box) => draw(box));
+screenIsDark.addEventListener('change', redraw);
+let closed = [];
+addEventListener('beforeprint', () => {
+  closed = all.filter((details) => !details.open);
+  closed.forEach((details) => { details.open = true; });
+  all.map(figureOf).filter(Boolean).forEach((box) => draw(box, true));
+});
+addEventListener('afterprint', () => {
+  closed.forEach((details) => { details.open = false; });
+  redraw();
 });
 addEventListener('hashchange', reveal);
-addEventListener('beforeprint', () => document.querySelectorAll('details').forEach((details) => {
-  details.open = true;
-  draw(details);
-}));
 reveal();
-"""
+""".replace("SHADES", json.dumps(dict(zip(LIGHT, DARK, strict=True)))).replace("WARNING", LIGHT.warning)

@@ -40,8 +40,8 @@ COLOURS = (*KINDS, PATH, "#9a8c00")
 class Palette(NamedTuple):
     """Colours that differ between light and dark figures.
 
-    `paper` is the background, and `warning` the colour of emphasised text. The other fields have the names of
-    the constants of this module.
+    `paper` is the background, `warning` the colour of emphasised text, and `veil` the background of a label
+    above lines. The other fields have the names of the constants of this module.
     """
 
     paper: str
@@ -52,10 +52,14 @@ class Palette(NamedTuple):
     path: str
     unscored: str
     warning: str
+    veil: str
 
 
-LIGHT = Palette("#ffffff", INK, FAINT, EDGE, GRID, PATH, UNSCORED, "#b24e00")
-DARK = Palette("#111418", "#e6eaee", "#9aa5b1", "#6b7683", "#262c33", "#f0742a", "#5b6570", "#f0742a")
+LIGHT = Palette("#ffffff", INK, FAINT, EDGE, GRID, PATH, UNSCORED, "#b24e00", "rgba(255,255,255,0.82)")
+DARK = Palette(
+    *("#111418", "#e6eaee", "#9aa5b1", "#6b7683", "#262c33", "#f0742a", "#5b6570", "#f0742a"),
+    veil="rgba(17,20,24,0.82)",
+)
 
 SCORES = (
     "#440154", "#482878", "#3e4989", "#31688e", "#26828e",

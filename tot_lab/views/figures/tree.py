@@ -29,7 +29,6 @@ from tot_lab.views.figures.theme import (
     score_axis,
     short_id,
     style_figure,
-    translucent,
     wrap,
 )
 from tot_lab.views.figures.theme import LINKS as LINK_COLOURS
@@ -341,7 +340,7 @@ def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, da
             yanchor="top",
             yshift=-size * (0.8 if SHAPES[info.shape[place]] == "star" else 0.5) - 3,
             font={"size": 11, "color": palette(dark).ink},
-            bgcolor=translucent(palette(dark).paper, 0.82),
+            bgcolor=palette(dark).veil,
             borderpad=1,
         )
 
