@@ -410,7 +410,7 @@ def test_an_assumed_confidence_is_drawn_apart():
 
 
 def test_the_figure_in_the_dark_and_with_any_text(made):
-    for dark, paper in ((False, "white"), (True, "#111418")):
+    for dark, paper in ((False, "#ffffff"), (True, "#111418")):
         figure = tl.figures.plot_confidence(made, dark=dark)
         assert figure.layout.template.layout.paper_bgcolor == paper
         assert all("(" in axis.title.text for axis in (figure.layout.xaxis, figure.layout.yaxis))

@@ -8,6 +8,8 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 import statsmodels.formula.api as formula
+from browser import browsing
+from plotly.offline import get_plotlyjs
 from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.proportion import proportion_confint
 from support import Scripted, answer_to, run
@@ -21,7 +23,7 @@ from tot_lab.views.figures.heatmap import heatmap_info, plot_heatmap
 from tot_lab.views.figures.importance import importance_info, plot_importance
 from tot_lab.views.figures.parallel import parallel_info, plot_parallel
 from tot_lab.views.figures.points import MAX_RUN_IDS, named_axis, points, tick_labels
-from tot_lab.views.figures.sweep import MAX_CURVES, MAX_VALUES, is_multiplied, plot_sweep, sweep_info
+from tot_lab.views.figures.sweep import MAX_CURVES, MAX_VALUES, is_multiplied, plot_sweep, spread, sweep_info
 
 HOSTILE = "</script><script>alert(1)</script> <b>&amp; $x$ %{x}"
 KINDS = {
@@ -286,7 +288,7 @@ def test_names_that_would_cover_each_other_are_not_drawn():
     frame = grid([(f"a rather long name {k}", k, "sample", 500 + k, k + 1) for k in range(10)], tasks=100)
     info = frontier_info(frame)
     front = [k for k, on in enumerate(info.on_frontier) if on]
-    sides = name_sides(info, {k: info.names[k] for k in front}, wide=False, span=(0, 600))
+    sides = name_sides(info, {k: info.names[k] for k in front}, wide=False, span=(0, 1000))
     assert len(front) == 10
     assert 1 <= len(sides) < 10
     assert front[-1] in sides  # the best one is named first
@@ -618,12 +620,12 @@ def test_large_tables_are_reduced_and_it_is_said(plot, options):
 
 @pytest.mark.slow
 def test_how_much_is_reduced():
-    rows = [row(f"{k}", "t", True, beam=k % 90, generate=f"{k // 90}", calls=k + 1) for k in range(90 * 20)]
+    rows = [row(f"{k}", "t", True, beam=k % 90, generate=f"{k // 90}", calls=k + 1) for k in range(90 * 30)]
     info = sweep_info(table(rows), "beam_width", color="generate")
     assert (len(info.curves), len(info.curves[0].x), info.left_out) == (
         MAX_CURVES,
         MAX_VALUES,
-        (30, 20 - MAX_CURVES),
+        (30, 30 - MAX_CURVES),
     )
 
 
@@ -679,3 +681,135 @@ def test_a_plain_table_of_ones_own():
     assert info.curves[0].points[0].run_ids == []
     frame["note"] = ["x", None, "y", "z"]
     assert [curve.name for curve in sweep_info(frame, "lr", color="note").curves] == ["x", "y", "z", None]
+
+
+# Many settings.
+
+
+def test_names_are_moved_apart_no_further_than_needed():
+    assert spread([], 0.1) == []
+    assert spread([0.2, 0.8, 0.5], 0.1) == pytest.approx([0.2, 0.8, 0.5])
+    assert spread([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])
+    assert spread([1.0, 1.0, 0.1], 0.1) == pytest.approx([0.9, 1.0, 0.1])
+    assert spread([0.0, 0.0], 0.1) == pytest.approx([0.0, 0.1])
+    crowded = sorted(spread([0.9] * 12 + [0.91], 0.05))
+    assert np.diff(crowded).min() > 0.05 - 1e-9
+    assert 0 <= crowded[0] < crowded[-1] <= 1
+
+
+def many(settings, widths=(1, 2, 4, 8)):
+    """A table of a swept beam for each way to generate, and a baseline."""
+    solved = [
+        (f"ToT search.width={width} evaluate.samples={k}", width, f"way {k} to generate", width * (k + 1),
+         (k + width) % 4 * 3)
+        for k in range(settings) for width in widths
+    ]  # fmt: skip
+    return grid([*solved, ("one answer", None, None, 1, 2)])
+
+
+def test_up_to_eight_curves_share_a_plot_and_more_get_one_each():
+    for count, plots in ((2, 1), (8, 1), (9, 9), (24, 24)):
+        figure = plot_sweep(many(count), "beam_width", color="generate")
+        curves = [trace for trace in figure.data if trace.error_y.array is not None]
+        assert len(curves) == count
+        assert len({trace.xaxis for trace in curves}) == plots
+        named = [note.text for note in figure.layout.annotations]
+        assert {f"way {k} to generate" for k in range(count)} <= set(named)
+        assert ("one answer 20.0%" in named) == (plots == 1)  # otherwise the legend names it
+        legend = [trace.name for trace in figure.data if trace.showlegend is not False]
+        assert plots == 1 or legend == ["one answer 20.0%"]
+        assert (figure.layout.showlegend is False) == (plots == 1)
+        ranges = {axis.range for axis in figure.select_yaxes()} - {None}
+        assert len(ranges) == 1
+        assert ("others in grey" in figure.layout.title.subtitle.text) == (plots > 1)
+
+
+def test_a_small_plot_shows_its_curve_and_the_others_in_one_grey():
+    figure = plot_sweep(many(9), "beam_width", color="generate")
+    by_plot = {}
+    for trace in figure.data:
+        by_plot.setdefault(trace.xaxis, []).append(trace)
+    behind, curve = by_plot["x3"]
+    info = sweep_info(many(9), "beam_width", color="generate")
+    assert list(curve.y) == [point.value for point in info.curves[2].points]
+    assert sum(value is not None for value in behind.y) == 8 * 4
+    assert curve.line.color != behind.line.color
+    assert list(curve.customdata[0]) == info.curves[2].points[0].run_ids
+
+
+def test_more_than_eight_names_stand_on_the_vertical_axis():
+    few, lots = plot_sweep(many(2, (1, 2))), plot_sweep(many(6))
+    assert "one answer" in few.layout.xaxis.ticktext
+    assert "one answer" in lots.layout.yaxis.ticktext
+    assert lots.layout.yaxis.range[0] > lots.layout.yaxis.range[1]  # the first one is at the top
+    assert list(lots.data[0].x) == [point.value for point in sweep_info(many(6)).curves[0].points]
+    assert lots.data[0].error_x.array is not None
+    assert lots.data[0].error_y.array is None
+    assert lots.layout.xaxis.title.text == "success rate (% of runs)"
+    assert lots.layout.height > few.layout.height
+
+
+def test_the_heading_says_what_was_held_constant():
+    frame = many(3).assign(lr=0.5, note="a <b>", cost=1.0, calls=3, propose_calls=2, strategy_used="x")
+    said = plot_sweep(frame, "beam_width", color="generate").layout.title.subtitle.text
+    assert "held constant: domain game24, lr 0.5, note a &lt;b&gt;<br>" in said
+    assert "held constant" not in plot_sweep(CROSSED.drop(columns="domain")).layout.title.subtitle.text
+    part = frame[frame["beam_width"].isna() | (frame["beam_width"] == 2)]
+    assert "held constant: beam_width 2, domain" in plot_sweep(part, "generate").layout.title.subtitle.text
+    assert "beam_width 2" not in plot_sweep(part, "beam_width").layout.title.subtitle.text
+
+
+BOXES = """() => {
+  const boxes = (selector) => [...document.querySelectorAll(selector)].flatMap((node) => {
+    const { left, right, top, bottom, width } = node.getBoundingClientRect();
+    return width ? [[left, top, right, bottom, node.textContent]] : [];
+  });
+  const whiskers = [...document.querySelectorAll(".errorbar path")].flatMap((path) => {
+    const { left, right, top, bottom } = path.getBoundingClientRect();
+    return [[left, top, right, bottom, "whisker"]];
+  });
+  return {
+    names: [...boxes(".annotation-text"), ...boxes(".textpoint text"), ...boxes(".gtitle, .gtitle-subtitle"),
+            ...boxes(".xtick text, .ytick text, .xtitle, .ytitle, .legendtext")],
+    marks: [...whiskers, ...boxes(".point")],
+  };
+}"""
+"""The boxes of every text of a figure, and of every interval and point."""
+
+NARROW, WIDE = 760, 1100
+SHOWN = {
+    **{f"{n} lines": (plot_sweep, n, {"x": "beam_width", "color": "generate"}) for n in (3, 8, 12, 24)},
+    **{f"{n} names": (plot_sweep, n, {}) for n in (2, 3, 8)},
+    **{f"{n} points": (plot_sweep, n, {"x": "calls", "color": "generate"}) for n in (3, 8, 12)},
+    **{f"{n} names by color": (plot_sweep, n, {"color": "strategy"}) for n in (2, 6)},
+    **{f"{n} names in small plots": (plot_sweep, n, {"x": "repeat", "color": "generate"}) for n in (12,)},
+    **{f"frontier of {n}": (plot_pareto, n, {}) for n in (3, 8)},
+}
+
+
+def overlap(one, other):
+    """By how many pixels two boxes overlap, or 0."""
+    across = min(one[2], other[2]) - max(one[0], other[0])
+    down = min(one[3], other[3]) - max(one[1], other[1])
+    return max(min(across, down), 0)
+
+
+@pytest.mark.slow
+def test_no_name_covers_an_interval_a_point_or_another_name():
+    with browsing() as browser:
+        page = browser.new_page()
+        page.set_content("<body style='margin:0'><div id=figure></div>")
+        page.add_script_tag(content=get_plotlyjs())
+        for shown, (plot, count, options) in SHOWN.items():
+            figure = plot(many(count), **options)
+            for width in (NARROW, WIDE):
+                data = json.loads(figure.update_layout(width=width).to_json())
+                page.evaluate("({ data, layout }) => Plotly.newPlot('figure', data, layout)", data)
+                found = page.evaluate(BOXES)
+                names, marks = found["names"], found["marks"]
+                assert len(marks) >= 4
+                assert len(names) >= 4
+                for k, name in enumerate(names):
+                    assert 0 <= name[0] < name[2] <= width, (shown, width, name)
+                    for other in [*names[:k], *marks]:
+                        assert overlap(name, other) <= 1, (shown, width, name, other)

@@ -219,15 +219,24 @@ def name_sides(
     """Choose the position of each label relative to its point, such as "top left".
 
     The first choice is the top left, where the line of the frontier never passes. Another corner is used if
-    the label would leave the plot, or would cover another label or a point of the frontier. Settings with
-    higher success are placed first. Labels without room are left out.
+    the label would leave the plot, or would cover another label, or a point or an interval of any setting.
+    Settings with higher success are placed first. Labels without room are left out.
     """
-    spots = {}
-    for k in labels:
-        value = math.log10(info.cost[k].value) if wide else info.cost[k].value
-        across, up = (value - span[0]) / (span[1] - span[0]), info.success[k].value - _RANGE[0]
-        spots[k] = across * _WIDTH, up / (_RANGE[1] - _RANGE[0]) * _HEIGHT
-    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in spots.values()]
+
+    def spot(cost: float, success: float) -> tuple[float, float]:
+        value = math.log10(cost) if wide and cost > 0 else span[0] if wide else cost
+        across, up = (value - span[0]) / (span[1] - span[0]), success - _RANGE[0]
+        return across * _WIDTH, up / (_RANGE[1] - _RANGE[0]) * _HEIGHT
+
+    spots = {k: spot(info.cost[k].value, info.success[k].value) for k in labels}
+    taken = []
+    for cost, success in zip(info.cost, info.success, strict=True):
+        x, y = spot(cost.value, success.value)
+        taken.append((x - 5, y - 5, x + 5, y + 5))
+        if not math.isnan(cost.low):
+            taken.append((spot(cost.low, 0)[0] - 1, y - 4, spot(cost.high, 0)[0] + 1, y + 4))
+        if not math.isnan(success.low):
+            taken.append((x - 4, spot(1, success.low)[1] - 1, x + 4, spot(1, success.high)[1] + 1))
     sides: dict[int, str] = {}
     for k, (x, y) in sorted(spots.items(), key=lambda spot: -spot[1][1]):
         width = _LETTER * len(labels[k])

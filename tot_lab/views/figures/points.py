@@ -17,7 +17,7 @@ import numpy as np
 from tot_lab.analysis.statistics import SEED, success_rates
 from tot_lab.analysis.tables import expect_runs_once, solved
 from tot_lab.record.losses import LARGE, describe, is_loss_column, large, losses_by, total, warn_of
-from tot_lab.views.figures.theme import error_bars, plain, short, style_figure
+from tot_lab.views.figures.theme import error_bars, plain, short, style_figure, wrap
 
 if TYPE_CHECKING:
     import pandas
@@ -64,6 +64,8 @@ _GROUPS = {
 
 _NO_SETTINGS = {*MEASURES, *_GROUPS, "answer", "error", "run_id", "simulated", "changed", "unit"}
 
+_RESULTS = _NO_SETTINGS - {"strategy", "domain"} | {"selected_strategy", "strategy_used"}
+
 
 class Point(NamedTuple):
     """Mean of a column over a group of runs.
@@ -92,6 +94,12 @@ def setting_columns(frame: pandas.DataFrame) -> list[str]:
     """
     own = [name for name in frame.columns if name not in _NO_SETTINGS and not is_loss_column(name)]
     return [name for name in ("strategy", *own) if name in frame and frame[name].nunique(dropna=False) > 1]
+
+
+def constant_columns(frame: pandas.DataFrame) -> list[str]:
+    """Return the columns of settings, and the domain, that have one value. Missing values do not count."""
+    results = (*_RESULTS, *(name for name in frame.columns if is_loss_column(name)))
+    return [name for name in frame.columns if name not in results and frame[name].nunique() == 1]
 
 
 def varies(frame: pandas.DataFrame, by: Sequence[str], column: str) -> bool:
@@ -247,9 +255,17 @@ def ids_of(group: pandas.DataFrame) -> list[str]:
 
 def format_value(value: Any) -> str:
     """Format the value of a setting for an axis, a legend or a hover text. `None` becomes a dash."""
-    return (
-        "–" if value is None else plain(short(f"{value:g}" if isinstance(value, float) else str(value), 60))
-    )
+    return plain(text_of(value))
+
+
+def format_heading(value: Any) -> str:
+    """Format the value of a setting for the heading of a small plot, in at most two lines."""
+    return "<br>".join(plain(line) for line in wrap(text_of(value), 30, 2))
+
+
+def text_of(value: Any) -> str:
+    """Return the value of a setting as text of at most 60 characters, which is not escaped."""
+    return "–" if value is None else short(f"{value:g}" if isinstance(value, float) else str(value), 60)
 
 
 def tick_labels(values: Sequence[Any], max_length: int) -> list[str]:

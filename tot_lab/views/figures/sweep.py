@@ -1,14 +1,15 @@
 """Figure of any result of a sweep against any setting, with 95% intervals.
 
-Strategies without the setting on the x axis (a baseline has no beam width) are drawn as horizontal lines, so
-that each curve can be compared with the baselines. If the x axis is a result (calls, cost), each setting is
-one point.
+Up to eight curves share a plot, each with its name at its end. More curves get a small plot each. Names
+stand outside the plots, so they never overlap intervals. Strategies without the setting on the x axis (a
+baseline has no beam width) are drawn as lines through the plot, so that each curve can be compared with the
+baselines. If the x axis is a result (calls, cost), each setting is one point.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,9 +20,12 @@ from tot_lab.views.figures.points import (
     Point,
     axis_title,
     budget_unit,
+    constant_columns,
     expect_numeric,
     figure_title,
+    first_names,
     format_amount,
+    format_heading,
     format_run_count,
     format_value,
     hover_lines,
@@ -33,15 +37,23 @@ from tot_lab.views.figures.points import (
     points,
     setting_columns,
     style_table_figure,
+    text_of,
+    tick_labels,
     varies,
 )
-from tot_lab.views.figures.theme import COLOURS, plain
+from tot_lab.views.figures.theme import COLOURS, legend_at, palette, plain
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-MAX_CURVES = 14
+MAX_TOGETHER = 8
+"""Maximum number of curves in one plot, and of names below a horizontal axis."""
+
+PANELS = 4
+"""Number of small plots side by side."""
+
+MAX_CURVES = 24
 """Maximum number of curves. Further curves are left out."""
 
 MAX_VALUES = 60
@@ -50,7 +62,16 @@ MAX_VALUES = 60
 MAX_SETTINGS = 500
 """Maximum number of settings if the x axis is a result. Further settings are left out."""
 
-_SYMBOLS = ("circle", "diamond")  # curves 8 to 14 reuse the seven colours with another marker
+_ABOVE = 54
+"""Distance of two small plots above each other, in pixels."""
+
+_LINE = 18
+"""Distance of two names beside the plot, in pixels."""
+
+_LONGEST = 34
+"""Maximum number of characters of a name beside the plot."""
+
+_SYMBOLS = ("circle", "diamond")  # the eighth curve reuses the first colour with another marker
 
 
 class Curve(NamedTuple):
@@ -138,10 +159,13 @@ def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | Non
     )
 
 
-def _notes(info: SweepInfo, x: str) -> str:
-    """Return the line of the heading that lists averaged settings and the number of hidden values."""
+def _notes(info: SweepInfo, x: str, color: str | None) -> str:
+    """Return the line of the heading on curves, averaged settings and the number of hidden values."""
     points, curves = info.left_out
+    by = "" if color is None else text_of(color)
     notes = [
+        f"one plot per {by}, with the others in grey" if len(info.curves) > MAX_TOGETHER else "",
+        f"one line per {by}" if by and _named_at_end(info, x) else "",
         f"averaged over {', '.join(info.pooled)}" if info.pooled else "",
         f"{points:,} more {'settings' if x in MEASURES else f'values of {x}'} not shown" if points else "",
         f"{curves:,} more curves not shown" if curves else "",
@@ -158,15 +182,17 @@ def plot_sweep(
     interval over tasks.
 
     Args:
-        df: A sweep, or any table with one row per run. At most 60 values of `x` and 14 values of `color` are
-            drawn, or 500 settings if `x` is a result. The heading states what is left out.
+        df: A sweep, or any table with one row per run. At most 60 values of `x` and 24 values of `color` are
+            drawn, or 500 settings if `x` is a result. The heading states what is left out, and which
+            settings have one value in all runs.
         x: A column whose values group the runs, such as `search.width`, `setting` or `task`. Groups without a
             value are drawn as horizontal lines. If `x` is a result (`calls`, `cost`), each setting is one
             point. Use `at` for a table of `tl.stats.anytime_performance`. The axis is logarithmic if the
-            values are spaced evenly by ratio, such as 1, 2, 4, 8.
+            values are spaced evenly by ratio, such as 1, 2, 4, 8. More than eight names stand on the vertical
+            axis.
         y: The result: `correct`, `score`, `calls`, `cost`, `seconds` or any other column of numbers or
             booleans.
-        color: A column whose values become one curve each.
+        color: A column whose values become one curve each. More than eight get a plot each.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
@@ -178,50 +204,110 @@ def plot_sweep(
     Raises:
         ValueError: If the table lacks a column.
     """
-    import plotly.graph_objects as go  # noqa: PLC0415
-
     frame = table(df)
     info = sweep_info(frame, x, y, color)
     rate, rate_x = is_rate(frame, y), is_rate(frame, x)
-    figure = go.Figure()
+    panels, sideways = len(info.curves) > MAX_TOGETHER, len(info.places) > MAX_TOGETHER
+    figure = _empty_figure(info, sideways)
     for k, curve in enumerate(info.curves):
-        figure.add_scatter(
-            mode="lines+markers" if not info.places and x not in MEASURES else "markers",
-            name="" if color is None else format_value(curve.name),
-            showlegend=color is not None,
-            hovertext=[_hover(curve, n, x, y, color, rate, rate_x) for n in range(len(curve.x))],
+        own = {
+            "mode": "markers" if info.places or x in MEASURES else "lines+markers",
+            "name": "" if color is None else format_value(curve.name),
+            "showlegend": color is not None and not panels and not _named_at_end(info, x),
+            "hovertext": [_hover(curve, n, x, y, color, rate, rate_x) for n in range(len(curve.x))],
             **_curve_style(info, k),
-        )
-    for k, (name, point) in enumerate(info.baselines.items(), len(info.curves)):
-        _add_baseline(figure, name, point, y, rate, COLOURS[k % len(COLOURS)])
-    summary = f"{format_run_count(frame)}  ·  mean and 95% interval"
+        }
+        where = {"row": k // PANELS + 1, "col": k % PANELS + 1} if panels else {}
+        if panels:
+            figure.add_scatter(**_turned(_others(info, k, own["mode"], dark), sideways), **where)
+        figure.add_scatter(**_turned(own, sideways), **where)
+    for k, (name, point) in enumerate(info.baselines.items(), 1 if panels else len(info.curves)):
+        _add_baseline(figure, name, point, y, rate, COLOURS[k % len(COLOURS)], sideways)
+    height = _height(info)
     style_table_figure(
         figure,
         frame,
         figure_title(frame, y, x),
-        [summary, _notes(info, x)],
+        [
+            f"{format_run_count(frame)}  ·  mean and 95% interval",
+            _notes(info, x, color),
+            _held_constant(frame, [x, y, color]),
+        ],
         dark,
-        height=420,
-        margin={"r": 24, "b": 24},
-        legend={"title": {"text": "" if color is None else axis_title(color)}},
+        height=height,
+        margin={"r": 24, "b": 24, "t": 4} if not panels else {"l": 76, "r": 24, "b": 64, "t": 36},
+        legend=legend_at(-64 / height)
+        if panels
+        else {"title": {"text": "" if color is None else axis_title(color)}},
         hovermode="closest",
     )
-    _style_axes(figure, info, frame, x, y)
+    span = _result_span(info, frame, y)
+    _style_axes(figure, info, frame, x, y, span)
+    if _named_at_end(info, x):
+        _name_ends(figure, info, span, height, y, rate, color)
     return figure
+
+
+def _named_at_end(info: SweepInfo, x: str) -> bool:
+    """Whether the plot has lines, and room for their names beside it."""
+    return not info.places and x not in MEASURES and len(info.curves) <= MAX_TOGETHER
+
+
+def _height(info: SweepInfo) -> int:
+    """Return the height of the plots in pixels."""
+    rows = max(24, 9 * len(info.curves)) * len(info.places) if len(info.places) > MAX_TOGETHER else 0
+    if len(info.curves) > MAX_TOGETHER:
+        rows = 18 * len(info.places) if rows else 110
+        return 80 + (rows + _ABOVE) * math.ceil(len(info.curves) / PANELS)
+    return max(420, 90 + rows, 90 + _LINE * (len(info.curves) + len(info.baselines)))
+
+
+def _empty_figure(info: SweepInfo, sideways: bool) -> go.Figure:
+    """Return a figure with one plot, or with one per curve."""
+    import plotly.graph_objects as go  # noqa: PLC0415
+    from plotly.subplots import make_subplots  # noqa: PLC0415
+
+    count = len(info.curves)
+    if count <= MAX_TOGETHER:
+        return go.Figure()
+    rows = math.ceil(count / PANELS)
+    figure = make_subplots(
+        rows=rows,
+        cols=PANELS,
+        shared_xaxes="all",
+        shared_yaxes="all",
+        subplot_titles=[format_heading(curve.name) for curve in info.curves],
+        vertical_spacing=_ABOVE / _height(info),
+        horizontal_spacing=0.02,
+    )
+    figure.update_annotations(font_size=11)
+    for k in range(PANELS * rows):
+        where = {"row": k // PANELS + 1, "col": k % PANELS + 1}
+        lowest = k < count <= k + PANELS
+        figure.update_xaxes(visible=k < count, showticklabels=lowest, **where)
+        figure.update_yaxes(visible=k < count, showticklabels=k % PANELS == 0, **where)
+    return figure
+
+
+def _turned(trace: dict[str, Any], sideways: bool) -> dict[str, Any]:
+    """Swap the axes of a trace if the names of the x axis stand on the vertical axis."""
+    swap = {"x": "y", "y": "x", "error_x": "error_y", "error_y": "error_x"} if sideways else {}
+    return {swap.get(name, name): value for name, value in trace.items()}
 
 
 def _curve_style(info: SweepInfo, k: int) -> dict[str, Any]:
     """Return the Plotly properties of the k-th curve. If the x axis has names, curves are side by side."""
-    curve, shade = info.curves[k], COLOURS[k % len(COLOURS)]
+    curve, together = info.curves[k], len(info.curves) <= MAX_TOGETHER
+    shade = COLOURS[k % len(COLOURS) if together else 0]
     step = 0.7 / len(info.curves)
-    aside = (k - (len(info.curves) - 1) / 2) * step if info.places else 0.0
+    aside = (k - (len(info.curves) - 1) / 2) * step if info.places and together else 0.0
     return {
         "x": [value + aside for value in curve.x],
         "y": [None if math.isnan(point.value) else point.value for point in curve.points],
         "cliponaxis": False,
         "marker": {
-            "size": 9 if len(info.places) <= 24 else 6,
-            "symbol": _SYMBOLS[k // len(COLOURS) % 2],
+            "size": 9 if together and len(info.places) <= 24 else 6,
+            "symbol": _SYMBOLS[k // len(COLOURS) % 2 if together else 0],
             "color": shade,
         },
         "line": {"color": shade, "width": 2},
@@ -230,6 +316,28 @@ def _curve_style(info: SweepInfo, k: int) -> dict[str, Any]:
         **interval_bars(curve.points, shade),
         **(interval_bars(curve.across, shade, "x") if curve.across else {}),
     }
+
+
+def _others(info: SweepInfo, k: int, mode: str, dark: bool | None) -> dict[str, Any]:
+    """Return the Plotly properties of all curves but the k-th, as the background of its plot."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for other in info.curves[:k] + info.curves[k + 1 :]:
+        x += [*other.x, None]
+        y += [*(None if math.isnan(point.value) else point.value for point in other.points), None]
+    shade = palette(dark).edge
+    look = {"line": {"color": shade, "width": 0.7}, "marker": {"color": shade, "size": 3}}
+    return {"x": x, "y": y, "mode": mode.partition("+")[0], "showlegend": False, "hoverinfo": "skip", **look}
+
+
+def _held_constant(frame: pandas.DataFrame, drawn: Sequence[str | None]) -> str:
+    """Return the line of the heading with the settings that have one value in all runs."""
+    held = [
+        f"{text_of(name)} {text_of(values[0])}"
+        for name in constant_columns(frame)
+        if name not in drawn and len(values := frame[name].dropna().unique()) == 1
+    ]
+    return f"held constant: {first_names(held)}" if held else ""
 
 
 def _settings_info(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> SweepInfo:
@@ -264,13 +372,20 @@ def _hover(curve: Curve, n: int, x: str, y: str, color: str | None, rate: bool, 
     return "<br>".join([f"<b>{head}</b>", *lines])
 
 
-def _add_baseline(figure: go.Figure, name: str, point: Point, y: str, rate: bool, shade: str) -> None:
-    """Draw a horizontal line with its interval, for a group without a value on the x axis."""
+def _add_baseline(
+    figure: go.Figure, name: str, point: Point, y: str, rate: bool, shade: str, sideways: bool
+) -> None:
+    """Draw a line through all plots with its interval, for a group without a value on the x axis."""
     if math.isnan(point.value):
         return
-    figure.add_hline(y=point.value, line={"color": shade, "width": 1.8, "dash": "dash"})
+    draw_line, draw_band = (
+        (figure.add_vline, figure.add_vrect) if sideways else (figure.add_hline, figure.add_hrect)
+    )
+    end = "x" if sideways else "y"
+    draw_line(**{end: point.value}, line={"color": shade, "width": 1.8, "dash": "dash"})
     if not math.isnan(point.low):
-        figure.add_hrect(y0=point.low, y1=point.high, fillcolor=shade, opacity=0.08, line_width=0)
+        ends = {f"{end}0": point.low, f"{end}1": point.high}
+        draw_band(**ends, fillcolor=shade, opacity=0.08, line_width=0)
     figure.add_scatter(
         x=[None],
         y=[point.value],
@@ -282,32 +397,124 @@ def _add_baseline(figure: go.Figure, name: str, point: Point, y: str, rate: bool
     )
 
 
-def _style_axes(figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y: str) -> None:
+def _result_span(info: SweepInfo, frame: pandas.DataFrame, y: str) -> tuple[float, float]:
+    """Return the range of the axis of the result. It contains all intervals."""
+    if is_rate(frame, y) or y == "score":
+        return -0.03, 1.03
+    drawn = [point for curve in info.curves for point in curve.points] + list(info.baselines.values())
+    ends = [end for point in drawn for end in point[:3] if not math.isnan(end)]
+    low, high = min(ends, default=0.0), max(ends, default=1.0)
+    room = 0.05 * (max(high, 0.0) - min(low, 0.0) or 1.0)
+    return (low - room if low < 0 else 0.0), (high + room if high > 0 else 0.0)
+
+
+def _style_axes(
+    figure: go.Figure, info: SweepInfo, frame: pandas.DataFrame, x: str, y: str, span: tuple[float, float]
+) -> None:
+    """Set the ranges, the ticks and the titles of the axes. Small plots have one title per axis."""
+    panels, sideways = len(info.curves) > MAX_TOGETHER, len(info.places) > MAX_TOGETHER
+    across, along = (
+        (figure.update_yaxes, figure.update_xaxes) if sideways else (figure.update_xaxes, figure.update_yaxes)
+    )
     unit = budget_unit(frame, x)
-    figure.update_xaxes(title={"text": BUDGET_TITLES[unit][1] if unit else axis_title(x), "standoff": 12})
+    title = BUDGET_TITLES[unit][1] if unit else axis_title(x)
+    result = axis_title(y) if y in MEASURES or not is_rate(frame, y) else f"{format_value(y)} (% of runs)"
+    along(range=span, tickformat=".0%" if is_rate(frame, y) else None)
+    _style_settings_axis(across, info, frame, x, unit)
+    below, beside = (result, title) if sideways else (title, result)
+    if panels:
+        middle = {"showarrow": False, "xref": "paper", "yref": "paper", "font": {"size": 12}}
+        figure.add_annotation(x=0.5, y=0, yshift=-44, yanchor="middle", text=below, **middle)
+        if not sideways:  # the names of settings need no title
+            at = {"x": 0, "xshift": -58, "xanchor": "center", "y": 0.5, "textangle": -90}
+            figure.add_annotation(**at, text=beside, **middle)
+        return
+    figure.update_xaxes(title={"text": below, "standoff": 12})
+    figure.update_yaxes(title={"text": beside, "standoff": 12})
+
+
+def _style_settings_axis(
+    across: Callable[..., Any], info: SweepInfo, frame: pandas.DataFrame, x: str, unit: str | None
+) -> None:
+    """Set the range and the ticks of the axis that shows the column x."""
     values = sorted({value for curve in info.curves for value in curve.x})
-    if info.places:
-        figure.update_xaxes(**named_axis(info.places), range=[-0.6, len(info.places) - 0.4], showgrid=False)
-    elif x not in MEASURES and is_multiplied(values):
-        ticks = _select_ticks(values)
+    if len(info.places) > MAX_TOGETHER:
+        names, last = tick_labels(info.places, 48), len(info.places) - 1
+        across(tickvals=list(range(last + 1)), ticktext=names, range=[last + 0.6, -0.6], showgrid=False)
+    elif info.places:
+        names_below = named_axis(info.places)
+        if len(info.curves) > MAX_TOGETHER:
+            names_below |= {"ticktext": tick_labels(info.places, 16), "tickangle": -40}
+        across(**names_below, range=[-0.6, len(info.places) - 0.4], showgrid=False)
+    elif x in MEASURES:
+        across(rangemode="tozero", tickformat=".0%" if is_rate(frame, x) else None)
+    elif is_multiplied(values):
+        ends = math.log10(values[0]), math.log10(values[-1])
+        ticks = _select_ticks(values, 10 if len(info.curves) <= MAX_TOGETHER else 4)
         column = "cost" if unit == "cost" else x
         words = [format_amount(value, column, False) if unit else format_value(value) for value in ticks]
-        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[plain(word) for word in words])
-    else:
+        across(type="log", tickvals=ticks, ticktext=[plain(word) for word in words], range=_widened(*ends))
+    elif values:
         gaps = [b - a for a, b in pairwise(values)]
-        if x not in MEASURES and 0 < len(values) <= 12 and (not gaps or min(gaps) > 0.06 * sum(gaps)):
-            figure.update_xaxes(tickvals=values)
-        if x in MEASURES:
-            figure.update_xaxes(rangemode="tozero", tickformat=".0%" if is_rate(frame, x) else None)
-    figure.update_yaxes(
-        title=axis_title(y) if y in MEASURES or not is_rate(frame, y) else f"{format_value(y)} (% of runs)"
-    )
-    if is_rate(frame, y):
-        figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
-    elif y == "score":
-        figure.update_yaxes(range=[-0.03, 1.03])
-    else:
-        figure.update_yaxes(rangemode="tozero")
+        few = 12 if len(info.curves) <= MAX_TOGETHER else 5
+        if 0 < len(values) <= few and (not gaps or min(gaps) > 0.06 * sum(gaps)):
+            across(tickvals=values)
+        across(range=_widened(values[0], values[-1]))
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    """Return the range of an axis whose first and last points are close to its ends."""
+    return (low - 0.04 * (high - low), high + 0.02 * (high - low)) if high > low else (low - 1, low + 1)
+
+
+def _name_ends(
+    figure: go.Figure,
+    info: SweepInfo,
+    span: tuple[float, float],
+    height: int,
+    y: str,
+    rate: bool,
+    color: str | None,
+) -> None:
+    """Write the names of curves and baselines beside the plot, at the height of their last points.
+
+    A short line in the style of the curve joins a name to the edge of the plot.
+    """
+    ends: list[tuple[float, str, dict[str, Any]]] = []
+    names = tick_labels([curve.name for curve in info.curves], _LONGEST)
+    for k, (curve, name) in enumerate(zip(info.curves, names, strict=True)):
+        known = [point.value for point in curve.points if not math.isnan(point.value)]
+        if known and color is not None:
+            ends.append((known[-1], name, {"color": COLOURS[k % len(COLOURS)], "width": 2}))
+    names = tick_labels(list(info.baselines), _LONGEST)
+    for k, (point, name) in enumerate(zip(info.baselines.values(), names, strict=True), len(info.curves)):
+        if not math.isnan(point.value):
+            line = {"color": COLOURS[k % len(COLOURS)], "width": 2, "dash": "dot"}
+            ends.append((point.value, f"{name} {format_amount(point.value, y, rate)}", line))
+    shares = [(value - span[0]) / (span[1] - span[0]) for value, *_ in ends]
+    places = spread(shares, _LINE / (height - 80))
+    paper = {"xref": "paper", "yref": "paper"}
+    for (_, name, line), share, place in zip(ends, shares, places, strict=True):
+        figure.add_shape(type="line", x0=1, x1=1.03, y0=share, y1=place, line=line, **paper)
+        figure.add_annotation(
+            x=1.035, y=place, xanchor="left", yanchor="middle", showarrow=False, text=name, **paper
+        )
+    figure.update_layout(showlegend=False)
+    if ends:
+        figure.update_layout(margin_r=44 + round(7 * max(len(name) for _, name, _ in ends)))
+
+
+def spread(places: Sequence[float], gap: float) -> list[float]:
+    """Move numbers between 0 and 1 as little as possible, so that any two differ by at least `gap`."""
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415
+
+    if not places:
+        return []
+    order = sorted(range(len(places)), key=places.__getitem__)
+    free = isotonic_regression([places[k] - gap * rank for rank, k in enumerate(order)]).x
+    top = max(1.0 - gap * (len(places) - 1), 0.0)
+    moved = {k: min(max(float(free[rank]), 0.0), top) + gap * rank for rank, k in enumerate(order)}
+    return [moved[k] for k in range(len(places))]
 
 
 def is_multiplied(values: Sequence[float]) -> bool:
@@ -322,9 +529,9 @@ def is_multiplied(values: Sequence[float]) -> bool:
     return multiplied < added
 
 
-def _select_ticks(values: Sequence[float]) -> list[float]:
-    """Select some of the ascending values, so that their ticks do not overlap on a logarithmic axis."""
-    least = math.log(values[-1] / values[0]) / 10
+def _select_ticks(values: Sequence[float], most: int) -> list[float]:
+    """Select about `most` ascending values, so that their ticks do not overlap on a logarithmic axis."""
+    least = math.log(values[-1] / values[0]) / most
     ticks = [values[0]]
     for value in values[1:]:
         if math.log(value / ticks[-1]) >= least:
