@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
 import pytest
-from browser import Watched, browsing
+from browser import Watched
 from contrast import contrast
 from hypothesis import given
 from hypothesis import strategies as st
@@ -325,7 +325,7 @@ def expect_seen(page, papers):
 
 
 @pytest.fixture(scope="module")
-def simulated():
+def simulated():  # requested before `chrome`: no run can be made while Playwright holds the event loop
     return run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
 
 
@@ -334,12 +334,6 @@ def panel():
     """The panel of a Deep Think."""
     made = run(tl.DeepThink(), tl.domains.constrained_tasks(1)[0], model="sim/constrained")
     return tl.deep_thought(made)._repr_html_()
-
-
-@pytest.fixture(scope="module")
-def browser(simulated, panel):  # no run can be made while Playwright holds the event loop
-    with browsing() as found:
-        yield found
 
 
 LONG = "the whole text of this thought, which no line of a table can hold " * 9
@@ -363,10 +357,10 @@ LIGHTS, DARKS = {"rgb(255, 255, 255)", "rgb(245, 247, 249)"}, {"rgb(17, 20, 24)"
 
 
 @pytest.mark.slow
-def test_a_page_follows_the_system_and_prints_light_and_whole(tmp_path, simulated, browser):
+def test_a_page_follows_the_system_and_prints_light_and_whole(tmp_path, simulated, panel, chrome):
     runs = [simulated, wrong(), tl.Recorder().run]
     path = report_html(runs, tmp_path / "report.html")
-    view = Watched(browser, color_scheme="light", viewport={"width": 1100, "height": 800})
+    view = Watched(chrome, color_scheme="light", viewport={"width": 1100, "height": 800})
     page = view.page
     page.goto(path.as_uri())
     page.wait_for_selector(".js-plotly-plot .point")
@@ -416,8 +410,8 @@ def test_a_page_follows_the_system_and_prints_light_and_whole(tmp_path, simulate
 @pytest.mark.parametrize(
     ("paper", "ink"), [("#ffffff", "rgba(0, 0, 0, 0.87)"), ("#111418", "rgba(255, 255, 255, 0.87)")]
 )
-def test_a_card_can_be_read_on_light_and_dark_pages(simulated, panel, browser, paper, ink):
-    view = Watched(browser)
+def test_a_card_can_be_read_on_light_and_dark_pages(simulated, panel, chrome, paper, ink):
+    view = Watched(chrome)
     cards = "".join(map(run_html, (wrong(), simulated))) + panel
     view.page.set_content(f"<body style='background:{paper};color:{ink}'>{cards}")
     code = {
@@ -429,8 +423,8 @@ def test_a_card_can_be_read_on_light_and_dark_pages(simulated, panel, browser, p
 
 
 @pytest.mark.slow
-def test_a_panel_of_deep_think_prints_every_section(panel, browser):
-    view = Watched(browser, viewport={"width": 688, "height": 1000})
+def test_a_panel_of_deep_think_prints_every_section(simulated, panel, chrome):
+    view = Watched(chrome, viewport={"width": 688, "height": 1000})
     view.page.set_content(panel)
     folded = view.page.locator("details:not([open]) > :not(summary)")
     assert folded.count() > 1

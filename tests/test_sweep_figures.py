@@ -8,7 +8,6 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 import statsmodels.formula.api as formula
-from browser import browsing
 from plotly.offline import get_plotlyjs
 from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.proportion import proportion_confint
@@ -795,21 +794,21 @@ def overlap(one, other):
 
 
 @pytest.mark.slow
-def test_no_name_covers_an_interval_a_point_or_another_name():
-    with browsing() as browser:
-        page = browser.new_page()
-        page.set_content("<body style='margin:0'><div id=figure></div>")
-        page.add_script_tag(content=get_plotlyjs())
-        for shown, (plot, count, options) in SHOWN.items():
-            figure = plot(many(count), **options)
-            for width in (NARROW, WIDE):
-                data = json.loads(figure.update_layout(width=width).to_json())
-                page.evaluate("({ data, layout }) => Plotly.newPlot('figure', data, layout)", data)
-                found = page.evaluate(BOXES)
-                names, marks = found["names"], found["marks"]
-                assert len(marks) >= 4
-                assert len(names) >= 4
-                for k, name in enumerate(names):
-                    assert 0 <= name[0] < name[2] <= width, (shown, width, name)
-                    for other in [*names[:k], *marks]:
-                        assert overlap(name, other) <= 1, (shown, width, name, other)
+def test_no_name_covers_an_interval_a_point_or_another_name(chrome):
+    page = chrome.new_page()
+    page.set_content("<body style='margin:0'><div id=figure></div>")
+    page.add_script_tag(content=get_plotlyjs())
+    for shown, (plot, count, options) in SHOWN.items():
+        figure = plot(many(count), **options)
+        for width in (NARROW, WIDE):
+            data = json.loads(figure.update_layout(width=width).to_json())
+            page.evaluate("({ data, layout }) => Plotly.newPlot('figure', data, layout)", data)
+            found = page.evaluate(BOXES)
+            names, marks = found["names"], found["marks"]
+            assert len(marks) >= 4
+            assert len(names) >= 4
+            for k, name in enumerate(names):
+                assert 0 <= name[0] < name[2] <= width, (shown, width, name)
+                for other in [*names[:k], *marks]:
+                    assert overlap(name, other) <= 1, (shown, width, name, other)
+    page.close()
