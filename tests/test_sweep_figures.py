@@ -781,7 +781,8 @@ SHOWN = {
     **{f"{n} names": (plot_sweep, n, {}) for n in (2, 3, 8)},
     **{f"{n} points": (plot_sweep, n, {"x": "calls", "color": "generate"}) for n in (3, 8, 12)},
     **{f"{n} names by color": (plot_sweep, n, {"color": "strategy"}) for n in (2, 6)},
-    **{f"{n} names in small plots": (plot_sweep, n, {"x": "repeat", "color": "generate"}) for n in (12,)},
+    "names below small plots": (plot_sweep, 12, {"x": "strategy", "color": "generate"}),
+    "names beside small plots": (plot_sweep, 9, {"x": "setting", "color": "generate"}),
     **{f"frontier of {n}": (plot_pareto, n, {}) for n in (3, 8)},
 }
 

@@ -235,8 +235,8 @@ def plot_sweep(
         ],
         dark,
         height=height,
-        margin={"r": 24, "b": 24, "t": 4} if not panels else {"l": 76, "r": 24, "b": 64, "t": 36},
-        legend=legend_at(-64 / height)
+        margin={"r": 24, "b": 24, "t": 4} if not panels else {"l": 76, "r": 24, "b": _below(info), "t": 36},
+        legend=legend_at(-_below(info) / height)
         if panels
         else {"title": {"text": "" if color is None else axis_title(color)}},
         hovermode="closest",
@@ -260,6 +260,11 @@ def _height(info: SweepInfo) -> int:
         rows = 18 * len(info.places) if rows else 110
         return 80 + (rows + _ABOVE) * math.ceil(len(info.curves) / PANELS)
     return max(420, 90 + rows, 90 + _LINE * (len(info.curves) + len(info.baselines)))
+
+
+def _below(info: SweepInfo) -> int:
+    """Return the height below small plots in pixels. Names there are rotated."""
+    return 114 if 0 < len(info.places) <= MAX_TOGETHER else 64
 
 
 def _empty_figure(info: SweepInfo, sideways: bool) -> go.Figure:
@@ -424,7 +429,7 @@ def _style_axes(
     below, beside = (result, title) if sideways else (title, result)
     if panels:
         middle = {"showarrow": False, "xref": "paper", "yref": "paper", "font": {"size": 12}}
-        figure.add_annotation(x=0.5, y=0, yshift=-44, yanchor="middle", text=below, **middle)
+        figure.add_annotation(x=0.5, y=0, yshift=20 - _below(info), yanchor="middle", text=below, **middle)
         if not sideways:  # the names of settings need no title
             at = {"x": 0, "xshift": -58, "xanchor": "center", "y": 0.5, "textangle": -90}
             figure.add_annotation(**at, text=beside, **middle)
