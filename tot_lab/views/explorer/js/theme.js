@@ -110,14 +110,14 @@ export const LIGHT = {
   raised: "#ffffff",
   ink: "#1f2933",
   faint: "#5f6b78",
-  edge: "#b8c0ca",
+  edge: "#8a94a0",
   line: "#1f2933",
   path: "#d55e00",
   chosen: "#0072b2",
   unscored: "#d5d9de",
-  waiting: "#56b4e9",
+  waiting: "#3399cc",
   links: { merged: "#0072b2", source: "#009e73", depends: "#cc79a7" },
-  differences: ["", "#cc79a7", "#56b4e9", "#e69f00", "#d55e00"],
+  differences: ["", "#cc79a7", "#3399cc", "#c68600", "#d55e00"],
   verdicts: { right: "#009e73", wrong: "#d55e00" },
   font: FONT,
 };
@@ -130,7 +130,7 @@ export const DARK = {
   raised: "#1b2027",
   ink: "#e6eaee",
   faint: "#9aa5b1",
-  edge: "#4a5460",
+  edge: "#6b7683",
   line: "#d3dae1",
   path: "#f0742a",
   chosen: "#56b4e9",
@@ -138,6 +138,9 @@ export const DARK = {
   links: { merged: "#56b4e9", source: "#2bbd92", depends: "#d993bb" },
   verdicts: { right: "#2bbd92", wrong: "#f0742a" },
 };
+
+/** Colours of the purposes of calls, in order of first occurrence: those of the figures. */
+export const KINDS = ["#0072b2", "#c68600", "#009e73", "#cc79a7", "#3399cc"];
 
 /** The colours of the steps from score 0 to score 1. */
 export const SCALE = Array.from({ length: STEPS }, (_, step) => {

@@ -14,9 +14,7 @@
 import { abs, between, bytes, ceil, exp, floats, floor, log10, max, min } from "./numbers.js";
 import { dotted, number, seconds, short } from "./dom.js";
 import { KIND } from "./recording.js";
-
-/** The Okabe-Ito set without vermilion, which marks the critical path, and yellow, which is too faint on white. */
-const KINDS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"];
+import { KINDS } from "./theme.js";
 
 /** Outcomes of calls. Smaller numbers are indices into SOURCES of recording.js. */
 const CACHED = 1;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
-import { CORNERS, DARK, LIGHT, SCALE, SCORES, SHAPES, STEPS, STEP_SHAPES } from "../theme.js";
+import { CORNERS, DARK, KINDS, LIGHT, SCALE, SCORES, SHAPES, STEPS, STEP_SHAPES } from "../theme.js";
 
 const python = (name) => readFile(new URL(`../../../figures/${name}.py`, import.meta.url), "utf8");
 
@@ -14,6 +14,7 @@ test("colours and shapes are those of the figures", async () => {
   assert.equal(LIGHT.path, named("PATH"));
   assert.equal(LIGHT.unscored, named("UNSCORED"));
   assert.equal(LIGHT.font, named("FONT"));
+  assert.deepEqual(KINDS, theme.match(/^KINDS = \(([^)]+)\)/m)[1].match(/#[0-9a-f]{6}/g));
   const links = theme.match(/^LINKS = \{([^}]+)\}/m)[1].matchAll(/"(\w+)": "(#\w+)"/g);
   assert.deepEqual(LIGHT.links, Object.fromEntries([...links].map(([, kind, ink]) => [kind, ink])));
   const shapes = (await python("tree")).match(/^SHAPES = \{([^}]+)\}/m)[1].matchAll(/"([^"]+)": "([^"]+)"/g);
@@ -30,6 +31,31 @@ test("each shape has its corners and those of equal name are equal", () => {
   const tip = (shape) => CORNERS[SHAPES.findIndex(([, its]) => its === shape)].map(([, y]) => y);
   assert.ok(Math.max(...tip("triangle-down")) > -Math.min(...tip("triangle-down")));
   assert.ok(-Math.min(...tip("triangle-up")) > Math.max(...tip("triangle-up")));
+});
+
+/** The contrast of two colours by WCAG 2.2. */
+function contrast(one, other) {
+  const [high, low] = [one, other].map((hex) => {
+    const linear = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255)
+      .map((share) => (share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  }).sort((a, b) => b - a);
+  return (high + 0.05) / (low + 0.05);
+}
+
+test("texts have a contrast of 4.5, and outlines, lines and marks one of 3, in light and dark", async () => {
+  const style = await readFile(new URL("../style.css", import.meta.url), "utf8");
+  const borders = [...style.matchAll(/border-color: (#[0-9a-f]{6})/g)].map(([, colour]) => colour);
+  assert.equal(borders.length, 5);
+  for (const theme of [LIGHT, DARK]) {
+    for (const text of [theme.ink, theme.faint]) assert.ok(contrast(text, theme.paper) >= 4.5, text);
+    const { edge, line, path, chosen, waiting, links, differences, verdicts } = theme;
+    const marks = [edge, line, path, chosen, waiting, ...Object.values(links), ...differences.slice(1)];
+    for (const mark of [...marks, ...Object.values(verdicts), ...KINDS, ...borders]) {
+      assert.ok(contrast(mark, theme.paper) >= 3, `${mark} on ${theme.paper}`);
+    }
+  }
+  assert.ok(Math.abs(contrast("#767676", "#ffffff") - 4.54) < 0.01); // a published example
 });
 
 test("the colours of scores go from one end of viridis to the other, through all between", () => {
