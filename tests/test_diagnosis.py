@@ -248,10 +248,20 @@ def test_equal_states_scored_differently():
     assert finding.nodes == ("0.1", "0.0")
     assert tree(1.0, 0.55).found("equal_states") == []
     assert tree(1.0, 0.05, by=("value", "joint")).found("equal_states") == []
+
+
+def test_siblings_with_the_same_text_have_the_same_state_where_the_domain_has_none():
     made = Tree(TASK)
+    first = made.thought("same", 1.0)
+    made.thought("same\n", 0.0)
+    made.thought("other", 0.5)
+    (finding,) = made.found("equal_states")
+    assert finding.nodes == ("0.1", "0.0")
+    made = Tree(TASK)
+    first = made.thought("first", 1.0)
     made.thought("same", 1.0)
-    made.thought("same", 0.0)
-    assert made.found("equal_states") == []  # the domain knows no states
+    made.thought("same", 0.0, parent=first)
+    assert made.found("equal_states") == []  # below another thought, the same words may mean another thing
 
 
 def test_draws_that_never_differ():

@@ -15,6 +15,7 @@ from test_explorer_lab import AXE
 from test_explorer_page import opened
 from test_plan_execute import GOOD, Planner, plan, think, tool
 from test_plan_execute import run as run_plan
+from test_react import Script, final, said
 
 import tot_lab as tl
 from tot_lab.core.records import Note
@@ -122,6 +123,36 @@ def test_an_agent_is_shown_as_its_steps(opened):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     soon(lambda: page.evaluate(f"{APP}.ids()") == ["0.0.0.0"])
+
+
+@pytest.mark.slow
+def test_a_step_shows_its_thinking_its_error_and_that_it_is_named_in_the_reason(opened):
+    @tl.tool(pure=True)
+    def page_of(title: str) -> str:
+        """The page of a title."""
+        return {"Delia": "born in Easter Inge"}[title]
+
+    turns = [
+        said(("page_of", {"title": "Henno"}), text="I look Henno up first."),
+        said(("page_of", {"title": "Delia"}), text="Then Delia."),
+        said(final("Fenwell")),
+    ]
+    task = tl.general("Where was Delia born?", answer="Easter Inge", grade="exact")
+    run = carried_out(Script(*turns), tl.ReAct(), task, [page_of])
+    page = opened(run)
+    rows = page.locator(".tl-step")
+    soon(lambda: rows.count() == 5)  # the question, two tool calls, the last turn and the answer
+    _, failed, good, *_ = rows.all()
+    assert failed.locator(".tl-thinking").text_content() == "I look Henno up first."
+    assert "page-of title: Henno" in failed.text_content()
+    assert failed.text_content().count("KeyError") == 1
+    assert "failed: KeyError: 'Henno'" in failed.locator(".tl-error").text_content()
+    assert good.locator(".tl-error").count() == 0
+    assert good.locator(".tl-thinking").text_content() == "Then Delia."
+    assert "→ born in Easter Inge" in good.text_content()
+    assert "the right one is in a tool result" in page.locator(".tl-side").text_content()
+    assert [row.get_attribute("title") for row in rows.all()].count("named in “why it failed”") == 1
+    assert good.get_attribute("title") == "named in “why it failed”"
 
 
 def tool_calls(run: tl.Run) -> list[tuple[Any, Any]]:

@@ -1,6 +1,9 @@
 """Why a run failed, in one sentence: whom the domain's solver shows to be at fault, and what nobody knows."""
 
 import pytest
+from errands import lab_with
+from support import wait
+from test_react import Script, final, legs, said
 
 import tot_lab as tl
 from tot_lab.analysis.diagnosis import seen_at_once
@@ -135,3 +138,135 @@ def test_nothing_is_said_twice_and_nothing_else_is_left_out():
     assert seen_at_once(unsolvable).of("unsolvable")
     proposed = lost((BAD, 0.9, "kept"), (BAD, 0.9, "duplicate"))
     assert list(first_findings(proposed))[1:] == list(seen_at_once(proposed))
+
+
+# Agents: the reference answer is known, and nothing says which thoughts could lead to it.
+
+TOWN = tl.general("Where was Delia Mellow born?", answer="Easter  Inge", grade="exact")
+
+
+@tl.tool(pure=True)
+def page(title: str) -> str:
+    """The page of a title."""
+    return {"Delia": "She was born in\nEASTER INGE.", "Jorin": "He was born in Easter Ingelheim."}[title]
+
+
+@tl.tool(pure=True)
+def share() -> float:
+    """A share."""
+    return 0.8
+
+
+def acted(*turns, strategy=None, task=TOWN):
+    return wait(lab_with(page, legs, share, model=Script(*turns)).run(strategy or tl.ReAct(), task))
+
+
+def test_a_tool_returned_the_right_answer_and_the_agent_gave_another_one():
+    run = acted(said(("page", {"title": "Jorin"}), ("page", {"title": "Delia"})), said(final("Fenwell")))
+    assert run.correct is False
+    (turn,) = {line.e.node for line in run.lines if isinstance(line.e, tl.Call) and line.e.purpose == "tool"}
+    why = why_it_failed(run)
+    assert why.text == f"Answer: the right one is in a tool result at {turn}, and another one was given."
+    assert why.nodes == (turn,)
+
+
+@pytest.mark.parametrize(
+    ("calls", "says"),
+    [
+        ([("page", {"title": "Jorin"})], "the only result does not contain the right answer."),
+        (
+            [("page", {"title": "Jorin"}), ("legs", {"animal": "duck"})],
+            "none of the 2 results contains the right answer.",
+        ),
+        ([("page", {"title": "Henno"})], "every call failed."),
+    ],
+)
+def test_no_tool_returned_the_right_answer(calls, says):
+    run = acted(said(*calls), said(final("Fenwell")))
+    assert why_it_failed(run).text == f"Tools: {says}"
+    assert why_it_failed(run).nodes == (run.best.id,)
+
+
+def test_a_reference_that_is_no_answer_itself_is_not_looked_for():
+    task = tl.general("How many?", answer=r"1[0-9]", grade="regex")
+    why = why_it_failed(acted(said(("page", {"title": "Jorin"})), said(final("20")), task=task))
+    assert why.text.startswith("The answer is wrong. The cause is not known")
+
+
+def test_a_number_is_not_a_part_of_another_one():
+    task = tl.general("How many legs?", answer="8", grade="number")
+    assert (
+        "is in a tool result"
+        in why_it_failed(acted(said(("legs", {"animal": "spider"})), said(final("7")), task=task)).text
+    )
+    for other in ("8", "0.8"):
+        task = tl.general("How many legs?", answer=other, grade="number")
+        run = acted(said(("share", {})), said(final("7")), task=task)
+        assert ("is in a tool result" in why_it_failed(run).text) is (other == "0.8")
+
+
+def test_the_agent_called_no_tool():
+    run = acted(said(final("Fenwell")))
+    assert why_it_failed(run).text == "Tools: none was called before the answer."
+    assert why_it_failed(wait(lab_with(model=Script("Fenwell")).run(tl.ChainOfThought(), TOWN))).text == (
+        "The answer is wrong. The cause is not known: nothing judges the thoughts before the answer."
+    )
+
+
+def test_a_wrong_answer_was_accepted():
+    with tl.Recorder("tried", task=TOWN) as recorder:
+        answer = recorder.thought("Fenwell", parent=recorder.thought(TOWN.question))
+        recorder.score(answer, 0.95)
+        recorder.end("Fenwell", node=answer, stop="solved")
+    why = why_it_failed(recorder.run)
+    assert why.text == f"Evaluator: accepted {answer} (score 0.95) as the answer, which is wrong."
+    assert why.nodes == (answer,)
+
+
+def test_a_right_answer_has_no_reason_whatever_the_tools_returned():
+    assert why_it_failed(acted(said(("page", {"title": "Henno"})), said(final("Easter Inge")))) is None
+
+
+# Several whole answers that were graded.
+
+
+def drafted(*texts, deeper=None):
+    task = tl.general("What is six times seven?", answer="42", grade="number")
+    with tl.Recorder("drafts", task=task) as recorder:
+        root = recorder.thought(task.question)
+        recorder.call(root, "Answer.", "…", purpose="develop")
+        drafts = [recorder.thought(text, parent=root) for text in texts]
+        for draft in drafts:
+            recorder.score(draft, 0.5)
+        if deeper is not None:
+            recorder.thought("Look at it again", parent=drafts[deeper])
+        recorder.end(texts[0], node=drafts[0])
+    return recorder.run
+
+
+def test_a_right_draft_was_written_and_another_answer_was_given():
+    why = why_it_failed(drafted("41", "42", "43", deeper=1))
+    assert why.text == "Answer: a right one was at 0.1 (score 0.5), and another one was given."
+    assert why.nodes == ("0.1",)
+
+
+def test_no_draft_is_right():
+    why = why_it_failed(drafted("41", "43"))
+    assert why.text == "Proposer: none of the 2 answers that were written is right."
+    assert why.nodes == ("0.0",)
+    assert why_it_failed(drafted("41")).text.startswith("The answer is wrong. The cause is not known")
+
+
+def test_the_best_of_deep_thinks_drafts_is_named_with_its_grade():
+    lab = tl.Lab(tl.sim.SimConstrained(skill=0.3, noise=0.5, seed=5), runs=None)
+    runs = (wait(lab.run(tl.DeepThink(), task)) for task in tl.domains.constrained_tasks(20)[10:])
+    run = next(run for run in runs if not run.correct)
+    drafts = {node.id: run.task.grade(node.text) for node in run.tree if node.score is not None}
+    best = max(drafts.values())
+    assert run.grade < best < 1
+    why = why_it_failed(run)
+    first = next(id for id, grade in drafts.items() if grade == best)
+    assert why.text.startswith(f"Proposer: none of the {len(drafts)} answers that were written is right.")
+    assert f"The best, at {first} (score " in why.text
+    assert why.text.endswith(f"has the grade {best:.3g}.")
+    assert why.nodes == tuple(id for id, grade in drafts.items() if grade == best)

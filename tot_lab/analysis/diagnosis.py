@@ -23,7 +23,7 @@ from functools import cached_property
 from html import escape
 from typing import NamedTuple
 
-from tot_lab.analysis.frames import CallRow, calls_of, tools_of
+from tot_lab.analysis.frames import CallRow, calls_of, tools_of, tools_offered
 from tot_lab.analysis.known import Known, can_be_asked, judged, wins
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply, refused
@@ -107,8 +107,9 @@ def diagnose(run: Run) -> Diagnosis:
       none was called, and the answer is not known to be right.
     - duplicates: siblings with the same text.
     - score_collapse: an evaluator gave nearly all thoughts the same score.
-    - contradiction: samples for one thought are far apart. equal_states: thoughts with the same state have
-      scores far apart. equal_draws: further samples never differed.
+    - contradiction: samples for one thought are far apart. equal_states: thoughts with the same state (or
+      siblings with the same text, if the domain has no states) have scores far apart. equal_draws:
+      further samples never differed.
     """
     expect_run(run, "diagnose")
     return _found(_Facts(run))
@@ -314,8 +315,9 @@ def _contradiction(facts: _Facts) -> Iterator[Finding]:
 def _equal_states(facts: _Facts) -> Iterator[Finding]:
     groups: dict[tuple[str, Hashable], list[Node]] = defaultdict(list)
     for node in facts.thoughts:
-        if node.score is not None and _alone(node) and (state := facts.state(node)) is not None:
-            groups[node.by, state].append(node)
+        if node.score is not None and _alone(node):
+            state = facts.state(node)
+            groups[node.by, (node.parent, _words(node)) if state is None else state].append(node)
     met = [group for group in groups.values() if len(group) > 1]
     far = [group for group in met if max(_scores(group)) - min(_scores(group)) >= FAR]
     if far:
@@ -383,16 +385,11 @@ def _tools(facts: _Facts) -> Iterator[Finding]:
         )
         yield Finding("repeated_calls", text, _nodes_of(facts, repeats))
     if not calls and facts.missed:
-        turns = [row for row in facts.calls if _offered(facts, row)]
-        names = dict.fromkeys(name for row in turns for name in _offered(facts, row))
+        turns = [row for row in facts.calls if tools_offered(facts.run, row)]
+        names = dict.fromkeys(name for row in turns for name in tools_offered(facts.run, row))
         if turns:
             text = f"No tool was called in {_count(turns, 'turn')} that offered {', '.join(names)}."
             yield Finding("unused_tools", text, _nodes_of(facts, turns))
-
-
-def _offered(facts: _Facts, row: CallRow) -> list[str]:
-    """Return the tools of the lab that were offered to the model of a call."""
-    return [name for tool in row.call.tools if (name := str(tool.get("name"))) in facts.run.header.tools]
 
 
 def _repeats(facts: _Facts, calls: Iterable[CallRow]) -> list[CallRow]:
@@ -446,7 +443,7 @@ def _duplicates(facts: _Facts) -> Iterator[Finding]:
     known: set[tuple[str | None, str]] = set()
     repeats = []
     for node in facts.thoughts:
-        key = node.parent, " ".join(node.text.split())
+        key = node.parent, _words(node)
         if key in known:
             repeats.append(node)
         known.add(key)
@@ -478,6 +475,10 @@ _LOOKS: Sequence[Callable[[_Facts], Iterator[Finding]]] = (
 
 
 # Numbers and words.
+
+
+def _words(node: Node) -> str:
+    return " ".join(node.text.split())
 
 
 def _alone(node: Node) -> bool:

@@ -50,6 +50,11 @@ def tools_of(run: Run) -> list[CallRow]:
     return [row for row in call_rows(run) if asks_no_model(row.call)]
 
 
+def tools_offered(run: Run, row: CallRow) -> list[str]:
+    """Return the tools of the lab that were offered to the model of a call."""
+    return [name for tool in row.call.tools if (name := str(tool.get("name"))) in run.header.tools]
+
+
 def call_rows(run: Run) -> list[CallRow]:
     """Return model calls and tool calls, in the order in which they were recorded."""
     replies = {line.p: (line, line.e) for line in run.lines if isinstance(line.e, Reply) and line.p}

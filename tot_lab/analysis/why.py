@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 
 from tot_lab.analysis.diagnosis import Diagnosis, Finding, seen_at_once
+from tot_lab.analysis.frames import calls_of, tools_of, tools_offered
 from tot_lab.analysis.judging import blame_of
 from tot_lab.analysis.known import judged
+from tot_lab.core.purposes import role_of
 from tot_lab.core.records import describe_stop
+from tot_lab.core.tools import TOOL
 from tot_lab.core.tree import Node
 from tot_lab.record.run import Run
 
@@ -40,8 +44,9 @@ def why_it_failed(run: Run) -> Finding | None:
     """Return where a failed run was lost, according to `judge_evaluator`.
 
     If nothing says which thoughts could still lead to a correct answer (a solver of the domain, a reference,
-    marks), the finding names the pruned thoughts with the highest scores. Returns `None` if the run did not
-    fail, or has not ended.
+    marks), the finding says what the record shows: that a wrong answer was accepted, whether a tool returned
+    the right one, or which pruned thoughts have the highest scores. Returns `None` if the run did not fail,
+    or has not ended.
     """
     blamed = blame_of(run)
     if blamed is None:
@@ -70,11 +75,7 @@ def why_it_failed(run: Run) -> Finding | None:
         case "evaluator":
             text = f"Evaluator: pruned {named}, which could still lead to a right answer."
         case _:
-            pruned = [node for node in run.tree if node.state == "pruned" and node.score is not None]
-            nodes = heapq.nlargest(NAMED, pruned, key=lambda node: node.rank)
-            text = f"{_end_of(run)}. The cause is not known: nothing judges the thoughts before the answer."
-            text += f" The best of the pruned ones: {_ids(nodes)}." if nodes else ""
-            nodes = nodes or [run.best or run.tree.root]
+            nodes, text = _shown_by_record(run)
     return Finding("why_it_failed", text, tuple(node.id for node in nodes))
 
 
@@ -83,6 +84,80 @@ def _scored_as_high(run: Run, pruned: Sequence[Node]) -> bool:
     best = max(pruned, key=lambda node: node.rank)
     level = (node for node in run.tree if node.depth == best.depth and node.state in ("kept", "complete"))
     return best.score is not None and any(node.rank <= best.rank for node in level)
+
+
+def _shown_by_record(run: Run) -> tuple[list[Node], str]:
+    """Return what the record shows about a failure where nothing says which thoughts could lead to a right
+    answer: a wrong answer that was accepted, the results of tools, or the grades of other answers.
+    """
+    found = _shown_by_tools(run) if run.answer else None
+    if run.answer and run.stop_reason == "solved" and run.best is not None and judged(run.best):
+        text = f"Evaluator: accepted {_ids([run.best])} as the answer, which is wrong."
+        return [run.best], text if found is None else f"{text} {found[1]}"
+    found = found or _shown_by_grades(run)
+    if found is not None:
+        return found[0] or [run.best or run.tree.root], found[1]
+    pruned = [node for node in run.tree if node.state == "pruned" and node.score is not None]
+    best = heapq.nlargest(NAMED, pruned, key=lambda node: node.rank)
+    text = f"{_end_of(run)}. The cause is not known: nothing judges the thoughts before the answer."
+    text += f" The best of the pruned ones: {_ids(best)}." if best else ""
+    return best or [run.best or run.tree.root], text
+
+
+def _shown_by_tools(run: Run) -> tuple[list[Node], str] | None:
+    """Return the thoughts whose tool calls returned the right answer, and a sentence about the results.
+    `None` if no tools were offered, or the task has no right answer in words.
+    """
+    made = [row for row in tools_of(run) if row.call.purpose == TOOL]
+    if not made:
+        offered = any(tools_offered(run, row) for row in calls_of(run))
+        return ([], "Tools: none was called before the answer.") if offered else None
+    reference = None if run.task is None else run.task.reference
+    if not isinstance(reference, str) or not reference.strip() or run.grades([reference]) != [1.0]:
+        return None
+    results = [(row.call.node, row.reply.text) for row in made if row.reply and row.reply.error is None]
+    words = r"\s+".join(map(re.escape, reference.split()))
+    right = re.compile(rf"(?<![\w.]){words}(?!\w|\.\w)", re.IGNORECASE)
+    ids = dict.fromkeys(id for id, text in results if id in run.tree and right.search(text))
+    if ids:
+        nodes = [run.tree[id] for id in ids]
+        return (
+            nodes,
+            f"Answer: the right one is in a tool result at {_ids(nodes)}, and another one was given.",
+        )
+    match len(results):
+        case 0:
+            text = "Tools: every call failed."
+        case 1:
+            text = "Tools: the only result does not contain the right answer."
+        case many:
+            text = f"Tools: none of the {many} results contains the right answer."
+    return [], text
+
+
+def _shown_by_grades(run: Run) -> tuple[list[Node], str] | None:
+    """Return the best of several answers that were written and judged, and a sentence about their grades.
+    `None` if fewer than two were, they cannot be graded, or the model was asked for steps of an answer.
+    """
+    task = run.task
+    purposes = {row.call.purpose for row in calls_of(run)} - {"branch"}
+    roles = {role_of(purpose) for purpose in purposes}
+    if task is None or run.grade is None or "propose" in roles or roles.isdisjoint(("answer", "synthesize")):
+        return None
+    answers = [(node, task.domain.answer(task, run.steps(node.id))) for node in run.tree if judged(node)]
+    held = [(node, answer) for node, answer in answers if answer is not None]
+    grades = run.grades([answer for _, answer in held])
+    graded = [(grade, node) for grade, (node, _) in zip(grades, held, strict=True) if grade is not None]
+    if len(graded) < 2:
+        return None
+    top = max(grade for grade, _ in graded)
+    best = [node for grade, node in graded if grade == top]
+    if top == 1.0:
+        return best, f"Answer: a right one was at {_ids(best)}, and another one was given."
+    text = f"Proposer: none of the {len(graded)} answers that were written is right."
+    if top <= run.grade:
+        return [], text
+    return best, f"{text} The best, at {_ids(best[:1])}, has the grade {top:.3g}."
 
 
 def _end_of(run: Run) -> str:

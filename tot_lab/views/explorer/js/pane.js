@@ -11,7 +11,7 @@ import { callOf, fateOf, replyOf, usageOf } from "./details.js";
 import { dotted, h, number, renew, say, short } from "./dom.js";
 import { outlineOf } from "./outline.js";
 import { plansView } from "./plans.js";
-import { Scene } from "./scene.js";
+import { reasonOf, Scene } from "./scene.js";
 import { stepsView } from "./steps.js";
 import { svgOf } from "./svg.js";
 import { LIGHT } from "./theme.js";
@@ -122,7 +122,7 @@ export function paneOf(app, which) {
       plans.element.hidden = !planned;
       if (!view) say(caption, title || (frame.nodes ? "" : "no thought yet"));
       if (planned) return plans.show(app.source.facts(which).plans, node < 0 ? "" : recording.id(node));
-      if (listed) return steps.show(frame, version, app.collapsedOf(which), node);
+      if (listed) return steps.show(frame, version, app.collapsedOf(which), node, reasonOf(app.source.facts(which)));
       table.hidden = clock.hidden;
       if (!view) {
         renew(table, [recording.about.id, recording.lines], () => [

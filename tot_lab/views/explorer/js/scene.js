@@ -69,6 +69,11 @@ const WASTEFUL = 2.5;
 /** Maximum number of thoughts on one level whose shapes are distinguishable in a window. */
 const WIDEST = 60;
 
+/** Returns the ids of the thoughts that the reason of a failure names. @param {{findings?: import("./app.js").Finding[]}} facts */
+export function reasonOf({ findings = [] }) {
+  return findings[0]?.kind === "why_it_failed" ? findings[0].nodes : [];
+}
+
 /** @param {Iterable<number>} values of 0 and more */
 function greatest(values) {
   let most = 0;
@@ -190,8 +195,7 @@ export class Scene {
     /** Priority. In an overview, the thought with the highest priority is drawn of those in the same place. */
     this.weight = flags.map((has, slot) =>
       (has & (PATH | CHOSEN) ? 300 : has & DIM ? 0 : has & RECEDES ? 100 : 200) + (99 * scores[slot] || 0));
-    const [reason] = findings;
-    const blamed = reason?.kind === "why_it_failed" ? reason.nodes.map((id) => recording.indexOf(id)) : [];
+    const blamed = reasonOf({ findings }).map((id) => recording.indexOf(id));
     /** Slots of the last thoughts that could still lead to a right answer, in a run that failed. */
     this.lastSolvable = blamed.filter((node) => solvable[node] === "1").map(slotOf).filter((slot) => slot >= 0);
     for (const slot of this.lastSolvable) this.weight[slot] = 399; // they always have room for their texts

@@ -53,7 +53,7 @@ export function stepsOf(frame) {
     const names = its.map((one) => run.call(one).kind.replace(/^tool:/, ""));
     rows[node] = steps.length;
     steps.push({
-      ...{ node, level: levels[node], result: -1, inside: 0, tool: names.join(", "), error },
+      ...{ node, level: levels[node], result: -1, inside: 0, tools: [...new Set(names)], error },
       kind: parent < 0 ? "question" : (parts.get(node) ?? (its.length ? "tool" : STATES[state[node]] === "answer" ? "answer" : kind || "thought")),
       seconds: answered - asked,
       part: parts.has(node),
@@ -70,15 +70,29 @@ export function stepsOf(frame) {
   return steps;
 }
 
-/** Formats the arguments of a tool call, `name({"query": "…"})`. @param {string} text @param {string} tool */
-export function argumentsOf(text, tool) {
-  if (!text.startsWith(`${tool}(`)) return text;
+/**
+ * Splits the text of a turn into what the model thought and the arguments of its calls, which follow as
+ * `name({"query": "…"})`, one per line.
+ * @param {string} text @param {string[]} tools their names
+ */
+export function turnOf(text, tools) {
+  const lines = text.split("\n");
+  const nameOf = (/** @type {string} */ line) => tools.find((tool) => line.startsWith(`${tool}(`));
+  const first = lines.findIndex(nameOf);
+  if (first < 0) return { thought: text, given: [] };
+  const given = lines.slice(first).map((line) => argumentsOf(line, nameOf(line)));
+  return { thought: lines.slice(0, first).join("\n"), given };
+}
+
+/** @param {string} call @param {string} [tool] */
+function argumentsOf(call, tool) {
+  if (!tool) return call;
+  const held = call.slice(tool.length + 1, call.endsWith(")") ? -1 : undefined);
   try {
-    const given = JSON.parse(text.slice(tool.length + 1, -1));
-    const parts = Object.entries(given).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+    const parts = Object.entries(JSON.parse(held)).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
     return parts.join(" · ");
   } catch {
-    return text.slice(tool.length + 1, -1); // truncated, or not JSON
+    return held; // truncated, or not JSON
   }
 }
 
@@ -98,22 +112,23 @@ export function stepsView(app) {
     buttons[at + way]?.focus();
   });
 
-  /** @param {Step} step @param {Frame} frame @param {Set<number>} closed @param {number} chosen */
-  function rowOf(step, frame, closed, chosen) {
+  /** @param {Step} step @param {Frame} frame @param {Set<number>} closed @param {number} chosen @param {string[]} blamed */
+  function rowOf(step, frame, closed, chosen, blamed) {
     const { run } = frame;
-    const { node, tool, result, level, inside, kind, error } = step;
+    const { node, tools, result, level, inside, kind, error } = step;
     const text = run.text(node);
     const reply = step.model < 0 ? null : run.call(step.model);
-    const words = tool ? argumentsOf(text, tool) : text;
+    const { thought, given } = turnOf(text, tools);
     const scored = frame.scoredLine[node] >= 0;
     const row = button(
       [
         h("span.kind", kind),
         h(
           "span.said",
-          tool && h("b", `${tool} `),
-          short(words, TEXT),
-          result >= 0 && h("span.result", `→ ${short(run.text(result).replace(`${tool} → `, ""), RESULT)}`),
+          h(tools.length ? "span.thinking" : "span", short(thought, TEXT)),
+          tools.length > 0 && h("b", `${tools.join(", ")} `),
+          short(given.join("; "), TEXT),
+          result >= 0 && !error && h("span.result", `→ ${short(run.text(result).replace(`${tools} → `, ""), RESULT)}`),
           error && h("span.error", `failed: ${short(error, RESULT)}`),
         ),
         h(
@@ -131,6 +146,10 @@ export function stepsView(app) {
       "step",
     );
     if (chosen >= 0 && (chosen === node || chosen === result)) row.setAttribute("aria-current", "true");
+    if ([node, result].some((one) => one >= 0 && blamed.includes(run.id(one)))) {
+      row.classList.add("tl-blamed");
+      row.title = "named in “why it failed”";
+    }
     const fold =
       inside > 0 &&
       button(`${closed.has(node) ? "▸" : "▾"} ${count(inside, "step")}`, () => app.toggle(0, node), `${closed.has(node) ? "show" : "hide"} the steps`, "flat");
@@ -139,12 +158,13 @@ export function stepsView(app) {
     return item;
   }
 
-  /** @param {Frame} frame @param {number} version of texts @param {Set<number>} closed @param {number} chosen the selected thought */
-  function show(frame, version, closed, chosen) {
+  /** @param {Frame} frame @param {number} version of texts @param {Set<number>} closed @param {number} chosen the selected thought
+   * @param {string[]} blamed the thoughts that the reason of a failure names */
+  function show(frame, version, closed, chosen, blamed) {
     const now = [frame.run.about.id, frame.step, version].join();
     if (now !== made) steps = stepsOf(frame);
     made = now;
-    renew(list, [now, most, chosen, [...closed]], () => {
+    renew(list, [now, most, chosen, [...closed], blamed], () => {
       const seen = [];
       let hidden = Infinity; // level above which rows are hidden
       for (const step of steps) {
@@ -154,7 +174,7 @@ export function stepsView(app) {
       }
       const rest = seen.length - most;
       return [
-        seen.slice(0, most).map((step) => rowOf(step, frame, closed, chosen)),
+        seen.slice(0, most).map((step) => rowOf(step, frame, closed, chosen, blamed)),
         rest > 0 && h("li", button(`${number(rest)} more`, () => {
           most *= 10;
           app.changed();
