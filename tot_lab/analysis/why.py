@@ -67,6 +67,8 @@ def why_it_failed(run: Run) -> Finding | None:
             )
         case "evaluator" if run.best is not None and blamed.nodes == (run.best.id,):
             text = f"Evaluator: accepted {named} as the answer, which is wrong."
+        case "evaluator" if all(node.reason == "person" for node in nodes):
+            text = f"Person: pruned {named}, which could still lead to a right answer."
         case "evaluator" if _scored_as_high(run, nodes):
             text = (
                 f"Search: pruned {named}, which could still lead to a right answer, although a thought that "

@@ -11,7 +11,7 @@ order of the branches, so the record cannot depend on which reply arrived first.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Container, Generator, Sequence
 from contextlib import closing
 from typing import Annotated, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
@@ -114,7 +114,23 @@ class BudgetLeft(NamedTuple):
     sample_index: int = 0
 
 
-ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | BudgetLeft | Event
+class Acts(NamedTuple):
+    """A request for the acts of a person on a search. The strategy receives a list of `Act`, mostly empty.
+
+    The driver records the acts, so a replay receives the same ones.
+
+    Attributes:
+        at: The thought that the search starts from.
+        pick: Number of earlier requests of this search.
+        tree: The thoughts of the search.
+    """
+
+    at: str
+    pick: int
+    tree: Container[str]
+
+
+ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | BudgetLeft | Acts | Event
 Thinking: TypeAlias = Generator[ThinkingStep, Any, T]
 
 
@@ -197,7 +213,7 @@ def map_steps(
 class Interceptor(Protocol):
     """Performs the steps of a strategy and may make calls of its own in between. See `intercept`."""
 
-    def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft | Acts) -> Thinking[Any]:
         """Perform `step`, or something in its place. Returns what the strategy receives."""
 
     def fork(self) -> Self:
@@ -211,7 +227,7 @@ class _Editor(NamedTuple):
     edit: Callable[[Any], Any]
     of: type[Any] | tuple[type[Any], ...]
 
-    def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft) -> Thinking[Any]:
+    def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft | Acts) -> Thinking[Any]:
         edited = self.edit(step) if isinstance(step, self.of) else step
         return step if edited is None else (yield edited)
 

@@ -161,6 +161,13 @@ class Tree:
         """The path to `id` as domains receive it: the earlier steps, and the thoughts below the root."""
         return [*self.steps, *(node.text for node in self.path(id)[1:])]
 
+    def below(self, id: str) -> list[str]:
+        """The id of a thought and those of all thoughts below it."""
+        ids = [id]
+        for parent in ids:
+            ids += self[parent].children
+        return ids
+
     def leaves(self) -> list[Node]:
         """The nodes without children. The root counts only if it is alone."""
         return [node for node in self if not node.children]

@@ -41,6 +41,7 @@ from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of
 from tot_lab.runtime.roles import Role, roles_of
 from tot_lab.runtime.runner import Estimate, Execution, Runner, RunnerSettings, check_arguments
+from tot_lab.runtime.steering import Steering
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.structured import Tier
 from tot_lab.tools import EffectPolicy, Tool
@@ -509,6 +510,8 @@ class Stream:
         self.lab = lab
         """The lab that runs it."""
         self._arguments = (strategy, task, budget, repeat)
+        self.steer = Steering()
+        """Pauses the run, and changes its search while it is under way."""
         self.run: Run | None = None
         """The run, once the iteration has ended.
 
@@ -544,6 +547,8 @@ class Stream:
         lab = self.lab
         strategy, task = lab._prepared(strategy, task)
         execution = lab._start(strategy, task, budget, lab.runner.header(strategy, task, budget, repeat))
+        execution.steering = self.steer
+        self.steer.attach(execution)
 
         def ended(_: object) -> None:
             execution.recorder.close()  # It is still open if the run was cancelled before it began.

@@ -11,6 +11,7 @@ overshoot is then at most (calls in flight) x (largest usage of one call).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Need, Reply, believed, estimated_tokens, refused
@@ -123,6 +124,24 @@ class Scope:
         above = parent.chain if parent is not None else ()
         self.chain: tuple[Scope, ...] = (self, *above) if limits else above
         self.counts_amounts = any(scope.caps for scope in self.chain)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits of this scope, by name."""
+        seconds = None if self.deadline is None else self.deadline - self.started
+        known = {"calls": self.calls_cap, "seconds": seconds, **self.caps}
+        return {name: limit for name, limit in known.items() if limit is not None}
+
+    def raise_to(self, limits: Mapping[str, float]) -> None:
+        """Replace limits that this scope has."""
+        for name in limits.keys() & self.limits.keys():
+            if name == "calls":
+                self.calls_cap = int(limits[name])
+            elif name == "seconds":
+                self.deadline = self.started + limits[name]
+            else:
+                self.caps[name] = limits[name]
+            self.warned.discard(name)
 
     def calls_left(self) -> int | None:
         """Return how many calls may still be made here. `None` means no limit."""

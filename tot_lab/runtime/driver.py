@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from tot_lab.core.acts import Act, RaiseBudget, note_of
 from tot_lab.core.calls import Bounds, Call, CallObserver, Halt, Need, Reply, format_error, readable, refused
 from tot_lab.core.records import (
     STOP_CODES,
@@ -28,11 +29,12 @@ from tot_lab.core.records import (
     is_stop_code,
 )
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Gather, Thinking, WithBudget
+from tot_lab.core.thinking import Acts, Budget, BudgetLeft, Effect, Gather, Thinking, WithBudget
 from tot_lab.core.tools import TOOL, asks_no_model, function_call, tool_of
 from tot_lab.record.edits import Edits
 from tot_lab.runtime.budget import TIMEOUT, WITHIN, Claims, Scope
 from tot_lab.runtime.recorder import Divergence, Recorder
+from tot_lab.runtime.steering import Steering
 
 DEEPEST = 1000
 """Maximum depth of a thought. The limit exists because an id contains its whole path."""
@@ -181,7 +183,11 @@ class Driver:
         in_order: bool = False,
         edits: Edits | None = None,
         bounds: Bounds | None = None,
+        acts: dict[tuple[str, int], list[Act]] | None = None,
+        steering: Steering | None = None,
     ) -> None:
+        self.acts = acts or {}
+        self.steering = steering
         self.ask = ask
         self.recorder = recorder
         self.timeout = timeout
@@ -270,8 +276,9 @@ class Driver:
         self.woken = False
         self.ready.extend(self.paused)
         self.paused.clear()
+        paused = self.steering is not None and self.steering.paused and not self.cancelled
         try:
-            while self.ready and not self.done.done():
+            while self.ready and not paused and not self.done.done():
                 self._advance(*self.ready.popleft())
             self.recorder.flush()
         except BaseException as error:
@@ -287,6 +294,9 @@ class Driver:
             except StopIteration as end:
                 self._finish(branch, end.value)
                 return
+            if type(step) is Acts:
+                value = self._take_acts(branch, step)
+                continue
             branch.step += 1
             position = (*branch.prefix, branch.step)
             if type(step) is Call:
@@ -415,6 +425,24 @@ class Driver:
         reply = self.replies.get(position) or Reply(left, tool="budget_left")
         self.recorder.record(position, reply, 0.0)
         return Budget.model_validate_json(reply.text)
+
+    def _take_acts(self, branch: Branch, step: Acts) -> list[Act]:
+        """Return the acts of a person before a pick of a search, and record them. Without any, the request
+        has no place in the record.
+        """
+        taken = self.acts.get((step.at, step.pick), [])
+        taken = taken or ([] if self.steering is None else self.steering.take(step.tree))
+        acts = [act for act in taken if isinstance(act, RaiseBudget) or act.node in step.tree]
+        if not acts:
+            return []
+        branch.step += 1
+        self.recorder.record((*branch.prefix, branch.step), note_of(acts, step.at, step.pick))
+        for act in acts:
+            if isinstance(act, RaiseBudget):
+                self.root.raise_to(act.limits)
+                self._watch_deadline(self.root)
+                self._let_go()
+        return acts
 
     def _ask(self, branch: Branch, position: Position, call: Call) -> None:
         if call.node not in self.thoughts:
@@ -731,11 +759,11 @@ class Driver:
     def _watch_deadline(self, scope: Scope) -> None:
         if scope.deadline is not None:
             delay = max(scope.deadline - self.recorder.now, 0.0)
-            self.timers.append(self.loop.call_later(delay, self._time_is_up, scope))
+            self.timers.append(self.loop.call_later(delay, self._time_is_up, scope, scope.deadline))
 
-    def _time_is_up(self, scope: Scope) -> None:
+    def _time_is_up(self, scope: Scope, deadline: float) -> None:
         """Cancel all calls of `scope` that are in flight or held back, and answer them with a refusal."""
-        if self.done.done():
+        if self.done.done() or scope.deadline != deadline:  # the limit was raised
             return
         for pending in [pending for pending in self.pending.values() if scope in pending.branch.scope.chain]:
             del self.pending[pending.branch]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from tot_lab.core.acts import acts_of
 from tot_lab.core.calls import Call, CallObserver, Message, Reply
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, needs_functions, part_of
@@ -85,6 +86,7 @@ async def replay(
         replies=replies,
         in_order=run.error is None,
         edits=Edits.of(run.header.branched),
+        acts=acts_of(run.lines),
     )
     roles = roles_from(run.header.roles)
     try:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from tot_lab.core.acts import Act, acts_of
 from tot_lab.core.calls import Call, CallObserver, Model, Reply, is_cost, is_made
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import Part, UserFunction, map_parts, part_of
@@ -39,6 +40,7 @@ from tot_lab.runtime.gateway import Gateway, identity_of
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of, runnable
 from tot_lab.runtime.roles import Role, thinking_of
+from tot_lab.runtime.steering import Steering
 from tot_lab.strategies.defaults import lab_defaults
 from tot_lab.strategies.structured import Tier
 from tot_lab.tools import EffectPolicy, Tool, Toolbox
@@ -330,8 +332,11 @@ class Execution:
         """Whether its task was loaded from a file."""
         self.is_over = False
         """Whether nothing is left to do."""
+        self.steering: Steering | None = None
+        """How a person changes the run while it is under way."""
         self._kept = kept
         self._run: Run | None = None
+        self._driver: Driver | None = None
 
     @classmethod
     def over(cls, runner: Runner, run: Run) -> Execution:
@@ -388,7 +393,10 @@ class Execution:
             replies=None if self._kept is None else replies_of(self._kept),
             edits=Edits.of(recorder.header.branched),
             bounds=runner.gateway,
+            acts=self._recorded_acts(),
+            steering=self.steering,
         )
+        self._driver = driver
         runner.expect_payments(recorder.header.id)
         try:
             await self._make_ready()
@@ -404,6 +412,15 @@ class Execution:
                 stacklevel=3,
             )
         return self._run
+
+    def limits(self) -> dict[str, float]:
+        """Return the limits of the run's budget, by name."""
+        return {} if self._driver is None else self._driver.root.limits
+
+    def _recorded_acts(self) -> dict[tuple[str, int], list[Act]]:
+        """Return the acts of a person in the record so far, and in that of the parent."""
+        parent = {} if self.parent is None else acts_of(self.parent.lines)
+        return {**parent, **acts_of(self._kept or ())}
 
     async def _make_ready(self) -> None:
         """Load what determines how much a call can use.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 
+from tot_lab.core.tree import Node
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState, expansions_of_all
 
@@ -27,8 +28,11 @@ class BestFirst(Search):
         best = [state.root]
         while best:
             children = yield Pick(best)
-            for node in map(state.tree.__getitem__, state.open(children)):
-                heapq.heappush(heap, (-node.rank, -node.depth, node.order, node.id))
+            if state.rescored:
+                heap = [entry(state.tree[id]) for *_, id in heap]
+                heapq.heapify(heap)
+            for id in state.open(children):
+                heapq.heappush(heap, entry(state.tree[id]))
             if self.width is not None and len(heap) > self.width:
                 heap.sort()
                 yield from state.prune([entry[-1] for entry in heap[self.width :]], "beam")
@@ -37,3 +41,8 @@ class BestFirst(Search):
 
     def max_expansions(self, branch: int, depth: int) -> int:
         return expansions_of_all(branch, depth)
+
+
+def entry(node: Node) -> tuple[float, int, int, str]:
+    """The key by which the heap orders thoughts, and the id."""
+    return -node.rank, -node.depth, node.order, node.id

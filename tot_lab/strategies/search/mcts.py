@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -63,9 +64,14 @@ class MCTS(Search):
         leaves: dict[str, Any] = {state.root: {}}
         while leaves:
             children = yield Pick([*leaves], why=leaves if picks else None)
+            for id, old in state.rescored.items():
+                correct(state, statistics, id, old)
             for parent, siblings in _by_parent(state, leaves, children).items():
                 kept = yield from state.keep_best(siblings, self.width)
-                expand(state, statistics, parent, kept)
+                if parent in leaves:
+                    expand(state, statistics, parent, kept)
+                else:  # thoughts that a person added
+                    graft(state, statistics, parent, kept)
             picks += 1
             if self.iterations is not None and picks > self.iterations:
                 return
@@ -129,6 +135,27 @@ def back_up(state: SearchState, statistics: Statistics, id: str, value: float) -
         statistics.totals[node.id] = statistics.totals.get(node.id, 0.0) + value
 
 
+def correct(state: SearchState, statistics: Statistics, id: str, old: float) -> None:
+    """Replace the value that was backed up from a thought whose score a person has changed."""
+    if id in statistics.totals:
+        change = max(state.tree[id].rank, 0.0) - max(old, 0.0)
+        for node in state.tree.path(id):
+            statistics.totals[node.id] += change
+
+
+def graft(state: SearchState, statistics: Statistics, parent: str, added: Sequence[str]) -> None:
+    """Open thoughts that a person added below `parent`, and back up their values."""
+    for id in added:
+        value = max(state.tree[id].rank, 0.0)
+        statistics.visits[id], statistics.totals[id] = 1, value
+        back_up(state, statistics, parent, value)
+    path = [node.id for node in state.tree.path(parent)]
+    statistics.open.setdefault(parent, []).extend(state.open(added))
+    for above, below in pairwise(path):  # what was exhausted has something to expand again
+        if statistics.open[parent] and below not in statistics.open.setdefault(above, []):
+            statistics.open[above].append(below)
+
+
 def exhaust(state: SearchState, statistics: Statistics, id: str) -> None:
     """Close a thought that has nothing left below it, and ancestors that become empty."""
     parent = state.tree[id].parent
@@ -140,8 +167,8 @@ def exhaust(state: SearchState, statistics: Statistics, id: str) -> None:
 
 
 def _by_parent(state: SearchState, leaves: Iterable[str], children: Iterable[str]) -> dict[str, list[str]]:
-    """The new children of each leaf that was expanded."""
+    """The new thoughts by parent, first those below each leaf that was expanded."""
     groups: dict[str, list[str]] = {id: [] for id in leaves}
     for id in children:
-        groups[state.tree[id].parent or state.root].append(id)
+        groups.setdefault(state.tree[id].parent or state.root, []).append(id)
     return groups

@@ -59,6 +59,8 @@ class SearchState:
         tree: All thoughts, with their scores and decisions.
         closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
         places: What each expansion so far has used, by parent.
+        rescored: The earlier ranks of thoughts that a person has rescored since the last pick. A search that
+            keeps ranks or values of its own must correct them.
     """
 
     def __init__(self, task: Task, root: str, strategy: Prompting) -> None:
@@ -68,6 +70,7 @@ class SearchState:
         self.tree = Tree(task.steps)
         self.closed: set[str] = set()
         self.places: dict[str, Place] = {}
+        self.rescored: dict[str, float] = {}
 
     def call(self, at: str, purpose: str, prompt: str, sample_index: int = 0) -> Call:
         """A call of the search's own, such as `reply = yield state.call(id, "critique", prompt)`."""

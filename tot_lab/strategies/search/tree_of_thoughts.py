@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from tot_lab.core.acts import Act, Graft, Prune, RaiseBudget, Rescore
 from tot_lab.core.calls import halts
 from tot_lab.core.records import EVENTS, Decided, Event, Note, Scored, Thought, id_key, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Thinking, gather, with_budget
+from tot_lab.core.thinking import Acts, Budget, BudgetLeft, Thinking, gather, with_budget
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.answers import AnswerRule, BestPath, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
@@ -121,6 +123,7 @@ class _Run:
         self.errors: list[str] = []
         self.halt = ""  # the refusal that ends the search
         self.budget_readings = 0
+        self.barred: set[str] = set()  # thoughts that a person has pruned
         self.dead = False  # whether the calls of the last pick all failed
 
     def run(self) -> Thinking[Answer]:
@@ -147,8 +150,10 @@ class _Run:
         while pick is not None:
             yield Note("tot.picked", self.at, _recorded(pick))
             fresh = yield from self._expand(pick)
+            fresh += yield from self._steered()
             eligible = yield from self._settle(fresh)
             pick = yield from self._next(searching, eligible)
+            self.state.rescored.clear()
             kept = yield from self._keep(fresh, eligible)
             stop = yield from self._stops(kept, pick)
             if stop:
@@ -159,17 +164,23 @@ class _Run:
     def _next(self, searching: Searching, children: list[str] | None) -> Thinking[Pick | None]:
         """The next pick of the search, `None` if it has ended. Its calls and events go to the driver.
 
-        A person's acts on a live run (prune, graft, another budget) take effect here, before the pick
-        is carried out: it is the one place where the search has no call under way.
+        Thoughts that a person has pruned are left out of the pick. If none remain, the search is given no
+        children for it and picks again.
         """
         value: Any = children
+        passed = 0
         while True:
             try:
                 step = searching.send(value)
             except StopIteration:
                 return None
             if isinstance(step, Pick):
-                return self._checked(step) if step.parents else None
+                left = self._without_barred(self._checked(step)) if step.parents else step
+                if left.parents or not step.parents or passed > len(self.tree):
+                    return left if left.parents else None
+                passed += 1
+                value = []
+                continue
             if isinstance(step, BudgetLeft):
                 step = BudgetLeft(self.at, self.budget_readings)
                 self.budget_readings += 1
@@ -191,7 +202,41 @@ class _Run:
             raise ValueError(f"count must be one number, or one for each parent: got {pick.count!r}")
         return pick
 
+    def _without_barred(self, pick: Pick) -> Pick:
+        """`pick` without the thoughts that a person has pruned."""
+        if not self.barred:
+            return pick
+        places = [k for k, parent in enumerate(pick.parents) if self.barred.isdisjoint(_group(parent))]
+        count = [pick.count[k] for k in places] if isinstance(pick.count, Sequence) else pick.count
+        return replace(pick, parents=[pick.parents[k] for k in places], count=count)
+
     # One pick.
+
+    def _steered(self) -> Thinking[list[str]]:
+        """Carry out what a person did to the search since the last pick. Returns the ids of new thoughts.
+
+        This is the one place where the search has no call under way.
+        """
+        grafted: list[str] = []
+        acts: list[Act] | None = yield Acts(self.at, len(self.best), self.tree)
+        for act in acts or ():
+            match act:
+                case Prune(node):
+                    for id in self.tree.below(node):
+                        self.barred.add(id)
+                        if self.tree[id].state in ("proposed", "kept", "complete", "unreadable"):
+                            yield from self._emit(Decided(id, "pruned", "person"))
+                case Rescore(node, score):
+                    self.state.rescored.setdefault(node, self.tree[node].rank)
+                    yield from self._emit(Scored(node, score, by="person"))
+                case Graft(node, text, score):
+                    id = f"{node}.{self._continued(node).next_child}"
+                    yield from self._emit(Thought(id, node, text))
+                    yield from self._emit(Scored(id, score, by="person"))
+                    grafted.append(id)
+                case RaiseBudget() if self.halt.startswith("budget:"):
+                    self.halt = ""
+        return grafted
 
     def _expand(self, pick: Pick) -> Thinking[list[str]]:
         """Carry out a pick. Returns the ids of the new children.
@@ -260,7 +305,7 @@ class _Run:
         eligible: list[str] = []
         for id in fresh:
             node = self.tree[id]
-            if node.state in ("failed", "duplicate"):
+            if node.state in ("failed", "duplicate") or id in self.barred:
                 continue
             if self.stop.min_score > 0 and node.rank < self.stop.min_score:
                 yield from self._emit(Decided(id, "pruned", "unreadable" if node.unreadable else "min_score"))
@@ -323,7 +368,7 @@ class _Run:
 
     def _room(self) -> int | None:
         """How many thoughts may still be added."""
-        return None if self.stop.nodes is None else self.stop.nodes - len(self.tree)
+        return None if self.stop.nodes is None else max(self.stop.nodes - len(self.tree), 0)
 
     def _why_empty(self) -> str:
         """Why nothing is left to expand."""
@@ -334,7 +379,7 @@ class _Run:
 
     def _answer(self, stop: str) -> Thinking[Answer]:
         task, tree, rule = self.task, self.tree, self.settings.answer
-        thoughts = list(tree)[1:]
+        thoughts = [node for node in list(tree)[1:] if node.id not in self.barred]
         sound = [node for node in thoughts if node.state not in ("failed", "duplicate")]
         leaves = [node for node in sound if not node.children]
         leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))

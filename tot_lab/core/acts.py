@@ -1,0 +1,72 @@
+"""Acts of a person on a search under way.
+
+A search asks for them once before each of its picks, by number. The driver records those that it hands over
+in one note, so a replay hands over the same acts before the same pick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tot_lab.core.records import Line, Note, Share
+
+NOTE = "person.acts"
+"""Name of the note that records acts. Its data are the number of the pick and the acts."""
+
+
+class Prune(msgspec.Struct, frozen=True, tag="prune", tag_field="act"):
+    """Remove a thought and everything below it from the search. It cannot be the answer either."""
+
+    node: str
+
+
+class Rescore(msgspec.Struct, frozen=True, tag="rescore", tag_field="act"):
+    """Replace the score of a thought, 0 to 1."""
+
+    node: str
+    score: Share
+
+
+class Graft(msgspec.Struct, frozen=True, tag="graft", tag_field="act"):
+    """Add a thought of one's own below `node`, with a score of 0 to 1."""
+
+    node: str
+    text: str
+    score: Share
+
+
+class RaiseBudget(msgspec.Struct, frozen=True, tag="raise_budget", tag_field="act"):
+    """Raise limits of the run's budget, by name."""
+
+    limits: dict[str, float]
+
+
+Act: TypeAlias = Prune | Rescore | Graft | RaiseBudget
+
+
+def note_of(acts: Sequence[Act], at: str, pick: int) -> Note:
+    """Return the note that records acts, taken by the search at `at` before its pick number `pick`."""
+    return Note(NOTE, at, {"pick": pick, "acts": msgspec.to_builtins(acts)})
+
+
+def acts_of(lines: Iterable[Line]) -> dict[tuple[str, int], list[Act]]:
+    """Return the recorded acts by search (the thought that it started from) and number of the pick.
+
+    Raises:
+        ValueError: If a note does not describe acts.
+    """
+    return {
+        (note.at, _data(note, "pick", int)): _data(note, "acts", list[Act])
+        for line in lines
+        if isinstance(note := line.e, Note) and note.name == NOTE
+    }
+
+
+def _data(note: Note, name: str, kind: Any) -> Any:
+    try:
+        return msgspec.convert(note.data.get(name), kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"The note {NOTE} at thought {note.at} has a bad {name!r}: {error}.") from None

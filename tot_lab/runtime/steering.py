@@ -1,0 +1,158 @@
+"""Steering of a live run: a person pauses it, and changes its search.
+
+An act waits until the search makes its next pick, and is recorded there (`tot_lab.core.acts`). Everything
+here may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from pydantic import ValidationError
+
+from tot_lab.core.acts import Act, Graft, Prune, RaiseBudget, Rescore
+from tot_lab.core.calls import readable
+from tot_lab.core.thinking import Budget
+from tot_lab.record.run import Run
+
+
+class Steering:
+    """Pauses a live run, and changes its search: `stream.steer`.
+
+        stream = lab.stream(tl.TreeOfThoughts(), task, budget=tl.Budget(calls=60))
+        explorer = tl.Explorer(stream)
+        stream.steer.pause()
+        stream.steer.prune("0.1")                      # nothing below it is expanded
+        stream.steer.rescore("0.2", 0.9)
+        stream.steer.graft("0.2", "6 * 4 = 24")        # a thought of one's own
+        stream.steer.raise_budget(calls=120)
+        stream.steer.resume()
+
+    Changes take effect when a tree search makes its next pick, in the order in which they were made. They are
+    recorded there, so the run is replayed and resumed with them.
+    """
+
+    def __init__(self) -> None:
+        self.paused = False
+        """Whether the run is paused. Calls under way are still answered. Limits on seconds run on."""
+        self.waiting: list[Act] = []
+        """Changes that have not taken effect yet. Those that wait when the run ends have no effect."""
+        self.searches = False
+        """Whether a search that takes changes has made a pick."""
+        self._execution: Any = None
+
+    def pause(self) -> None:
+        """Make no further calls until `resume`."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Continue a paused run."""
+        self.paused = False
+
+    def prune(self, node: str) -> None:
+        """Remove a thought and everything below it from the search. It cannot be the answer either.
+
+        Raises:
+            ValueError: If the run is not under way, or has no such thought.
+        """
+        self._changeable(node)
+        self.waiting.append(Prune(node))
+
+    def rescore(self, node: str, score: float) -> None:
+        """Replace the score of a thought.
+
+        Args:
+            node: Id of the thought.
+            score: 0 to 1.
+
+        Raises:
+            ValueError: If the run is not under way, has no such thought, or the score is not from 0 to 1.
+        """
+        self._changeable(node)
+        self.waiting.append(Rescore(node, _share(score)))
+
+    def graft(self, node: str, text: str, score: float = 1.0) -> None:
+        """Add a thought of one's own below `node`, as the newest of its children.
+
+        Args:
+            node: Id of the parent.
+            text: The thought. The domain must be able to read it as a step.
+            score: Its score, 0 to 1. It is not evaluated.
+
+        Raises:
+            ValueError: If the run is not under way, has no such thought, the domain cannot read the text, or
+                the score is not from 0 to 1.
+        """
+        run = self._run()
+        if node not in run.tree:
+            raise ValueError(f"node must be a thought of this run: got {node!r}.")
+        task, path = run.task, run.steps(node)
+        assert task is not None
+        read = task.domain.read_sample(task, path, readable(text)) if isinstance(text, str) else None
+        if read is None:
+            raise ValueError(f"text must be a step that the domain can read: got {str(text)[:80]!r}.")
+        if task.domain.complete(task, path):
+            raise ValueError(f"The path to thought {node} is complete: nothing can be added below it.")
+        self.waiting.append(Graft(node, read, _share(score)))
+
+    def raise_budget(self, **limits: float) -> None:
+        """Raise limits of the run's budget (`calls`, `tokens`, `usd`, …).
+
+        Raises:
+            ValueError: If the run is not under way, has no such limit, or the new one is not higher.
+        """
+        self._run()
+        try:
+            given = Budget(**limits).model_dump(exclude_none=True)  # type: ignore[arg-type]
+        except ValidationError as error:
+            raise ValueError(f"limits must be those of a budget. {error}") from None
+        for name, limit in given.items():
+            old = self._limits().get(name)
+            if old is None:
+                raise ValueError(f"The budget of this run has no limit on {name}.")
+            if limit <= old:
+                raise ValueError(f"{name} must be more than its limit of {old:g}: got {limit:g}.")
+        if not given:
+            raise ValueError("Name a limit to raise, as in raise_budget(calls=120).")
+        self.waiting.append(RaiseBudget(given))
+
+    def take(self, tree: Container[str]) -> list[Act]:
+        """Remove and return the changes for a search with these thoughts, in order."""
+        self.searches = True
+        taken = [act for act in self.waiting if isinstance(act, RaiseBudget) or act.node in tree]
+        for act in taken:
+            self.waiting.remove(act)
+        return taken
+
+    def attach(self, execution: Any) -> None:
+        """Steer `execution`."""
+        self._execution = execution
+
+    def _run(self) -> Run:
+        execution = self._execution
+        run: Run | None = None if execution is None else execution.run
+        if run is None or run.stop_reason is not None:
+            raise ValueError("This run is not under way. Branch a finished run with lab.branch.")
+        return run
+
+    def _changeable(self, node: str) -> None:
+        run = self._run()
+        if node not in run.tree:
+            raise ValueError(f"node must be a thought of this run: got {node!r}.")
+        if node == run.tree.root.id:
+            raise ValueError(f"Thought {node} is the question and cannot be changed.")
+
+    def _limits(self) -> dict[str, float]:
+        """Return the limits of the run, including raises that have not taken effect yet."""
+        limits: dict[str, float] = self._execution.limits()
+        for act in self.waiting:
+            if isinstance(act, RaiseBudget):
+                limits |= act.limits
+        return limits
+
+
+def _share(score: float) -> float:
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+        raise ValueError(f"score must be a number from 0 to 1: got {score!r}.")
+    return float(score)
