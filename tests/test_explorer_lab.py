@@ -5,6 +5,7 @@ What is drawn is asked of the explorer's own element; what is known is asked of 
 
 import os
 import re
+import time
 
 import pytest
 from browser import ROOT, JupyterLab, Notebook, soon
@@ -221,6 +222,68 @@ explorer"""
     book.page.get_by_role("button", name=re.compile("^stop")).first.click()
     soon(lambda: book.value("explorer.run.stop_reason") == "cancelled")
     soon(lambda: drawn(book)["lines"] == book.value("len(explorer.run.lines)"))
+
+
+def test_a_person_pauses_a_live_run_changes_its_search_and_lets_it_go_on(notebook):
+    watch = """
+asked = []
+async def slow(call):
+    asked.append(call.node)
+    await asyncio.sleep(0.15)
+    if call.purpose == "value":
+        return f"score: {0.2 + 0.1 * int(call.node[-1])}"
+    return f"step {call.node}.{call.sample_index}"
+live = tl.Lab(slow, runs=None)
+best = tl.TreeOfThoughts(search="best_first", stop=tl.Stop(depth=4, solved=None), answer="best_leaf")
+explorer = tl.Explorer(live.stream(best, tl.general("?"), budget=tl.Budget(calls=30)))
+explorer"""
+    book = notebook(RUN, watch, "steered = await explorer.finished()\nsame = (await steered.replay()).identical")
+    book.run(0)
+    book.run(1)
+    soon(lambda: "0.2" in drawn(book)["nodes"] and drawn(book)["nodes"]["0.2"][2] is not None)
+    button = book.page.get_by_role("button", name="pause run")
+    button.click()
+    soon(lambda: book.value("explorer.steer.paused"))
+    soon(lambda: book.page.get_by_role("button", name="continue run").is_visible())
+    time.sleep(0.5)
+    before = book.value("len(asked)")
+    time.sleep(0.7)
+    assert book.value("len(asked)") == before
+    details = book.page.get_by_role("complementary", name="details")
+    source = "document.querySelector('.tl-root').parentElement.explorer"
+
+    def chosen(id):
+        book.page.evaluate(f"{source}.select(0, [{source}.source.runs[0].indexOf('{id}')])")
+        folded = details.locator("summary", has_text="Change the search")
+        soon(lambda: folded.count() == 1)
+        if not details.get_by_role("button", name="add the thought").is_visible():
+            folded.click()
+
+    chosen("0.2")  # the best so far
+    details.get_by_role("button", name="prune this branch").click()
+    soon(lambda: book.value("len(explorer.steer.waiting)") == 1)
+    chosen("0.0")
+    details.get_by_label("new score, 0 to 1").and_(details.locator("[required]")).fill("0.95")
+    details.get_by_role("button", name="set the score").click()
+    chosen("0.1")
+    details.get_by_label("a thought of your own, below this one").fill("mine <b>own</b>")
+    details.get_by_role("button", name="add the thought").click()
+    chosen("0")
+    details.get_by_label("calls (now 30)").fill("20")
+    details.get_by_role("button", name="raise the budget").click()
+    soon(lambda: "calls must be more than its limit of 30: got 20." in details.text_content())
+    details.get_by_label("calls (now 30)").fill("36")
+    details.get_by_role("button", name="raise the budget").click()
+    soon(lambda: "4 changes until the next pick" in book.page.locator(".tl-root").text_content())
+    book.page.get_by_role("button", name="continue run").click()
+    book.run(2)
+    assert book.value("explorer.steer.waiting") == []
+    assert book.value("[steered.tree['0.2'].reason, steered.tree['0.0'].score]") == ["person", 0.95]
+    grafts = "[node.text for node in steered.tree if node.by == 'person' and node.parent == '0.1']"
+    assert book.value(grafts) == ["mine <b>own</b>"]
+    assert book.value("steered.usage.calls") == 36
+    assert book.value("same")
+    soon(lambda: drawn(book)["nodes"] == tree(book, run="steered"))
 
 
 def test_a_bug_of_the_strategy_is_shown_and_raised(notebook):

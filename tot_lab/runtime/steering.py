@@ -6,7 +6,7 @@ here may be called from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any
 
 from pydantic import ValidationError
@@ -40,15 +40,19 @@ class Steering:
         """Changes that have not taken effect yet. Those that wait when the run ends have no effect."""
         self.searches = False
         """Whether a search that takes changes has made a pick."""
+        self.watchers: list[Callable[[], None]] = []
+        """Called after a change was made or taken, and after the run was paused or resumed."""
         self._execution: Any = None
 
     def pause(self) -> None:
         """Make no further calls until `resume`."""
         self.paused = True
+        self._notify()
 
     def resume(self) -> None:
         """Continue a paused run."""
         self.paused = False
+        self._notify()
 
     def prune(self, node: str) -> None:
         """Remove a thought and everything below it from the search. It cannot be the answer either.
@@ -57,7 +61,7 @@ class Steering:
             ValueError: If the run is not under way, or has no such thought.
         """
         self._changeable(node)
-        self.waiting.append(Prune(node))
+        self._add(Prune(node))
 
     def rescore(self, node: str, score: float) -> None:
         """Replace the score of a thought.
@@ -70,7 +74,7 @@ class Steering:
             ValueError: If the run is not under way, has no such thought, or the score is not from 0 to 1.
         """
         self._changeable(node)
-        self.waiting.append(Rescore(node, _share(score)))
+        self._add(Rescore(node, _share(score)))
 
     def graft(self, node: str, text: str, score: float = 1.0) -> None:
         """Add a thought of one's own below `node`, as the newest of its children.
@@ -94,7 +98,7 @@ class Steering:
             raise ValueError(f"text must be a step that the domain can read: got {str(text)[:80]!r}.")
         if task.domain.complete(task, path):
             raise ValueError(f"The path to thought {node} is complete: nothing can be added below it.")
-        self.waiting.append(Graft(node, read, _share(score)))
+        self._add(Graft(node, read, _share(score)))
 
     def raise_budget(self, **limits: float) -> None:
         """Raise limits of the run's budget (`calls`, `tokens`, `usd`, …).
@@ -115,7 +119,7 @@ class Steering:
                 raise ValueError(f"{name} must be more than its limit of {old:g}: got {limit:g}.")
         if not given:
             raise ValueError("Name a limit to raise, as in raise_budget(calls=120).")
-        self.waiting.append(RaiseBudget(given))
+        self._add(RaiseBudget(given))
 
     def take(self, tree: Container[str]) -> list[Act]:
         """Remove and return the changes for a search with these thoughts, in order."""
@@ -123,11 +127,21 @@ class Steering:
         taken = [act for act in self.waiting if isinstance(act, RaiseBudget) or act.node in tree]
         for act in taken:
             self.waiting.remove(act)
+        if taken:
+            self._notify()
         return taken
 
     def attach(self, execution: Any) -> None:
         """Steer `execution`."""
         self._execution = execution
+
+    def _add(self, act: Act) -> None:
+        self.waiting.append(act)
+        self._notify()
+
+    def _notify(self) -> None:
+        for watcher in [*self.watchers]:
+            watcher()
 
     def _run(self) -> Run:
         execution = self._execution

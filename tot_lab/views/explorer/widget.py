@@ -42,6 +42,7 @@ from tot_lab.lab.lab import Lab, Stream
 from tot_lab.record.marks import Mark, Verdict, watch
 from tot_lab.record.run import Run, expect_run
 from tot_lab.runtime.recorder import Recorder
+from tot_lab.runtime.steering import Steering
 from tot_lab.views.explorer.recording import PREFIXES, Recording, about_of, facts_of
 from tot_lab.views.explorer.sweep_page import SweepExplorer
 
@@ -60,6 +61,9 @@ FIRST, LAST = 0.1, 5.0
 
 PARTIAL = 4_000
 """Maximum number of characters shown of the partial text of a streaming call. The end is shown."""
+
+STEERED = ("pause", "resume", "prune", "rescore", "graft", "raise_budget")
+"""Methods of `Steering` that the page may call."""
 
 IDLE = 20
 """Length of the pause after a batch while no page has reported, as a multiple of the duration of the
@@ -231,6 +235,7 @@ class Explorer(anywidget.AnyWidget):
             raise TypeError(f"lab must be a Lab: got {lab!r}.")
         self._lab = lab
         self._task: asyncio.Task[Run] | None = None
+        self._steer: Steering | None = None
         self._sending = self._pending = False
         self._state_stale = self._facts_stale = True  # whether `_state` and `_facts` must be sent again
         self._error = ""
@@ -251,6 +256,7 @@ class Explorer(anywidget.AnyWidget):
                     "A stream needs a running event loop. Use a notebook, or await lab.run(…)."
                 )
             self._lab = self._lab or source.lab
+            self._steer = source.steer
             recorder, self._task = source.start()
         elif isinstance(source, Recorder):
             recorder = source
@@ -296,6 +302,13 @@ class Explorer(anywidget.AnyWidget):
             shown.partial[tuple(note.data["call"])] = note.at, note.data["text"]
             explorer._send_soon()
 
+        def on_steered() -> None:
+            if (explorer := here()) is not None:
+                explorer._state_stale = True
+                explorer._send_soon()
+
+        if isinstance(source, Stream):
+            source.steer.watchers.append(on_steered)
         if shown.live:
             recorder.watchers.append(on_lines)
             recorder.text_watchers.append(on_text)
@@ -315,6 +328,17 @@ class Explorer(anywidget.AnyWidget):
         this.
         """
         return self.run if self._task is None else await self._task
+
+    @property
+    def steer(self) -> Steering:
+        """Pauses a live run, and changes its search (`stream.steer`).
+
+        Raises:
+            ValueError: If the explorer was not made from a stream.
+        """
+        if self._steer is None:
+            raise ValueError("Only a stream can be steered. Use tl.Explorer(lab.stream(…)).")
+        return self._steer
 
     def stop(self) -> None:
         """Cancel a live run. The lines recorded so far are kept."""
@@ -525,7 +549,10 @@ class Explorer(anywidget.AnyWidget):
                 "branch": self._lab is not None and self._loop is not None,
                 "mark": not any(shown.live for shown in self._displayed),
                 "stop": self._task is not None and not self._task.done(),
+                "steer": self._steer is not None and self._task is not None and not self._task.done(),
             },
+            "paused": self._steer is not None and self._steer.paused,
+            "waiting": 0 if self._steer is None else len(self._steer.waiting),
         }
         return {"kind": "state"}, json.dumps(state).encode()
 
@@ -583,6 +610,9 @@ class Explorer(anywidget.AnyWidget):
                 self.send(to, [page(*(shown.run for shown in self._displayed))])
             elif request["kind"] == "mark":
                 self.mark(request["id"], **request["mark"])
+                self.send(to)
+            elif request["kind"] == "steer" and request["act"] in STEERED:
+                getattr(self.steer, request["act"])(**request["given"])
                 self.send(to)
             elif request["kind"] == "branch":
                 assert self._loop is not None

@@ -57,6 +57,9 @@ export const NO_FACTS = { findings: [], marks: {}, solvable: "", plans: [] };
  * @property {(id: string, mark: Mark) => void} [mark]
  * @property {(change: {id: string, content?: string, score?: number}) => Promise<unknown>} [branch]
  * @property {() => void} [stop]
+ * @property {(act: string, given?: Record<string, any>) => Promise<unknown>} [steer] pauses a live run or changes its search
+ * @property {boolean} [paused]
+ * @property {number} [waiting] number of changes that wait for the search's next pick
  * @property {() => Promise<Blob | string>} [exportHtml]
  */
 

@@ -9,7 +9,7 @@
  */
 
 import { callOf, pickOf } from "./details.js";
-import { brief, button, dotted, h, money, number, press, put, renew, say, seconds } from "./dom.js";
+import { brief, button, count, dotted, h, money, number, press, put, renew, say, seconds } from "./dom.js";
 import { KINDS, kindsOf } from "./origins.js";
 import { KIND, STATES } from "./recording.js";
 import { LOST, SHAPE_OF_STATE, shapeOfAnswer } from "./scene.js";
@@ -69,6 +69,7 @@ export function timeBar(app) {
   const play = button("play", () => app.play(), "space");
   const follow = button("follow", () => app.follow(!app.following));
   const stop = button("stop", () => app.source.stop?.());
+  const hold = button("pause run", () => void app.source.steer?.(app.source.paused ? "resume" : "pause"));
   const what = h("span.what");
   const now = h("span.quiet");
   const element = h(
@@ -81,6 +82,7 @@ export function timeBar(app) {
       button("›", () => app.setStep(slider.valueAsNumber + 1), "one step forward (.)"),
       slider,
       follow,
+      hold,
       stop,
     ),
     h("div.row", what, now),
@@ -90,10 +92,11 @@ export function timeBar(app) {
   const show = (frame) => {
     const { run: recording, step, nodes, frontier, open } = frame;
     const { lines, about, ended } = recording;
-    const { live } = app.source;
+    const { live, paused, waiting } = app.source;
     slider.max = `${lines}`;
     slider.value = `${step}`;
-    say(what, happened(recording, frame));
+    const steered = live && dotted(paused && "paused", waiting && `${count(waiting, "change")} until the next pick`);
+    say(what, dotted(happened(recording, frame), steered));
     put(what, { title: what.textContent });
     put(slider, { "aria-valuetext": `step ${step}: ${what.textContent}` });
     say(
@@ -110,6 +113,8 @@ export function timeBar(app) {
     press(follow, app.following);
     follow.hidden = !live;
     stop.hidden = !live || !app.source.stop || !!ended;
+    hold.hidden = !live || !app.source.steer || !!ended;
+    say(hold, paused ? "continue run" : "pause run");
   };
   return { element, show };
 }

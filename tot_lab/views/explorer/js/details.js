@@ -310,6 +310,38 @@ export function panelOf(app) {
     );
   }
 
+  /** The changes that a person can make to a search under way.
+   * @param {string} id @param {boolean} root @param {import("./recording.js").Recording} recording */
+  function steerOf(id, root, { about }) {
+    const status = h("p.quiet", { role: "status" }, "A change takes effect when the search picks again.");
+    const act = (/** @type {string} */ name, /** @type {Record<string, any>} */ given) =>
+      source.steer?.(name, given).then(
+        () => say(status, "taken when the search picks again"),
+        (error) => say(status, `failed: ${error.message ?? error}`),
+      );
+    /** @param {() => void} send @param {...any} parts */
+    const form = (send, ...parts) =>
+      h("form", { onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), send()) }, parts);
+    const score = field("input", "new score, 0 to 1", { type: "number", step: "any", min: 0, max: 1, required: true });
+    const text = field("textarea", "a thought of your own, below this one", { rows: 2, required: true });
+    const its = field("input", "its score, 0 to 1", { type: "number", step: "any", min: 0, max: 1, value: 1 });
+    const limits = Object.entries(about.budget ?? {}).filter(([, limit]) => limit !== null);
+    const caps = limits.map(([name, limit]) => field("input", `${name} (now ${limit})`, { type: "number", step: "any", name }));
+    return fold(
+      "Change the search",
+      "",
+      status,
+      !root && button("prune this branch", () => act("prune", { node: id })),
+      !root && form(() => act("rescore", { node: id, score: +score.value }), score, h("button", "set the score")),
+      form(() => act("graft", { node: id, text: text.value, score: +its.value }), text, its, h("button", "add the thought")),
+      root && caps.length > 0 && form(
+        () => act("raise_budget", Object.fromEntries(caps.filter(({ value }) => value).map(({ name, value }) => [name, +value]))),
+        caps,
+        h("button", "raise the budget"),
+      ),
+    );
+  }
+
   /**
    * Shows thought `node` of recording `which`, -1 for none.
    * @param {number} which
@@ -406,7 +438,8 @@ export function panelOf(app) {
     const its = source.facts(which).marks[id] ?? { verdict: null, note: "" };
     renew(mark, [shown, its, !source.mark], () =>
       source.mark ? markOf(name, its) : (its.verdict || its.note) && `Marked: ${dotted(its.verdict, its.note)}`);
-    renew(branch, [shown, !!details], () => source.branch && !which && branchOf(id, words));
+    renew(branch, [shown, !!details, !source.live], () =>
+      which ? null : source.live ? source.steer && steerOf(id, node === 0, recording) : source.branch && branchOf(id, words));
   }
   return { element, show };
 }

@@ -205,6 +205,7 @@ function source(kernel, model) {
     mark: (/** @type {string} */ id, /** @type {any} */ mark) => kernel.question({ kind: "mark", id, mark }),
     branch: (/** @type {any} */ change) => kernel.question({ kind: "branch", ...change }),
     stop: () => kernel.say({ kind: "stop" }),
+    steer: (/** @type {string} */ act, given = {}) => kernel.question({ kind: "steer", act, given }),
   };
   for (const [name, act] of Object.entries(can)) {
     Object.defineProperty(given, name, { get: () => (kernel.state.can[name] ? act : undefined) });
@@ -213,6 +214,8 @@ function source(kernel, model) {
     runs: { get: () => kernel.runs },
     live: { get: () => kernel.state.live.some(Boolean) },
     spoken: { get: () => kernel.spoken },
+    paused: { get: () => kernel.state.paused },
+    waiting: { get: () => kernel.state.waiting ?? 0 },
   });
 }
 
