@@ -237,7 +237,9 @@ live = tl.Lab(slow, runs=None)
 best = tl.TreeOfThoughts(search="best_first", stop=tl.Stop(depth=4, solved=None), answer="best_leaf")
 explorer = tl.Explorer(live.stream(best, tl.general("?"), budget=tl.Budget(calls=30)))
 explorer"""
-    book = notebook(RUN, watch, "steered = await explorer.finished()\nsame = (await steered.replay()).identical")
+    book = notebook(
+        RUN, watch, "steered = await explorer.finished()\nsame = (await steered.replay()).identical"
+    )
     book.run(0)
     book.run(1)
     soon(lambda: "0.2" in drawn(book)["nodes"] and drawn(book)["nodes"]["0.2"][2] is not None)

@@ -18,7 +18,7 @@ from tot_lab.core.records import Decided, Ended, Line, Note, Scored, Thought
 from tot_lab.core.tree import Tree
 from tot_lab.record.journal import Header
 from tot_lab.record.run import usage_of
-from tot_lab.views.explorer.recording import LONGEST, Recording, about_of
+from tot_lab.views.explorer.recording import LONGEST, NOTE, Recording, about_of
 
 JS = Path(tl.__file__).parent / "views" / "explorer" / "js"
 NODE = shutil.which("node")
@@ -94,7 +94,7 @@ def plan():
     recorder.score(first, 0.1 + 0.2, samples=(0.3, None))
     recorder.score(second, None, samples=(None,))
     recorder.note("my.note", at=second, mood="good", size=3)
-    recorder.note("my.note", at=second, mood="x" * 2 * LONGEST)
+    recorder.note("my.note", at=second, mood="x" * NOTE)
     recorder.decide(second, "kept", "only one")
     recorder.decide(third, "merged", "same state", other=second)
     recorder.call(third, "a prompt", Reply("yes", input_tokens=3, output_tokens=1, cost=0.25))

@@ -457,6 +457,37 @@ def test_compared_runs_say_what_differs(opened):
 
 
 @pytest.mark.slow
+def test_compared_thoughts_have_one_place_and_the_first_difference_comes_first(opened):
+    first = game(tl.TreeOfThoughts(propose=tl.Propose(count=4)), "1 4 8 8")
+    second = game(tl.TreeOfThoughts(propose=tl.Propose(count=4), search=tl.BeamSearch(width=1)), "1 4 8 8")
+    page = opened(first, second)
+    page.get_by_role("button", name="compare").click()
+    soon(lambda: page.evaluate(f"{APP}.panes.every(pane => pane.scene)"))
+    both = page.evaluate(
+        f"""() => {APP}.panes.map(({{ scene }}) => Object.fromEntries(
+            [...scene.nodes].map((node, at) => [scene.recording.id(node), [scene.x[at], scene.y[at]]])))"""
+    )
+    equal = [id for id in both[0] if id in both[1] and first.tree[id].text == second.tree[id].text]
+    assert len(equal) > 3
+    assert all(both[0][id] == both[1][id] for id in equal)
+    listed = page.locator(".tl-side .tl-item")
+    soon(lambda: listed.count() > 1)
+    assert page.get_by_text("first difference in the record").count() == 1
+    # The first lines at which the records are not the same.
+    ours, theirs = ([repr(line.e) for line in made.lines] for made in (first, second))
+    same = next(k for k, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other)
+    about = {line.e.id for made in (first, second) for line in made.lines[same:] if hasattr(line.e, "id")}
+    named = listed.first.text_content()
+    assert any(named.startswith(id) for id in about)
+    page.get_by_role("button", name="timeline").click()
+    clocks = page.locator(".tl-stage canvas[aria-label^='Calls over time']")
+    soon(lambda: clocks.count() == 2)
+    soon(lambda: all(clock.is_visible() for clock in clocks.all()))
+    page.get_by_role("button", name="tree").click()
+    soon(lambda: page.locator(".tl-stage").count() == 1)
+
+
+@pytest.mark.slow
 def test_the_calls_over_time_are_a_table_too(opened):
     run = game(tl.TreeOfThoughts(), "1 4 8 8")
     page = opened(run)
@@ -495,6 +526,9 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
     card.click()
     assert page.evaluate(f"{APP}.ids()") == [run.plans[0]["s3"].node]
     assert versions.last.locator("path.tl-near").count() == 1
+    page.evaluate(f"() => {{ {AXE.read_text()} }}")
+    found = page.evaluate("axe.run()")["violations"]
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
 
 
 @pytest.mark.slow

@@ -454,19 +454,28 @@ def test_timeline_by_hand():
     }  # fmt: skip
 
 
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10), st.booleans(), st.booleans()), max_size=12))
+ASKED = st.tuples(
+    st.integers(0, 30), st.integers(0, 10), st.booleans(), st.booleans(), st.sampled_from("abc")
+)
+
+
+@given(st.lists(ASKED, max_size=12))
 def test_lanes_and_critical_path_are_what_they_say(rows):
-    """Against the definition, over any calls: (asked, how long, answered at all, made)."""
+    """Against the definition, over any calls: (asked, how long, answered at all, made, by whom)."""
     moments = sorted(
         [(asked, 0, k) for k, (asked, *_) in enumerate(rows)]
-        + [(asked + took, 1, k) for k, (asked, took, known, _) in enumerate(rows) if known]
+        + [(asked + took, 1, k) for k, (asked, took, known, *_) in enumerate(rows) if known]
     )
     line = {(k, what): number for number, (_, what, k) in enumerate(moments)}
     order = sorted(range(len(rows)), key=lambda k: line[k, 0])
     asked = [line[k, 0] for k in order]
     answered = [line.get((k, 1), -1) for k in order]
     made = [rows[k][3] for k in order]
-    lane, critical, under_way = arrange_calls(asked, answered, made)
+    names = [rows[k][4] for k in order]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    lane, firsts, critical, under_way = arrange_calls(
+        asked, answered, made, [numbers[name] for name in names]
+    )
 
     def open_at(call, moment):
         return asked[call] <= moment and (answered[call] == -1 or answered[call] > moment)
@@ -475,8 +484,13 @@ def test_lanes_and_critical_path_are_what_they_say(rows):
     for one in calls:
         for other in range(one):
             assert lane[one] != lane[other] or not open_at(other, asked[one])
-    most = max((sum(open_at(call, moment) for call in calls) for moment in asked), default=0)
-    assert max(lane, default=-1) + 1 == most
+    first = 0
+    for name, number in numbers.items():  # each group has as many lanes as it needs, below the one before it
+        its = [call for call in calls if names[call] == name]
+        most = max(sum(open_at(call, moment) for call in its) for moment in asked)
+        assert {lane[call] for call in its} == {*range(first, first + most)}
+        assert firsts[number] == first
+        first += most
     for moment, count in under_way:
         assert count == sum(open_at(call, moment) for call in calls if made[call])
 
@@ -541,8 +555,8 @@ def test_the_browser_makes_the_same_timeline():
     const { plan } = await import("file://FOLDER/timeline.js");
     const recording = new Recording();
     recording.append(JSON.parse(readFileSync(0, "utf8")));
-    const { lane, critical, most, kinds, from, to, byOrder, failed, level } = plan(recording);
-    const told = { lane, critical, most, kinds, from, to, byOrder, failed, level };
+    const { lane, groups, critical, most, kinds, from, to, byOrder, failed, level } = plan(recording);
+    const told = { lane, groups, critical, most, kinds, from, to, byOrder, failed, level };
     const list = (_, value) => (ArrayBuffer.isView(value) ? [...value] : value);
     console.log(JSON.stringify(told, list));
     """.replace("FOLDER", (Path(tl.__file__).parent / "views" / "explorer" / "js").as_posix())
@@ -560,6 +574,8 @@ def test_the_browser_makes_the_same_timeline():
         assert done.returncode == 0, done.stderr.decode()
         told, info = json.loads(done.stdout), timeline_info(made)
         assert told["lane"] == info.lane.tolist()
+        assert told["groups"] == [list(group) for group in info.groups]
+        assert [name for name, _ in info.groups] == (["model", "slow"] if "tool:slow" in info.kind else [])
         assert (told["critical"], told["most"], told["byOrder"]) == (info.critical, info.most, info.by_order)
         assert told["kinds"] == list(dict.fromkeys(info.kind))
         assert told["level"] == info.under_way.tolist()

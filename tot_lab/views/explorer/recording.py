@@ -40,6 +40,9 @@ TICKS = 100_000
 LONGEST = 1000
 """Maximum number of characters of a text in a chunk or batch. Longer texts are truncated."""
 
+NOTE = 20_000
+"""Maximum number of characters of the fields of a note in a chunk. Longer ones are omitted."""
+
 BATCH = 200_000
 """Approximate number of characters in a batch of texts."""
 
@@ -432,7 +435,7 @@ def _fields(note: Note, without: tuple[str, ...]) -> str | None:
         data = _ascii(fields)
     except (TypeError, ValueError):
         return None
-    return data.decode() if len(data) <= LONGEST else None
+    return data.decode() if len(data) <= NOTE else None
 
 
 def _truncate(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -63,7 +64,9 @@ class TimelineInfo(NamedTuple):
             `refused`.
         error: Error of the reply, or "".
         tries: Number of times the call was sent. `None` if unknown.
-        lane: Row of the figure. Calls of one lane do not overlap.
+        lane: Row of the figure. Calls of one lane do not overlap. In a run with tool calls, the model and
+            each tool have lanes of their own.
+        groups: Name and first lane of the model and of each tool. Empty in a run without tool calls.
         critical: Indices of the calls on the critical path, first to last. The path ends with the call that
             finished last. Each predecessor is the last call that finished before its successor started.
         changes: Times at which the number of open calls changes.
@@ -80,6 +83,7 @@ class TimelineInfo(NamedTuple):
     error: list[str]
     tries: list[int | None]
     lane: NDArray[np.intp]
+    groups: list[tuple[str, int]]
     critical: list[int]
     changes: NDArray[np.float64]
     under_way: NDArray[np.intp]
@@ -117,10 +121,15 @@ def timeline_info(run: Run) -> TimelineInfo:
 
     sent = [None if by_order else ways[call.line.p].sent for call in calls]
     made = [word != "refused" for word in source]
-    lane, critical, moments = arrange_calls(call_lines, reply_lines, made)
+    kinds = [named(call.call) for call in calls]
+    who = [kind.removeprefix("tool:") if kind.startswith("tool:") else "model" for kind in kinds]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(who))}
+    lane, firsts, critical, moments = arrange_calls(
+        call_lines, reply_lines, made, [numbers[name] for name in who]
+    )
     return TimelineInfo(
         [call.call.node for call in calls],
-        [named(call.call) for call in calls],
+        kinds,
         [call.call.sample_index for call in calls],
         np.array([when(line) for line in call_lines], dtype=np.float64),
         np.array([np.nan if moment is None else moment for moment in sent], dtype=np.float64),
@@ -129,6 +138,7 @@ def timeline_info(run: Run) -> TimelineInfo:
         [(call.reply and call.reply.error) or "" for call in calls],
         [ways[call.line.p].tries for call in calls],
         np.array(lane, dtype=np.intp),
+        [] if {*numbers} <= {"model"} else [*zip(numbers, firsts, strict=True)],
         critical,
         np.array([when(line) for line, _ in moments], dtype=np.float64),
         np.array([level for _, level in moments], dtype=np.intp),
@@ -137,32 +147,36 @@ def timeline_info(run: Run) -> TimelineInfo:
 
 
 def arrange_calls(
-    call_lines: Sequence[int], reply_lines: Sequence[int], made: Sequence[bool]
-) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    call_lines: Sequence[int], reply_lines: Sequence[int], made: Sequence[bool], group: Sequence[int]
+) -> tuple[list[int], list[int], list[int], list[tuple[int, int]]]:
     """Compute lanes, critical path and concurrency of calls.
 
     Args:
         call_lines: Journal line of each call, in ascending order.
         reply_lines: Journal line of each reply, or -1 for an open call.
         made: False for calls that were refused, True for all others.
+        group: Number of the group of each call, by first occurrence. Groups share no lane.
 
     Returns:
-        The lane of each call, the indices of the calls on the critical path, and the changes of the
-        concurrency as tuples (journal line, number of open calls from that line on).
+        The lane of each call, the first lane of each group, the indices of the calls on the critical path,
+        and the changes of the concurrency as tuples (journal line, number of open calls from that line on).
     """
     lane = [0] * len(call_lines)
     before = [-1] * len(call_lines)
     moments: list[tuple[int, int]] = []
-    free: list[int] = []
-    lanes = level = 0
+    free: list[list[int]] = [[] for _ in {*group}]
+    lanes = [0 for _ in free]
+    level = 0
     last = -1
     for call, is_start in _starts_and_ends(call_lines, reply_lines):
+        its = group[call]
         if not is_start:
-            heappush(free, lane[call])
-        elif free:
-            lane[call] = heappop(free)
+            heappush(free[its], lane[call])
+        elif free[its]:
+            lane[call] = heappop(free[its])
         else:
-            lane[call], lanes = lanes, lanes + 1
+            lane[call] = lanes[its]
+            lanes[its] += 1
         if is_start:
             before[call] = last
         elif made[call]:
@@ -174,7 +188,8 @@ def arrange_calls(
     while last != -1:
         critical.append(last)
         last = before[last]
-    return lane, critical[::-1], moments
+    firsts = [0, *accumulate(lanes)][: len(lanes)]
+    return [firsts[its] + row for its, row in zip(group, lane, strict=True)], firsts, critical[::-1], moments
 
 
 def plot_timeline(run: Run, *, dark: bool | None = None) -> go.Figure:
@@ -219,7 +234,15 @@ def plot_timeline(run: Run, *, dark: bool | None = None) -> go.Figure:
     if binned:
         figure.update_yaxes(title="open (calls)", rangemode="tozero", row=2, col=1)
     else:
-        lane = {"title": "lane (one call at a time)", "showticklabels": False, "showgrid": False}
+        lane: dict[str, Any] = {
+            "title": "lane (one call at a time)",
+            "showticklabels": False,
+            "showgrid": False,
+        }
+        if info.groups:
+            names, firsts = zip(*info.groups, strict=True)
+            labels = {"tickvals": firsts, "ticktext": [plain(short(name, 24)) for name in names]}
+            lane |= {"title": None, "showticklabels": True, **labels}
         figure.update_yaxes(range=[lanes - 0.4, -0.6], **lane, row=2, col=1)
     return figure
 

@@ -19,6 +19,7 @@ import { searchOf } from "./search.js";
 import { isChain } from "./steps.js";
 import css from "./style.css";
 import { DIFFERENCES, LIGHT, themeOf } from "./theme.js";
+import { unionOf } from "./union.js";
 
 /**
  * @typedef {import("./recording.js").Recording} Recording
@@ -129,6 +130,9 @@ export function mount(element, source, { height = 620 } = {}) {
   /** The alignment of two runs, and the code of DIFFERENCES of each node.
    * @type {ReturnType<typeof align> & {at: string, pairs: Int32Array[], marked: Uint8Array[]} | null} */
   let aligned = null;
+  /** The layout of two compared runs, and what it was computed from.
+   * @type {{from: any[], union: import("./union.js").Union[]}} */
+  let united = { from: [], union: [] };
   /** @type {import("./theme.js").Theme | null} */
   let theme = null;
   let printing = false;
@@ -442,43 +446,57 @@ export function mount(element, source, { height = 620 } = {}) {
     if (second && !paired) app.view = "compare";
     else if (!second && !app.viewed && !source.live) app.view = isChain(first.at(first.lines)) ? "steps" : "tree";
     paired = !!second;
-    const both = app.view === "compare";
+    const compared = app.view === "compare";
+    const both = compared || (app.view === "timeline" && !!second);
     if (app.playing) advance(app.playing, now, first.lines);
     if (app.following) app.step = Infinity;
     theme ??= paint();
     const frames = runs.map((_, which) => frameOf(which));
-    if (both) compare(runs, frames);
+    if (compared) compare(runs, frames);
     if (!both) panes[1].element.remove();
     else if (!panes[1].element.parentNode) face.pictures.append(panes[1].element);
+    const filters = (both ? [0, 1] : [0]).map((which) => {
+      const only = app.only ? matchesOf(which)?.only : null;
+      return { only, collapsed: only ? undefined : collapsedOf(which) };
+    });
+    const unions = compared ? unionAt(frames, filters) : null;
     for (const which of both ? [0, 1] : [0]) {
       const { about: { name, simulated, verdict }, ended } = runs[which];
-      const matches = matchesOf(which);
-      const only = app.only ? matches?.only : null;
       panes[which].show(
         frames[which],
         /** @type {import("./theme.js").Theme} */ (theme),
         ["timeline", "steps", "plan"].includes(app.view)
           ? null
           : {
-              collapsed: only ? undefined : collapsedOf(which),
-              dim: matches?.dim,
-              only,
+              ...filters[which],
+              dim: matchesOf(which)?.dim,
               selected: selected[which],
               facts: source.facts(which),
               quantity: app.colour === "score" ? null : colours(which),
-              difference: both ? aligned?.marked[which] : null,
+              difference: compared ? aligned?.marked[which] : null,
+              union: unions?.[which],
             },
         version,
         lookedAt(which),
-        both ? dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`, ended && verdict?.grade) : "",
+        !compared ? (both ? "AB"[which] : "") : dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`, ended && verdict?.grade),
       );
     }
     if (!app.drawn) return void requestAnimationFrame(changed); // shows the picture one frame sooner
-    face.show(frames[0], matchesOf(which)?.hits, both ? aligned : null, theme);
+    face.show(frames[0], matchesOf(which)?.hits, compared ? aligned : null, theme);
     legend.show(frames[0]);
     time.show(frames[0]);
     panel.show(which, lookedAt(which), frames[which]);
     source.stepped?.(app.following ? null : frames[0].step);
+  }
+
+  /** The layout of two compared runs. It is kept while nothing changes. @param {Frame[]} frames
+   * @param {Pick<import("./scene.js").View, "collapsed" | "only">[]} filters */
+  function unionAt(frames, filters) {
+    const now = [aligned, ...filters.flatMap(({ only, collapsed }) => [only, collapsed])];
+    if (now.some((one, place) => one !== united.from[place])) {
+      united = { from: now, union: unionOf(frames, filters, /** @type {Int32Array} */ (aligned?.pairOfB)) };
+    }
+    return united.union;
   }
 
   function paint() {
@@ -503,6 +521,13 @@ export function mount(element, source, { height = 620 } = {}) {
     const at = `${frames.map(({ step }) => step)} ${version}`;
     if (aligned?.at === at) return;
     const alignment = align(a, frames[0], b, frames[1]);
+    /** The line of the record at which a difference first shows. @param {import("./align.js").Difference} difference */
+    const lineOf = (difference) => min(...[difference.a, difference.b].map((node, which) => {
+      const { scoredLine, decidedLine, run } = frames[which];
+      const line = { score: scoredLine, fate: decidedLine }[String(difference.kind)] ?? run.born;
+      return node >= 0 && line[node] >= 0 ? line[node] : Infinity;
+    }));
+    alignment.differences.sort((x, y) => lineOf(x) - lineOf(y));
     const pairs = [alignment.pairOfA, alignment.pairOfB];
     const marked = pairs.map((its) => Uint8Array.from(its, (other) => +(other < 0)));
     for (const { kind, ...nodes } of alignment.differences) {

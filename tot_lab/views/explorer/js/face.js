@@ -216,7 +216,7 @@ export function faceOf(app, panel, time, legend) {
       ),
       h("h3", count(all.length, "difference")),
       h("p.quiet", `${counts.same} of ${count(counts.matched, "thought")} in both are the same`),
-      all.slice(0, LISTED).map(({ kind, a, b, size }) => {
+      all.slice(0, LISTED).map(({ kind, a, b, size }, place) => {
         const which = +(a < 0);
         const node = which ? b : a;
         const code = Math.max(DIFFERENCES.indexOf(`other ${kind}`), 1);
@@ -226,7 +226,8 @@ export function faceOf(app, panel, time, legend) {
           app.select(which, [node]),
         );
         row.style.borderInlineStart = `3px solid ${theme.differences[code]}`;
-        return row;
+        const head = ["first difference in the record", "after it"][place];
+        return head ? [h("p.quiet", head), row] : row;
       }),
       all.length > LISTED && h("p.quiet", `and ${all.length - LISTED} more`),
     ]);

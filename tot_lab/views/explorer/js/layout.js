@@ -211,3 +211,22 @@ export const layered = (parents) => {
   for (let at = 1; at <= count; at++) places[order[at]] = x[at];
   return { x: fromZero(places), y };
 };
+
+/** Ratio of the width of a tidy drawing to that of its widest level above which the layered layout is used. */
+const WASTEFUL = 2.5;
+
+/** Returns whether a tidy drawing is much wider than its widest level. @param {Places} places */
+export const wasteful = ({ x, y }) => {
+  /** @type {number[]} */
+  const widths = [];
+  for (const level of y) widths[level] = (widths[level] ?? 0) + 1;
+  const width = greatest(x) + 1;
+  return width > 30 && width > WASTEFUL * greatest(widths);
+};
+
+/** Returns the greatest of `values`, which are at least 0. @param {Iterable<number>} values */
+export const greatest = (values) => {
+  let most = 0;
+  for (const value of values) if (value > most) most = value;
+  return most;
+};

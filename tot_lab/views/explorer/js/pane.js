@@ -9,6 +9,7 @@
 import { Picture } from "./canvas.js";
 import { callOf, fateOf, replyOf, usageOf } from "./details.js";
 import { dotted, h, number, renew, say, short } from "./dom.js";
+import { max } from "./numbers.js";
 import { outlineOf } from "./outline.js";
 import { plansView } from "./plans.js";
 import { reasonOf, Scene } from "./scene.js";
@@ -120,7 +121,7 @@ export function paneOf(app, which) {
       clock.hidden = !!view || listed || planned;
       steps.element.hidden = !listed;
       plans.element.hidden = !planned;
-      if (!view) say(caption, title || (frame.nodes ? "" : "no thought yet"));
+      if (!view) say(caption, frame.nodes ? title : "no thought yet");
       if (planned) return plans.show(app.source.facts(which).plans, node < 0 ? "" : recording.id(node));
       if (listed) return steps.show(frame, version, app.collapsedOf(which), node, reasonOf(app.source.facts(which)));
       table.hidden = clock.hidden;
@@ -130,7 +131,7 @@ export function paneOf(app, which) {
           h("thead", h("tr", ["thought", "call", "asked at, in seconds", "took", "outcome"].map((name) => h("th", { scope: "col" }, name)))),
           tableOf(recording, CALLS).map((row) => h("tr", row.map((cell) => h("td", cell)))),
         ]);
-        return timeline.show(recording, frame, theme, node);
+        return timeline.show(recording, frame, theme, node, max(...app.source.runs.map(({ time, lines }) => time[lines - 1] ?? 0)));
       }
       const now = [recording, frame.step, theme, version, ...Object.values(view)];
       if (now.some((one, place) => one !== made[place])) {

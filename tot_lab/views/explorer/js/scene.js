@@ -8,7 +8,7 @@
 
 import { brief } from "./dom.js";
 import { between, bytes, ceil, floats, floor, grouped, integers, max, min, round } from "./numbers.js";
-import { layered, tidy } from "./layout.js";
+import { greatest, layered, tidy, wasteful } from "./layout.js";
 import { kindsOf } from "./origins.js";
 import { STATES } from "./recording.js";
 import { ANSWER, RIGHT, SHAPES, STEPS, STEP_SHAPES, WRONG } from "./theme.js";
@@ -27,6 +27,7 @@ import { ANSWER, RIGHT, SHAPES, STEPS, STEP_SHAPES, WRONG } from "./theme.js";
  * @property {Partial<import("./app.js").Facts>} [facts]
  * @property {import("./quantities.js").Quantity | null} [quantity] what the colours and numbers mean, by default the score
  * @property {Uint8Array | null} [difference] by node, a code of DIFFERENCES
+ * @property {import("./union.js").Union | null} [union] the places of a layout for two runs
  */
 
 /** Bits of `flags`. PATH: on the path to the best thought. CHOSEN: on the path to a selected thought. DIM: does not match
@@ -63,22 +64,12 @@ const FAILED = [1, 7];
 /** @param {number} state */
 const receding = (state) => [3, 5, 6, 7].includes(state);
 
-/** Ratio of the width of a tidy drawing to that of its widest level above which the layered layout is used. */
-const WASTEFUL = 2.5;
-
 /** Maximum number of thoughts on one level whose shapes are distinguishable in a window. */
 const WIDEST = 60;
 
 /** Returns the ids of the thoughts that the reason of a failure names. @param {{findings?: import("./app.js").Finding[]}} facts */
 export function reasonOf({ findings = [] }) {
   return findings[0]?.kind === "why_it_failed" ? findings[0].nodes : [];
-}
-
-/** @param {Iterable<number>} values of 0 and more */
-function greatest(values) {
-  let most = 0;
-  for (const value of values) if (value > most) most = value;
-  return most;
 }
 
 export class Scene {
@@ -97,7 +88,7 @@ export class Scene {
    *   run grows, because another layout would move everything
    */
   constructor(recording, frame, view = {}, previous = null) {
-    const { collapsed = new Set(), dim, only, layout = "auto", selected = [], facts = {}, quantity, difference } = view;
+    const { collapsed = new Set(), dim, layout = "auto", selected = [], facts = {}, quantity, difference, union } = view;
     const { findings = [], marks = {}, solvable = "" } = facts;
     const { nodes: total, score, state } = frame;
     const above = layoutParents(recording, frame);
@@ -105,11 +96,8 @@ export class Scene {
 
     // A thought is recorded after its parent in the drawing. So every pass from the top down uses the order of the
     // record, and every pass from the bottom up uses the reverse order.
-    const gone = bytes(total);
+    const gone = hiddenNodes(above, view);
     const sizes = integers(total).fill(1);
-    for (let node = 0; node < total; node++) {
-      gone[node] = Number((only && !only[node]) || gone[above[node]] || collapsed.has(above[node]));
-    }
     for (let node = total - 1; node >= 0; node--) if (above[node] >= 0) sizes[above[node]] += sizes[node];
 
     this.recording = recording;
@@ -130,14 +118,14 @@ export class Scene {
 
     this.layout = layout;
     const goesOn = previous?.recording === recording && previous.layout === layout && previous.packed;
-    const places = layout === "layered" || (layout === "auto" && goesOn) ? null : tidy(parents);
+    const places = union || layout === "layered" || (layout === "auto" && goesOn) ? null : tidy(parents);
     /** Whether the layered layout was used. */
-    this.packed = !places || (layout === "auto" && wasteful(places));
-    const { x, y } = places && !this.packed ? places : layered(parents);
+    this.packed = !union && (!places || (layout === "auto" && wasteful(places)));
+    const { x, y } = union ? atNodes(union, nodes) : places && !this.packed ? places : layered(parents);
     this.x = x;
     this.y = y;
-    this.width = greatest(x);
-    this.height = greatest(y);
+    this.width = union?.width ?? greatest(x);
+    this.height = union?.height ?? greatest(y);
 
     /** Scores. NaN means that there is none. */
     const scores = (this.scores = floats(nodes.length));
@@ -360,20 +348,27 @@ export function layoutParents(recording, frame) {
   return above;
 }
 
+/**
+ * Returns a mask of the thoughts that are not shown.
+ * @param {Int32Array} above the parent of each thought in the drawing
+ * @param {Pick<View, "collapsed" | "only">} view
+ */
+export function hiddenNodes(above, { collapsed = new Set(), only }) {
+  const gone = bytes(above.length);
+  above.forEach((parent, node) => {
+    gone[node] = Number((only && !only[node]) || gone[parent] || collapsed.has(parent));
+  });
+  return gone;
+}
+
+/** @param {import("./union.js").Union} union @param {Int32Array} nodes */
+const atNodes = ({ x, y }, nodes) => ({ x: Float64Array.from(nodes, (node) => x[node]), y: Float64Array.from(nodes, (node) => y[node]) });
+
 /** Returns the number of children of each node. @param {Int32Array} above */
 function familiesOf(above) {
   const family = integers(above.length);
   for (const parent of above) if (parent >= 0) family[parent]++;
   return family;
-}
-
-/** @param {{x: Float64Array, y: Float64Array}} places */
-function wasteful({ x, y }) {
-  /** @type {number[]} */
-  const widths = [];
-  for (const level of y) widths[level] = (widths[level] ?? 0) + 1;
-  const width = greatest(x) + 1;
-  return width > 30 && width > WASTEFUL * greatest(widths);
 }
 
 /** Number of characters of a text that are read to write some lines of it. */

@@ -41,7 +41,8 @@ const TOP = LEGEND + BAND; // of the lanes
  * Computes the data of the drawing. Times are seconds, or line numbers if no call took 10 ms (`byOrder`), so that at
  * least the order is visible.
  *
- * A call is in the lowest lane that is free when the call starts, so calls of one lane do not overlap. A call that was
+ * A call is in the lowest lane that is free when the call starts, so calls of one lane do not overlap. In a run with tool
+ * calls, the model and each tool have lanes of their own (`groups`: names and first lanes). A call that was
  * refused by a budget never counts as open. The critical path contains the calls for which the run waited. It ends with
  * the call that finished last. The predecessor of a call is the last call that finished before it started.
  * @param {Recording} recording
@@ -54,30 +55,37 @@ export function plan(recording) {
   const end = byOrder ? lines : time[lines - 1];
   const from = Float64Array.from(asked, when);
   const to = from.map((_, call) => (replyLine[call] < 0 ? end : when(replyLine[call])));
-  const [state, busy] = [0, 1].map(() => bytes(calls)); // busy: by lane
+  const state = bytes(calls);
   const [lane, before] = [0, 1].map(() => new Int32Array(calls));
   const kinds = new Set();
+  /** The lanes of each group: which are busy, and the first free one. @type {Map<string, {busy: number[], free: number}>} */
+  const rooms = new Map();
+  /** @param {string} name of a kind of calls */
+  const groupOf = (name) => (name.startsWith("tool:") ? name.slice(5) : "model");
   /** @type {number[][]} */
   const [failed, critical, changes, level] = [[], [], [], []];
-  let [free, lanes, under, most, last] = [0, 0, 0, 0, -1]; // free: all lower lanes are busy
+  let [under, most, last] = [0, 0, -1];
   for (let line = 0; line < lines; line++) {
     const asks = kind[line] === KIND.call;
     if (!asks && kind[line] !== KIND.reply) continue;
     const call = row[line];
+    const group = groupOf(data[asked[call]].kind);
+    const room = rooms.get(group) ?? { busy: [], free: 0 };
+    rooms.set(group, room);
     if (asks) {
       const { made, error } = data[replyLine[call]] ?? { made: true };
       kinds.add(data[line].kind);
       state[call] = replyLine[call] < 0 ? OPEN : made ? source[call] : REFUSED;
       if (made && error) failed.push(call);
-      lane[call] = busy.indexOf(0, free);
-      free = lane[call] + 1;
-      lanes = max(lanes, free);
+      const found = room.busy.indexOf(0, room.free);
+      lane[call] = found < 0 ? room.busy.length : found;
+      room.free = lane[call] + 1;
       before[call] = last;
     } else {
-      free = min(free, lane[call]);
+      room.free = min(room.free, lane[call]);
       if (state[call] !== REFUSED) last = call;
     }
-    busy[lane[call]] = +asks;
+    room.busy[lane[call]] = +asks;
     if (state[call] === REFUSED) continue;
     under += asks ? 1 : -1;
     most = max(most, under);
@@ -87,7 +95,17 @@ export function plan(recording) {
   for (; last >= 0; last = before[last]) critical.push(last);
   critical.reverse();
   const picks = picksOf(recording);
-  const order = { picks, lane, lanes, critical, changes, level, most };
+  let lanes = 0;
+  /** @type {[string, number][]} */
+  const groups = [];
+  for (const [name, { busy }] of rooms) {
+    groups.push([name, lanes]);
+    lanes += busy.length;
+  }
+  const firsts = Object.fromEntries(groups);
+  asked.forEach((line, call) => (lane[call] += firsts[groupOf(data[line].kind)]));
+  if (groups.every(([name]) => name === "model")) groups.length = 0;
+  const order = { picks, lane, lanes, groups, critical, changes, level, most };
   return { lines, byOrder, end, from, to, state, kinds: [...kinds], failed, ...order };
 }
 
@@ -136,7 +154,7 @@ export class Timeline {
   #canvas;
   #resized = new ResizeObserver(() => this.#redraw());
   #pending = 0;
-  /** @type {{recording: Recording, made: Plan, frame: Frame, theme: Theme, selected: number} | null} */
+  /** @type {{recording: Recording, made: Plan, frame: Frame, theme: Theme, selected: number, whole: number} | null} */
   #shown = null;
   #start = 0; // start and length of the window, as shares of the run
   #span = 1;
@@ -179,13 +197,14 @@ export class Timeline {
    * @param {Frame} frame
    * @param {Theme} theme
    * @param {number} selected  the thought whose calls are emphasised, -1 for none
+   * @param {number} whole  the shortest time that the whole width shows, in seconds
    */
-  show(recording, frame, theme, selected) {
+  show(recording, frame, theme, selected, whole = 0) {
     const last = this.#shown;
     const known = last?.recording === recording && last.made.lines === recording.lines;
     const made = known ? last.made : plan(recording);
     if (!known) this.#canvas.ariaLabel = `Calls over time. ${inWords(made)}`;
-    this.#shown = { recording, made, frame, theme, selected };
+    this.#shown = { recording, made, frame, theme, selected, whole: made.byOrder ? 0 : whole };
     this.#redraw();
   }
 
@@ -236,8 +255,9 @@ export class Timeline {
     const pen = canvas.getContext("2d");
     const { clientWidth: wide, clientHeight: tall } = canvas;
     if (!pen || !wide || !this.#shown) return;
-    const { recording, frame, theme, selected, made } = this.#shown;
-    const { byOrder, end: all, from, to, state, failed, lane, lanes, critical, changes, level, most } = made;
+    const { recording, frame, theme, selected, made, whole } = this.#shown;
+    const all = max(made.end, whole);
+    const { byOrder, from, to, state, failed, lane, lanes, critical, changes, level, most } = made;
     const kinds = made.kinds.slice(0, KINDS.length);
     const [start, span, width] = [this.#start * all, this.#span * all, this.#width];
     const ratio = devicePixelRatio;
@@ -290,7 +310,12 @@ export class Timeline {
     }
     write(byOrder ? UNREADABLE : "seconds since the run began", LEFT, bottom + 25);
     write(`${most} at once`, 4, LEGEND + 8);
-    write("calls", 4, TOP + 8);
+    const high = min((bottom - TOP) / lanes, THICK);
+    if (!made.groups.length) write("calls", 4, TOP + 8);
+    for (const [name, first] of made.groups) {
+      fill(theme.edge, 4, TOP + first * high - 1, LEFT + width - 4, 1, 0.6);
+      if (high > 9) write(short(name, 9), 4, TOP + (first + 0.5) * high);
+    }
     pen.rect(LEFT, LEGEND, width, bottom - LEGEND);
     pen.clip();
 
@@ -303,7 +328,6 @@ export class Timeline {
     }
 
     // The calls in their lanes. Bars that would only cover painted pixels are skipped.
-    const high = min((bottom - TOP) / lanes, THICK);
     const bar = max(high * 0.85, 1);
     /** @type {(calls: Iterable<number>, draw: (x: number, y: number, end: number, call: number) => void) => void} */
     const sweep = (calls, draw) => {
