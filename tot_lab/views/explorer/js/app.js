@@ -475,6 +475,7 @@ export function mount(element, source, { height = 620 } = {}) {
               quantity: app.colour === "score" ? null : colours(which),
               difference: compared ? aligned?.marked[which] : null,
               union: unions?.[which],
+              narrow: matchMedia("(max-width: 520px)").matches,
             },
         version,
         lookedAt(which),

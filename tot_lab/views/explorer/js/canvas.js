@@ -241,7 +241,7 @@ export class Picture {
    * @param {Point} point @param {number} [reach] */
   #at({ x, y }, reach = REACH) {
     const { scene, camera, width, height } = this;
-    const detail = detailAt(camera);
+    const detail = detailAt(camera, scene?.sideways);
     const side = max(detail.scores ? min(detail.across, camera.kx) / 2 : 0, reach);
     let [slot, badge, nearest] = [-1, false, Infinity];
     for (let one = 0; scene && one < scene.count; one++) {

@@ -44,7 +44,7 @@ const SIGNS = { right: "✓", wrong: "×", note: "…" };
  */
 export function draw(brush, scene, theme, camera, width, height) {
   const { kx, ky } = camera;
-  const detail = detailAt(camera);
+  const detail = detailAt(camera, scene.sideways);
   const { far, radius, scores } = detail;
   const { x, y, flags, parents, fill } = scene;
   const { edge, path, chosen, line, faint, ink } = theme;
@@ -78,6 +78,15 @@ export function draw(brush, scene, theme, camera, width, height) {
   const feet = floats(scene.count);
   /** Returns the height that a thought needs below its position. @param {number} slot */
   const footAt = (slot) => (feet[slot] ||= footOf(scene, slot, detail));
+
+  /** Returns the ends of the edge to a thought: x and y of the parent's end, x and y of its own. @param {number} slot */
+  const edgeOf = (slot) => {
+    const parent = parents[slot];
+    const [one, other] = [px(parent), px(slot)];
+    return scene.sideways
+      ? [one + radius, py(parent), other - radius, py(slot)]
+      : [one, py(parent) + footAt(parent), other, py(slot) - radius];
+  };
 
   /** @param {string} colour @param {number} [share] */
   const paint = (colour, share = 1) => {
@@ -137,18 +146,19 @@ export function draw(brush, scene, theme, camera, width, height) {
   // although both of its thoughts are outside.
   together(far ? seen : parents.keys(), (slot) => {
     const parent = parents[slot];
-    if (parent < 0 || py(parent) > height || py(slot) < 0) return -1;
+    if (parent < 0) return -1;
     const [one, other] = [px(parent), px(slot)];
     if (max(one, other) < 0 || min(one, other) > width) return -1;
+    if (max(py(parent), py(slot)) < 0 || min(py(parent), py(slot)) > height) return -1;
     const its = look(slot);
     // Where levels touch, only the edges of paths are visible.
     return ky < 5 && its < 3 ? -1 : its + (flags[slot] & LOST ? looks.length : 0);
   }, (slot) => {
-    const [fromX, fromY] = [px(parents[slot]), py(parents[slot]) + footAt(parents[slot])];
-    const [toX, toY] = [px(slot), py(slot) - radius];
+    const [fromX, fromY, toX, toY] = edgeOf(slot);
     const half = (fromY + toY) / 2;
     brush.moveTo(fromX, fromY);
-    if (kx > 11 && ky > 24) brush.bezierCurveTo(fromX, half, toX, half, toX, toY);
+    if (scene.sideways) brush.bezierCurveTo((fromX + toX) / 2, fromY, (fromX + toX) / 2, toY, toX, toY);
+    else if (kx > 11 && ky > 24) brush.bezierCurveTo(fromX, half, toX, half, toX, toY);
     else brush.lineTo(toX, toY);
   }, (its) => {
     const [share, , ...strokes] = looks[its % looks.length];
@@ -169,8 +179,8 @@ export function draw(brush, scene, theme, camera, width, height) {
   for (const slot of seen) {
     const parent = parents[slot];
     if (!(flags[slot] & LOST) || flags[parent] & LOST) continue;
-    const top = py(parent) + footAt(parent);
-    cross((px(parent) + px(slot)) / 2, (top + py(slot) - radius) / 2, 6, ink);
+    const [fromX, fromY, toX, toY] = edgeOf(slot);
+    cross((fromX + toX) / 2, (fromY + toY) / 2, 6, ink);
   }
 
   // Links are curved, so that a link along an edge is visible beside it.

@@ -49,8 +49,11 @@ export function originsOf({ run, step, nodes }) {
 /** Purposes of calls whose replies judge earlier steps: the role `critique` in core/purposes.py. */
 const REVIEWS = /^(critique|review|reflect)(:|$)/;
 
+/** Purposes of calls that are turns of an agent: the role `act` in core/purposes.py. */
+const TURNS = /^(act|analysis)(:|$)/;
+
 /** The kinds of steps, in the order of their shapes in theme.js. The first has the shape of its state. */
-export const KINDS = ["thought", "tool call", "tool result", "plan step", "review", "part"];
+export const KINDS = ["thought", "tool call", "tool result", "plan step", "review", "part", "turn"];
 
 /** Returns the kind of each thought, an index into `KINDS`. @param {Frame} frame */
 export function kindsOf(frame) {
@@ -61,6 +64,8 @@ export function kindsOf(frame) {
     if (part) return part === "plan step" ? 3 : 5;
     if (tools.has(node)) return 1;
     if (tools.has(run.parent[node])) return 2;
-    return calls[node] >= 0 && REVIEWS.test(run.call(calls[node]).kind) ? 4 : 0;
+    if (calls[node] < 0) return 0;
+    const { kind } = run.call(calls[node]);
+    return REVIEWS.test(kind) ? 4 : TURNS.test(kind) ? 6 : 0;
   });
 }

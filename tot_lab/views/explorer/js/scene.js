@@ -27,6 +27,7 @@ import { ANSWER, RIGHT, SHAPES, STEPS, STEP_SHAPES, WRONG } from "./theme.js";
  * @property {Partial<import("./app.js").Facts>} [facts]
  * @property {import("./quantities.js").Quantity | null} [quantity] what the colours and numbers mean, by default the score
  * @property {Uint8Array | null} [difference] by node, a code of DIFFERENCES
+ * @property {boolean} [narrow] whether the window is that of a phone
  * @property {import("./union.js").Union | null} [union] the places of a layout for two runs
  */
 
@@ -67,6 +68,10 @@ const receding = (state) => [3, 5, 6, 7].includes(state);
 /** Maximum number of thoughts on one level whose shapes are distinguishable in a window. */
 const WIDEST = 60;
 
+/** A tree with at most `SIDEWAYS` thoughts grows from left to right in the window of a phone, and if it is mostly a chain:
+ * more than `SHORT` thoughts, and two levels for every three of them. */
+const [SHORT, SIDEWAYS] = [6, 100];
+
 /** Returns the ids of the thoughts that the reason of a failure names. @param {{findings?: import("./app.js").Finding[]}} facts */
 export function reasonOf({ findings = [] }) {
   return findings[0]?.kind === "why_it_failed" ? findings[0].nodes : [];
@@ -88,7 +93,7 @@ export class Scene {
    *   run grows, because another layout would move everything
    */
   constructor(recording, frame, view = {}, previous = null) {
-    const { collapsed = new Set(), dim, layout = "auto", selected = [], facts = {}, quantity, difference, union } = view;
+    const { collapsed = new Set(), dim, layout = "auto", selected = [], facts = {}, quantity, difference, union, narrow = false } = view;
     const { findings = [], marks = {}, solvable = "" } = facts;
     const { nodes: total, score, state } = frame;
     const above = layoutParents(recording, frame);
@@ -122,10 +127,14 @@ export class Scene {
     /** Whether the layered layout was used. */
     this.packed = !union && (!places || (layout === "auto" && wasteful(places)));
     const { x, y } = union ? atNodes(union, nodes) : places && !this.packed ? places : layered(parents);
-    this.x = x;
-    this.y = y;
-    this.width = union?.width ?? greatest(x);
-    this.height = union?.height ?? greatest(y);
+    const [width, height] = union ? [union.width, union.height] : [greatest(x), greatest(y)];
+    const chain = nodes.length > SHORT && (height + 1) * 3 >= nodes.length * 2;
+    /** Whether the tree grows from left to right instead of downwards. */
+    this.sideways = !union && layout === "auto" && (chain || narrow) && nodes.length <= SIDEWAYS;
+    this.x = this.sideways ? y : x;
+    this.y = this.sideways ? x : y;
+    this.width = this.sideways ? height : width;
+    this.height = this.sideways ? width : height;
 
     /** Scores. NaN means that there is none. */
     const scores = (this.scores = floats(nodes.length));
@@ -425,7 +434,7 @@ const WIDE = /[\u2e80-\uffdc]/;
  * @param {Scene} scene @param {number} slot @param {ReturnType<typeof detailAt>} detail
  */
 export function textBelow(scene, slot, { kx, rows, across }) {
-  const room = scene.fill[slot] === BLANK || !scene.width ? QUESTION : across;
+  const room = !scene.sideways && (scene.fill[slot] === BLANK || !scene.width) ? QUESTION : across;
   if (!rows || (kx < ROOMY && !scene.labelled(kx)[slot])) return { room, lines: [] };
   const text = scene.label(slot);
   return { room, lines: wrapped(text, floor(room / (WIDE.test(text) ? SIZE : LETTER)), rows) };
@@ -447,6 +456,9 @@ export function footOf(scene, slot, detail) {
 /** Distance of siblings in pixels from which every thought has room for its text. */
 const ROOMY = 58;
 
+/** Minimum distance of levels in pixels in a tree that grows from left to right, so that each thought has a text. */
+const LEGIBLE = 84;
+
 /** Maximum distance of siblings and of levels in pixels. */
 const NEAREST = { kx: 240, ky: 150 };
 
@@ -457,9 +469,10 @@ const NEAREST = { kx: 240, ky: 150 };
  * @returns {Camera}
  */
 export function fitted(scene, width, height) {
-  const kx = between((width - 72) / (scene.width + 0.94), 1e-6, 165);
+  const kx = between((width - 72) / (scene.width + 0.94), scene.sideways ? LEGIBLE : 1e-6, 165);
   const ky = between((height - 44) / (scene.height + 0.75), 1e-6, 118);
-  return { x: scene.width / 2, y: scene.height / 2 + 9 / max(ky, 1), kx, ky };
+  const x = min(scene.width / 2, scene.sideways ? (width - 72) / 2 / kx : Infinity); // a long chain begins at the left
+  return { x, y: scene.height / 2 + 9 / max(ky, 1), kx, ky };
 }
 
 /**
@@ -482,12 +495,13 @@ export function zoomed(camera, factor, whole, x, y) {
  * lines of text that are `across` pixels wide. A thought needs at most `below` pixels below its position. Where siblings
  * are less than `ROOMY` pixels apart, only some thoughts have a text (`labelled`).
  * @param {Camera} camera
+ * @param {boolean} [sideways] whether the tree grows from left to right, so that siblings are below each other
  */
-export function detailAt({ kx, ky }) {
+export function detailAt({ kx, ky }, sideways = false) {
   const far = kx < 4.5 || ky < 7;
   const radius = far ? between(max(kx * 0.45, ky * 0.2), 1, 2) : min(0.34 * kx, 0.34 * ky, 7.5);
   const scores = kx >= 30 && ky >= 36;
-  const rows = ky >= 46 ? between(floor((ky - 50) / LEADING), 1, kx < ROOMY ? 3 : 8) : 0;
+  const rows = ky >= (sideways ? 26 : 46) ? between(floor((ky - 50) / LEADING), 1, kx < ROOMY ? 3 : 8) : 0;
   const across = kx < ROOMY ? LABEL : kx * 0.93;
   return { far, kx, radius, scores, rows, across, below: radius + 5 + LEADING * (Number(scores) + rows) };
 }
@@ -499,9 +513,9 @@ export function detailAt({ kx, ky }) {
  * @param {Camera} camera @param {number} width @param {number} height
  * @returns {Int32Array}
  */
-export function drawn({ count, x, y, weight }, camera, width, height) {
+export function drawn({ count, x, y, weight, sideways }, camera, width, height) {
   const { kx, ky } = camera;
-  const { radius, across, below } = detailAt(camera);
+  const { radius, across, below } = detailAt(camera, sideways);
   const side = across / 2 + radius;
   const top = below + 20;
   const cell = max(radius * 1.6, 2.5);

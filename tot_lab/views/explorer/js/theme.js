@@ -35,6 +35,7 @@ export const SHAPES = [
   ["plan step", "pentagon"],
   ["review", "hourglass"],
   ["part", "octagon"],
+  ["turn", "diamond-tall"],
 ];
 
 /** Returns corners at equal angles. @param {number} corners @param {number} turn @param {number} radius
@@ -77,6 +78,7 @@ export const CORNERS = [
   regular(5, 0, 1.15),
   [[-1, -1], [1, -1], [0.25, 0], [1, 1], [-1, 1], [-0.25, 0]],
   regular(8, 0.5, 1.1),
+  [[0, -1.35], [0.75, 0], [0, 1.35], [-0.75, 0]],
 ];
 
 /** Kinds of differences between two compared runs, in the order of their codes. 0 means no difference. */

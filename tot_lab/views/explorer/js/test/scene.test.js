@@ -260,3 +260,26 @@ test("text is wrapped at words, cut with an ellipsis, and never parts a pair of 
   const long = wrapped("x".repeat(1e6), 50, 4);
   assert.deepEqual([long.length, long[3].at(-1)], [4, "…"]);
 });
+
+test("a chain grows from left to right, and so does every small tree on a phone", () => {
+  const chain = (length) => recorded(Array.from({ length }, (_, depth) => [["0", ...Array(depth).fill("0")].join(".")]));
+  for (const [length, sideways] of [[4, false], [7, true], [100, true], [101, false]]) {
+    assert.equal(sceneOf(chain(length)).sideways, sideways, String(length));
+  }
+  assert.equal(sceneOf(full(2, 3)).sideways, false);
+  const scene = sceneOf(full(2, 3), { narrow: true });
+  assert.ok(scene.sideways);
+  for (let slot = 1; slot < scene.count; slot++) assert.equal(scene.x[slot], scene.x[scene.parents[slot]] + 1);
+  assert.equal(new Set([...scene.y].filter((_, slot) => scene.x[slot] === 3)).size, 8);
+  assert.equal(sceneOf(full(5, 3), { narrow: true }).sideways, false); // 156 thoughts
+});
+
+test("a long chain begins at the left, and each of its thoughts has room for a text", () => {
+  const rows = Array.from({ length: 40 }, (_, depth) => [["0", ...Array(depth).fill("0")].join(".")]);
+  const scene = sceneOf(recorded(rows));
+  const camera = fitted(scene, 1000, 600);
+  const left = (scene.x[0] - camera.x) * camera.kx + 500;
+  assert.ok(left > 0 && left < 80);
+  assert.ok(detailAt(camera, true).rows > 0);
+  for (let slot = 0; slot < scene.count; slot++) assert.ok(scene.label(slot).length > 0);
+});

@@ -26,7 +26,7 @@ test("each shape has its corners and those of equal name are equal", () => {
   const corners = Object.fromEntries(SHAPES.map(([, shape], at) => [shape, CORNERS[at].length]));
   assert.deepEqual(corners, {
     circle: 0, star: 10, diamond: 4, x: 12, square: 4, "triangle-down": 3, "triangle-up": 3, hexagon: 6,
-    "triangle-right": 3, "triangle-left": 3, pentagon: 5, hourglass: 6, octagon: 8,
+    "triangle-right": 3, "triangle-left": 3, pentagon: 5, hourglass: 6, octagon: 8, "diamond-tall": 4,
   });
   const tip = (shape) => CORNERS[SHAPES.findIndex(([, its]) => its === shape)].map(([, y]) => y);
   assert.ok(Math.max(...tip("triangle-down")) > -Math.min(...tip("triangle-down")));
