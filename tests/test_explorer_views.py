@@ -19,6 +19,7 @@ from test_react import Script, final, said
 
 import tot_lab as tl
 from tot_lab.core.records import Note
+from tot_lab.lab.plan_store import plans_of
 
 __all__ = ["opened"]
 
@@ -529,6 +530,13 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
     page.evaluate(f"() => {{ {AXE.read_text()} }}")
     found = page.evaluate("axe.run()")["violations"]
     assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    icons = {"pending": "○", "in_progress": "◐", "completed": "✓", "failed": "✗", "skipped": "↷"}
+    for step in range(1, len(run.lines), 3):  # the view follows the slider
+        page.evaluate(f"{APP}.setStep({step})")
+        plans = plans_of(run.header, run.lines[:step])
+        now = [f"{icons[one.status]} {one.id}" for one in plans[0].steps] if plans else []
+        last = versions.last.locator(".tl-card b")
+        soon(lambda last=last, now=now: [b.text_content()[:4] for b in last.all()] == now)
 
 
 @pytest.mark.slow

@@ -339,19 +339,32 @@ def facts_of(run: Run) -> dict[str, Any]:
 
 
 def _plan_versions(run: Run) -> list[dict[str, Any]]:
-    """Return every version of the plans of a run, with the state of its steps before the next version."""
+    """Return every version of the plans of a run, with the state of its steps before the next version.
+
+    `changes` lists, for each step, the states that it had in that version, each with the line of the record
+    from which on it had it.
+    """
     fold = PlanFold(run.header)
     versions: dict[tuple[str, int], Plan] = {}
-    for line in run.lines:
+    changes: dict[tuple[str, int], dict[str, list[tuple[int, str]]]] = {}
+    for number, line in enumerate(run.lines):
         for node in fold.add(line):
-            versions[node, fold.plans[node].version] = fold.plans[node]
+            plan = fold.plans[node]
+            versions[node, plan.version] = plan
+            known = changes.setdefault((node, plan.version), {})
+            for step in plan.steps:
+                states = known.setdefault(step.id, [])
+                if not states or states[-1][1] != step.status:
+                    states.append((number, step.status))
     return [
         {
             "node": node,
             "goal": readable(plan.goal),
             "version": version,
             "status": plan.status if version == fold.plans[node].version else "replaced",
-            "steps": [_plan_step(step) for step in plan.steps],
+            "steps": [
+                {**_plan_step(step), "changes": changes[node, version][step.id]} for step in plan.steps
+            ],
         }
         for (node, version), plan in sorted(
             versions.items(), key=lambda item: (id_key(item[0][0]), item[0][1])

@@ -122,7 +122,7 @@ export function paneOf(app, which) {
       steps.element.hidden = !listed;
       plans.element.hidden = !planned;
       if (!view) say(caption, frame.nodes ? title : "no thought yet");
-      if (planned) return plans.show(app.source.facts(which).plans, node < 0 ? "" : recording.id(node));
+      if (planned) return plans.show(app.source.facts(which).plans, frame, node < 0 ? "" : recording.id(node));
       if (listed) return steps.show(frame, version, app.collapsedOf(which), node, reasonOf(app.source.facts(which)));
       table.hidden = clock.hidden;
       if (!view) {

@@ -4,7 +4,8 @@
  * Edges run between the levels. An edge that passes a level runs beside all steps, so that no edge crosses a text.
  *
  * @typedef {{id: string, title: string, status: string, depends: string[], node: string, tool: string | null,
- *   error: string | null, result: string | null, retries: number, seconds: number | null}} PlanStep
+ *   error: string | null, result: string | null, retries: number, seconds: number | null,
+ *   changes: [number, string][]}} PlanStep  changes: its states, and the lines of the record from which on it had them
  * @typedef {{node: string, goal: string, version: number, status: string, steps: PlanStep[]}} PlanVersion `plans_of` in
  *   recording.py
  */
@@ -61,6 +62,25 @@ export function placed(steps) {
   return { boxes, edges: edges.map((edge, place) => ({ ...edge, path: paths[place] })), width, height };
 }
 
+/**
+ * Returns the plans as they were after `step` of `lines` lines of the record.
+ * @param {PlanVersion[]} plans @param {number} step @param {number} lines @returns {PlanVersion[]}
+ */
+export function plansAt(plans, step, lines) {
+  if (step >= lines) return plans;
+  const made = plans.filter(({ steps }) => !steps.length || steps.some(({ changes }) => changes[0][0] < step));
+  return made.map((plan, place) => ({
+    ...plan,
+    status: made[place + 1]?.node === plan.node ? plan.status : "active",
+    steps: plan.steps.map((one) => {
+      const known = one.changes.filter(([line]) => line < step);
+      if (known.length === one.changes.length) return one;
+      const status = known.at(-1)?.[1] ?? "pending";
+      return { ...one, status, error: null, result: null, retries: 0, seconds: null };
+    }),
+  }));
+}
+
 /** @param {import("./app.js").App} app */
 export function plansView(app) {
   const element = h("div.plans", { role: "region", "aria-label": "plans", tabindex: 0 });
@@ -104,8 +124,9 @@ export function plansView(app) {
     return h("section", h("h3", dotted(`version ${version}`, status)), board);
   }
 
-  /** @param {PlanVersion[]} plans @param {string} chosen id of the selected thought */
-  function show(plans, chosen) {
+  /** @param {PlanVersion[]} all @param {import("./recording.js").Frame} frame @param {string} chosen id of the selected thought */
+  function show(all, { step, run }, chosen) {
+    const plans = plansAt(all, step, run.lines);
     renew(element, [plans, chosen], () =>
       plans.map((plan, place) => {
         if (plans[place - 1]?.node === plan.node) return null; // beside the first version

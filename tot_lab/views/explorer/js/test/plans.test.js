@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { placed } from "../plans.js";
+import { placed, plansAt } from "../plans.js";
 
 const step = (id, ...depends) => ({ id, depends });
 const levels = (steps) => placed(steps).boxes.map(({ level }) => level);
@@ -52,4 +52,17 @@ test("a circle and an unknown step in a file do no harm", () => {
   assert.equal(boxes.length, 3);
   for (const { x, y } of boxes) assert.ok(Number.isFinite(x) && Number.isFinite(y));
   assert.ok(edges.length <= 2);
+});
+
+test("at an earlier step of the record a plan is as it was", () => {
+  const one = (id, ...changes) => ({ id, status: changes.at(-1)[1], error: null, result: "r", retries: 1, seconds: 2, changes });
+  const first = { node: "0", goal: "g", version: 1, status: "replaced", steps: [one("s1", [3, "pending"], [5, "failed"])] };
+  const second = { ...first, version: 2, status: "completed", steps: [one("s1", [8, "pending"], [9, "completed"])] };
+  const at = (step) => plansAt([first, second], step, 12).map(({ version, status, steps: [{ status: its, result }] }) => [version, status, its, result]);
+  assert.deepEqual(at(3), []);
+  assert.deepEqual(at(4), [[1, "active", "pending", null]]);
+  assert.deepEqual(at(6), [[1, "active", "failed", "r"]]);
+  assert.deepEqual(at(9), [[1, "replaced", "failed", "r"], [2, "active", "pending", null]]);
+  assert.deepEqual(at(10), [[1, "replaced", "failed", "r"], [2, "active", "completed", "r"]]);
+  assert.deepEqual(at(12), [[1, "replaced", "failed", "r"], [2, "completed", "completed", "r"]]);
 });
