@@ -195,6 +195,39 @@ def test_a_cell_opens_exactly_its_run(opened, swept):
 
 
 @pytest.mark.slow
+def test_the_runs_are_one_tab_stop_and_the_arrow_keys_move_within_them(opened, swept):
+    page = opened(swept)
+    focused = "document.activeElement.dataset.row"
+    column = "document.activeElement.closest('td').cellIndex"
+    assert page.locator(".tl-run[tabindex='0']").count() == 1
+    page.locator(".tl-run[tabindex='0']").focus()
+    stops = set()
+    first = page.evaluate(focused)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.matches('.tl-run')") is False
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate(focused) == first
+    for _ in range(len(swept.df()) - 1):
+        stops.add(page.evaluate(focused))
+        page.keyboard.press("ArrowRight")
+    stops.add(page.evaluate(focused))
+    assert stops == {str(row) for row in range(len(swept.df()))}
+    page.keyboard.press("ArrowRight")  # nothing is beyond the last one
+    last = page.evaluate(focused)
+    where = page.evaluate(column)
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate(focused) != last
+    assert page.evaluate(column) == where
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(column) == where
+    row = int(page.evaluate(focused))
+    page.keyboard.press("Enter")
+    opened_run = f"{APP}?.source.runs.map(one => one.about.id)"
+    soon(lambda: page.evaluate(opened_run) == [swept.df().run_id[row]])
+    assert page.locator(".tl-run[tabindex='0']").count() == 1
+
+
+@pytest.mark.slow
 def test_two_cells_are_compared(opened, swept):
     page = opened(swept)
     ids = list(swept.df().run_id)

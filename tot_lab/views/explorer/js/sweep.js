@@ -69,6 +69,24 @@ export function showSweep(place, sweep, unpacked) {
     most *= 2;
     show();
   };
+  // The runs are one tab stop. The arrow keys move within them.
+  list.onkeydown = (event) => {
+    const its = /** @type {Element} */ (event.target).closest("button.tl-run");
+    const [across, down] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [0, 0];
+    if (!its || (!across && !down)) return;
+    event.preventDefault();
+    const cell = /** @type {HTMLTableCellElement} */ (its.closest("td"));
+    const all = [...list.querySelectorAll("button.tl-run")];
+    let to = across ? all[all.indexOf(its) + across] : null;
+    for (let row = cell.parentElement; down && row && !to;) {
+      row = /** @type {HTMLElement | null} */ (down > 0 ? row.nextElementSibling : row.previousElementSibling);
+      to = row?.children[cell.cellIndex].querySelector("button.tl-run") ?? null;
+    }
+    if (!to) return;
+    put(its, { tabindex: "-1" });
+    put(to, { tabindex: "0" });
+    /** @type {HTMLElement} */ (to).focus();
+  };
   const title = h("b");
   const status = h("p.quiet", { role: "status" });
   const host = h("div");
@@ -205,6 +223,7 @@ export function showSweep(place, sweep, unpacked) {
     const words = !pack ? "did not start" : correct ? "right" : correct === false ? "wrong" : "not graded";
     const its = h("button", {
       type: "button",
+      tabindex: "-1",
       class: `tl-run tl-${correct ? "right" : (blame ?? "ungraded").replace(" ", "-")}`,
       "data-row": `${row}`,
       "aria-label": dotted(sign, words, why, `${value(row, "task")}`, `${value(row, "setting")}`, `repeat ${value(row, "repeat")}`),
@@ -268,6 +287,9 @@ export function showSweep(place, sweep, unpacked) {
     views.forEach((one) => press(one, one.textContent === view));
     press(compare, comparing);
     renew(list, [view, found, by, way, most, open], () => (view === "matrix" ? matrix() : table()));
+    const stop = list.querySelector("button.tl-run[tabindex='0']") ?? list.querySelector("button.tl-run[aria-current]");
+    const first = stop ?? list.querySelector("button.tl-run");
+    if (first) put(first, { tabindex: "0" });
     renew(legend, [wrong], () => Object.entries(BLAMES).map(([blame, sign]) => {
       const its = wrong.filter((row) => sweep.facts[row].blame === blame).length;
       return its > 0 && button(`✗${sign} ${blame} ${number(its)}`, () => {
