@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from tot_lab.analysis.diagnosis import Diagnosis, Finding, seen_at_once
 from tot_lab.analysis.frames import calls_of, tools_of, tools_offered
-from tot_lab.analysis.judging import blame_of
+from tot_lab.analysis.judging import Blamed, blame_of
 from tot_lab.analysis.known import judged
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import describe_stop
@@ -29,15 +29,21 @@ def first_findings(run: Run) -> Diagnosis:
     """Return the findings about a run, beginning with why it failed. A loaded run that was not graded yet is
     not graded.
     """
-    why = why_it_failed(run)
-    if why is None:
-        return seen_at_once(run)
+    return blame_and_findings(run)[1]
+
+
+def blame_and_findings(run: Run) -> tuple[Blamed | None, Diagnosis]:
+    """Return the component to blame for a failed run, and the findings about the run."""
+    blamed = blame_of(run)
+    if blamed is None:
+        return None, seen_at_once(run)
+    why = _reason(run, blamed)
     others = (
         finding
         for finding in seen_at_once(run)
         if finding.kind not in REPEATED or not {*finding.nodes} <= {*why.nodes}
     )
-    return Diagnosis([why, *others])
+    return blamed, Diagnosis([why, *others])
 
 
 def why_it_failed(run: Run) -> Finding | None:
@@ -49,8 +55,10 @@ def why_it_failed(run: Run) -> Finding | None:
     or has not ended.
     """
     blamed = blame_of(run)
-    if blamed is None:
-        return None
+    return None if blamed is None else _reason(run, blamed)
+
+
+def _reason(run: Run, blamed: Blamed) -> Finding:
     nodes = [run.tree[id] for id in blamed.nodes]
     named = _ids(nodes)
     match blamed.on:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -64,7 +65,7 @@ def page(*runs: Run) -> bytes:
     recordings = [Recording(run.lines) for run in runs]
     title = " and ".join(f"{run.name}: {run.question}"[:80] for run in runs)
     structures = [
-        json_script(f"run-{which}", structure_of(run, recording))
+        json_script(f"run-{which}", structure_of(run, recording, facts_of(run)))
         for which, (run, recording) in enumerate(zip(runs, recordings, strict=True))
     ]
     return assembled(
@@ -98,9 +99,9 @@ def json_script(id: str, data: str) -> bytes:
     return f'<script type="application/json" id="{id}">{escaped}</script>'.encode()
 
 
-def structure_of(run: Run, recording: Recording) -> str:
-    """Return the structure of a run as JSON: what is drawn first."""
-    data = {"about": {**about_of(run), "path": None}, **facts_of(run), "block": BLOCK}
+def structure_of(run: Run, recording: Recording, facts: dict[str, Any]) -> str:
+    """Return the structure of a run as JSON: what is drawn first, with its `facts_of`."""
+    data = {"about": {**about_of(run), "path": None}, **facts, "block": BLOCK}
     return f'{json.dumps(data)[:-1]}, "chunk": {recording.chunk().decode()}}}'
 
 

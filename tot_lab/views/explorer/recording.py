@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tot_lab.analysis.judging import labels_of
-from tot_lab.analysis.why import first_findings
+from tot_lab.analysis.why import blame_and_findings
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, readable
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought, id_key
@@ -324,14 +324,17 @@ def facts_of(run: Run) -> dict[str, Any]:
     """Return what the browser shows about the thoughts of a run in addition to its records.
 
     Returns:
-        `findings`, beginning with why the run failed; `marks` of a person, by id; `solvable`, one letter per
-        thought in the order of the record: `1` if it could still lead to a right answer, `0` if it could not,
-        `?` if that is not known; `plans`, every version of every plan in the order of creation.
+        `blame`, the component to blame for a failure; `findings`, beginning with why the run failed; `marks`
+        of a person, by id; `solvable`, one letter per thought in the order of the record: `1` if it could
+        still lead to a right answer, `0` if it could not, `?` if that is not known; `plans`, every version of
+        every plan in the order of creation.
     """
+    blamed, findings = blame_and_findings(run)
     labels = labels_of(run)
     ids = [line.e.id for line in run.lines if isinstance(line.e, Thought)]
     return {
-        "findings": [finding._asdict() for finding in first_findings(run)],
+        "blame": blamed and blamed.on,
+        "findings": [finding._asdict() for finding in findings],
         "marks": msgspec.to_builtins(run.marks),
         "plans": _plan_versions(run),
         "solvable": "".join("01"[labels[id]] if id in labels else "?" for id in ids) if labels else "",

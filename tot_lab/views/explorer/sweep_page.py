@@ -12,15 +12,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from tot_lab.analysis.judging import blame_of
 from tot_lab.analysis.tables import is_sweep, placed, table
-from tot_lab.analysis.why import why_it_failed
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import readable
 from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
 from tot_lab.views.explorer.page import assembled, compressed_script, json_script, structure_of, texts_of
-from tot_lab.views.explorer.recording import Recording
+from tot_lab.views.explorer.recording import Recording, facts_of
 
 PACK = 2_000_000
 """Approximate number of characters of the runs in a block before compression. The prompts of a sweep are much
@@ -84,8 +82,10 @@ def sweep_page(runs: Any) -> bytes:
         if place.run is None:
             facts.append({"pack": None, "blame": None, "why": readable(place.error or "")})
             continue
-        facts.append({"pack": [len(packs), len(open_)], **_blame(place.run)})
-        open_.append(_packed(place.run))
+        known = facts_of(place.run)
+        why = next((one["text"] for one in known["findings"] if one["kind"] == "why_it_failed"), None)
+        facts.append({"pack": [len(packs), len(open_)], "blame": known["blame"], "why": why})
+        open_.append(_packed(place.run, known))
         if sum(map(len, open_)) >= PACK:
             packs.append(_compressed(len(packs), open_))
             open_ = []
@@ -100,16 +100,13 @@ def sweep_page(runs: Any) -> bytes:
     return assembled(title, [json_script("sweep", json.dumps(head))], packs)
 
 
-def _blame(run: Run) -> dict[str, Any]:
-    blamed, why = blame_of(run), why_it_failed(run)
-    return {"blame": blamed and blamed.on, "why": why and why.text}
-
-
-def _packed(run: Run) -> str:
+def _packed(run: Run, facts: dict[str, Any]) -> str:
     """Return everything that the explorer shows of a run, as JSON."""
     recording = Recording(run.lines)
     beginnings, details = texts_of(recording)
-    return f'{{"structure": {structure_of(run, recording)}, "texts": {beginnings}, "details": {details}}}'
+    return (
+        f'{{"structure": {structure_of(run, recording, facts)}, "texts": {beginnings}, "details": {details}}}'
+    )
 
 
 def _compressed(number: int, runs: list[str]) -> bytes:
