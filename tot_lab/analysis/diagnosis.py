@@ -167,9 +167,9 @@ class _Facts(Known):
 
 
 def _right_not_chosen(facts: _Facts) -> Iterator[Finding]:
-    right = facts.right_leaves
+    right = facts.right_leaves if facts.missed else []
     grade = facts.run.grade if right else None
-    if facts.missed and grade is not None:
+    if grade is not None:
         given = f"The answer has the grade {grade:g}" if facts.run.answer else "There is no answer"
         holds = "1 leaf holds" if len(right) == 1 else f"{len(right)} leaves hold"
         yield Finding("right_not_chosen", f"{given}, and {holds} a right one.", tuple(right))

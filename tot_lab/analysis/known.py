@@ -49,17 +49,23 @@ class Known:
 
     @cached_property
     def right_leaves(self) -> list[str]:
-        """The leaves with a correct answer, as far as there is ground truth."""
-        task = self.task
-        if task is None or self.run.grade is None:
+        """The leaves with a correct answer, as far as there is ground truth. Kept on a run that has ended."""
+        run, task = self.run, self.task
+        if task is None or run.grade is None:
             return []
+        kept: list[str] | None = run.__dict__.get("_right_leaves")
+        if kept is not None:
+            return kept
         held = {
             leaf.id: answer
-            for leaf in self.run.tree.leaves()
-            if (answer := task.domain.answer(task, self.run.steps(leaf.id))) is not None
+            for leaf in run.tree.leaves()
+            if (answer := task.domain.answer(task, run.steps(leaf.id))) is not None
         }
-        grades = self.run.grades(list(held.values()))
-        return [id for id, grade in zip(held, grades, strict=True) if grade == 1.0]
+        grades = run.grades(list(held.values()))
+        right = [id for id, grade in zip(held, grades, strict=True) if grade == 1.0]
+        if run.stop_reason is not None:
+            run.__dict__["_right_leaves"] = right
+        return right
 
     @cached_property
     def solvable(self) -> dict[str, bool]:

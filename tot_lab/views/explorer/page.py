@@ -107,8 +107,7 @@ def structure_of(run: Run, recording: Recording, facts: dict[str, Any]) -> str:
 
 def texts_of(recording: Recording) -> tuple[str, str]:
     """Return the beginnings of the texts of all thoughts, and all data of all thoughts, as JSON."""
-    details = [recording.details(id) for id in recording.nodes]
-    return json.dumps(_beginnings(recording)), json.dumps(details)
+    return json.dumps(_beginnings(recording)), _details(recording, recording.nodes).decode()
 
 
 def _beginnings(recording: Recording) -> list[str]:
@@ -119,8 +118,12 @@ def _texts(which: int, recording: Recording) -> Iterator[bytes]:
     yield compressed_script(f"texts-{which}", json.dumps(_beginnings(recording)).encode())
     ids = list(recording.nodes)
     for block, first in enumerate(range(0, len(ids), BLOCK)):
-        details = [recording.details(id) for id in ids[first : first + BLOCK]]
-        yield compressed_script(f"details-{which}-{block}", json.dumps(details).encode())
+        data = _details(recording, ids[first : first + BLOCK])
+        yield compressed_script(f"details-{which}-{block}", data)
+
+
+def _details(recording: Recording, ids: Iterable[str]) -> bytes:
+    return b"[%b]" % b",".join(map(recording.details_json, ids))
 
 
 def compressed_script(id: str, data: bytes, level: int = 9) -> bytes:

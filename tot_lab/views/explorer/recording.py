@@ -251,6 +251,11 @@ class Recording:
         Raises:
             KeyError: No thought has this id.
         """
+        plain: dict[str, Any] = json.loads(self.details_json(id))
+        return plain
+
+    def details_json(self, id: str) -> bytes:
+        """Return `details` as JSON without non-ASCII characters."""
         self._index()
         if id not in self.nodes:
             raise KeyError(f"no thought {id!r} in this run")
@@ -280,8 +285,7 @@ class Recording:
                     _add_note(call, line, event)
                 details["notes"].append({"name": event.name, "data": event.data, "seconds": line.t})
         details["calls"] = list(calls.values())
-        plain: dict[str, Any] = json.loads(_ascii(details))
-        return plain
+        return _ascii(details)
 
     def _index(self) -> None:
         """Update the index from thoughts to the lines that refer to them."""
