@@ -123,11 +123,11 @@ class Steering:
 
     def take(self, tree: Container[str]) -> list[Act]:
         """Remove and return the changes for a search with these thoughts, in order."""
-        self.searches = True
+        first, self.searches = not self.searches, True
         taken = [act for act in self.waiting if isinstance(act, RaiseBudget) or act.node in tree]
         for act in taken:
             self.waiting.remove(act)
-        if taken:
+        if taken or first:
             self._notify()
         return taken
 

@@ -552,6 +552,7 @@ class Explorer(anywidget.AnyWidget):
                 "steer": self._steer is not None and self._task is not None and not self._task.done(),
             },
             "paused": self._steer is not None and self._steer.paused,
+            "searches": self._steer is not None and self._steer.searches,
             "waiting": 0 if self._steer is None else len(self._steer.waiting),
         }
         return {"kind": "state"}, json.dumps(state).encode()

@@ -60,6 +60,7 @@ export const NO_FACTS = { findings: [], marks: {}, solvable: "", plans: [] };
  * @property {() => void} [stop]
  * @property {(act: string, given?: Record<string, any>) => Promise<unknown>} [steer] pauses a live run or changes its search
  * @property {boolean} [paused]
+ * @property {boolean} [searches] whether a search takes changes
  * @property {number} [waiting] number of changes that wait for the search's next pick
  * @property {() => Promise<Blob | string>} [exportHtml]
  */

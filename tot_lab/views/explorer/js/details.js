@@ -438,8 +438,8 @@ export function panelOf(app) {
     const its = source.facts(which).marks[id] ?? { verdict: null, note: "" };
     renew(mark, [shown, its, !source.mark], () =>
       source.mark ? markOf(name, its) : (its.verdict || its.note) && `Marked: ${dotted(its.verdict, its.note)}`);
-    renew(branch, [shown, !!details, !source.live], () =>
-      which ? null : source.live ? source.steer && steerOf(id, node === 0, recording) : source.branch && branchOf(id, words));
+    renew(branch, [shown, !!details, !source.live, source.searches], () =>
+      which ? null : source.live ? source.searches && source.steer && steerOf(id, node === 0, recording) : source.branch && branchOf(id, words));
   }
   return { element, show };
 }

@@ -215,6 +215,7 @@ function source(kernel, model) {
     live: { get: () => kernel.state.live.some(Boolean) },
     spoken: { get: () => kernel.spoken },
     paused: { get: () => kernel.state.paused },
+    searches: { get: () => kernel.state.searches },
     waiting: { get: () => kernel.state.waiting ?? 0 },
   });
 }
