@@ -44,9 +44,13 @@ def test_the_evaluator_pruned_the_right_thought():
 def test_the_search_pruned_what_scored_as_high_as_what_it_kept():
     why = why_it_failed(lost((GOOD, 0.9, "pruned"), (BAD, 0.9, "kept")))
     assert why.text == (
-        "Search: pruned 0.0 (score 0.9), which could still lead to a right answer, although a thought that "
-        "scored no better was kept."
+        "Search: pruned 0.0 (score 0.9), which could still lead to a right answer, although no thought that "
+        "was kept scored higher."
     )
+    other = "10 * 5 = 50 (left: 4 6 50)"
+    assert HAND.domain.solvable(HAND, [other]) is False
+    tie = why_it_failed(lost((GOOD, 0.05, "pruned"), (BAD, 0.9, "kept"), (other, 0.05, "kept")))
+    assert tie.text.startswith("Evaluator: pruned")  # it equals one that was kept, and is below the other
     assert why_it_failed(lost((GOOD, 0.8, "pruned"), (BAD, 0.9, "kept"))).text.startswith("Evaluator: pruned")
 
 

@@ -79,8 +79,8 @@ def _reason(run: Run, blamed: Blamed) -> Finding:
             text = f"Person: pruned {named}, which could still lead to a right answer."
         case "evaluator" if _scored_as_high(run, nodes):
             text = (
-                f"Search: pruned {named}, which could still lead to a right answer, although a thought that "
-                f"scored no better was kept."
+                f"Search: pruned {named}, which could still lead to a right answer, although no thought that "
+                f"was kept scored higher."
             )
         case "evaluator":
             text = f"Evaluator: pruned {named}, which could still lead to a right answer."
@@ -90,10 +90,10 @@ def _reason(run: Run, blamed: Blamed) -> Finding:
 
 
 def _scored_as_high(run: Run, pruned: Sequence[Node]) -> bool:
-    """Whether the best of the pruned thoughts scored as high as a thought that was kept on its level."""
+    """Whether the best of the pruned thoughts scored as high as all thoughts that were kept on its level."""
     best = max(pruned, key=lambda node: node.rank)
-    level = (node for node in run.tree if node.depth == best.depth and node.state in ("kept", "complete"))
-    return best.score is not None and any(node.rank <= best.rank for node in level)
+    kept = [node for node in run.tree if node.depth == best.depth and node.state in ("kept", "complete")]
+    return best.score is not None and bool(kept) and all(node.rank <= best.rank for node in kept)
 
 
 def _shown_by_record(run: Run) -> tuple[list[Node], str]:
