@@ -257,6 +257,7 @@ class Explorer(anywidget.AnyWidget):
                 )
             self._lab = self._lab or source.lab
             self._steer = source.steer
+            source.steer.watchers.append(_refresher(self))
             recorder, self._task = source.start()
         elif isinstance(source, Recorder):
             recorder = source
@@ -302,13 +303,6 @@ class Explorer(anywidget.AnyWidget):
             shown.partial[tuple(note.data["call"])] = note.at, note.data["text"]
             explorer._send_soon()
 
-        def on_steered() -> None:
-            if (explorer := here()) is not None:
-                explorer._state_stale = True
-                explorer._send_soon()
-
-        if isinstance(source, Stream):
-            source.steer.watchers.append(on_steered)
         if shown.live:
             recorder.watchers.append(on_lines)
             recorder.text_watchers.append(on_text)
@@ -651,6 +645,18 @@ class Explorer(anywidget.AnyWidget):
             self.open()
             self._send_soon()
         return super()._repr_mimebundle_(**options)
+
+
+def _refresher(explorer: Explorer) -> Callable[[], None]:
+    """Return a function that sends the state again, with only a weak reference to `explorer`."""
+    here = weakref.ref(explorer)
+
+    def refresh() -> None:
+        if (explorer := here()) is not None:
+            explorer._state_stale = True
+            explorer._send_soon()
+
+    return refresh
 
 
 def _weak_handler(explorer: Explorer) -> Callable[[Any], None]:

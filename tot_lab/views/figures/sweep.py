@@ -206,23 +206,9 @@ def plot_sweep(
     """
     frame = table(df)
     info = sweep_info(frame, x, y, color)
-    rate, rate_x = is_rate(frame, y), is_rate(frame, x)
-    panels, sideways = len(info.curves) > MAX_TOGETHER, len(info.places) > MAX_TOGETHER
-    figure = _empty_figure(info, sideways)
-    for k, curve in enumerate(info.curves):
-        own = {
-            "mode": "markers" if info.places or x in MEASURES else "lines+markers",
-            "name": "" if color is None else format_value(curve.name),
-            "showlegend": color is not None and not panels and not _named_at_end(info, x),
-            "hovertext": [_hover(curve, n, x, y, color, rate, rate_x) for n in range(len(curve.x))],
-            **_curve_style(info, k),
-        }
-        where = {"row": k // PANELS + 1, "col": k % PANELS + 1} if panels else {}
-        if panels:
-            figure.add_scatter(**_turned(_others(info, k, own["mode"], dark), sideways), **where)
-        figure.add_scatter(**_turned(own, sideways), **where)
-    for k, (name, point) in enumerate(info.baselines.items(), 1 if panels else len(info.curves)):
-        _add_baseline(figure, name, point, y, rate, COLOURS[k % len(COLOURS)], sideways)
+    panels = len(info.curves) > MAX_TOGETHER
+    figure = _empty_figure(info, len(info.places) > MAX_TOGETHER)
+    _draw_curves(figure, info, frame, x, y, color, dark)
     height = _height(info)
     style_table_figure(
         figure,
@@ -244,8 +230,36 @@ def plot_sweep(
     span = _result_span(info, frame, y)
     _style_axes(figure, info, frame, x, y, span)
     if _named_at_end(info, x):
-        _name_ends(figure, info, span, height, y, rate, color)
+        _name_ends(figure, info, span, height, y, is_rate(frame, y), color)
     return figure
+
+
+def _draw_curves(
+    figure: go.Figure,
+    info: SweepInfo,
+    frame: pandas.DataFrame,
+    x: str,
+    y: str,
+    color: str | None,
+    dark: bool | None,
+) -> None:
+    """Draw every curve, each in its own plot if there are many, and the baselines."""
+    rate, rate_x = is_rate(frame, y), is_rate(frame, x)
+    panels, sideways = len(info.curves) > MAX_TOGETHER, len(info.places) > MAX_TOGETHER
+    for k, curve in enumerate(info.curves):
+        own = {
+            "mode": "markers" if info.places or x in MEASURES else "lines+markers",
+            "name": "" if color is None else format_value(curve.name),
+            "showlegend": color is not None and not panels and not _named_at_end(info, x),
+            "hovertext": [_hover(curve, n, x, y, color, rate, rate_x) for n in range(len(curve.x))],
+            **_curve_style(info, k),
+        }
+        where = {"row": k // PANELS + 1, "col": k % PANELS + 1} if panels else {}
+        if panels:
+            figure.add_scatter(**_turned(_others(info, k, own["mode"], dark), sideways), **where)
+        figure.add_scatter(**_turned(own, sideways), **where)
+    for k, (name, point) in enumerate(info.baselines.items(), 1 if panels else len(info.curves)):
+        _add_baseline(figure, name, point, y, rate, COLOURS[k % len(COLOURS)], sideways)
 
 
 def _named_at_end(info: SweepInfo, x: str) -> bool:
