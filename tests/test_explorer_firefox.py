@@ -49,8 +49,8 @@ def test_the_tree_its_details_and_the_verdict(firefox, tmp_path):
     firefox.value(f"{APP}.show(['0.0'])")
     soon(lambda: run.tree["0.0"].text in text(firefox, ".tl-side")[0])
     prompt = next(line.e for line in run.lines if isinstance(line.e, tl.Call) and line.e.node == "0.0").prompt
-    shown = firefox.value("document.querySelector('.tl-side').textContent")
-    assert "".join(prompt.split())[-60:] in "".join(shown.split())
+    shown = "document.querySelector('.tl-side').textContent"
+    soon(lambda: "".join(prompt.split())[-60:] in "".join(firefox.value(shown).split()))
 
 
 def test_the_steps_of_an_agent_and_its_timeline(firefox, tmp_path):
