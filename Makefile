@@ -1,12 +1,15 @@
-# Everything runs in .venv, which is made once and made anew when pyproject.toml changes.
+# Everything runs in .venv, which is made anew when pyproject.toml changes. `make demo` installs what a user needs;
+# the other commands add the tools of the developers. uv is used where it is installed: it is faster than pip.
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALLED := .venv/installed
 READY := .venv/ready
+INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(BIN)/python -m pip install --disable-pip-version-check)
 JS := tot_lab/views/explorer/js
 JS_READY := $(JS)/node_modules/.package-lock.json
 
 .PHONY: demo check test proof lint bench clean
-demo: $(READY)          ## the main job: 20 searches, a table, the runs, one HTML report
+demo: $(INSTALLED)      ## the main job: 20 searches, a table, the runs, one HTML report
 	$(BIN)/tot-lab demo
 
 check: $(READY)         ## the fast lane: everything that is not marked slow or proof
@@ -35,10 +38,16 @@ bench: $(READY)         ## what this machine makes of the engine; prints, never 
 clean:
 	rm -rf .venv demo runs
 
-$(READY): pyproject.toml litellm.lock
+$(INSTALLED): pyproject.toml litellm.lock
+	@echo "Installing tot_lab and what it needs into .venv: about 850 MB, one to three minutes, once."
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r litellm.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(INSTALL) --require-hashes --no-deps -r litellm.lock
+	$(INSTALL) --editable .
+	touch $(INSTALLED)
+
+$(READY): $(INSTALLED)
+	@echo "Installing the tools of the developers into .venv: about 750 MB more, once."
+	$(INSTALL) --quiet --editable '.[dev]'
 	touch $(READY)
 
 $(JS_READY): $(JS)/package-lock.json

@@ -20,6 +20,7 @@ from tot_lab.domains.game24.player import SimGame24
 from tot_lab.lab.lab import Lab
 from tot_lab.record.losses import describe, losses_of, total, warning_of
 from tot_lab.strategies import Propose, TreeOfThoughts
+from tot_lab.views.figures.verdict import grade_words, stop_words
 from tot_lab.views.report import report_html
 
 if TYPE_CHECKING:
@@ -69,13 +70,13 @@ async def run_demo(folder: Path) -> None:
 def demo_table(runs: Sequence[Run]) -> str:
     """Return a table with one line per run."""
     rows = [
-        f"{'hand':<12}{'answer':<26}{'correct':<9}{'stopped':<14}{'thoughts':>8}{'calls':>7}{'tokens':>8}"
+        f"{'hand':<12}{'answer':<26}{'verdict':<11}{'ended':<28}{'thoughts':>8}{'calls':>7}{'tokens':>8}"
     ]
     for run in runs:
         tokens = (run.usage.input_tokens or 0) + (run.usage.output_tokens or 0)
-        correct = "yes" if run.correct else "no"
+        verdict = grade_words(run)
         rows.append(
-            f"{run.question:<12}{run.answer or '(none)':<26}{correct:<9}{run.stop_reason or '':<14}"
+            f"{run.question:<12}{run.answer or '(none)':<26}{verdict:<11}{stop_words(run):<28}"
             f"{len(run.tree):>8}{run.usage.calls:>7}{tokens:>8,}"
         )
     return "\n".join(rows)

@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 def verdict_of(run: Run) -> Verdict:
     """Return the verdict on a run, finished or not. Never raises, whatever a loaded run holds."""
-    return Verdict(correctness(run), _grade_words(run), _expected(run), stop_words(run), _settings(run))
+    return Verdict(correctness(run), grade_words(run), _expected(run), stop_words(run), _settings(run))
 
 
 def correctness(run: Run) -> bool | None:
@@ -64,7 +64,8 @@ def format_grade(run: Run) -> str:
         return f"not graded ({type(error).__name__}: {short(str(error), 80)})"
 
 
-def _grade_words(run: Run) -> str:
+def grade_words(run: Run) -> str:
+    """Return the grade in words. Distinguishes a wrong answer from none, and names an ungraded one."""
     grade = format_grade(run) or "ungraded"
     return "✗ no answer" if grade == "✗ wrong" and not run.answer else grade
 
