@@ -373,7 +373,9 @@ def test_a_run_that_could_not_begin_is_an_error_at_every_amount():
         points(Sweep(), unit="tokens")
     shown = points(Sweep(), [1, 2])
     assert shown["error"].tolist() == ["TypeError: no"] * 2
-    assert tl.stats.success_rates(shown, by="at")["rate"].tolist() == [0, 0]
+    rates = tl.stats.success_rates(shown, by="at")
+    assert rates["errors"].tolist() == [1, 1]
+    assert rates["rate"].isna().all()
 
 
 def test_runs_that_are_no_sweep_are_told_apart_by_their_strategies():

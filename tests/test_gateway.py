@@ -146,6 +146,7 @@ def test_concurrency_is_kept_on_the_wire(server, tmp_path):
         model="anthropic/claude-haiku-4-5", api_base=server.base("anthropic"), api_key=KEY, concurrency=4
     )
     end = tl.Lab(model, runs=None, mode="off")
+    wait(end.run(tl.OneAnswer(), TASK))  # the first call also waits until the server was found
     made = wait(end.run(tl.SelfConsistency(attempts=16), TASK))
     assert made.usage.errors == 0
     assert server.max_at_once == 4

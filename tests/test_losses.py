@@ -398,7 +398,8 @@ def test_the_table_of_a_sweep_and_its_files_carry_them(tmp_path):
     assert lines[1].endswith("lost calls")
     assert lines[2].endswith("evaluate 100.0% failed")
     assert lines[3].endswith("none")
-    assert lines[4].startswith("! more than 5% of the calls or replies of a role were lost: tree: ")
+    assert lines[4] == "! 4 of 8 runs failed, without a grade, all with: RuntimeError: the judge is away"
+    assert lines[5].startswith("! more than 5% of the calls or replies of a role were lost: tree: ")
     assert "evaluate 100.0% failed" in sweep._repr_html_()
     assert "! more than 5%" in sweep._repr_html_()
     for name in ("a.csv", "a.tex"):

@@ -235,7 +235,7 @@ def test_provider_url_key_and_context_window_reach_the_server(project, monkeypat
         for name in ("work", "home"):
             lab = tl.Settings.read(model=name).lab(runs=None, mode="off")
             assert wait(lab.run(tl.OneAnswer(), tl.general("Two and two?"))).answer
-        work, home = server.asked
+        work, home = server.calls
     assert (work.json["model"], work.key) == ("gpt-4.1-mini", "the-key-of-work")
     assert (home.json["model"], home.json["options"]["num_ctx"]) == ("qwen3:8b", 4096)
     assert "the-key-of-work" not in repr(lab) + repr(tl.Settings.read(model="work"))
@@ -626,7 +626,7 @@ def test_m1_a_named_model_has_its_server_and_key_and_records_no_key(project, mon
         by_lab = wait(tl.Lab("work", runs=tmp_path, mode="off").run(tl.OneAnswer(), tl.general("Why?")))
         lab = tl.Lab("sim/general", runs=tmp_path, mode="off")
         by_strategy = wait(lab.run(tl.OneAnswer(model="work"), tl.general("Why?")))
-        assert [asked.key for asked in server.asked] == ["the-key-of-work"] * 2
+        assert [asked.key for asked in server.calls] == ["the-key-of-work"] * 2
     for made in (by_lab, by_strategy):
         assert made.usage.errors == 0
         assert b"the-key-of-work" not in made.path.read_bytes()

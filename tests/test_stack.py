@@ -511,7 +511,7 @@ def test_the_record_shows_the_way_of_a_call(soon, tmp_path):
     names = [note.name for note in notes]
     assert names.count("call.sent") == 4
     assert names.count("call.retried") == 1
-    assert names.count("call.queued") == 2
+    assert names.count("call.queued") == 3  # for the check before the first request, and for the slot
     positions = {line.p for line in made.lines if isinstance(line.e, Call)}
     assert {tuple(note.data["call"]) for note in notes} <= positions
     assert not any(isinstance(e, Note) and e.name.startswith("call.") for e in made.events)

@@ -930,7 +930,10 @@ def test_a_model_that_was_away_is_said_and_asked_again(tmp_path):
     assert away.df().error.str.contains("no server there").all()
     with pytest.warns(UserWarning, match="answer calls failed"):
         rates = tl.stats.success_rates(away)
-    assert rates.errors.tolist() == rates.runs.tolist()
+    assert rates.errors.tolist() == [len(TASKS)] * 4
+    assert rates.runs.tolist() == [0] * 4  # an answer that was never given is not wrong
+    assert away.df().correct.isna().all()
+    assert rates.rate.isna().all()
     state["away"] = False
     back = swept(lab, tl.baselines(2), TASKS)
     assert back.found == 0

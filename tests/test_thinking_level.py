@@ -125,7 +125,7 @@ def test_the_level_is_the_providers_own_effort_where_there_is_one(model, sent):
         endpoint = tl.LiteLLM(model=model, api_base=server.base(family), api_key="none")
         strategy = tl.WithThinking(strategy=tl.ChainOfThought(max_tokens=100), level="low")
         made = wait(tl.Lab(endpoint, runs=None, mode="off").run(strategy, TASK))
-        (asked,) = server.asked
+        (asked,) = server.calls
     assert {name: asked.json[name] for name in ("reasoning_effort", "thinking") if name in asked.json} == sent
     most = asked.json.get("max_tokens") or asked.json["max_completion_tokens"]
     assert most > asked.json.get("thinking", {}).get("budget_tokens", 0)

@@ -9,6 +9,7 @@ from support import resealed, run, wait
 
 import tot_lab as tl
 from tot_lab.core.records import STOP_CODES, is_stop_code
+from tot_lab.core.registry import built_in
 from tot_lab.testing import Scripted
 from tot_lab.views.explorer.recording import about_of
 from tot_lab.views.figures.verdict import stop_words, verdict_of
@@ -95,9 +96,40 @@ def test_of_the_answers_on_a_path_only_the_last_is_judged():
 
 
 def test_the_caption_judges_a_run_without_an_answer_too():
-    lost = run(SEARCH, GRADED["wrong"][0], Scripted(""))
-    assert (lost.answer, lost.correct) == ("", False)
+    lost = run(SEARCH, GRADED["wrong"][0], Scripted("..."), budget=tl.Budget(calls=1))
+    assert (lost.answer, lost.correct, lost.failure) == ("", False, None)
     assert "answer: none ✗" in tl.figures.plot_tree(lost).layout.title.subtitle.text
+
+
+def test_a_run_whose_calls_failed_is_failed_and_never_wrong():
+    async def away(call):
+        raise ConnectionError("no server there")
+
+    lost = run(SEARCH, GRADED["wrong"][0], away)
+    assert (lost.grade, lost.correct, lost.status) == (None, None, "failed")
+    assert lost.failure.endswith("no server there")
+    caption = tl.figures.plot_tree(lost).layout.title.subtitle.text
+    for shown in (repr(lost), lost._repr_html_(), verdict_of(lost).grade, caption):
+        assert "failed" in shown
+        assert "✗" not in shown
+        assert "✗ wrong" not in shown
+    assert "no server there" in verdict_of(lost).stopped
+    with pytest.warns(UserWarning, match="2 of 2 propose calls failed"):
+        assert tl.stats.success_rates([lost])["rate"].isna().all()
+    assert lost.graph().graph.get("correct") is None
+
+
+@pytest.mark.parametrize("kind", built_in("strategies"))
+def test_without_a_model_no_strategy_is_wrong(kind):
+    async def away(call):
+        raise ConnectionError("no server there")
+
+    lab = tl.Lab(away, tools=[tl.tools.Calculator()], runs=None)
+    needed = {"strategy": tl.OneAnswer()} if kind in ("best_of", "with_thinking", "with_synthesis") else {}
+    lost = wait(lab.run(built_in("strategies")[kind](**needed), GRADED["wrong"][0]))
+    assert lost.usage.errors == lost.usage.calls > 0
+    assert (lost.correct, lost.stop_reason) == (None, "error")
+    assert "no server there" in lost.failure
 
 
 def test_a_stop_code_of_a_stranger_is_only_text(tmp_path):
@@ -151,7 +183,7 @@ def test_an_error_is_named():
     lab = tl.Lab(Scripted("42"), runs=None)
     with pytest.raises(ZeroDivisionError):
         wait(lab.run(Broken(), GRADED["right"][0]))
-    assert verdict_of(lab.last).stopped == "ended with an error: ZeroDivisionError: half way"
+    assert verdict_of(lab.last).stopped == "failed: ZeroDivisionError: half way"
     assert verdict_of(lab.last).correct is not True
 
 

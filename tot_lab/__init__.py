@@ -164,11 +164,11 @@ errors = Namespace(
     "errors",
     "Exceptions.",
     {
+        "tot_lab.apps.deep_thinking": "NoModel",
         "tot_lab.lab.lessons": "LessonsError",
         "tot_lab.lab.session": "Busy",
         "tot_lab.lab.settings": "SettingsError",
         "tot_lab.models": "CacheError CacheMiss",
-        "tot_lab.models.reachable": "NoModel",
         "tot_lab.record.journal": "JournalError",
         "tot_lab.runtime.recorder": "Divergence",
     },

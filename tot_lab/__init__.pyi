@@ -28,6 +28,7 @@ from tot_lab.analysis.statistics import lost_calls as _lost_calls
 from tot_lab.analysis.statistics import minimum_detectable_difference as _minimum_detectable_difference
 from tot_lab.analysis.statistics import required_sample_size as _required_sample_size
 from tot_lab.analysis.statistics import success_rates as _success_rates
+from tot_lab.apps.deep_thinking import NoModel as _NoModel
 from tot_lab.apps.deep_thinking import think as think
 from tot_lab.core.calls import Call as Call
 from tot_lab.core.calls import Message as _Message
@@ -91,7 +92,6 @@ from tot_lab.models import CacheError as _CacheError
 from tot_lab.models import CacheMiss as _CacheMiss
 from tot_lab.models import LiteLLM as LiteLLM
 from tot_lab.models import Local as Local
-from tot_lab.models.reachable import NoModel as _NoModel
 from tot_lab.record.importers import load as load
 from tot_lab.record.journal import JournalError as _JournalError
 from tot_lab.record.marks import Mark as _Mark

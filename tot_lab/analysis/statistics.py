@@ -1,15 +1,16 @@
 """Success rates with intervals, and comparisons of settings on the same tasks.
 
 Tasks are the unit of sampling: repeats of a task are not independent samples, and two settings are compared
-on the tasks that both have. A run that ended with an error did not solve its task; runs without a grade are
-counted apart. Random draws have a fixed seed, so the same table gives the same numbers.
+on the tasks that both have. A run that failed with an error is neither solved nor unsolved: it is counted as
+an error and left out, as are runs without a grade. Random draws have a fixed seed, so the same table gives
+the same numbers.
 
 A table is a sweep, several runs, or a DataFrame with one row per run and the columns `setting`, `task` and
 `correct`, and optionally `error` and `run_id`.
 
 Every result reports the shares of failed, unreadable and truncated calls by role (see
-`tot_lab.record.losses`), because a run whose evaluator never answered has an answer and a grade all the same.
-A share above 5 % raises a `UserWarning`.
+`tot_lab.record.losses`), because a run whose evaluator wrote nothing readable has an answer and a grade all
+the same. A share above 5 % raises a `UserWarning`.
 
 Intervals, tests and corrections are those of statsmodels (`proportion_confint`, `mcnemar`, `multipletests`)
 and scipy (`permutation_test`, `bootstrap`, `stats`).
@@ -92,9 +93,9 @@ def success_rates(
         confidence: Confidence level of the interval, between 0 and 1.
 
     Returns:
-        One row per setting, in the order of the table, with the columns of `by` and: runs (graded runs
-        and errors), tasks, solved (runs), errors (runs that ended with an error and count as not solved),
-        ungraded (runs without a grade, not in `runs`), Int64; rate (mean over the tasks of the share of
+        One row per setting, in the order of the table, with the columns of `by` and: runs (graded runs),
+        tasks, solved (runs), errors (runs that failed with an error), ungraded (other runs without a grade),
+        Int64; rate (mean over the tasks of the share of
         runs that solved the task; NA without a graded run), low and high (its interval), Float64; lost
         (string), the shares of failed, unreadable and truncated calls by role, such as `evaluate 12.5%
         failed`, `none`, or NA if unknown. `lost_calls` gives these as numbers.
@@ -120,7 +121,7 @@ def success_rates(
             "tasks": len(shares),
             "solved": int(graded["solved"].sum()),
             "errors": int(group["failed"].sum()),
-            "ungraded": int(group["ungraded"].sum()),
+            "ungraded": int((group["ungraded"] & ~group["failed"]).sum()),
         }
         if len(shares):
             row["rate"] = float(shares.mean())

@@ -212,9 +212,27 @@ def _described(sweep: Sweep) -> list[tuple[str, ...]]:
 
 
 def warned(sweep: Sweep) -> str:
-    """Return the warning below the table if many calls were lost, else an empty string."""
-    text = warning_of(losses_in(sweep))
-    return f"! {text}" if text else ""
+    """Return the warnings below the table, about failed runs and lost calls, one per line."""
+    warnings = [_failures(sweep), warning_of(losses_in(sweep))]
+    return "\n".join(f"! {text}" for text in warnings if text)
+
+
+def _failures(sweep: Sweep) -> str:
+    """Return how many runs failed, with the first error and how many of them share it."""
+    rows = (sweep.rows.get(cell.run_id) for cell in sweep.cells)
+    errors = [row.error for row in rows if row is not None and row.error is not None]
+    if not errors:
+        return ""
+    shared = errors.count(errors[0])
+    whose = "" if len(errors) == 1 else f", {'all' if shared == len(errors) else f'{shared:,} of them'} with"
+    runs = f"{len(errors):,} of {len(sweep.rows):,} runs failed, without a grade"
+    return f"{runs}{whose}: {_one_line(errors[0])}"
+
+
+def _one_line(error: str) -> str:
+    """Return an error on one line of at most 300 characters, without control characters."""
+    line = " ".join("".join(one if one.isprintable() else " " for one in error[:3000]).split())
+    return line if len(line) <= 300 else f"{line[:299]}…"
 
 
 def headline(sweep: Sweep) -> str:

@@ -157,8 +157,8 @@ def failed(df: pandas.DataFrame) -> pandas.Series[bool]:
 
 
 def solved(df: pandas.DataFrame) -> pandas.Series[bool]:
-    """Return which runs solved their task. NA without a grade; false for a run that ended with an error."""
+    """Return which runs solved their task. NA without a grade, and for a run that ended with an error."""
     try:
-        return df["correct"].astype("boolean").mask(failed(df), False)
+        return df["correct"].astype("boolean").mask(failed(df))
     except (TypeError, ValueError) as error:
         raise ValueError(f"the column 'correct' must hold true, false or nothing: {error}") from None

@@ -18,7 +18,7 @@ from tot_lab.domains import open_ended
 from tot_lab.lab.context import SessionMemory, join_context
 from tot_lab.lab.lab import Lab, expect_lab
 from tot_lab.lab.settings import Settings
-from tot_lab.models.reachable import NoModel, why_not
+from tot_lab.models.stack import Endpoint
 from tot_lab.record.run import Run
 from tot_lab.strategies import DeepThink, GatherThenThink, ResearchDelegate, presets
 
@@ -29,6 +29,10 @@ PRESETS: dict[str, Callable[[], DeepThink]] = {
     "maximum": presets.deep_think_maximum,
 }
 """Maps each preset to its strategy, in ascending order of effort."""
+
+
+class NoModel(RuntimeError):
+    """No model can be called. The message says how to fix it."""
 
 
 async def think(
@@ -129,6 +133,6 @@ async def _expect_model(lab: Lab, strategy: Strategy, task: Task) -> None:
     """Raise `NoModel` if the model is not reachable and the cache lacks a reply."""
     if lab.gateway.mode == "replay":
         return
-    problem = await why_not(lab.model)
+    problem = await lab.model.problem() if isinstance(lab.model, Endpoint) else None
     if problem is not None and not (await lab.estimate(strategy, task)).whole:
         raise NoModel(f"{problem}. To use another model, name it in tot_lab.toml or in TOT_LAB_MODEL.")

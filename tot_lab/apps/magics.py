@@ -32,14 +32,13 @@ from IPython.display import display
 from tot_lab.analysis.deep_thought import deep_thought
 from tot_lab.apps.cli.arguments import TOOL_OPTIONS, InvalidArgument, argument_errors, parse_budget
 from tot_lab.apps.cli.thinking import OPTIONS, SIZES, settings_and_tools
-from tot_lab.apps.deep_thinking import PRESETS, think
+from tot_lab.apps.deep_thinking import PRESETS, NoModel, think
 from tot_lab.core.records import Line
 from tot_lab.core.registry import names
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.context import SessionMemory, format_value, join_context, read_files
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.settings import Settings
-from tot_lab.models.reachable import NoModel
 from tot_lab.record.run import Run
 from tot_lab.tools.named import domain_tools
 from tot_lab.views.progress import Progress, pluralize

@@ -132,7 +132,7 @@ STOP_CODES = {
     "limit:NAME": "reached the limit of NAME",
     "budget:NAME": "spent the budget of NAME",
     "cancelled": "was cancelled",
-    "error": "ended with an error",
+    "error": "failed with an error",
 }
 """Why a run can end, and what it means. NAME is the limit or budget that was reached."""
 

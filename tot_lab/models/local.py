@@ -107,6 +107,14 @@ class Local(Endpoint):
     def address(self) -> str:
         return "this machine"
 
+    async def problem(self) -> str | None:
+        """Find missing weights."""
+        try:
+            find(self.weights)
+        except FileNotFoundError as error:
+            return str(error)
+        return None
+
     @property
     def is_ready(self) -> bool:
         """Whether litellm is loaded and the server is running."""

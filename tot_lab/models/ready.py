@@ -1,4 +1,7 @@
-"""The layer that loads what an endpoint needs before the first request.
+"""The layer that checks and loads what an endpoint needs before the first request.
+
+A missing key or a server that does not answer is found before anything is loaded, so the first call fails at
+once and says how to fix it. Every later call is checked until one passes.
 
 Loading does not count towards the timeout of a call. Importing litellm takes seconds and loading local
 weights takes longer; a call that waits for either is queued, and its timeout starts when it is sent. Loading
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.models.stack import Backend, Endpoint
@@ -23,11 +27,16 @@ class Ready:
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
         self.inner = inner
         self.endpoint = endpoint
+        self._is_reachable = False
+        self._checks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies."""
-        if not self.endpoint.is_ready:
+        if not (self._is_reachable and self.endpoint.is_ready):
             observer.note("call.queued")
+        if (problem := await self._problem()) is not None:
+            return [Reply(error=f"{problem}.") for _ in calls]
+        if not self.endpoint.is_ready:
             loading = asyncio.timeout(LOADING)
             try:
                 async with loading:
@@ -39,3 +48,12 @@ class Ready:
                 error = f"timeout: {name} did not load within {LOADING:g} s ({where})"
                 return [Reply(error=error) for _ in calls]
         return await self.inner.answer(calls, observer)
+
+    async def _problem(self) -> str | None:
+        """Return why the endpoint cannot be called, or `None`. Concurrent calls share one check."""
+        if self._is_reachable:
+            return None
+        async with self._checks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            problem = None if self._is_reachable else await self.endpoint.problem()
+            self._is_reachable = problem is None
+        return problem

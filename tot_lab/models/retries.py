@@ -9,7 +9,9 @@ becomes a reply.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import time
 from collections.abc import Sequence
 from itertools import count
 
@@ -23,6 +25,11 @@ MAX_PATIENCE = 600.0
 """Seconds. If a provider asks for a longer wait, the request is not repeated."""
 
 
+_LOGGER = logging.getLogger("tot_lab")
+_QUIET = 30.0
+"""Seconds after which a further retry of the same endpoint is logged."""
+
+
 class Retried:
     """The layer that sends a request until it is answered or cannot succeed.
 
@@ -32,6 +39,7 @@ class Retried:
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
         self.inner = inner
         self.endpoint = endpoint
+        self._logged = -_QUIET
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies, each with an error if the request failed."""
@@ -46,11 +54,21 @@ class Retried:
                 if not failure.retry or tries > self.endpoint.retries or wait > MAX_PATIENCE:
                     error, usage = self._error_text(failure, tries), failure.reported_usage
                     return [Reply(error=error, reported_usage=usage) for _ in calls]
+                self._log(failure, tries, wait)
                 observer.note(
                     "call.retried", error=failure.message, status=failure.status, wait=round(wait, 3)
                 )
             await asyncio.sleep(wait)
         raise AssertionError
+
+    def _log(self, failure: Failure, tries: int, wait: float) -> None:
+        """Log the retry, at most once in `_QUIET` seconds, so that nobody waits without knowing why."""
+        if time.monotonic() - self._logged < _QUIET:
+            return
+        self._logged = time.monotonic()
+        _LOGGER.warning(
+            "%s. Retry %d of %d in %.1f s.", self._error_text(failure, 1), tries, self.endpoint.retries, wait
+        )
 
     def _error_text(self, failure: Failure, tries: int) -> str:
         status = "" if failure.status is None else f" {failure.status}"

@@ -144,6 +144,12 @@ class Endpoint(Part):
         """Whether several samples of `call` can be one request."""
         return False
 
+    async def problem(self) -> str | None:
+        """Return why no request can succeed and how to fix it, without a final period. `None` if no problem
+        is known.
+        """
+        return None
+
     @property
     def is_ready(self) -> bool:
         """Whether a request can be sent without loading anything."""

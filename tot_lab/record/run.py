@@ -242,6 +242,15 @@ class Run(RunMethods):
         """The exception that ended the run, as text, or `None`."""
         return self._ended.error if self._ended else None
 
+    @cached_property
+    def failure(self) -> str | None:
+        """Why the run failed, or `None` if it did not: the exception that ended it, or the error of the last
+        model call if failed calls ended it. A failed run has no grade."""
+        if self.error is not None or self.stop_reason != "error":
+            return self.error
+        replies = (line.e for line in reversed(self.lines) if isinstance(line.e, Reply))
+        return next((reply.error for reply in replies if reply.error is not None and is_made(reply)), None)
+
     @property
     def score(self) -> float | None:
         """The score of the thought that holds the answer, 0–1."""
@@ -251,13 +260,14 @@ class Run(RunMethods):
     def grade(self) -> float | None:
         """How correct the answer is, 0–1.
 
-        `None` if the task has no reference, or if the function that grades it was not stored with the run.
+        `None` if the task has no reference, if the function that grades it was not stored with the run, or if
+        the run failed (see `failure`): an answer that was never given is not wrong.
 
         A pattern (`grade="regex"`) of a loaded run is matched in another process. If that takes longer than 5
         s, it is stopped with a warning, the grade is `None`, and `ungraded` gives the reason. Until `grade`
         is read, everything that shows such a run says that it is not graded yet.
         """
-        return None if self._ended is None else self.grades([self.answer])[0]
+        return None if self._ended is None or self.failure is not None else self.grades([self.answer])[0]
 
     def grades(self, answers: Sequence[str]) -> list[float | None]:
         """Grade each of `answers`, as `grade` does."""

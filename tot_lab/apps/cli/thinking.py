@@ -25,12 +25,11 @@ from tot_lab.apps.cli.arguments import (
     parse_effects,
     parse_tools,
 )
-from tot_lab.apps.deep_thinking import PRESETS, think
+from tot_lab.apps.deep_thinking import PRESETS, NoModel, think
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Line
 from tot_lab.lab.context import read_files
 from tot_lab.lab.settings import Settings
-from tot_lab.models.reachable import NoModel
 from tot_lab.record.run import Run
 from tot_lab.views.progress import Progress
 

@@ -348,9 +348,7 @@ class Sweep(SweepMethods):
         except Exception as failed:
             score = None
             error = error or f"the answer cannot be graded: {_format_error(failed)}"
-        if run.stop_reason == "error" and error is None:  # a model did not answer
-            replies = (line.e for line in reversed(run.lines) if isinstance(line.e, Reply))
-            error = next((reply.error for reply in replies if is_made(reply)), None)
+        error = error or run.failure
         usage = run.usage
         if wrong := [n for n in usage if n is not None and not 0 <= n < 2**63]:
             error = error or f"the usage of a call is out of range: got {wrong[0]}"

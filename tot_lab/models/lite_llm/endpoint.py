@@ -37,6 +37,7 @@ from tot_lab.models.lite_llm.naming import (
     url_in_environment,
     whole_name,
 )
+from tot_lab.models.lite_llm.reachable import problem_of
 from tot_lab.models.lite_llm.table import (
     OLLAMA_WINDOW,
     UNKNOWN_OUTPUT,
@@ -164,6 +165,12 @@ class LiteLLM(Endpoint):
         """
         refused = (self.base_url, self.name) in _ONE_BY_ONE
         return call.seed is None and self.provider in _TAKE_N and not refused
+
+    async def problem(self) -> str | None:
+        """Find a missing key, an unknown provider, or a custom server that does not answer. The service of a
+        provider is not contacted.
+        """
+        return await problem_of(self)
 
     @property
     def is_ready(self) -> bool:

@@ -221,7 +221,7 @@ def _rates(
 
 
 def numbers(frame: pandas.DataFrame, column: str) -> pandas.Series[float]:
-    """Return a column as floats, with 1 for true. A run that ended with an error is not correct."""
+    """Return a column as floats, with 1 for true and NaN for a run that failed."""
     if column == "correct":
         return solved(frame).astype("Float64").astype(float)
     return frame[column].astype("boolean" if is_rate(frame, column) else "Float64").astype(float)

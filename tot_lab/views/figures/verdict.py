@@ -13,6 +13,8 @@ from tot_lab.record.run import Run
 from tot_lab.views.figures.theme import printable, short
 
 NOT_ENDED = "has not ended"
+FAILED = "failed"
+"""The word for a run that an error ended: its answer is neither right nor wrong."""
 
 LONGEST = 200
 """Maximum number of characters of an expected answer or of the settings."""
@@ -23,8 +25,8 @@ class Verdict(NamedTuple):
 
     Attributes:
         correct: Whether the answer is correct. `None` if that is not known, or the run has not ended.
-        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ no answer`, `✗ graded 0.5`, or the reason why
-            the answer has no grade.
+        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ no answer`, `✗ graded 0.5`, `failed`, or the
+            reason why the answer has no grade.
         expected: The reference answer of the task, or "" if it has none.
         stopped: Why the run ended, in words.
         settings: The settings of the strategy that differ from their defaults, as Python.
@@ -39,7 +41,8 @@ class Verdict(NamedTuple):
 
 def verdict_of(run: Run) -> Verdict:
     """Return the verdict on a run, finished or not. Never raises, whatever a loaded run holds."""
-    return Verdict(correctness(run), grade_words(run), _expected(run), stop_words(run), _settings(run))
+    stopped = f"failed: {short(run.failure, LONGEST)}" if run.failure else stop_words(run)
+    return Verdict(correctness(run), grade_words(run), _expected(run), stopped, _settings(run))
 
 
 def correctness(run: Run) -> bool | None:
@@ -55,6 +58,8 @@ def format_grade(run: Run) -> str:
     try:
         if run.waits_for_grading:
             return "not graded yet: access run.grade to grade it"
+        if run.failure is not None:
+            return FAILED
         if run.grade is None:
             return f"not graded: {printable(run.ungraded)}" if run.ungraded else ""
         if run.correct:

@@ -1,38 +1,25 @@
 """Checks before the first call whether a model can be reached.
 
-Only certain problems are reported: a missing key, missing weights, or a custom server that does not answer.
-The service of a provider is not contacted.
+Only certain problems are reported: a missing key, an unknown provider, or a custom server that does not
+answer. The service of a provider is not contacted.
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.lite_llm.loading import litellm_ready
 from tot_lab.models.lite_llm.naming import HOMES, key_in_environment
-from tot_lab.models.local import Local
 from tot_lab.models.stack import Failure
-from tot_lab.models.weights import find
+
+if TYPE_CHECKING:
+    from tot_lab.models.lite_llm.endpoint import LiteLLM
 
 
-class NoModel(RuntimeError):
-    """No model can be called. The message says how to fix it."""
-
-
-async def why_not(model: Any) -> str | None:
-    """Return why `model` cannot be called and how to fix it, without a final period, or `None` if no problem
-    is known.
-    """
-    if isinstance(model, Local):
-        try:
-            find(model.weights)
-        except FileNotFoundError as error:
-            return str(error)
-    if not isinstance(model, LiteLLM):
-        return None
+async def problem_of(model: LiteLLM) -> str | None:
+    """Return why `model` cannot be called; see `Endpoint.problem`."""
     if model.is_providers_own:
         if model.provider not in HOMES:
             return await _no_provider(model.name)
