@@ -217,6 +217,9 @@ class Domain(Prompts, Readers, Rules, Part):
 
     kind: ClassVar[str] = ""
 
+    player: ClassVar[str] = "sim/general"
+    """Name of the simulated model that knows the prompts of this domain."""
+
     @classmethod
     def task_factory(cls) -> Callable[..., Task] | None:
         """A function that makes a task from a problem and keyword settings. `None` makes a task from any

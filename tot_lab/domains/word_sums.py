@@ -122,6 +122,7 @@ class WordSums(StepwiseDomain):
     """Arithmetic word problems. `word_sums` makes its tasks."""
 
     kind = "word_sums"
+    player = "sim/agent"
 
     grading: Literal["number"] = "number"
     """Always `number`."""

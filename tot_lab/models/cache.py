@@ -387,8 +387,8 @@ def _describe_miss(cache: Cache, call: Call, request: Request) -> str:
         lines += [f"  {difference}" for difference in differences(request, entry.request)]
         if entry.request.messages != request.messages:
             lines.append(f"  prompt: {_where(_prompt(request), _prompt(entry.request))}")
-    how = "omit cache= and mode=" if cache.path.is_file() else 'mode="auto"'
-    lines.append(f'To continue with a simulated model: tl.Lab("sim/general"). To call the model: {how}.')
+    how = "omit cache= and mode=" if cache.path.is_file() else 'pass mode="auto"'
+    lines.append(f"To call the model: {how}.")
     return "\n".join(lines)
 
 

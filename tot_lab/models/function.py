@@ -7,8 +7,10 @@ prefixed.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from traceback import extract_tb
 from types import CoroutineType
 from typing import Any
 
@@ -27,12 +29,16 @@ from tot_lab.core.calls import (
 )
 from tot_lab.core.reading import separated
 
+_MISTAKES = (NameError, AttributeError, TypeError, LookupError, ImportError, ArithmeticError)
+"""Exceptions that a mistake in the code of a model function raises."""
+
 
 class Function:
     """The end of the stack for an async callable `Call -> Reply | str`."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self._has_warned = False
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to each of `calls`."""
@@ -53,8 +59,29 @@ class Function:
         except Halt:
             raise
         except Exception as error:
-            return Reply(error=format_error(error))
+            return Reply(error=self._explain(error))
         return separated(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
+
+    def _explain(self, error: Exception) -> str:
+        """Describe an exception of the function. A mistake in its code comes with the line.
+
+        The first mistake is also a warning, so that it is seen before a long experiment ends. The text of the
+        line may hold a key and is not shown.
+        """
+        text = format_error(error)
+        if not isinstance(error, _MISTAKES):
+            return text
+        code = getattr(self.model, "__code__", None)
+        lines = [
+            f"line {frame.lineno} of {frame.name}"
+            for frame in extract_tb(error.__traceback__)
+            if code is not None and frame.filename == code.co_filename
+        ]
+        text = f"{text} ({lines[-1]})" if lines else text
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(f"The model function failed: {text}", RuntimeWarning, stacklevel=2)
+        return text
 
 
 async def _streamed(pieces: AsyncGenerator[Any, None], observer: CallObserver) -> Any:

@@ -9,9 +9,9 @@ becomes a reply.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
+import warnings
 from collections.abc import Sequence
 from itertools import count
 
@@ -25,9 +25,8 @@ MAX_PATIENCE = 600.0
 """Seconds. If a provider asks for a longer wait, the request is not repeated."""
 
 
-_LOGGER = logging.getLogger("tot_lab")
 _QUIET = 30.0
-"""Seconds after which a further retry of the same endpoint is logged."""
+"""Seconds without a further warning about broken connections to the same endpoint."""
 
 
 class Retried:
@@ -39,7 +38,7 @@ class Retried:
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
         self.inner = inner
         self.endpoint = endpoint
-        self._logged = -_QUIET
+        self._warned = -_QUIET
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies, each with an error if the request failed."""
@@ -54,21 +53,21 @@ class Retried:
                 if not failure.retry or tries > self.endpoint.retries or wait > MAX_PATIENCE:
                     error, usage = self._error_text(failure, tries), failure.reported_usage
                     return [Reply(error=error, reported_usage=usage) for _ in calls]
-                self._log(failure, tries, wait)
+                if failure.connection_failed:
+                    self._warn(failure, wait)
                 observer.note(
                     "call.retried", error=failure.message, status=failure.status, wait=round(wait, 3)
                 )
             await asyncio.sleep(wait)
         raise AssertionError
 
-    def _log(self, failure: Failure, tries: int, wait: float) -> None:
-        """Log the retry, at most once in `_QUIET` seconds, so that nobody waits without knowing why."""
-        if time.monotonic() - self._logged < _QUIET:
-            return
-        self._logged = time.monotonic()
-        _LOGGER.warning(
-            "%s. Retry %d of %d in %.1f s.", self._error_text(failure, 1), tries, self.endpoint.retries, wait
-        )
+    def _warn(self, failure: Failure, wait: float) -> None:
+        """Warn that the server does not answer, so that nobody waits without knowing why."""
+        if time.monotonic() - self._warned >= _QUIET:
+            self._warned = time.monotonic()
+            problem = self._error_text(failure, 1)
+            text = f"{problem}. The next of {self.endpoint.retries} retries follows in {wait:.1f} s."
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _error_text(self, failure: Failure, tries: int) -> str:
         status = "" if failure.status is None else f" {failure.status}"

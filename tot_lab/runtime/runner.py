@@ -25,7 +25,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import asks_no_model
-from tot_lab.models.cache import Cache, Mode
+from tot_lab.models.cache import Cache, CacheMiss, Mode
 from tot_lab.models.keys import SampleScope
 from tot_lab.models.spending import REFUSED
 from tot_lab.models.stack import Endpoint
@@ -401,6 +401,9 @@ class Execution:
         try:
             await self._make_ready()
             await driver.drive(thinking_of(self.strategy, self.task, runner.gateway.roles))
+        except CacheMiss as miss:
+            player = self.task.domain.player
+            raise CacheMiss(f'{miss} To continue with a simulated model: tl.Lab("{player}").') from None
         finally:
             self._run = self.run
             recorder.close()

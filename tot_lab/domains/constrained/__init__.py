@@ -38,6 +38,7 @@ class Constrained(General):
     """
 
     kind = "constrained"
+    player = "sim/constrained"
 
     grading: None = None
     """Always `None`, because answers are graded by the rules."""

@@ -48,6 +48,7 @@ class CreativeWriting(Domain):
     """
 
     kind = "creative_writing"
+    player = "sim/creative_writing"
 
     # Prompts.
 

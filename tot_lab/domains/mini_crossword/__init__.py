@@ -101,6 +101,7 @@ class MiniCrossword(Domain):
     """
 
     kind = "mini_crossword"
+    player = "sim/mini_crossword"
     value_labels: ClassVar[dict[str, float]] = {"sure": 1.0, "maybe": 1.0, "impossible": 0.0}
 
     structured: bool = False

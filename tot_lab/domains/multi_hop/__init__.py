@@ -120,6 +120,7 @@ class MultiHop(StepwiseDomain):
     """
 
     kind = "multi_hop"
+    player = "sim/agent"
 
     grading: Literal["exact"] = "exact"
     """Always `exact`."""
