@@ -734,9 +734,10 @@ def test_a_number_that_names_no_run_is_told_of(command, name, says, log, journal
     assert err.count("\n") == 1
 
 
-def test_the_readme_shows_what_a_shell_does(tmp_path):
+def test_the_pages_show_what_a_shell_does(tmp_path):
     """To the letter; a line `…` stands for some lines."""
-    blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    pages = "".join(page.read_text() for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
+    blocks = re.findall(r"^```console\n(.*?)^```", pages, re.MULTILINE | re.DOTALL)
     shown = [part for block in blocks for part in re.split(r"^\$ tot-lab ", block, flags=re.MULTILINE)[1:]]
     assert len(shown) == 3
     for words, _, said in (part.partition("\n") for part in shown):

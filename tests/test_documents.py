@@ -1,4 +1,4 @@
-"""The code in the README, in CONTRIBUTING and in the recipes runs as it stands there."""
+"""The code in the README, the guides, CONTRIBUTING and the recipes runs as it stands there."""
 
 import ast
 import asyncio
@@ -6,10 +6,11 @@ import inspect
 import re
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
 
 import distributed
+import nbformat
 import pytest
+from nbclient import NotebookClient
 from providers import Providers, Said
 from redis_server import RedisServer
 from support import TASK, Scripted, run
@@ -38,70 +39,109 @@ def execute(code: str, names: dict) -> dict:
     return names
 
 
-ONE_MACHINE, (CLUSTER,) = (
-    [code for code in blocks("README.md") if ("10.0.0.5" in code) == elsewhere] for elsewhere in (False, True)
-)
-FIRST, ASTRAY, LOOKED_INTO = blocks("README.md")[:3]
+CLUSTER = "docs/how-to/cluster.md"
+PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+EXECUTED = [page for page in PAGES if page != CLUSTER and blocks(page)]
+FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
+SERVER = "http://localhost:8000/v1"
+"""The address of a server in the pages."""
+
+
+def reply_of_a_server(asked):
+    return Said("score: 0.5" if "score" in str(asked.json) else "Answer: 26")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("code", ONE_MACHINE, ids=lambda code: code.strip().splitlines()[0][:40])
-def test_the_readme_runs(code, tmp_path, monkeypatch):
-    """On a quarter of the tasks: each of its lines runs, and `tl.stats.anytime_performance` of 800 runs takes
-    a while."""
-    hands = tl.game24_tasks
-    monkeypatch.setattr(tl, "game24_tasks", lambda count: hands(count)[: max(count // 4, 1)])
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "problems.jsonl").write_text('{"q": "What is 2 + 2?", "a": 4}\n')
-
-    async def complete(prompt, temperature):
-        return "score: 0.5" if "score" in prompt else "Answer: 4"
-
-    def says(asked):
-        return Said("score: 0.5" if "score" in str(asked.json) else "Answer: 26")
-
-    with Providers(says) as server:
+@pytest.mark.parametrize("page", EXECUTED)
+def test_the_cells_of_a_page_show_what_they_promise(page, tmp_path, monkeypatch):
+    """In a real kernel and in order. A server on this machine stands for those of the providers."""
+    cells = blocks(page)
+    with Providers(reply_of_a_server) as server:
         for provider, family in (("OPENAI", "openai"), ("ANTHROPIC", "anthropic")):
             monkeypatch.setenv(f"{provider}_BASE_URL", server.base(family))
             monkeypatch.setenv(f"{provider}_API_KEY", "none")
-        names = {"tl": tl, "my_client": SimpleNamespace(complete=complete)}
-        if code != FIRST and "tl.Lab(" not in code:  # it goes on with what the first block made
-            execute(FIRST, names)
-        else:
-            names |= {"search": tl.TreeOfThoughts(), "task": TASK}
-        execute(code, names)
-    if "run" in names:
-        assert names["run"].correct is (code != ASTRAY)
-        assert list((tmp_path / "runs").glob("*.jsonl"))
+        cells = [code.replace(SERVER, server.base("openai")) for code in cells]
+        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in cells])
+        NotebookClient(book, timeout=120, resources={"metadata": {"path": tmp_path}}).execute()
+    problems = {code: shown for code, cell in zip(cells, book.cells, strict=True) if (shown := problem(cell))}
+    assert not problems
+
+
+def problem(cell: nbformat.NotebookNode) -> str:
+    """What keeps a person from reading the output of a cell: nothing is shown, or the address of an object, a
+    pile of figures, a warning, or too much.
+    """
+    if not cell.outputs:
+        return "nothing is shown"
+    for output in cell.outputs:
+        if output.output_type == "stream" and output.name == "stderr" and "Warning" in output.text:
+            return output.text[:500]
+        data = output.get("data", {"text/plain": output.get("text", "")})
+        text = data.get("text/plain", "")
+        if data.keys() & {FIGURE, WIDGET, "text/html"}:
+            continue
+        if re.search(r" at 0x[0-9a-f]+|\bFigure(Widget)?\(", text):
+            return text[:500]
+        if len(text) > 5_000:
+            return f"{len(text)} characters of text"
+    return ""
+
+
+def test_a_cell_that_shows_nothing_useful_is_found():
+    def cell(text=""):
+        book = nbformat.v4.new_code_cell("run")
+        book.outputs = [nbformat.v4.new_output("execute_result", data={"text/plain": text})] if text else []
+        return book
+
+    assert not problem(cell("42"))
+    for wrong in ("", "<A object at 0x7f00>", "x" * 5_001, "(Figure({}),)"):
+        assert problem(cell(wrong))
 
 
 @pytest.mark.slow
 def test_the_search_in_the_pictures_goes_as_they_say(tmp_path, monkeypatch):
     """The only way to the answer was pruned at `0.1`; with another score there, the answer is found."""
     monkeypatch.chdir(tmp_path)
-    names = execute(ASTRAY, {"tl": tl})
+    _, _, _, live, lost, branched = blocks("README.md")[:6]
+    names = execute(live + lost, {"tl": tl})
     (pruned,) = (found for found in tl.diagnose(names["run"]) if found.kind == "good_pruned")
     assert pruned.nodes == ("0.1",)
     assert not names["run"].correct
-    assert execute(LOOKED_INTO, names)["other"].correct
+    assert execute(branched, names)["other"].correct
 
 
 @pytest.mark.slow
-def test_the_readme_runs_on_a_cluster(tmp_path, monkeypatch):
+def test_the_cluster_page_runs_on_a_cluster(tmp_path, monkeypatch):
     """With a Redis and a scheduler of this machine at the addresses that it names."""
     monkeypatch.chdir(tmp_path)
+    (page,) = blocks(CLUSTER)
     redis = RedisServer(tmp_path, requirepass="password")
-    with Providers(lambda asked: Said("Answer: 26")) as server, ExitStack() as after:
+    with Providers(lambda asked: Said("Answer: 4")) as server, ExitStack() as after:
         after.callback(redis.stop)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
         one = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
         with distributed.LocalCluster(**one) as cluster:
-            code = CLUSTER.replace("redis://:password@10.0.0.5:6379/0", redis.url)
+            code = page.replace("redis://:password@10.0.0.5:6379/0", redis.url)
             code = code.replace("tcp://10.0.0.5:8786", cluster.scheduler_address)
-            names = execute(code, {"tl": tl, "settings": tl.OneAnswer(), "tasks": [TASK]})
+            names = execute(code, {})
             distributed.default_client().close()
-        assert names["sweep"].df().answer.tolist() == ["26"]
+        assert names["sweep"].df().answer.tolist() == ["4"]
+
+
+def test_the_pages_link_what_exists_and_the_readme_is_short():
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        for path, anchor in re.findall(r"\]\((?!http)([^)#\s]*)(#[^)]*)?\)", text):
+            target = (ROOT / page).parent / path if path else ROOT / page
+            assert target.exists(), f"{page} links {path}"
+            if anchor:
+                titles = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+                slugs = ["#" + re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+                assert anchor in slugs, f"{page} links {path}{anchor}"
+        for notebook in re.findall(r"notebooks/\w+\.ipynb", text):
+            assert (ROOT / notebook).exists(), f"{page} names {notebook}"
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 250
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "tot_lab").rglob("*.py"))
 TEXTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")]
+TEXTS += sorted((ROOT / "docs").rglob("*.md"))
 
 FUNCTIONS = {
     "happen": "emit",

@@ -513,7 +513,9 @@ def test_a_dot_env_of_the_project_names_no_server(tmp_path):
 
 
 def test_the_file_in_the_readme_is_read(project, monkeypatch):
-    (text,) = re.findall(r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (text,) = re.findall(
+        r"^```toml\n(.*?)^```", (ROOT / "docs/how-to/model_server.md").read_text(), re.MULTILINE | re.DOTALL
+    )
     project(text)
     monkeypatch.setenv("WORK_OPENAI_KEY", "none")
     settings = tl.Settings.read()

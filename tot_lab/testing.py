@@ -23,6 +23,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -194,7 +195,8 @@ def wait(thing: Awaitable[T]) -> T:
     async def soon() -> T:
         return await asyncio.wait_for(thing, SECONDS)
 
-    return asyncio.run(soon())
+    with ThreadPoolExecutor(1) as apart:  # a notebook has a running event loop, in which another cannot run
+        return apart.submit(asyncio.run, soon()).result()
 
 
 def _calling(*calls: tuple[str, str]) -> Reply:
