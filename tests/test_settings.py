@@ -512,7 +512,7 @@ def test_a_dot_env_of_the_project_names_no_server(tmp_path):
     assert done.stdout == "[]\n"
 
 
-def test_the_file_in_the_readme_is_read(project, monkeypatch):
+def test_the_file_in_the_guide_is_read(project, monkeypatch):
     (text,) = re.findall(
         r"^```toml\n(.*?)^```", (ROOT / "docs/how-to/model_server.md").read_text(), re.MULTILINE | re.DOTALL
     )
