@@ -56,7 +56,7 @@ def expect_the_same(point, rerun):
     assert point.answer == rerun.answer
     assert point.stop_reason == rerun.stop_reason
     assert (None if pandas.isna(point.score) else point.score) == rerun.grade
-    assert (None if pandas.isna(point.error) else point.error) == rerun.error
+    assert (None if pandas.isna(point.error) else point.error) == rerun.failure
 
 
 # Exactness.

@@ -4,6 +4,8 @@ import ast
 import asyncio
 import inspect
 import re
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -114,7 +116,7 @@ def test_the_search_in_the_pictures_goes_as_they_say(tmp_path, monkeypatch):
 def test_the_cluster_page_runs_on_a_cluster(tmp_path, monkeypatch):
     """With a Redis and a scheduler of this machine at the addresses that it names."""
     monkeypatch.chdir(tmp_path)
-    (page,) = blocks(CLUSTER)
+    page, _ = blocks(CLUSTER)
     redis = RedisServer(tmp_path, requirepass="password")
     with Providers(lambda asked: Said("Answer: 4")) as server, ExitStack() as after:
         after.callback(redis.stop)
@@ -127,6 +129,15 @@ def test_the_cluster_page_runs_on_a_cluster(tmp_path, monkeypatch):
             names = execute(code, {})
             distributed.default_client().close()
         assert names["sweep"].df().answer.tolist() == ["4"]
+
+
+@pytest.mark.slow
+def test_the_script_of_the_cluster_page_ends_cleanly(tmp_path):
+    (tmp_path / "script.py").write_text(blocks(CLUSTER)[1])
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.startswith("Sweep: 16 of 16 runs")
+    assert all(line.startswith("sweep sweep: ") for line in done.stderr.splitlines()), done.stderr
 
 
 def test_the_pages_link_what_exists_and_the_readme_is_short():

@@ -338,6 +338,8 @@ class _Cut:
         return Run(header, recorder.lines)
 
     def _graded(self, made: Run) -> Point:
+        if made.failure is not None:
+            return Point(made.usage, made.answer, None, made.stop_reason, made.failure, losses_of(made))
         if made.answer not in self.grades:
             try:
                 self.grades[made.answer] = self.run.grades([made.answer])[0], None

@@ -14,6 +14,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.lab.sweeps.axes import label_strategies
 from tot_lab.record.losses import columns_of, losses_of
 from tot_lab.record.run import Run
+from tot_lab.record.waiting import with_progress
 
 if TYPE_CHECKING:
     import pandas
@@ -38,13 +39,16 @@ def is_sweep(runs: Any) -> bool:
 def placed(runs: Any, taker: str) -> Iterator[Placed]:
     """Yield the runs of a sweep, each read when it is reached, of an iterable, or the given run.
 
+    `taker` is the function that goes through them. Its progress is shown if it takes more than two seconds.
+
     Raises:
         TypeError: For anything else.
     """
     if is_sweep(runs):
         frame = table(runs, ["setting", "task", "repeat", "run_id", "stop_reason", "error"])
         columns = [frame[name] for name in ("setting", "task", "repeat", "run_id", "error")]
-        for setting, task, repeat, id, error, ran in zip(*columns, frame["stop_reason"].notna(), strict=True):
+        rows = zip(*columns, frame["stop_reason"].notna(), strict=True)
+        for setting, task, repeat, id, error, ran in with_progress(rows, taker, len(frame)):
             run = runs.run(id) if ran else None
             yield Placed(str(setting), str(task), int(repeat), id, run, None if ran else str(error))
         return
@@ -60,7 +64,7 @@ def placed(runs: Any, taker: str) -> Iterator[Placed]:
     ours = {kind: strategy for kind, strategy in known.items() if strategy is not None}
     labels = dict(zip(ours, label_strategies(list(ours.values())), strict=True)) if ours else {}
     tasks: dict[str, dict[str, str]] = {}
-    for run in listed:
+    for run in with_progress(listed, taker, len(listed)):
         setting = labels.get(repr(run.header.strategy), run.name)
         alike = tasks.setdefault(run.question, {})  # tasks with one question
         number = f" #{len(alike) + 1}" if alike else ""

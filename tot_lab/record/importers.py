@@ -17,6 +17,7 @@ from tot_lab.core.registry import built_in, load_installed, offered
 from tot_lab.record.published import PublishedLog
 from tot_lab.record.run import Run
 from tot_lab.record.run import load as load_journal
+from tot_lab.record.waiting import with_progress
 
 HEAD = 4096
 """Bytes from the beginning of a file by which it is recognised."""
@@ -67,7 +68,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         files = sorted(file for file in Path(path).glob("*.jsonl") if file.stat().st_size)
         if not files:
             raise FileNotFoundError(f"{path}: a folder without a run (NAME.jsonl)")
-        return [load_journal(file) for file in files]
+        return [load_journal(file) for file in with_progress(files, f"loading {path}", len(files))]
     with Path(path).open("rb") as file:
         head = file.read(HEAD)
     for importer in _importers():

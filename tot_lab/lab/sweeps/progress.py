@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tot_lab.record.run import money
+from tot_lab.record.waiting import notebook_display
 
 if TYPE_CHECKING:
     from tot_lab.lab.sweeps.sweep import Sweep
@@ -32,7 +33,7 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
 
     It needs a running event loop.
     """
-    display = _display()
+    display = notebook_display()
     if display is None and not sys.stderr.isatty():
         lines = _Lines(sweep)
         try:
@@ -116,13 +117,3 @@ def _clock(seconds: float) -> str:
 class _Page(str):
     def _repr_html_(self) -> str:
         return self
-
-
-def _display() -> Any:
-    """Return IPython's `display` in a notebook, `None` elsewhere."""
-    if "ipykernel" not in sys.modules:
-        return None
-    from IPython import get_ipython  # noqa: PLC0415
-    from IPython.display import display  # noqa: PLC0415
-
-    return display if hasattr(get_ipython(), "kernel") else None
