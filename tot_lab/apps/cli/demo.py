@@ -69,9 +69,7 @@ async def run_demo(folder: Path) -> None:
 
 def demo_table(runs: Sequence[Run]) -> str:
     """Return a table with one line per run."""
-    rows = [
-        f"{'hand':<12}{'answer':<26}{'verdict':<11}{'ended':<28}{'thoughts':>8}{'calls':>7}{'tokens':>8}"
-    ]
+    rows = [f"{'hand':<12}{'answer':<26}{'verdict':<11}{'ended':<28}{'thoughts':>8}{'calls':>7}{'tokens':>8}"]
     for run in runs:
         tokens = (run.usage.input_tokens or 0) + (run.usage.output_tokens or 0)
         verdict = grade_words(run)
