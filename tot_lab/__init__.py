@@ -124,7 +124,11 @@ sim = Namespace("sim", "Simulated models, one for each domain.", {}, group="mode
 figures = Namespace(
     "figures",
     "Figures of runs and sweeps.",
-    {"tot_lab.views.figures": "graph_of", "tot_lab.views.report": "report_html"},
+    {
+        "tot_lab.views.figures": "graph_of",
+        "tot_lab.views.figures.saving": "save",
+        "tot_lab.views.report": "report_html",
+    },
     group="figures",
 )
 stats = Namespace(

@@ -175,6 +175,7 @@ from tot_lab.views.figures.heatmap import plot_heatmap as _plot_heatmap
 from tot_lab.views.figures.icicle import plot_icicle as _plot_icicle
 from tot_lab.views.figures.importance import plot_importance as _plot_importance
 from tot_lab.views.figures.parallel import plot_parallel as _plot_parallel
+from tot_lab.views.figures.saving import save as _save
 from tot_lab.views.figures.scores import plot_scores as _plot_scores
 from tot_lab.views.figures.sweep import plot_sweep as _plot_sweep
 from tot_lab.views.figures.timeline import plot_timeline as _plot_timeline
@@ -249,6 +250,7 @@ class figures:
     plot_timeline = _plot_timeline
     plot_tree = _plot_tree
     report_html = _report_html
+    save = _save
 
 class stats:
     """Statistics of sweeps, routers and evaluators."""

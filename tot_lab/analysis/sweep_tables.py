@@ -1,7 +1,8 @@
 """Tables, files and progress of a sweep.
 
 A table depends on the finished rows only, in the order of the sweep and not of completion. Between two
-correct executions of a sweep only times and real payments differ. Each file contains its provenance.
+correct executions of a sweep only times and real payments differ. Each file contains its provenance or
+has it in a file beside it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import platform
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tot_lab._version import __version__
 from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
+from tot_lab.analysis.latex import latex_table
 from tot_lab.core.files import write_whole
 from tot_lab.lab.sweeps.axes import differing_settings, flat_settings, format_value
 from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
@@ -320,14 +323,14 @@ def calls_df(sweep: Sweep) -> pandas.DataFrame:
     return joined_df(sweep, frames.calls_df)
 
 
-def save(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
+def save(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = None) -> Path:
     """Write a table with its provenance; see `write`. Warns if more than 5% of a role's calls were lost."""
-    saved = write(sweep, path)
+    saved = write(sweep, path, against=against)
     warn_of(losses_in(sweep))
     return saved
 
 
-def write(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
+def write(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = None) -> Path:
     """Write a sweep in the format of the file's suffix. An existing file is replaced.
 
     - `.parquet`: `df()`, with the provenance in the metadata of the schema
@@ -335,9 +338,20 @@ def write(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
     - `.csv`: `df()`, with the provenance in a second file (`NAME.csv.json`). Text that a spreadsheet would
       execute as a formula is escaped with a leading `'`, and so is text that begins with `'` itself.
       `text.str.removeprefix("'")` restores the original.
-    - `.tex`: one line per setting, as a table for booktabs, with the provenance in comments above it.
+    - `.tex`: a `tabular` for booktabs with one line per setting, as `latex_table` describes it. The
+      provenance, the date and the statistical methods are in a second file (`NAME.provenance.json`).
+
+    Args:
+        sweep: The sweep.
+        path: The file.
+        against: In a `.tex` table, the setting with which all others are compared.
+
+    Raises:
+        ValueError: If the format is unknown, or `against` is not a setting of a `.tex` table.
     """
     target, record = Path(path), provenance(sweep)
+    if against is not None and target.suffix != ".tex":
+        raise ValueError(f"{target}: against= applies to .tex only. Use tl.stats.compare_all for a table.")
     if target.suffix == ".parquet":
         frame = df(sweep)
         frame.attrs.update(record)
@@ -348,8 +362,11 @@ def write(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
         write_whole(target.with_name(f"{target.name}.json"), json.dumps(record, indent=1).encode())
         return write_whole(target, csv(df(sweep)).encode())
     if target.suffix == ".tex":
-        above = "".join(f"% {line}\n" for line in json.dumps(record, indent=1).splitlines())
-        return write_whole(target, (above + latex(sweep)).encode())
+        table = latex_table(summary(sweep), df(sweep), against)
+        record |= {"date": datetime.now(UTC).isoformat(timespec="seconds"), "table": table.methods}
+        beside = target.with_name(f"{target.stem}.provenance.json")
+        write_whole(beside, json.dumps(record, indent=1).encode())
+        return write_whole(target, table.text.encode())
     raise ValueError(f"{target}: unknown format. Use .parquet, .csv or .tex.")
 
 
@@ -375,39 +392,3 @@ def _no_formula(value: Any) -> Any:
     if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
         return value
     return f"'{value}"
-
-
-def latex(sweep: Sweep) -> str:
-    """Return one line per setting, for booktabs."""
-    lines = [" & ".join(map(_in_latex, words)) + r" \\" for words in _described(sweep)]
-    head = " & ".join(_HEADS) + r" \\"
-    return "\n".join(
-        [
-            rf"\begin{{tabular}}{{l{'r' * (len(_HEADS) - 1)}}}",
-            r"\toprule",
-            head,
-            r"\midrule",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-            "",
-        ]
-    )
-
-
-_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "[": "{[}",  # as the first character of a line, LaTeX reads it as an option, like a star
-    "*": "{*}",
-    "–": "--",
-    "…": r"\dots{}",
-}
-
-
-def _in_latex(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text)

@@ -9,6 +9,7 @@ attach(RunMethods, "tot_lab.views.report", "prepare", __repr__="run_text", _repr
 attach(RunMethods, "tot_lab.views.figures", "plot")
 attach(RunMethods, "tot_lab.views.figures.graph", graph="graph_of")
 attach(RunMethods, "tot_lab.views.explorer.page", "save_html")
+attach(RunMethods, "tot_lab.views.tree_svg", "save_figure")
 attach(SweepMethods, "tot_lab.views.explorer.sweep_page", "save_html")
 attach(RunMethods, "tot_lab.views.deep_report", "deep_report")
 attach(

@@ -11,9 +11,9 @@ import heapq
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
-from math import cos, isnan, pi, sin
+from math import isnan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,30 +28,16 @@ from tot_lab.record.losses import describe, losses_of, total, warning_of
 from tot_lab.record.run import Run, money
 from tot_lab.views.figures.theme import (
     DARK,
-    EDGE,
-    FAINT,
     FONT,
-    INK,
     LIGHT,
-    LINKS,
     PATH,
-    colour,
-    label,
     number,
     printable,
     short,
 )
-from tot_lab.views.figures.tree import (
-    HOLLOW,
-    MAX_THOUGHTS,
-    SHAPES,
-    TreeInfo,
-    arc,
-    label_width,
-    plot_tree,
-    tree_info,
-)
+from tot_lab.views.figures.tree import MAX_THOUGHTS, plot_tree
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
+from tot_lab.views.tree_svg import tree_svg
 
 MAX_DRAWN = 150
 """Maximum number of thoughts for which a notebook card draws the tree."""
@@ -302,74 +288,6 @@ def run_html(run: Run) -> str:
     )
 
 
-def _arc_svg(places: Iterable[tuple[float, float]], shade: str) -> str:
-    points = " ".join("{:.1f},{:.1f}".format(*place) for place in places)
-    return (
-        f'<polyline points="{points}" fill="none" stroke="{shade}" stroke-width="1.4" '
-        f'stroke-dasharray="5 4"/>'
-    )
-
-
-def tree_svg(run: Run, *, background: str | None = None) -> str:
-    """Return the tree of a run as a standalone SVG image, with labels if there is room.
-
-    Args:
-        run: The run.
-        background: CSS colour of the background. `None` makes it transparent, with lines in the text colour
-            of the surrounding page.
-
-    Raises:
-        ValueError: If there are no thoughts.
-    """
-    info = tree_info(run)
-    widest = float(info.x.max())
-    labels = label_width(info, 840)
-    step = min(840 / (widest + 1), 130 if labels else 44)
-    rise = min(96.0 if labels else 62.0, 700 / max(float(info.depth.max()), 1.0))
-    radius = min(8.0, max(step / 2.6, 1.5))
-    side, top, bottom = (step / 2 + 6, 16.0, 58.0 if labels else 16.0)
-    width = widest * step + 2 * side
-    height = float(info.depth.max()) * rise + top + bottom
-    ink = "currentColor" if background is None else INK
-    line = "#808080" if background is None else EDGE
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        return side + x * step, top + y * rise
-
-    texts = [label(text, labels) if labels else [] for text in info.texts]
-    places = [at(x, y) for x, y in zip(info.x.tolist(), info.depth.tolist(), strict=True)]
-    drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" role="img" '
-        f'style="max-width:100%;height:auto;font:11px {escape(FONT)}">'
-    ]
-    if background is not None:
-        drawn.append(f'<rect width="100%" height="100%" fill="{escape(background)}"/>')
-    joined = [(int(parent), child) for child, parent in enumerate(info.parents) if parent >= 0]
-    for chosen, shade, thick in ((False, line, 1.2), (True, PATH, 3.2)):
-        lines = "".join(
-            # Edges start below the label. A background for the label would need the colour of the page.
-            "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(
-                places[parent][0],
-                places[parent][1] + (radius + 7 + 13 * len(texts[parent]) if labels else 0),
-                *places[child],
-            )
-            for parent, child in joined
-            if bool(info.on_path[child]) is chosen
-        )
-        if lines:
-            drawn.append(f'<path d="{lines}" fill="none" stroke="{shade}" stroke-width="{thick}"/>')
-    for start, end, kind in info.links:
-        drawn.append(
-            _arc_svg([at(x, y) for x, y in zip(*arc(info, start, end), strict=True)], LINKS.get(kind, line))
-        )
-    for place, spot in enumerate(places):
-        drawn.append(_marker_svg(info, place, spot, radius, ink))
-        drawn.append(_label_svg(texts[place], spot[0], spot[1] + radius + 14, ink))
-    drawn.append("</svg>")
-    return "".join(drawn)
-
-
 def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = "tot_lab runs") -> Path:
     """Write a report about several runs as one HTML file that needs no network.
 
@@ -475,59 +393,6 @@ def _tree_html(run: Run) -> str:
         return f'<div style="opacity:.65">{count:,} thoughts: {hint}</div>'
     return tree_svg(run)
 
-
-def _marker_svg(info: TreeInfo, place: int, spot: tuple[float, float], radius: float, ink: str) -> str:
-    shape = SHAPES[info.shape[place]]
-    what = info.shape[place]
-    fill = FAINT if what == "question" else "none" if what in HOLLOW else colour(float(info.score[place]))
-    on_path = bool(info.on_path[place])
-    pen = f'stroke="{PATH if on_path else ink}" stroke-width="{2 if on_path else 0.8}"'
-    hover = f"<title>{escape(chr(10).join(info.details[place]))}</title>"
-    x, y = spot
-    if shape == "circle":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{fill}" {pen}>{hover}</circle>'
-    size = radius * (1.6 if shape == "star" else 1.15)
-    points = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in _OUTLINES[shape])
-    marker = f'<polygon points="{points}" fill="{fill}" {pen}>{hover}</polygon>'
-    if what != "wrong answer":
-        return marker
-    arm = 0.9 * size
-    (left, right), (high, low) = (x - arm, x + arm), (y - arm, y + arm)
-    lines = f"M{left:.1f} {high:.1f}L{right:.1f} {low:.1f}M{right:.1f} {high:.1f}L{left:.1f} {low:.1f}"
-    return f'{marker}<path d="{lines}" stroke="{ink}" stroke-width="2" pointer-events="none"/>'
-
-
-def _label_svg(rows: list[str], x: float, y: float, ink: str) -> str:
-    spans = "".join(
-        f'<tspan x="{x:.1f}" dy="{13 if k else 0}">{escape(row)}</tspan>' for k, row in enumerate(rows)
-    )
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{ink}">{spans}</text>' if rows else ""
-
-
-def _polygon(points: int, first: float, inner: float = 1.0) -> list[tuple[float, float]]:
-    """Return the corners of a polygon or star, starting at the angle `first`.
-
-    The corners are at radius 1. Every second one is at radius `inner`.
-    """
-    angles = [first + 2 * pi * k / points for k in range(points)]
-    return [
-        (cos(angle) * (inner if k % 2 else 1), sin(angle) * (inner if k % 2 else 1))
-        for k, angle in enumerate(angles)
-    ]
-
-
-_OUTLINES = {
-    "star": _polygon(10, -pi / 2, 0.42),
-    "diamond": _polygon(4, -pi / 2),
-    "square": _polygon(4, -pi / 4),
-    "triangle-up": _polygon(3, -pi / 2),
-    "triangle-down": _polygon(3, pi / 2),
-    "hexagon": _polygon(6, -pi / 2),
-    "x": [
-        (0, -0.35), (0.5, -0.85), (0.85, -0.5), (0.35, 0), (0.85, 0.5), (0.5, 0.85),
-        (0, 0.35), (-0.5, 0.85), (-0.85, 0.5), (-0.35, 0), (-0.85, -0.5), (-0.5, -0.85),
-    ],
-}  # fmt: skip
 
 _NUMBERS = ("score", "calls", "tokens in", "tokens out", "cost", "seconds")
 

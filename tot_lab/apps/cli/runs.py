@@ -22,7 +22,6 @@ from tot_lab.record.importers import load
 from tot_lab.record.journal import JournalError
 from tot_lab.views.explorer.page import save_html
 from tot_lab.views.explorer.sweep_page import save_html as save_sweep
-from tot_lab.views.report import tree_svg
 
 if TYPE_CHECKING:
     from tot_lab.record.run import Run
@@ -89,10 +88,6 @@ def _export(args: argparse.Namespace) -> None:
     print(args.to)
 
 
-def _to_svg(run: Run, path: Path) -> None:
-    write_whole(path, tree_svg(run, background="white").encode())
-
-
 def _to_graphml(run: Run, path: Path) -> None:
     from networkx import generate_graphml  # noqa: PLC0415
 
@@ -101,14 +96,14 @@ def _to_graphml(run: Run, path: Path) -> None:
 
 _WRITERS: dict[str, Callable[[Run, Path], object]] = {
     ".html": lambda run, path: run.save_html(path),
-    ".svg": _to_svg,
+    **dict.fromkeys((".svg", ".pdf", ".png"), lambda run, path: run.save_figure(path)),
     ".graphml": _to_graphml,
     ".csv": lambda run, path: write_whole(path, csv(run.nodes_df()).encode()),
 }
 
 
 def _describe_formats() -> str:
-    return "NAME.html (explorer), NAME.svg (tree), NAME.graphml, NAME.csv (thoughts)"
+    return "NAME.html (explorer), NAME.svg, .pdf or .png (tree), NAME.graphml, NAME.csv (thoughts)"
 
 
 def find_journals(paths: Sequence[Path]) -> list[Path]:

@@ -146,7 +146,7 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="write the table: .csv or .parquet (one row per run) or .tex (one row per setting); versions, "
-        "model and settings are included",
+        "model and settings are in the file, or for .csv and .tex in a .json beside it",
     )
     sweep.add_argument(
         "--estimate", action="store_true", help="only print the number of calls left; call no model"

@@ -26,8 +26,8 @@ from tot_lab.views.figures.theme import (
     plain,
     short,
     show_message,
-    style_run_figure,
 )
+from tot_lab.views.figures.verdict import style_run_figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -13,7 +13,7 @@ from tot_lab.analysis.frames import usage_by_node
 from tot_lab.core.tree import Node, Tree
 from tot_lab.record.run import Run, Usage
 from tot_lab.views.figures.theme import printable
-from tot_lab.views.figures.verdict import correctness
+from tot_lab.views.figures.verdict import correctness, grade_words
 
 if TYPE_CHECKING:
     import networkx
@@ -60,8 +60,8 @@ def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
 
     There is at most one edge from one thought to another. If several kinds apply, the edge has the kind that
     is listed first. The graph has the attributes `question`, `strategy`, `answer`, `stopped`, `correct`
-    (bool), `score` and `simulated`; unknown ones are left out. Characters that XML does not allow are removed
-    from texts.
+    (bool), `verdict` (the grade in words), `score` and `simulated`; unknown ones are left out. Characters
+    that XML does not allow are removed from texts.
     """
     import networkx as nx  # noqa: PLC0415  the repr of a run must not import it
 
@@ -143,6 +143,7 @@ def _graph_attributes(run: Run) -> dict[str, Any]:
         "answer": printable(run.answer) if run.stop_reason else None,
         "stopped": run.stop_reason,
         "correct": correctness(run),
+        "verdict": grade_words(run) if run.stop_reason else None,
         "score": None if run.score is None else float(run.score),
         "simulated": run.simulated,
     }

@@ -22,8 +22,8 @@ from tot_lab.views.figures.theme import (
     short,
     short_id,
     show_message,
-    style_run_figure,
 )
+from tot_lab.views.figures.verdict import style_run_figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -13,10 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from tot_lab.record.run import Run
+from typing import Any, NamedTuple
 
 INK = "#1f2933"
 FAINT = "#5f6b78"
@@ -241,15 +238,6 @@ def style_figure(
     margin = {"t": 4, "l": 10, "r": 10, "b": 56, **layout.pop("margin", {})}
     margin["t"] += top
     figure.update_layout(template=template(dark), title=heading, height=top + height, margin=margin, **layout)
-
-
-def style_run_figure(
-    figure: Any, run: Run, title: str, notes: list[str], dark: bool | None, **layout: Any
-) -> None:
-    """Like `style_figure`, for a figure of one run. The subtitle starts with the strategy and the
-    question."""
-    named = short(f"{run.name}  ·  {run.question}", 120)
-    style_figure(figure, [title], [named, *notes], run.simulated, dark, hovermode="closest", **layout)
 
 
 def show_message(figure: Any, message: str) -> None:

@@ -29,9 +29,9 @@ from tot_lab.views.figures.theme import (
     short,
     short_id,
     show_message,
-    style_run_figure,
     translucent,
 )
+from tot_lab.views.figures.verdict import style_run_figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -32,6 +32,7 @@ from tot_lab.views.figures.theme import (
     wrap,
 )
 from tot_lab.views.figures.theme import LINKS as LINK_COLOURS
+from tot_lab.views.figures.verdict import answer_words
 
 if TYPE_CHECKING:
     import networkx
@@ -64,6 +65,10 @@ HOLLOW = ("question", "answer", "wrong answer")
 """Shapes that are not filled with the colour of the score."""
 
 
+LINK_NAMES = {"merged": "merged with", "source": "made from", "depends": "depends on"}
+"""Names of the kinds of links in the legend."""
+
+
 class TreeInfo(NamedTuple):
     """Data of `plot_tree`. Arrays and lists have one entry per drawn thought, in the order of the record.
 
@@ -78,6 +83,7 @@ class TreeInfo(NamedTuple):
         details: Lines of the hover text.
         left_out: Number of thoughts of the run that are not drawn.
         correct: Whether the answer is correct. `None` if that is not known.
+        verdict: The grade of the answer in words, or "" if there is no run or it has not ended.
     """
 
     ids: list[Any]
@@ -97,6 +103,7 @@ class TreeInfo(NamedTuple):
     simulated: bool
     left_out: int
     correct: bool | None
+    verdict: str
 
 
 @gc_paused()
@@ -153,6 +160,7 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
         bool(parts.about.get("simulated", False)),
         len(whole.nodes) - len(parts.nodes),
         correct,
+        str(parts.about.get("verdict", {None: "", True: "✓ correct"}.get(correct, "✗ wrong"))),
     )
 
 
@@ -295,7 +303,7 @@ def _link_trace(info: TreeInfo, kind: str) -> go.Scatter:
         y=np.concatenate([np.append(y, np.nan) for _, y in bows]),
         mode="lines",
         line={"color": LINK_COLOURS.get(kind, FAINT), "width": 1.6, "dash": "dash"},
-        name={"merged": "merged with", "source": "made from", "depends": "depends on"}.get(kind, plain(kind)),
+        name=LINK_NAMES.get(kind, plain(kind)),
         hoverinfo="skip",
     )
 
@@ -393,8 +401,7 @@ def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
     title = wrap(info.question, 88, 2) or [info.strategy or "Tree of thoughts"]
     facts = [info.strategy] if info.strategy and info.question else []
     if info.answer is not None:
-        sign = {True: " ✓", False: " ✗", None: ""}[info.correct]
-        facts.append(f"answer: {' '.join(info.answer.split()) or 'none'}{sign}")
+        facts.append(answer_words(info.answer, info.verdict))
     if info.stopped is not None:
         facts.append(f"ended: {printable(describe_stop(str(info.stopped)))}")
     elif info.strategy:

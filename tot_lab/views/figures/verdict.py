@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tot_lab.core.records import describe_stop
 from tot_lab.record.run import Run
-from tot_lab.views.figures.theme import printable, short
+from tot_lab.views.figures.theme import printable, short, style_figure
 
 NOT_ENDED = "has not ended"
 FAILED = "failed"
@@ -81,6 +81,26 @@ def stop_words(run: Run) -> str:
         return NOT_ENDED
     words = printable(describe_stop(run.stop_reason))
     return f"{words}: {short(run.error, LONGEST)}" if run.error else words
+
+
+def answer_words(answer: str, grade: str) -> str:
+    """Return the answer and its grade on one line."""
+    text = " ".join(answer.split())
+    if not text:
+        text, grade = "none", grade.removesuffix(" no answer")
+    return f"answer: {text} {grade}".rstrip()
+
+
+def style_run_figure(
+    figure: Any, run: Run, title: str, notes: list[str], dark: bool | None, **layout: Any
+) -> None:
+    """Like `style_figure`, for a figure of one run. The subtitle starts with the strategy and the question,
+    and the answer with its grade."""
+    named = short(f"{run.name}  ·  {run.question}", 120)
+    ended = run.stop_reason is not None
+    verdict = answer_words(short(run.answer, 80), grade_words(run)) if ended else NOT_ENDED
+    lines = [named, verdict, *notes]
+    style_figure(figure, [title], lines, run.simulated, dark, hovermode="closest", **layout)
 
 
 def _expected(run: Run) -> str:

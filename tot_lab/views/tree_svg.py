@@ -1,0 +1,421 @@
+"""The tree of a run as an SVG image: for cards and reports, and as a figure of a paper.
+
+The figure is laid out at the size at which it is printed, so no text is smaller than `SMALL` on paper. Its
+PDF and PNG files contain the same drawing as the SVG.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from html import escape
+from math import cos, isnan, pi, sin
+from pathlib import Path
+from typing import Any, NamedTuple
+from unicodedata import east_asian_width
+
+import numpy as np
+
+from tot_lab.core.files import write_whole
+from tot_lab.record.run import Run
+from tot_lab.views.figures.saving import PIXELS, check_width, format_of, rendered
+from tot_lab.views.figures.theme import (
+    EDGE,
+    FAINT,
+    FONT,
+    INK,
+    LIGHT,
+    LINKS,
+    PATH,
+    SCORES,
+    UNSCORED,
+    colour,
+    label,
+    printable,
+    short,
+    wrap,
+)
+from tot_lab.views.figures.tree import HOLLOW, LINK_NAMES, SHAPES, TreeInfo, arc, label_width, tree_info
+from tot_lab.views.figures.verdict import verdict_of
+
+Point = tuple[float, float]
+
+SMALL = 9.5
+"""Size of the small text of a figure, in pixels of 1/96 inch: 7.1 points."""
+
+LARGE = 11.0
+"""Size of its title: 8.3 points."""
+
+CORRECT = "#1b7837"
+"""Colour of the words "✓ correct", with a contrast of 5.6:1 on white."""
+
+MIN_LABEL = 12
+"""Minimum number of characters in a line of a label. If there is less room, there are no labels."""
+
+MAX_STEPS = 12
+"""Maximum number of thoughts in the list of the path."""
+
+
+class Frame(NamedTuple):
+    """Where and how the tree is drawn.
+
+    Attributes:
+        step: Distance between siblings.
+        rise: Distance between levels.
+        radius: Radius of a marker.
+        left: Horizontal position of the leftmost thought.
+        top: Vertical position of the root.
+        labels: Maximum number of characters in a line of a label, or 0 for no labels.
+        size: Size of the labels.
+        ink: Colour of outlines and labels.
+        line: Colour of the lines.
+    """
+
+    step: float
+    rise: float
+    radius: float
+    left: float
+    top: float
+    labels: int
+    size: float
+    ink: str
+    line: str
+
+    @property
+    def leading(self) -> float:
+        """Distance between two lines of a label."""
+        return self.size * 13 / 11
+
+    def at(self, x: float, y: float) -> Point:
+        """Return where a thought is drawn."""
+        return self.left + x * self.step, self.top + y * self.rise
+
+
+def tree_svg(run: Run, *, background: str | None = None) -> str:
+    """Return the tree of a run as a standalone SVG image, with labels if there is room.
+
+    Args:
+        run: The run.
+        background: CSS colour of the background. `None` makes it transparent, with lines in the text colour
+            of the surrounding page.
+
+    Raises:
+        ValueError: If there are no thoughts.
+    """
+    info = tree_info(run)
+    widest, deepest = float(info.x.max()), float(info.depth.max())
+    labels = label_width(info, 840)
+    step = min(840 / (widest + 1), 130 if labels else 44)
+    frame = Frame(
+        step,
+        min(96.0 if labels else 62.0, 700 / max(deepest, 1.0)),
+        min(8.0, max(step / 2.6, 1.5)),
+        step / 2 + 6,
+        16.0,
+        labels,
+        11,
+        "currentColor" if background is None else INK,
+        "#808080" if background is None else EDGE,
+    )
+    width = widest * step + 2 * frame.left
+    height = deepest * frame.rise + frame.top + (58.0 if labels else 16.0)
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" role="img" '
+        f'style="max-width:100%;height:auto;font:11px {escape(FONT)}">'
+    ]
+    if background is not None:
+        drawn.append(f'<rect width="100%" height="100%" fill="{escape(background)}"/>')
+    return "".join([*drawn, *_tree(info, frame), "</svg>"])
+
+
+def save_figure(run: Run, path: str | os.PathLike[str], *, width: float = 3.5) -> Path:
+    """Write the tree of a run as a figure for a paper, and return its path.
+
+    The figure has the question as its title, the verdict (such as `✓ correct`) with the answer, and a legend.
+    It is light, and laid out for the width at which it is printed: no text is smaller than 7 points. If the
+    thoughts are too many for labels, those on the path to the answer are numbered and listed below the tree.
+    An existing file is replaced atomically.
+
+    Args:
+        run: The run.
+        path: A file with the suffix `.svg`, `.pdf` or `.png` (300 dots per inch). PDF and PNG require
+            `pip install 'tot-lab[figures]'`, and Chrome or Chromium. SVG requires nothing.
+        width: Width in inches: 3.5 fits a column of a page with two columns, 7 the whole page. Include the
+            file without scaling.
+
+    Raises:
+        ValueError: If the format is unknown, or there are no thoughts.
+        ImportError: If the format requires Kaleido, which is not installed.
+        OSError: If no PDF or PNG could be drawn, such as without a browser.
+    """
+    format = format_of(path)
+    check_width(width)
+    svg, height = _figure(run, round(width * PIXELS))
+    if format == "svg":
+        return write_whole(path, svg.encode())
+    return write_whole(path, rendered(_as_image(svg, round(width * PIXELS), height), path))
+
+
+def _as_image(svg: str, width: int, height: int) -> Any:
+    """Return a Plotly figure that contains only this image. In a PDF it remains a vector graphic."""
+    import plotly.graph_objects as go  # noqa: PLC0415  an SVG does not need it
+
+    hidden = {"visible": False}
+    source = "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
+    place = {"xref": "paper", "yref": "paper", "x": 0, "y": 1, "sizex": 1, "sizey": 1, "sizing": "stretch"}
+    return go.Figure(
+        layout={
+            "template": "none",
+            "width": width,
+            "height": height,
+            "margin": dict.fromkeys("lrtb", 0),
+            "xaxis": hidden,
+            "yaxis": hidden,
+            "images": [{"source": source, **place}],
+        }
+    )
+
+
+# The parts of a figure are drawn from top to bottom. Each returns its elements and where the next one begins.
+
+
+def _figure(run: Run, width: int) -> tuple[str, int]:
+    """Return a figure of this width in pixels, and its height."""
+    info = tree_info(run)
+    heading, y = _heading(run, info, width)
+    frame = _frame(info, width, y)
+    y = frame.at(0, float(info.depth.max()))[1] + frame.radius + (3.6 * frame.leading if frame.labels else 4)
+    path = [] if frame.labels else _path_places(info)
+    numbers = [_number(str(k), frame, info, place) for k, place in enumerate(path, 1)]
+    listed, y = _path_list(info, path, width, y)
+    legend, y = _legend(info, width, y + 6)
+    height = round(y + 4)
+    start = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width / PIXELS:g}in" height="{height / PIXELS:.4g}in" role="img" '
+        f'font-family="{escape(FONT)}" font-size="{SMALL}">'
+        f"<title>{escape(short(run.question, 200))}</title>"
+        f'<rect width="100%" height="100%" fill="{LIGHT.paper}"/>'
+    )
+    parts = [start, *heading, *_tree(info, frame), *numbers, *listed, *legend, "</svg>"]
+    return "".join(parts), height
+
+
+def _frame(info: TreeInfo, width: int, y: float) -> Frame:
+    """Return the frame of a tree that begins at `y` and is centred."""
+    widest, deepest = float(info.x.max()), float(info.depth.max())
+    room = label_width(info, width * 11 / SMALL)
+    labels = room if room >= MIN_LABEL else 0
+    step = min((width - 14) / (widest + 1), 110 if labels else 34)
+    radius = min(6.0, max(step / 2.6, 1.5))
+    rise = min(76.0 if labels else 46.0, 480 / max(deepest, 1.0))
+    left = (width - widest * step) / 2
+    return Frame(step, rise, radius, left, y + radius + 6, labels, SMALL, INK, EDGE)
+
+
+def _heading(run: Run, info: TreeInfo, width: int) -> tuple[list[str], float]:
+    verdict = verdict_of(run)
+    wrong = verdict.grade.startswith("✗") and verdict.expected
+    grade = f"{verdict.grade}, expected {verdict.expected}" if wrong else verdict.grade
+    ended = verdict.stopped if run.stop_reason is None else f"ended: {verdict.stopped}"
+    drawn = f"{len(info.ids):,} of " if info.left_out else ""
+    facts = [run.name, run.model, f"{drawn}{len(info.ids) + info.left_out:,} thoughts", ended]
+    shade = {True: CORRECT, False: LIGHT.warning, None: FAINT}[verdict.correct]
+    rows: list[tuple[str, float, str, int]] = [(run.question or run.name, LARGE, INK, 3)]
+    if run.stop_reason is not None:
+        rows.append((grade, SMALL + 0.5, shade, 3))
+        rows += [(f"answer: {run.answer}", SMALL, INK, 3)] if run.answer.strip() else []
+    if run.simulated:
+        rows.append(("simulated model", SMALL, LIGHT.warning, 1))
+    rows.append(("  ·  ".join(map(printable, facts)), SMALL, FAINT, 3))
+    elements, y = [], 3.0
+    for text, size, fill, lines in rows:
+        bold = fill != FAINT and not text.startswith("answer: ")
+        for line in _wrapped(text, width - 8, size * (1.12 if bold else 1), lines):
+            y += size * 1.3
+            elements.append(_text(line, 4, y, f'font-size="{size}" fill="{fill}"', bold))
+    return elements, y + 4
+
+
+def _wrapped(text: str, width: float, size: float, lines: int) -> list[str]:
+    """Wrap text to a width in pixels, which is estimated for a wide sans-serif font."""
+    line = " ".join(printable(text).split())
+    return wrap(line, max(int(width / (size * _mean_width(line))), 8), lines)
+
+
+def _mean_width(text: str) -> float:
+    """Return the mean width of the characters, in units of the size of the font."""
+    widths = [
+        1.02 if east_asian_width(sign) in "WF" else 0.74 if sign.isupper() else 0.61 for sign in text or " "
+    ]
+    return sum(widths) / len(widths)
+
+
+def _path_places(info: TreeInfo) -> list[int]:
+    """Return the thoughts on the path to the answer below the root, from the top."""
+    places = np.flatnonzero(info.on_path & (info.parents >= 0))
+    return [int(place) for place in places[np.argsort(info.depth[places], kind="stable")]]
+
+
+def _number(text: str, frame: Frame, info: TreeInfo, place: int) -> str:
+    """Write the number of a thought on the path beside its marker, with an outline that covers lines."""
+    x, y = frame.at(float(info.x[place]), float(info.depth[place]))
+    style = f'fill="{INK}" stroke="{LIGHT.paper}" stroke-width="2.5" paint-order="stroke"'
+    return _text(text, x + 1.5 * frame.radius + 3, y + 0.36 * SMALL, style, bold=True)
+
+
+def _path_list(info: TreeInfo, path: Sequence[int], width: int, y: float) -> tuple[list[str], float]:
+    """Write the thoughts on the path to the answer as a numbered list."""
+    elements = []
+    steps = list(enumerate(path, 1))
+    left_out = len(steps) - MAX_STEPS
+    if left_out > 0:
+        steps = [*steps[: MAX_STEPS // 2], (0, left_out), *steps[-MAX_STEPS // 2 :]]
+    for k, place in steps:
+        text = info.texts[place] if k else f"{place:,} more steps"
+        for row, line in enumerate(_wrapped(text, width - 30, SMALL, 2) or [""]):
+            y += SMALL * 1.3
+            if row == 0:
+                elements.append(_text(str(k) if k else "⋮", 4, y, f'fill="{INK}"', bold=True))
+            elements.append(_text(line, 24, y, f'fill="{INK if k else FAINT}"'))
+    return elements, y
+
+
+def _legend(info: TreeInfo, width: int, y: float) -> tuple[list[str], float]:
+    """Draw the legend: every shape, line and colour that occurs, in rows."""
+    elements: list[str] = []
+    x, row = 4.0, SMALL * 1.6
+    y += row
+    for drawing, room, name in _legend_entries(info):
+        needed = room + 4 + len(name) * SMALL * _mean_width(name)
+        if x > 4 and x + needed > width - 4:
+            x, y = 4.0, y + row
+        elements.append(f'<g transform="translate({x:.1f} {y - 0.36 * SMALL:.1f})">{drawing}</g>')
+        elements.append(_text(name, x + room + 4, y, f'fill="{INK}"'))
+        x += needed + 10
+    return elements, y + 0.3 * SMALL
+
+
+def _legend_entries(info: TreeInfo) -> Iterator[tuple[str, float, str]]:
+    """Yield each entry: a drawing whose middle is at height 0, its width, and its name."""
+    for what in SHAPES:
+        if what in info.shape:
+            fill = FAINT if what == "question" or what not in HOLLOW else "none"
+            yield _marker(what, fill, (6, 0), 4.2, f'stroke="{INK}" stroke-width="0.8"', INK), 12, what
+    if (info.on_path & (info.parents >= 0)).any():
+        yield f'<path d="M0 0h16" stroke="{PATH}" stroke-width="3.2"/>', 16, "path to the answer"
+    for kind in dict.fromkeys(kind for *_, kind in info.links):
+        shade = LINKS.get(kind, EDGE)
+        line = f'<path d="M0 0h16" stroke="{shade}" stroke-width="1.4" stroke-dasharray="5 4"/>'
+        yield line, 16, LINK_NAMES.get(kind, kind)
+    filled = [score for score, what in zip(info.score, info.shape, strict=True) if what not in HOLLOW]
+    if any(not isnan(score) for score in filled):
+        bar = "".join(
+            f'<rect x="{5 * k}" y="-4" width="5.2" height="8" fill="{c}"/>' for k, c in enumerate(SCORES)
+        )
+        yield bar, 50, "score 0–1"
+    if any(map(isnan, filled)):
+        yield f'<rect y="-4" width="8" height="8" fill="{UNSCORED}" stroke="{INK}"/>', 8, "no score"
+
+
+def _text(text: str, x: float, y: float, style: str, bold: bool = False) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}{weight}>{escape(text)}</text>'
+
+
+# The tree itself.
+
+
+def _tree(info: TreeInfo, frame: Frame) -> Iterator[str]:
+    """Draw lines, links, markers and labels."""
+    labels, radius = frame.labels, frame.radius
+    texts = [label(text, labels) if labels else [] for text in info.texts]
+    places = [frame.at(x, y) for x, y in zip(info.x.tolist(), info.depth.tolist(), strict=True)]
+    joined = [(int(parent), child) for child, parent in enumerate(info.parents) if parent >= 0]
+    for chosen, shade, thick in ((False, frame.line, 1.2), (True, PATH, 3.2)):
+        lines = "".join(
+            # Edges start below the label. A background for the label would need the colour of the page.
+            "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(
+                places[parent][0],
+                places[parent][1] + (radius + 7 + frame.leading * len(texts[parent]) if labels else 0),
+                *places[child],
+            )
+            for parent, child in joined
+            if bool(info.on_path[child]) is chosen
+        )
+        if lines:
+            yield f'<path d="{lines}" fill="none" stroke="{shade}" stroke-width="{thick}"/>'
+    for start, end, kind in info.links:
+        points = " ".join(
+            "{:.1f},{:.1f}".format(*frame.at(x, y)) for x, y in zip(*arc(info, start, end), strict=True)
+        )
+        yield (
+            f'<polyline points="{points}" fill="none" stroke="{LINKS.get(kind, frame.line)}" '
+            f'stroke-width="1.4" stroke-dasharray="5 4"/>'
+        )
+    for place, spot in enumerate(places):
+        yield _thought(info, place, spot, frame)
+        yield _label(texts[place], spot[0], spot[1] + radius + 3 + frame.size, frame)
+
+
+def _thought(info: TreeInfo, place: int, spot: Point, frame: Frame) -> str:
+    what = info.shape[place]
+    fill = FAINT if what == "question" else "none" if what in HOLLOW else colour(float(info.score[place]))
+    on_path = bool(info.on_path[place])
+    pen = f'stroke="{PATH if on_path else frame.ink}" stroke-width="{2 if on_path else 0.8}"'
+    hover = f"<title>{escape(chr(10).join(info.details[place]))}</title>"
+    return _marker(what, fill, spot, frame.radius, pen, frame.ink, hover)
+
+
+def _marker(what: str, fill: str, spot: Point, radius: float, pen: str, ink: str, hover: str = "") -> str:
+    shape = SHAPES[what]
+    x, y = spot
+    if shape == "circle":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{fill}" {pen}>{hover}</circle>'
+    size = radius * (1.6 if shape == "star" else 1.15)
+    points = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in _OUTLINES[shape])
+    marker = f'<polygon points="{points}" fill="{fill}" {pen}>{hover}</polygon>'
+    if what != "wrong answer":
+        return marker
+    arm = 0.9 * size
+    (left, right), (high, low) = (x - arm, x + arm), (y - arm, y + arm)
+    lines = f"M{left:.1f} {high:.1f}L{right:.1f} {low:.1f}M{right:.1f} {high:.1f}L{left:.1f} {low:.1f}"
+    return f'{marker}<path d="{lines}" stroke="{ink}" stroke-width="2" pointer-events="none"/>'
+
+
+def _label(rows: list[str], x: float, y: float, frame: Frame) -> str:
+    if not rows:
+        return ""
+    spans = "".join(
+        f'<tspan x="{x:.1f}" dy="{f"{frame.leading:g}" if k else 0}">{escape(row)}</tspan>'
+        for k, row in enumerate(rows)
+    )
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{frame.ink}">{spans}</text>'
+
+
+def _polygon(points: int, first: float, inner: float = 1.0) -> list[Point]:
+    """Return the corners of a polygon or star, starting at the angle `first`.
+
+    The corners are at radius 1. Every second one is at radius `inner`.
+    """
+    angles = [first + 2 * pi * k / points for k in range(points)]
+    return [
+        (cos(angle) * (inner if k % 2 else 1), sin(angle) * (inner if k % 2 else 1))
+        for k, angle in enumerate(angles)
+    ]
+
+
+_OUTLINES = {
+    "star": _polygon(10, -pi / 2, 0.42),
+    "diamond": _polygon(4, -pi / 2),
+    "square": _polygon(4, -pi / 4),
+    "triangle-up": _polygon(3, -pi / 2),
+    "triangle-down": _polygon(3, pi / 2),
+    "hexagon": _polygon(6, -pi / 2),
+    "x": [
+        (0, -0.35), (0.5, -0.85), (0.85, -0.5), (0.35, 0), (0.85, 0.5), (0.5, 0.85),
+        (0, 0.35), (-0.5, 0.85), (-0.85, 0.5), (-0.35, 0), (-0.85, -0.5), (-0.5, -0.85),
+    ],
+}  # fmt: skip
