@@ -41,6 +41,11 @@ async def judge_away(call: Call) -> Reply | str:
     return good(call)
 
 
+async def judge_mumbles(call: Call) -> Reply | str:
+    """A player whose judge writes nothing readable."""
+    return "hm" if call.purpose in JUDGED else good(call)
+
+
 def swept(player, settings=None, **options):
     lab = tl.Lab(player, runs=None)
     return wait(lab.sweep(settings or {"tree": TREE, "at once": tl.OneAnswer()}, TASKS, **options))
@@ -270,6 +275,7 @@ def test_a_judge_that_is_away_is_seen_in_every_result():
         (text,) = said
         assert text.startswith("More than 5% of the calls or replies of a role were lost: ")
         assert re.search(r": (\d+) of \1 evaluate calls failed \(100.0%\)\.", text)
+    sweep, share = swept(judge_mumbles), "evaluate 100.0% unreadable"  # its runs answer, and can be compared
     found, said = quiet(tl.stats.compare, sweep, "tree", "at once")
     assert (found.lost_a, found.lost_b, len(said)) == (share, "none", 1)
     pairs, said = quiet(tl.stats.compare_all, sweep)
@@ -431,6 +437,6 @@ def test_in_words():
 
 @pytest.mark.slow
 def test_the_router_table_warns_once():
-    sweep = swept(judge_away)
+    sweep = swept(judge_mumbles)
     _, said = quiet(tl.stats.calibrate_router, SimpleNamespace(df=sweep.df))
     assert len(said) == 1

@@ -75,15 +75,47 @@ def test_the_search_ended_before_the_right_thought_was_expanded():
     )
 
 
-def test_a_right_answer_was_passed_over():
+@pytest.mark.parametrize(
+    ("right", "says"),
+    [
+        (
+            0.4,
+            "Evaluator: scored the right answer 0.0 (score 0.4) lower than the wrong one, 0.1 (score 0.6).",
+        ),
+        (
+            0.6,
+            "Evaluator: scored the wrong answer 0.1 (score 0.6) as high as the right one, 0.0 (score 0.6).",
+        ),
+        (0.8, "Answer: a right one was at 0.0 (score 0.8), and another one was given."),
+        (None, "Answer: a right one was at 0.0, and another one was given."),
+    ],
+)
+def test_a_right_answer_was_passed_over(right, says):
     task = tl.general("What is six times seven?", answer="42", grade="number")
     with tl.Recorder("two", task=task) as recorder:
         root = recorder.thought(task.question)
-        for text, score in (("Answer: 42", 0.4), ("Answer: 41", 0.6)):
-            recorder.score(recorder.thought(text, parent=root), score)
+        for text, score in (("Answer: 42", right), ("Answer: 41", 0.6)):
+            thought = recorder.thought(text, parent=root)
+            if score is not None:
+                recorder.score(thought, score)
         recorder.end("41", node="0.1")
     why = why_it_failed(recorder.run)
-    assert why.text == "Answer: a right one was at 0.0 (score 0.4), and another one was given."
+    assert why.text == says
+    assert why.nodes == ("0.0",)
+
+
+def test_only_the_thoughts_that_the_search_could_have_kept_are_its_fault():
+    """Of two solvable thoughts one scored as high as the kept one, and the evaluator misjudged the other."""
+    why = why_it_failed(lost((BAD, 0.9, "kept"), (GOOD, 0.9, "pruned"), (GOOD, 0.1, "pruned")))
+    assert why.text.startswith("Search: pruned 0.1 (score 0.9), which could still lead to a right answer")
+    assert why.nodes == ("0.1",)
+
+
+def test_a_run_that_failed_calls_ended_is_nobodys_fault():
+    async def away(call):
+        raise ConnectionError("no server there")
+
+    assert why_it_failed(wait(lab_with(model=away).run(tl.OneAnswer(), TOWN))) is None
 
 
 def test_a_question_without_an_answer_is_nobodys_fault():
@@ -177,17 +209,20 @@ def test_a_tool_returned_the_right_answer_and_the_agent_gave_another_one():
 @pytest.mark.parametrize(
     ("calls", "says"),
     [
-        ([("page", {"title": "Jorin"})], "the only result does not contain the right answer."),
+        (
+            [("page", {"title": "Jorin"})],
+            "Proposer: the only tool result that it requested does not contain the right answer.",
+        ),
         (
             [("page", {"title": "Jorin"}), ("legs", {"animal": "duck"})],
-            "none of the 2 results contains the right answer.",
+            "Proposer: none of the 2 tool results that it requested contains the right answer.",
         ),
-        ([("page", {"title": "Henno"})], "every call failed."),
+        ([("page", {"title": "Henno"})], "Tools: every call failed."),
     ],
 )
 def test_no_tool_returned_the_right_answer(calls, says):
     run = acted(said(*calls), said(final("Fenwell")))
-    assert why_it_failed(run).text == f"Tools: {says}"
+    assert why_it_failed(run).text == says
     assert why_it_failed(run).nodes == (run.best.id,)
 
 
@@ -211,7 +246,7 @@ def test_a_number_is_not_a_part_of_another_one():
 
 def test_the_agent_called_no_tool():
     run = acted(said(final("Fenwell")))
-    assert why_it_failed(run).text == "Tools: none was called before the answer."
+    assert why_it_failed(run).text == "Proposer: called no tool before the answer."
     assert why_it_failed(wait(lab_with(model=Script("Fenwell")).run(tl.ChainOfThought(), TOWN))).text == (
         "The answer is wrong. The cause is not known: nothing judges the thoughts before the answer."
     )

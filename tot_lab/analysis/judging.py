@@ -386,9 +386,9 @@ class _Facts(Known):
     @cached_property
     def failed(self) -> bool | None:
         """Whether the run ended without a correct answer. A person's mark decides if there is no ground
-        truth."""
+        truth. `None` if that is not known, or if failed calls ended the run."""
         run = self.run
-        if run.stop_reason is None:
+        if run.stop_reason is None or run.failure is not None:
             return None
         if run.correct is not None:
             return not run.correct

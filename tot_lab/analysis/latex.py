@@ -108,7 +108,7 @@ def _means(amounts: Sequence[float | None], form: Callable[[float], str]) -> lis
 
 def _methods(against: str | None) -> dict[str, str | None]:
     return {
-        "success": "mean over the tasks of the share of runs that solved the task; runs that failed are left out",
+        "success": "mean over the tasks of the share of runs that solved the task, without runs that failed",
         "interval": "Wilson, 95 %, over tasks (tl.stats.success_rates)",
         "against": against,
         "p": None

@@ -65,7 +65,7 @@ def _reason(run: Run, blamed: Blamed) -> Finding:
         case "unsolvable":
             nodes, text = [run.tree.root], "No answer to this question can be right."
         case "answerer":
-            text = f"Answer: a right one was at {named}, and another one was given."
+            text = _not_chosen(run, nodes)
         case "proposer":
             text = f"Proposer: no child of {named} could still lead to a right answer."
         case "cut short":
@@ -76,24 +76,53 @@ def _reason(run: Run, blamed: Blamed) -> Finding:
         case "evaluator" if run.best is not None and blamed.nodes == (run.best.id,):
             text = f"Evaluator: accepted {named} as the answer, which is wrong."
         case "evaluator" if all(node.reason == "person" for node in nodes):
-            text = f"Person: pruned {named}, which could still lead to a right answer."
-        case "evaluator" if _scored_as_high(run, nodes):
-            text = (
-                f"Search: pruned {named}, which could still lead to a right answer, although no thought that "
-                f"was kept scored higher."
-            )
+            text = f"Person: pruned {named}, {_hope(run, nodes)}."
+        case "evaluator" if high := _scored_as_high(run, nodes):
+            nodes = high
+            although = "although no thought that was kept scored higher"
+            text = f"Search: pruned {_ids(nodes)}, {_hope(run, nodes)}, {although}."
         case "evaluator":
-            text = f"Evaluator: pruned {named}, which could still lead to a right answer."
+            text = f"Evaluator: pruned {named}, {_hope(run, nodes)}."
         case _:
             nodes, text = _shown_by_record(run)
     return Finding("why_it_failed", text, tuple(node.id for node in nodes))
 
 
-def _scored_as_high(run: Run, pruned: Sequence[Node]) -> bool:
-    """Whether the best of the pruned thoughts scored as high as all thoughts that were kept on its level."""
-    best = max(pruned, key=lambda node: node.rank)
-    kept = [node for node in run.tree if node.depth == best.depth and node.state in ("kept", "complete")]
-    return best.score is not None and bool(kept) and all(node.rank <= best.rank for node in kept)
+def _hope(run: Run, nodes: Sequence[Node]) -> str:
+    """Return what was lost with thoughts from which a right answer could be reached."""
+    task = run.task
+    if task is not None and all(task.domain.complete(task, run.steps(node.id)) for node in nodes):
+        return "which is right" if len(nodes) == 1 else "which are right"
+    return "which could still lead to a right answer"
+
+
+def _not_chosen(run: Run, right: Sequence[Node]) -> str:
+    """Return why another answer than the right ones was given, as far as their scores tell."""
+    given = run.best
+    if given is not None and given.score is not None and judged(given):
+        scores = [node.rank for node in right]
+        if max(scores) < given.rank and all(node.score is not None for node in right):
+            return (
+                f"Evaluator: scored the right answer {_ids(right)} lower than the wrong one, {_ids([given])}."
+            )
+        if max(scores) == given.rank:
+            equal = [node for node in right if node.rank == given.rank]
+            return (
+                f"Evaluator: scored the wrong answer {_ids([given])} as high as the right one, {_ids(equal)}."
+            )
+    return f"Answer: a right one was at {_ids(right)}, and another one was given."
+
+
+def _scored_as_high(run: Run, pruned: Sequence[Node]) -> list[Node]:
+    """Return the pruned thoughts that scored as high as all thoughts that were kept on their level."""
+    depth = max(pruned, key=lambda node: node.rank).depth
+    kept = [node for node in run.tree if node.depth == depth and node.state in ("kept", "complete")]
+    most = max((node.rank for node in kept), default=None)
+    return [
+        node
+        for node in pruned
+        if most is not None and node.depth == depth and node.score is not None and node.rank >= most
+    ]
 
 
 def _shown_by_record(run: Run) -> tuple[list[Node], str]:
@@ -121,7 +150,7 @@ def _shown_by_tools(run: Run) -> tuple[list[Node], str] | None:
     made = [row for row in tools_of(run) if row.call.purpose == TOOL]
     if not made:
         offered = any(tools_offered(run, row) for row in calls_of(run))
-        return ([], "Tools: none was called before the answer.") if offered else None
+        return ([], "Proposer: called no tool before the answer.") if offered else None
     reference = None if run.task is None else run.task.reference
     if not isinstance(reference, str) or not reference.strip() or run.grades([reference]) != [1.0]:
         return None
@@ -139,9 +168,9 @@ def _shown_by_tools(run: Run) -> tuple[list[Node], str] | None:
         case 0:
             text = "Tools: every call failed."
         case 1:
-            text = "Tools: the only result does not contain the right answer."
+            text = "Proposer: the only tool result that it requested does not contain the right answer."
         case many:
-            text = f"Tools: none of the {many} results contains the right answer."
+            text = f"Proposer: none of the {many} tool results that it requested contains the right answer."
     return [], text
 
 
