@@ -88,7 +88,7 @@ def test_its_notebook_runs_with_the_network_cut(recording, tmp_path):
     cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
     assert f"{len(cells)} passed" in done.stdout
     assert json.loads((tmp_path / "loaded").read_text()) == []
-    misses = "is not in ../data/02_real_models.jsonl.gz" in json.dumps([cell["outputs"] for cell in cells])
-    assert misses == (notebook.stem == "02_real_models"), "which shows a miss"
+    misses = "is not in ../data/15_real_models.jsonl.gz" in json.dumps([cell["outputs"] for cell in cells])
+    assert misses == (notebook.stem == "15_real_models"), "which shows a miss"
     if refused:
         pytest.skip(f"it ran, but with a network: needs a network namespace of its own: {refused}")

@@ -45,11 +45,11 @@ def test_the_wheel_holds_everything_and_no_more(installed):
     assert any(name.endswith("/constrained/tasks.jsonl") for name in names)
     shipped = {
         "notebooks/01_first_search.ipynb",
-        "notebooks/02_exploring_a_search.ipynb",
-        "notebooks/02_real_models.ipynb",
-        "notebooks/06_your_own_strategy.ipynb",
-        "notebooks/07_deep_think.ipynb",
-        "data/02_real_models.jsonl.gz",
+        "notebooks/05_exploring_a_search.ipynb",
+        "notebooks/15_real_models.ipynb",
+        "notebooks/30_your_own_strategy.ipynb",
+        "notebooks/25_deep_think.ipynb",
+        "data/15_real_models.jsonl.gz",
     }
     assert {f"tot_lab/examples/{name}" for name in shipped} < names
     outside = ("tests", "benchmarks", "tot_lab/views/explorer/js")
@@ -63,6 +63,6 @@ def test_notebooks_come_out_of_an_installed_package(installed, tmp_path):
     for name in (
         "notebooks/01_first_search.ipynb",
         "data/word_problems.jsonl",
-        "data/02_real_models.jsonl.gz",
+        "data/15_real_models.jsonl.gz",
     ):
         assert (tmp_path / "mine" / name).read_bytes() == (ROOT / name).read_bytes()
