@@ -11,6 +11,7 @@ from tot_lab.analysis.why import first_findings, why_it_failed
 
 HAND = tl.game24("4 5 6 10")
 GOOD = "10 - 4 = 6 (left: 5 6 6)"
+UNKNOWN = "The cause is not known: nothing tells which thoughts could lead to a right answer."
 BAD = "10 * 6 = 60 (left: 4 5 60)"
 
 
@@ -70,8 +71,8 @@ def test_the_proposer_made_no_right_thought():
 def test_the_search_ended_before_the_right_thought_was_expanded():
     why = why_it_failed(lost((GOOD, 0.9, "kept"), (BAD, 0.1, "pruned"), end="budget:calls"))
     assert why.text == (
-        "Cut short: the search ended before it expanded 0.0 (score 0.9), which could still lead to a right "
-        "answer."
+        "Cut short: the run spent the budget of calls before it expanded 0.0 (score 0.9), which could still "
+        "lead to a right answer."
     )
 
 
@@ -129,8 +130,8 @@ def test_without_a_solver_it_names_the_best_that_was_pruned_and_blames_nobody():
     steps = [(f"step {k}", k / 10, "pruned") for k in range(6)] + [("on", 0.9, "kept")]
     why = why_it_failed(lost(*steps, task=task))
     assert why.text == (
-        "The run had nothing left to expand. The cause is not known: nothing judges the thoughts before the "
-        "answer. The best of the pruned ones: 0.5 (score 0.5), 0.4 (score 0.4), 0.3 (score 0.3)."
+        "The run had nothing left to expand. The cause is not known: nothing tells which thoughts could "
+        "lead to a right answer. The best of the pruned ones: 0.5 (score 0.5), 0.4 (score 0.4), 0.3 (score 0.3)."
     )
     assert why.nodes == ("0.5", "0.4", "0.3")
     assert not any(word in why.text for word in ("Proposer", "Evaluator", "Cut"))
@@ -139,14 +140,14 @@ def test_without_a_solver_it_names_the_best_that_was_pruned_and_blames_nobody():
 def test_without_a_solver_and_without_pruned_thoughts_it_says_how_the_run_ended():
     task = tl.general("What is six times seven?", answer="42", grade="number")
     why = why_it_failed(lost(("step", 0.5, "kept"), end="budget:calls", task=task))
-    assert why.text.startswith("The run spent the budget of calls. ")
+    assert why.text == "Cut short: the run spent the budget of calls before it gave an answer."
     assert why.nodes == ("0",)
     with tl.Recorder("one", task=task) as recorder:
         answer = recorder.thought("Answer: 41", parent=recorder.thought(task.question))
         recorder.end("41", node=answer)
     why = why_it_failed(recorder.run)
     assert why.text == (
-        "The answer is wrong. The cause is not known: nothing judges the thoughts before the answer."
+        f"The answer is wrong. {UNKNOWN}"
     )
     assert why.nodes == (answer,)
 
@@ -248,7 +249,7 @@ def test_the_agent_called_no_tool():
     run = acted(said(final("Fenwell")))
     assert why_it_failed(run).text == "Proposer: called no tool before the answer."
     assert why_it_failed(wait(lab_with(model=Script("Fenwell")).run(tl.ChainOfThought(), TOWN))).text == (
-        "The answer is wrong. The cause is not known: nothing judges the thoughts before the answer."
+        f"The answer is wrong. {UNKNOWN}"
     )
 
 
