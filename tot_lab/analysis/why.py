@@ -82,10 +82,15 @@ def _reason(run: Run, blamed: Blamed) -> Finding:
 
 def _hope(run: Run, nodes: Sequence[Node]) -> str:
     """Return what was lost with thoughts from which a right answer could be reached."""
-    task = run.task
-    if task is not None and all(task.domain.complete(task, run.steps(node.id)) for node in nodes):
+    if _are_right(run, nodes):
         return "which is right" if len(nodes) == 1 else "which are right"
     return "which could still lead to a right answer"
+
+
+def _are_right(run: Run, good: Sequence[Node]) -> bool:
+    """Return whether thoughts from which a right answer could be reached are right answers."""
+    task = run.task
+    return task is not None and all(task.domain.complete(task, run.steps(node.id)) for node in good)
 
 
 def _pruned(run: Run, good: Sequence[Node]) -> tuple[Sequence[Node], str]:
@@ -93,6 +98,8 @@ def _pruned(run: Run, good: Sequence[Node]) -> tuple[Sequence[Node], str]:
     others = [node for node in good if node.reason != "person"]
     if not others:
         return good, f"Person: pruned {_ids(good)}, {_hope(run, good)}."
+    if _are_right(run, others) and (misjudged := _misjudged(run, others)):
+        return others, misjudged
     if high := _scored_as_high(run, others):
         although = "although no thought that was kept scored higher"
         return high, f"Search: pruned {_ids(high)}, {_hope(run, high)}, {although}."
@@ -122,19 +129,22 @@ def _not_proposed(run: Run, ends: Sequence[Node]) -> tuple[Sequence[Node], str]:
 
 def _not_chosen(run: Run, right: Sequence[Node]) -> str:
     """Return why another answer than the right ones was given, as far as their scores tell."""
+    another = f"Answer: a right one was at {_ids(right)}, and another one was given."
+    return _misjudged(run, right) or another
+
+
+def _misjudged(run: Run, right: Sequence[Node]) -> str:
+    """Return that right answers scored no higher than the given one, "" if that is not known."""
     given = run.best
-    if given is not None and given.score is not None and judged(given):
-        scores = [node.rank for node in right]
-        if max(scores) < given.rank and all(node.score is not None for node in right):
-            return (
-                f"Evaluator: scored the right answer {_ids(right)} lower than the wrong one, {_ids([given])}."
-            )
-        if max(scores) == given.rank:
-            equal = [node for node in right if node.rank == given.rank]
-            return (
-                f"Evaluator: scored the wrong answer {_ids([given])} as high as the right one, {_ids(equal)}."
-            )
-    return f"Answer: a right one was at {_ids(right)}, and another one was given."
+    if given is None or given.score is None or not judged(given) or not all(map(judged, right)):
+        return ""
+    scores = [node.rank for node in right]
+    if max(scores) < given.rank and all(node.score is not None for node in right):
+        return f"Evaluator: scored the right answer {_ids(right)} lower than the wrong one, {_ids([given])}."
+    if max(scores) == given.rank:
+        equal = [node for node in right if node.rank == given.rank]
+        return f"Evaluator: scored the wrong answer {_ids([given])} as high as the right one, {_ids(equal)}."
+    return ""
 
 
 def _scored_as_high(run: Run, pruned: Sequence[Node]) -> list[Node]:
