@@ -34,7 +34,7 @@ export function happened(recording, frame) {
   if (kind === KIND.decided)
     return [`thought ${id} ${STATES[frame.state[node]]}`, frame.reason(node)].filter(Boolean).join(": ");
   if (kind === KIND.ended) return `ended: ${recording.about.verdict?.stopped ?? frame.stop}`;
-  if (kind === KIND.note) return pickOf(recording, line) || `note ${recording.note(line)?.name}${at}`;
+  if (kind === KIND.note) return pickOf(recording, line, undefined, frame.score) || `note ${recording.note(line)?.name}${at}`;
   const call = recording.call(recording.row[line]);
   const what = callOf(call, at);
   if (kind === KIND.call) return `asked: ${what}`;
@@ -176,6 +176,7 @@ export function legendOf(app) {
     ]);
     const [low, high] = app.colours(0).ends;
     renew(ends, [low, high], () => [low, scale, high, h("i.none"), "none"]);
+    for (const name of /** @type {const} */ (["visits", "value"])) colour.options[QUANTITIES.indexOf(name)].hidden = !recording.hasVisits;
     if (colour.value !== app.colour) colour.value = app.colour;
   };
   return { element, show };
