@@ -90,7 +90,8 @@ def _hope(run: Run, nodes: Sequence[Node]) -> str:
 def _are_right(run: Run, good: Sequence[Node]) -> bool:
     """Return whether thoughts from which a right answer could be reached are right answers."""
     task = run.task
-    return task is not None and all(task.domain.complete(task, run.steps(node.id)) for node in good)
+    answers = [None if task is None else task.domain.answer(task, run.steps(node.id)) for node in good]
+    return all(answer is not None and run.grades([answer]) == [1.0] for answer in answers)
 
 
 def _pruned(run: Run, good: Sequence[Node]) -> tuple[Sequence[Node], str]:
