@@ -454,7 +454,7 @@ export function panelOf(app) {
     const its = source.facts(which).marks[id] ?? { verdict: null, note: "" };
     renew(mark, [shown, its, !source.mark], () =>
       source.mark ? markOf(name, its) : (its.verdict || its.note) && `Marked: ${dotted(its.verdict, its.note)}`);
-    renew(branch, [shown, !!details, !source.live, source.searches], () =>
+    renew(branch, [shown, !source.live && !!details, source.live, source.searches], () =>
       which ? null : source.live ? source.searches && source.steer && steerOf(id, node === 0, recording) : source.branch && branchOf(id, words));
   }
   return { element, show };
