@@ -21,6 +21,8 @@ NAMED = 3
 """Maximum number of thoughts that the sentence names. `nodes` has all of them."""
 
 
+_UNKNOWN = "The cause is not known: nothing tells which thoughts could lead to a right answer."
+
 REPEATED = ("right_not_chosen", "unsolvable", "good_pruned", "cut_short")
 """Kinds of findings that say the same as the reason if they concern the same thoughts."""
 
@@ -59,7 +61,7 @@ def why_it_failed(run: Run) -> Finding | None:
 
 
 def _reason(run: Run, blamed: Blamed) -> Finding:
-    nodes = [run.tree[id] for id in blamed.nodes]
+    nodes: Sequence[Node] = [run.tree[id] for id in blamed.nodes]
     named = _ids(nodes)
     match blamed.on:
         case "unsolvable":
@@ -178,7 +180,7 @@ def _shown_by_record(run: Run) -> tuple[list[Node], str]:
         return found[0] or [run.best or run.tree.root], found[1]
     pruned = [node for node in run.tree if node.state == "pruned" and node.score is not None]
     best = heapq.nlargest(NAMED, pruned, key=lambda node: node.rank)
-    text = f"{_end_of(run)}. The cause is not known: nothing tells which thoughts could lead to a right answer."
+    text = f"{_end_of(run)}. {_UNKNOWN}"
     text += f" The best of the pruned ones: {_ids(best)}." if best else ""
     return best or [run.best or run.tree.root], text
 
