@@ -89,13 +89,15 @@ def test_answers_are_not_called_children(answers, says):
 
 
 def test_what_a_person_did_is_not_the_evaluators_fault():
-    def steered(*, by="value", reason="beam", score=0.05, kept=0.9):
+    def steered(*, by="value", reason="beam", score=0.05, kept=0.9, later=None):
         with tl.Recorder("steered", task=HAND) as recorder:
             root = recorder.thought(HAND.question)
             recorder.call(root, "What next?", "…", purpose="propose")
             good, other, bad = (recorder.thought(text, parent=root) for text in (GOOD, GOOD, BAD))
             recorder.score(good, score, by=by)
             recorder.decide(good, "pruned", reason)
+            if later is not None:
+                recorder.score(good, later, by="person")
             recorder.score(other, 0.2, by="value")
             recorder.decide(other, "pruned", "person")
             recorder.score(bad, kept, by="value")
@@ -109,6 +111,7 @@ def test_what_a_person_did_is_not_the_evaluators_fault():
     assert steered().nodes == ("0.0",)  # the person pruned the other one
     assert steered(by="person").text == f"Person: set the score of 0.0, {both}, and it was pruned."
     assert steered(by="person", score=0.95).text.startswith("Search: pruned 0.0, ")
+    assert steered(later=0.95).text == f"Evaluator: pruned 0.0, {both}."  # before the person raised its score
     assert steered(reason="person").text == f"Person: pruned 0.0 (score 0.05), 0.1 (score 0.2), {both}."
 
 

@@ -12,7 +12,7 @@ from tot_lab.analysis.frames import calls_of, tools_of, tools_offered
 from tot_lab.analysis.judging import Blamed, blame_of
 from tot_lab.analysis.known import judged
 from tot_lab.core.purposes import role_of
-from tot_lab.core.records import describe_stop
+from tot_lab.core.records import Decided, Scored, describe_stop
 from tot_lab.core.tools import TOOL
 from tot_lab.core.tree import Node
 from tot_lab.record.run import Run
@@ -103,15 +103,29 @@ def _pruned(run: Run, good: Sequence[Node]) -> tuple[Sequence[Node], str]:
         return good, f"Person: pruned {_ids(good)}, {_hope(run, good)}."
     if _are_right(run, others) and (misjudged := _misjudged(run, others)):
         return others, misjudged
-    if high := _scored_as_high(run, others):
+    by_person = _scored_by_person(run, others)
+    if high := _scored_as_high(run, [node for node in others if node.by != "person" or node.id in by_person]):
         although = "although no thought that was kept scored higher"
         return high, f"Search: pruned {_ids(high)}, {_hope(run, high)}, {although}."
-    if all(node.by == "person" for node in others):
+    if all(node.id in by_person for node in others):
         return others, f"Person: set the score of {_ids(others)}, {_hope(run, others)}, and it was pruned."
-    others = [node for node in others if node.by != "person"]
+    others = [node for node in others if node.id not in by_person]
     if all(node.unreadable for node in others):
         return others, f"Evaluator: gave no readable score to {_ids(others)}, {_hope(run, others)}."
     return others, f"Evaluator: pruned {_ids(others)}, {_hope(run, others)}."
+
+
+def _scored_by_person(run: Run, pruned: Sequence[Node]) -> set[str]:
+    """Return the thoughts that were pruned after a person had set their scores, not before."""
+    ids = {node.id for node in pruned if node.by == "person"}
+    scored: set[str] = set()
+    found: set[str] = set()
+    for event in run.events if ids else ():
+        if isinstance(event, Scored) and event.id in ids and event.by == "person":
+            scored.add(event.id)
+        elif isinstance(event, Decided) and event.id in scored:
+            found.add(event.id)
+    return found
 
 
 def _not_proposed(run: Run, ends: Sequence[Node]) -> tuple[Sequence[Node], str]:
@@ -152,6 +166,8 @@ def _misjudged(run: Run, right: Sequence[Node]) -> str:
 
 def _scored_as_high(run: Run, pruned: Sequence[Node]) -> list[Node]:
     """Return the pruned thoughts that scored as high as all thoughts that were kept on their level."""
+    if not pruned:
+        return []
     depth = max(pruned, key=lambda node: node.rank).depth
     kept = [node for node in run.tree if node.depth == depth and node.state in ("kept", "complete", "answer")]
     most = max((node.rank for node in kept), default=None)
