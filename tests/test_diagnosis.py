@@ -134,7 +134,7 @@ def test_a_search_that_a_budget_cut_short():
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, solved=None))
     cut = run(search, budget=tl.Budget(calls=7))
     (finding,) = diagnose(cut).of("cut_short")
-    assert finding.text.startswith("The search ended at budget:calls with ")
+    assert finding.text.startswith("The search spent the budget of calls with ")
     assert finding.nodes
     assert all(not cut.tree[id].children and cut.tree[id].state != "pruned" for id in finding.nodes)
     assert diagnose(run(search)).of("cut_short") == []  # at limit:depth, as it should
@@ -296,7 +296,7 @@ def test_failed_refused_and_cut_off_calls():
     diagnosis = diagnose(made.run())
     assert diagnosis == (
         Finding("failed_calls", "2 of 4 calls failed: 2 × timeout.", (step, made.root)),
-        Finding("refused_calls", "1 call was refused: 1 × budget:calls.", (step,)),
+        Finding("refused_calls", "1 call was refused: 1 × budget of calls.", (step,)),
         Finding("cut_off", "1 of 4 replies ended at max_tokens: 1 × ask.", (step,)),
     )
 

@@ -68,6 +68,78 @@ def test_visits_and_values_are_those_by_which_the_search_chose(opened):
 
 
 @pytest.mark.slow
+def test_visits_are_shown_where_a_search_counts_them(opened):
+    run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=60))
+    page = opened(run)
+    id = run.tree.root.children[0]
+    below = sum(node.by != "" and f"{node.id}.".startswith(f"{id}.") for node in run.tree)
+    page.evaluate(f"{APP}.show(['{id}'])")
+    soon(lambda: f"visits{below}value" in page.locator(".tl-facts").text_content())
+    names = "[...document.querySelectorAll('option')].filter(one => !one.hidden).map(one => one.textContent)"
+    assert {"visits", "value"} <= set(page.evaluate(names))
+    beam = opened(game(tl.TreeOfThoughts()))
+    soon(lambda: set(beam.evaluate(names)) == {"score", "solvable", "cost", "depth"})
+    beam.evaluate(f"{APP}.show(['0.0'])")
+    soon(lambda: "not decided" not in beam.locator(".tl-facts").text_content())
+    assert "visits" not in beam.locator(".tl-facts").text_content()
+
+
+@pytest.mark.slow
+def test_a_search_without_terms_picks_by_the_scores(opened):
+    run = game(tl.TreeOfThoughts(search="best_first"))
+    line = [k for k, line in enumerate(run.lines) if getattr(line.e, "name", "") == "tot.picked"][1]
+    (id,) = run.lines[line].e.data["parents"]
+    page = opened(run)
+    page.evaluate(f"{APP}.setStep({line + 1})")
+    soon(lambda: page.locator(".tl-what").text_content().startswith(f"picked {id}: score "))
+    assert float(page.locator(".tl-what").text_content().split()[-1]) == run.tree[id].score
+
+
+@pytest.mark.slow
+def test_best_says_what_it_found_if_there_is_no_answer(opened):
+    with tl.Recorder("scored", task=tl.general("Six times seven?", answer=42, grade="number")) as recorder:
+        root = recorder.thought("Six times seven?")
+        for score in (0.3, 0.8):
+            id = recorder.thought("a step", parent=root)
+            recorder.score(id, score)
+            recorder.decide(id, "kept")
+        recorder.end("", stop="budget:calls")
+    page = opened(recorder.run)
+    page.get_by_role("button", name="best").click()
+    soon(lambda: page.get_by_text("no answer; the best of the kept thoughts is 0.1", exact=True).is_visible())
+    assert page.evaluate(f"{APP}.ids()") == ["0.1"]
+    page.evaluate(f"{APP}.show(['0.0'])")
+    soon(lambda: page.get_by_text("no answer; the best").count() == 0)
+    with tl.Recorder("unscored") as recorder:
+        recorder.thought("a step", parent=recorder.thought("Six times seven?"))
+        recorder.end("42", stop="answered")
+    page = opened(recorder.run)
+    page.get_by_role("button", name="best").click()
+    soon(lambda: page.get_by_text("no thought is the answer; no thought has a score").is_visible())
+
+
+@pytest.mark.slow
+def test_a_step_that_was_evaluated_without_a_readable_score_is_not_called_unscored(opened):
+    with tl.Recorder("unreadable") as recorder:
+        root = recorder.thought("Six times seven?")
+        first = recorder.thought("a step", parent=root)
+        recorder.score(first, None, by="value")
+        last = recorder.thought("42", parent=first)
+        recorder.score(last, None, by="value")
+        recorder.decide(last, "answer")
+        recorder.end("42", node=last)
+    page = opened(recorder.run)
+    page.evaluate(f"{APP}.set({{ view: 'steps', viewed: true }})")
+    rows = page.locator(".tl-step")
+    soon(lambda: rows.count() == 3)
+    assert ["score unreadable" in text for text in rows.all_text_contents()] == [False, True, True]
+    rows.nth(1).click()
+    soon(lambda: "scoreunreadable · by value" in page.locator(".tl-facts").text_content())
+    for part in (".tl-steps", ".tl-side"):
+        assert "none" not in page.locator(part).text_content()
+
+
+@pytest.mark.slow
 def test_a_step_says_why_the_search_chose_a_thought(opened):
     run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=60))
     line, (id, terms) = next(

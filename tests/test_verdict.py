@@ -161,6 +161,18 @@ def test_a_run_that_has_not_ended_is_not_judged():
     assert verdict_of(recorder.run).stopped == "has not ended"
 
 
+def test_nothing_has_a_score_of_none():
+    with tl.Recorder("none", task=tl.game24("4 5 6 10")) as recorder:
+        recorder.thought("a step", parent=recorder.thought("4 5 6 10"))
+        recorder.end("", stop="exhausted")
+    for shown in (repr(recorder.run), recorder.run._repr_html_()):
+        assert "had nothing left to expand" in shown
+        assert "score" not in shown
+        assert "✗" in shown
+        assert "wrong" not in shown
+    assert "score     0.5 · ended" in repr(made("right"))
+
+
 def test_no_answer_is_not_called_wrong():
     with tl.Recorder("none", task=tl.game24("4 5 6 10")) as recorder:
         recorder.thought("4 5 6 10")

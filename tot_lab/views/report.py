@@ -50,6 +50,7 @@ class RunSummary(NamedTuple):
     """The facts about a run that every view shows, formatted as text.
 
     Attributes:
+        score: Score of the answer, or "" if it has none.
         verdict: Whether the answer is correct, with the expected one if it is not, or "" if unknown.
         failed: The most common error of the calls, or "".
         tools: Number of calls of each tool, or "" if there were none.
@@ -86,7 +87,7 @@ def summarize(run: Run) -> RunSummary:
         printable(run.question),
         printable(run.answer),
         _format_verdict(run),
-        "none" if run.score is None else f"{run.score:.3g}",
+        "" if run.score is None else f"{run.score:.3g}",
         "unfinished" if run.stop_reason is None else stop_words(run),
         f"{len(run.tree):,}",
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
@@ -104,6 +105,7 @@ def summarize(run: Run) -> RunSummary:
 def _format_verdict(run: Run) -> str:
     """Return the grade in words, with the expected answer if another one was given."""
     grade, expected = format_grade(run), verdict_of(run).expected
+    grade = "✗" if grade == "✗ wrong" and not run.answer else grade
     return f"{grade}, expected {expected}" if grade.startswith("✗") and expected else grade
 
 
@@ -167,12 +169,13 @@ def prepare(run: Run) -> Run:
 def run_text(run: Run) -> str:
     """Return the repr of a run: its facts and a small tree."""
     summary = summarize(run)
+    stopped = short(summary.stopped, 90)
     rows = [
         f"{summary.strategy} · {summary.model}" + (" · simulated model" if summary.simulated else ""),
         f"  question  {short(summary.question, 90)}",
         f"  answer    {short(summary.answer, 90) or 'none'}"
         + (f"  {summary.verdict}" if summary.verdict else ""),
-        f"  score     {summary.score} · ended: {short(summary.stopped, 90)}",
+        f"  score     {summary.score} · ended: {stopped}" if summary.score else f"  ended     {stopped}",
         f"  calls     {summary.calls} · tokens {summary.tokens} · cost {summary.cost}",
         *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
         *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
@@ -260,7 +263,7 @@ def run_html(run: Run) -> str:
         else ""
     )
     cells = [
-        ("score", summary.score),
+        *([("score", summary.score)] if summary.score else []),
         ("ended", summary.stopped),
         ("thoughts", summary.thoughts),
         ("calls", summary.calls),
@@ -495,10 +498,8 @@ def _path_html(run: Run) -> str:
 
 
 def _format_fate(node: Node) -> str:
-    score = (
-        "unreadable" if node.unreadable else "no score" if node.score is None else f"score {node.score:.3g}"
-    )
-    return f"{node.id} · {node.state} · {score}"
+    score = " · unreadable" if node.unreadable else "" if node.score is None else f" · score {node.score:.3g}"
+    return f"{node.id} · {node.state}{score}"
 
 
 _LIGHT = (

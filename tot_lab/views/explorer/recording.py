@@ -19,6 +19,7 @@ import msgspec
 
 from tot_lab.analysis.judging import labels_of
 from tot_lab.analysis.why import blame_and_findings
+from tot_lab.core.acts import raised_limits
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, readable
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought, id_key
@@ -315,7 +316,7 @@ def about_of(run: Run) -> dict[str, Any]:
         "strategy": run.header.strategy,
         "model": run.model,
         "started": run.header.started,
-        "budget": run.header.budget,
+        "budget": {**(run.header.budget or {}), **raised_limits(run.lines)},
         "repeat": run.header.repeat,
         "simulated": run.simulated,
         "verdict": verdict_of(run)._asdict(),

@@ -95,6 +95,7 @@ export const NO_FACTS = { findings: [], marks: {}, solvable: "", plans: [] };
  * @property {(ids: string[], outside?: boolean) => void} show selects; outside: the host made the selection
  * @property {() => string[]} ids the ids of the selected thoughts
  * @property {(text: string, what: string) => void} copy copies a text to the clipboard
+ * @property {string} note what `best` did, if that is not the answer
  * @property {() => void} best selects the thought with the answer, or else the best of the kept ones, and says which
  * @property {(which: number, node: number) => void} toggle opens or closes a thought
  * @property {(all: boolean) => void} open expands every thought, or the most relevant ones
@@ -151,6 +152,7 @@ export function mount(element, source, { height = 620 } = {}) {
     reading: false,
     only: false,
     selected: [[], []],
+    note: "",
     search: searchOf(""),
     panes: [],
     drawn: false,
@@ -198,9 +200,10 @@ export function mount(element, source, { height = 620 } = {}) {
     best() {
       const { best, leader } = frameOf(which);
       const node = there(best) ? best : leader;
+      const recording = source.runs[which];
       select(which, [node].filter(there));
-      if (!there(node)) announce("no thought has a score");
-      else if (!there(best)) announce(`no answer; the best of the kept thoughts is ${source.runs[which].id(node)}`);
+      const rest = there(node) ? `the best of the kept thoughts is ${recording.id(node)}` : "no thought has a score";
+      if (!there(best)) app.note = `${recording.ended?.answer ? "no thought is the answer" : "no answer"}; ${rest}`;
     },
     toggle(which, node) {
       const now = collapsedOf(which);
@@ -358,6 +361,7 @@ export function mount(element, source, { height = 620 } = {}) {
    * @param {number} one @param {number[]} nodes @param {boolean} [outside] */
   function select(one, nodes, outside) {
     which = one;
+    app.note = "";
     const recording = source.runs[which];
     const pairs = app.view === "compare" && aligned?.pairs[which];
     const twins = pairs ? nodes.map((node) => pairs[node] ?? -1).filter(there) : [];

@@ -16,6 +16,13 @@ import { LOST, SHAPE_OF_STATE, shapeOfAnswer } from "./scene.js";
 import { QUANTITIES } from "./quantities.js";
 import { ANSWER, CORNERS, LINK_WORDS, SCORES, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
 
+/** Describes what a person changed in the search, "" for other lines. @param {Recording} recording @param {number} line */
+function actsOf(recording, line) {
+  const { name, data } = recording.note(line) ?? {};
+  if (name !== "person.acts" || !Array.isArray(data?.acts)) return "";
+  return `a person's changes: ${data.acts.map((/** @type {any} */ its) => `${its?.act} ${its?.node ?? ""}`.replace("_", " ").trim()).join(", ")}`;
+}
+
 /**
  * Describes the last line before the step of `frame`.
  * @param {Recording} recording
@@ -34,7 +41,7 @@ export function happened(recording, frame) {
   if (kind === KIND.decided)
     return [`thought ${id} ${STATES[frame.state[node]]}`, frame.reason(node)].filter(Boolean).join(": ");
   if (kind === KIND.ended) return `ended: ${recording.about.verdict?.stopped ?? frame.stop}`;
-  if (kind === KIND.note) return pickOf(recording, line) || `note ${recording.note(line)?.name}${at}`;
+  if (kind === KIND.note) return pickOf(recording, line, undefined, frame.score) || actsOf(recording, line) || `note ${recording.note(line)?.name}${at}`;
   const call = recording.call(recording.row[line]);
   const what = callOf(call, at);
   if (kind === KIND.call) return `asked: ${what}`;
@@ -176,6 +183,7 @@ export function legendOf(app) {
     ]);
     const [low, high] = app.colours(0).ends;
     renew(ends, [low, high], () => [low, scale, high, h("i.none"), "none"]);
+    for (const name of /** @type {const} */ (["visits", "value"])) colour.options[QUANTITIES.indexOf(name)].hidden = !recording.hasVisits;
     if (colour.value !== app.colour) colour.value = app.colour;
   };
   return { element, show };

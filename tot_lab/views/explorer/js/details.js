@@ -13,6 +13,7 @@
 import { diffOf } from "./diff.js";
 import { brief, button, count, dotted, field, h, money, number, press, renew, say, seconds, short } from "./dom.js";
 import { STATES } from "./recording.js";
+import { backedUp } from "./quantities.js";
 import { textOf } from "./rich.js";
 
 /** Number of rows of a list that are shown before a click on "more". */
@@ -49,6 +50,9 @@ const LINKS = {
 export const stateOf = (recording, frame, node) =>
   frame.state[node] ? STATES[frame.state[node]] : recording.parent[node] < 0 ? "question" : "not decided";
 
+/** Returns the score of an evaluated thought in words. @param {number} score */
+export const scoreOf = (score) => (isNaN(score) ? "unreadable" : brief(score));
+
 /**
  * Describes the state of a thought in a few words.
  * @param {Recording} recording
@@ -56,7 +60,7 @@ export const stateOf = (recording, frame, node) =>
  * @param {number} node
  */
 export const fateOf = (recording, frame, node) =>
-  dotted(stateOf(recording, frame, node), frame.scoredLine[node] >= 0 && `score ${isNaN(frame.score[node]) ? "unreadable" : brief(frame.score[node])}`);
+  dotted(stateOf(recording, frame, node), frame.scoredLine[node] >= 0 && `score ${scoreOf(frame.score[node])}`);
 
 /**
  * Returns the calls of a thought up to the step of `frame`, and the usage of those with a reply, also as text. A
@@ -123,20 +127,31 @@ export const item = ([id, about, words], go) =>
   button([h("b", id), h("span.quiet", about), h("span", words)], go, undefined, "item");
 
 /**
- * Describes why a search picked thoughts, "" if the line is not a pick. The terms are those that the search recorded.
+ * Describes why a search picked thoughts, "" if the line is not a pick. The terms are those that the search recorded. A
+ * search that recorded none picked by the scores.
  * @param {Recording} recording
  * @param {number} line
  * @param {string} [only] the id of the only thought to describe
+ * @param {Float64Array} [scores] at this line
  */
-export function pickOf(recording, line, only) {
+export function pickOf(recording, line, only, scores) {
   const note = recording.note(line);
   if (note?.name !== "tot.picked") return "";
   const { parents = [], why = {} } = note.data ?? {};
   const terms = (/** @type {string} */ id) =>
     Object.entries(why[id] ?? {}).map(([term, value]) => `${term} ${typeof value === "number" ? brief(value) : JSON.stringify(value)}`);
   if (only !== undefined) return parents.includes(only) ? dotted(`step ${number(line + 1)}`, ...terms(only)) : "";
-  const some = parents.slice(0, PICKED).map((/** @type {string} */ id) => [id, terms(id).join(", ")].filter(Boolean).join(": "));
+  const some = parents.slice(0, PICKED).map((/** @type {string} */ id) => {
+    const score = scores?.[recording.indexOf(id)] ?? NaN;
+    return [id, terms(id).join(", ") || (isNaN(score) ? "" : `score ${brief(score)}`)].filter(Boolean).join(": ");
+  });
   return `picked ${some.join("; ")}${parents.length > PICKED ? ` and ${number(parents.length - PICKED)} more` : ""}`;
+}
+
+/** Returns the visits of a thought by Monte Carlo tree search, and its value. @param {Frame} frame @param {number} node */
+function visitsOf(frame, node) {
+  const { visits, totals } = backedUp(frame);
+  return visits[node] > 0 && { visits: number(visits[node]), value: brief(totals[node] / visits[node]) };
 }
 
 /**
@@ -259,7 +274,7 @@ export function panelOf(app) {
       const draw = evaluation?.draws[sample];
       return h(
         "tr",
-        h("td", h("b", draw == null ? (asked.length > 1 ? "unreadable" : brief(evaluation?.score ?? NaN)) : brief(draw))),
+        h("td", h("b", draw == null ? (asked.length > 1 ? "unreadable" : scoreOf(evaluation?.score ?? NaN)) : brief(draw))),
         h("td", error ? `failed: ${error}` : short(lines[lines.length - 1], 300)),
       );
     });
@@ -390,7 +405,7 @@ export function panelOf(app) {
     const facts = {
       score: evaluation
         ? dotted(
-            brief(evaluation.score),
+            scoreOf(evaluation.score),
             `by ${evaluation.by || "the strategy"}`,
             draws.length > 0 && short(`samples ${draws.map((draw) => draw ?? "unreadable").join(", ")}`, 100),
             !isNaN(evaluation.raw) && `raw ${evaluation.raw}`,
@@ -399,6 +414,7 @@ export function panelOf(app) {
       state: [stateOf(recording, frame, node), frame.reason(node)].filter(Boolean).join(": "),
       solvable: { 1: "yes", 0: "no" }[source.facts(which).solvable[node]],
       ...(!["score", "solvable"].includes(app.colour) && { [app.colour]: colours.word(colours.values[node]) }),
+      ...(recording.hasVisits && visitsOf(frame, node)),
       picked: picksOf(recording, frame, id),
       [`in ${"BA"[which]}`]:
         twin !== undefined && fateOf(source.runs[1 - which], app.frameOf(1 - which), twin),
@@ -438,7 +454,7 @@ export function panelOf(app) {
     const its = source.facts(which).marks[id] ?? { verdict: null, note: "" };
     renew(mark, [shown, its, !source.mark], () =>
       source.mark ? markOf(name, its) : (its.verdict || its.note) && `Marked: ${dotted(its.verdict, its.note)}`);
-    renew(branch, [shown, !!details, !source.live, source.searches], () =>
+    renew(branch, [shown, !source.live && !!details, source.live, source.searches], () =>
       which ? null : source.live ? source.searches && source.steer && steerOf(id, node === 0, recording) : source.branch && branchOf(id, words));
   }
   return { element, show };

@@ -172,8 +172,8 @@ export class Scene {
     };
     lead(seen(frame.best), PATH);
     if (answer === WRONG) {
-      let turn = frame.best;
-      while (solvable[turn] === "0") turn = above[turn];
+      let turn = -1; // the last thought before the first that could not lead to a right answer
+      for (let node = frame.best; node >= 0; node = above[node]) if (solvable[node] === "0") turn = above[node];
       if (solvable[turn] === "1")
         for (let slot = seen(frame.best); slot !== seen(turn); slot = parents[slot]) flags[slot] |= LOST;
     }
