@@ -44,7 +44,12 @@ NOTE = 20_000
 """Maximum number of characters of the fields of a note in a chunk. Longer ones are omitted."""
 
 BATCH = 200_000
-"""Approximate number of characters in a batch of texts."""
+"""Approximate number of characters in the first batch of texts."""
+
+GROWTH = 8
+"""Maximum size of a later batch, as a multiple of the first. The page draws after each batch, which takes longer
+the more it has, so the batches of a large run become larger.
+"""
 
 
 PREFIXES = ("", "b:")
@@ -229,6 +234,7 @@ class Recording:
 
     def texts(self, first: int = 0) -> Iterator[bytes]:
         """Yield batches with the beginnings of the texts, starting at thought number `first`."""
+        enough = BATCH * min(1 + first // 10_000, GROWTH)
         batch: list[str] = []
         size = 0
         for node in range(first, len(self._thought_lines)):
@@ -236,7 +242,7 @@ class Recording:
             assert isinstance(thought, Thought)
             batch.append(_truncate(thought.text))
             size += len(batch[-1])
-            if size >= BATCH:
+            if size >= enough:
                 yield _ascii({"first": node + 1 - len(batch), "texts": batch})
                 batch, size = [], 0
         if batch:

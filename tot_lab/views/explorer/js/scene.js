@@ -95,7 +95,7 @@ export class Scene {
   constructor(recording, frame, view = {}, previous = null) {
     const { collapsed = new Set(), dim, layout = "auto", selected = [], facts = {}, quantity, difference, union, narrow = false } = view;
     const { findings = [], marks = {}, solvable = "" } = facts;
-    const { nodes: total, score, state } = frame;
+    const { nodes: total, score, state, best } = frame;
     const above = layoutParents(recording, frame);
     const family = familiesOf(above);
 
@@ -151,7 +151,7 @@ export class Scene {
     }));
     /** Step of the score scale, or UNSCORED, BLANK or HOLLOW. */
     const answer = shapeOfAnswer(frame);
-    if (shape[slotOf(frame.best)] === ANSWER) shape[slotOf(frame.best)] = answer;
+    if (shape[slotOf(best)] === ANSWER) shape[slotOf(best)] = answer;
     this.fill = shape.map((its, slot) => {
       if (!its) return BLANK;
       if (its === ANSWER || its === WRONG) return HOLLOW;
@@ -170,12 +170,12 @@ export class Scene {
     const lead = (slot, flag) => {
       for (; slot >= 0 && !(flags[slot] & flag); slot = parents[slot]) flags[slot] |= flag;
     };
-    lead(seen(frame.best), PATH);
+    lead(seen(best), PATH);
     if (answer === WRONG) {
-      let turn = frame.best;
+      let turn = best;
       while (solvable[turn] === "0") turn = above[turn];
       if (solvable[turn] === "1")
-        for (let slot = seen(frame.best); slot !== seen(turn); slot = parents[slot]) flags[slot] |= LOST;
+        for (let slot = seen(best); slot !== seen(turn); slot = parents[slot]) flags[slot] |= LOST;
     }
     for (const node of selected) lead(seen(node), CHOSEN);
     // Writing to index -1 of a typed array has no effect.
@@ -186,7 +186,7 @@ export class Scene {
     /** The slot below the pointer, -1 for no slot. */
     this.hovered = -1;
     /** The node of the answer, -1 for no answer yet. */
-    this.best = frame.best;
+    this.best = best;
     /** Slots of the visible selected thoughts. */
     this.selected = [...selected].map(slotOf).filter((slot) => slot >= 0);
     /** Priority. In an overview, the thought with the highest priority is drawn of those in the same place. */
