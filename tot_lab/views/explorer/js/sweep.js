@@ -15,8 +15,9 @@ import css from "./style.css";
 import { BLAMES, columnsOf, correctOf, nextFailed, rowsMatching, sorted, valueOf } from "./table.js";
 import { themeOf } from "./theme.js";
 
-/** Number of rows of the matrix and of the table that are shown at first. More follow when the list is scrolled. */
-const ROWS = 60;
+/** Number of rows of the matrix and of the table that are shown at first, and of runs in a row of the matrix above which
+ * the row counts as several. More follow when the list is scrolled. */
+const [ROWS, RUNS] = [60, 8];
 
 /** Maximum number of characters of a value in a table. */
 const LONGEST = 80;
@@ -245,15 +246,16 @@ export function showSweep(place, sweep, unpacked) {
   function matrix() {
     const shown = new Set(found);
     const some = tasks.filter((task) => settings.some((setting) => cells.get(`${task}\n${setting}`)?.some((row) => shown.has(row))));
+    const first = Math.ceil(most / Math.max(1, found.length / some.length / RUNS));
     return [
       h(
         "table.matrix",
         h("thead", h("tr", h("th", { scope: "col" }, "task"), settings.map((setting) => h("th", { scope: "col" }, setting)))),
-        h("tbody", some.slice(0, most).map((task) =>
+        h("tbody", some.slice(0, first).map((task) =>
           h("tr", h("th", { scope: "row", title: task }, short(task, LONGEST)), settings.map((setting) =>
             h("td", (cells.get(`${task}\n${setting}`) ?? []).filter((row) => shown.has(row)).map(runButton)))))),
       ),
-      more(some.length - most),
+      more(some.length - first),
     ];
   }
 
