@@ -139,6 +139,8 @@ export class Scene {
     /** Scores. NaN means that there is none. */
     const scores = (this.scores = floats(nodes.length));
     nodes.forEach((node, slot) => (scores[slot] = score[node]));
+    /** What the colours mean, from 0 to 1: the score or another quantity. NaN means that there is none. */
+    this.shares = quantity ? scores.map((_, slot) => quantity.shares[nodes[slot]]) : scores;
     /** Whether an evaluator was asked, even if its reply could not be read. */
     this.evaluated = nodes.map((node) => Number(frame.scoredLine[node] >= 0));
     // The recording reuses one frame object, so values that are needed later are copied.
@@ -155,7 +157,7 @@ export class Scene {
     this.fill = shape.map((its, slot) => {
       if (!its) return BLANK;
       if (its === ANSWER || its === WRONG) return HOLLOW;
-      const share = quantity ? quantity.shares[nodes[slot]] : scores[slot];
+      const share = this.shares[slot];
       return Number.isNaN(share) ? UNSCORED : round(between(share, 0, 1) * (STEPS - 1));
     });
     const flags = (this.flags = nodes.map((node) => (dim?.[node] ? DIM : 0) | (receding(state[node]) ? RECEDES : 0)));
