@@ -45,9 +45,9 @@ def grown(count):
     dice = random.Random(1)
     recorder = tl.Recorder("grown")
     ids = [recorder.thought("the root")]
+    back = max(400, count // 250)  # a million thoughts are as deep as 100,000: some 500 levels
     for number in range(1, count):
-        # As deep for a million thoughts as for 100,000: some 500 levels.
-        parent = ids[dice.randrange(max(0, number - max(400, count // 250)), number)] if number > 1 else ids[0]
+        parent = ids[dice.randrange(max(0, number - back), number)] if number > 1 else ids[0]
         ids.append(recorder.thought(f"thought {number}", parent))
         recorder.score(ids[-1], dice.random())
         recorder.decide(ids[-1], dice.choice(["kept", "pruned"]))
@@ -206,7 +206,7 @@ def burst(lab: JupyterLab, browser: Browser) -> None:
 
 
 def many(lab: JupyterLab, browser: Browser) -> None:
-    """A large run: the overview of its first lines, then everything; how it pans, and what the browser holds."""
+    """A large run: an overview of its first lines, then everything; how it pans, what the browser holds."""
     took: dict[int, tuple[float, float]] = {}
     for count in (MANY, MILLION):
         cells = (
@@ -231,8 +231,7 @@ def many(lab: JupyterLab, browser: Browser) -> None:
             book.page.wait_for_timeout(10_000)  # texts and facts follow
             line("  pans, frames/s", panned(book.page), "target ≥ 20", "as it opens")
             book.page.evaluate(
-                "() => { const all = [...document.querySelectorAll('*')].filter((element) => element.explorer);"
-                " all.at(-1).explorer.open(true); }"
+                "() => [...document.querySelectorAll('*')].find((one) => one.explorer).explorer.open(true)"
             )
             book.page.wait_for_timeout(5000)
             line("  pans, frames/s", panned(book.page), "target ≥ 20", "every thought shown")
