@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import random
 import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,6 +21,7 @@ from test_react import Script, final, said
 import tot_lab as tl
 from tot_lab.core.records import Note
 from tot_lab.lab.plan_store import plans_of
+from tot_lab.views.figures.theme import colour
 
 __all__ = ["opened"]
 
@@ -293,7 +295,11 @@ def test_an_address_names_what_is_shown_and_shows_what_it_names(opened):
     soon(lambda: address_of(page).endswith(f"#run={run.id}&node=0.1&view=timeline"))
     page.evaluate(f"{APP}.setStep(20)")
     soon(lambda: address_of(page).endswith(f"#run={run.id}&node=0.1&step=20&view=timeline"))
-    address = address_of(page)
+    page.evaluate("navigator.clipboard.writeText = async text => { window.copied = text; }")
+    page.locator("summary", has_text="export").click()
+    page.get_by_role("button", name="copy link").click()
+    address = page.evaluate("window.copied")
+    assert address == address_of(page)
     page.get_by_role("button", name="tree").click()
     soon(lambda: address_of(page).endswith("view=tree"))
     page.evaluate(f"{APP}.show(['0.0'])")
@@ -615,3 +621,133 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
 def test_a_run_without_a_plan_has_no_plan_view(opened):
     page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
     assert not page.get_by_role("button", name="plan", exact=True).is_visible()
+
+
+def random_scores() -> tl.Run:
+    """20,000 thoughts with random scores, of which a third was pruned and some have no readable score.
+
+    The branches differ in density, scores and shares, so that no part of them stands for the whole.
+    """
+    dice = random.Random(7)
+    recorder = tl.Recorder("random scores")
+    ids = [recorder.thought("the root")]
+    for number in range(1, 20_000):
+        parent = (number - 1) // 4 if dice.random() < 0.7 else (number - 1) // 6
+        ids.append(recorder.thought(f"thought {number}", ids[parent]))
+        dull = ids[-1].startswith("0.0.")
+        readable = dice.random() > 0.05
+        recorder.score(ids[-1], dice.random() * (0.5 if dull else 1.0) if readable else None)
+        if readable:
+            recorder.decide(ids[-1], "pruned" if dice.random() < (0.6 if dull else 0.2) else "kept")
+    return recorder.run
+
+
+PAINTED = """() => {
+    const { scene, picture } = APP.panes[0];
+    const [bars, words] = [[], []];
+    const brush = CanvasRenderingContext2D.prototype;
+    const { beginPath, rect, fill, fillText } = brush;
+    let path = [];
+    brush.beginPath = function () {
+        path = [];
+        return beginPath.call(this);
+    };
+    brush.rect = function (...where) {
+        path.push(where);
+        return rect.apply(this, where);
+    };
+    brush.fill = function () {
+        for (const [x, y, wide, high] of path)
+            if (wide === 3) bars.push({ x, y, high, colour: this.fillStyle, share: this.globalAlpha });
+        return fill.call(this);
+    };
+    brush.fillText = function (text, ...where) {
+        words.push(text);
+        return fillText.call(this, text, ...where);
+    };
+    picture.show(scene, picture.theme);
+    Object.assign(brush, { beginPath, rect, fill, fillText });
+    const { canvas, camera, width, height } = picture;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+    for (const bar of bars) {
+        const at = 4 * (Math.floor(bar.y + bar.high / 2) * width + bar.x + 1);
+        bar.seen = [...data.slice(at, at + 3)];
+    }
+    const ids = Array.from(scene.nodes, (node) => scene.recording.id(node));
+    const way = ids.filter((_, slot) => scene.flags[slot] & 1);
+    return { bars, words, camera, width, height, ids, way, x: [...scene.x], y: [...scene.y] };
+}"""
+
+STATES = ("kept", "pruned", "unreadable")
+ALPHA = {"kept": 1.0, "pruned": 0.4}
+
+
+def rgb_of(colour: str) -> list[int]:
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+
+
+@pytest.mark.slow
+def test_from_afar_the_painted_means_shares_and_counts_are_the_true_ones(opened):
+    """What is drawn on the canvas, and the pixels that remain of it, against the run."""
+    run = random_scores()
+    page = opened(run)
+    assert re.search(r"\d+ of 20,000 thoughts shown", page.inner_text("body"))
+    page.evaluate(f"{APP}.open(true)")
+    soon(lambda: page.evaluate(f"{APP}.panes[0].scene.count") == len(run.tree))
+    page.wait_for_timeout(400)  # the view moves
+    assert "thoughts shown" not in page.inner_text("body")
+    shown = page.evaluate(PAINTED.replace("APP", APP))
+    camera = shown["camera"]
+
+    cells: dict[tuple[int, int], list[Any]] = {}
+    hidden = set()  # by the path to the best thought
+    for id, x, y in zip(shown["ids"], shown["x"], shown["y"], strict=True):
+        column = math.floor(((x - camera["x"]) * camera["kx"] + shown["width"] / 2) / 3)
+        cells.setdefault((int(y), column), []).append(run.tree[id])
+        if id in set(shown["way"]):
+            hidden |= {(int(y), column + by) for by in (-2, -1, 0, 1, 2)}
+    painted: dict[tuple[int, int], dict[str, tuple[float, float | None]]] = {}
+    for bar in shown["bars"]:
+        middle = bar["y"] + bar["high"] / 2
+        level = round((middle - shown["height"] / 2) / camera["ky"] + camera["y"])
+        place = (level, bar["x"] // 3)
+        if bar["colour"] == "#ffffff":  # the ground of a bar
+            continue
+        rgb = rgb_of(bar["colour"])
+        state = "unreadable" if bar["colour"] == "#5f6b78" else "kept" if bar["share"] == 1 else "pruned"
+        score = min(range(37), key=lambda k: math.dist(rgb_of(colour(k / 36)), rgb)) / 36
+        painted.setdefault(place, {})[state] = (bar["high"], None if state == "unreadable" else score)
+        if bar["high"] > 3 and place not in hidden:
+            blend = [255 + (one - 255) * ALPHA.get(state, 1.0) for one in rgb]
+            assert bar["seen"] == pytest.approx(blend, abs=2)
+
+    assert painted.keys() == cells.keys()
+    del painted[min(cells)]  # the question has no score and no decision
+    for place, parts in painted.items():
+        nodes = cells[place]
+        height = sum(high for high, _ in parts.values())
+        assert parts.keys() == {node.state for node in nodes}
+        for state, (high, mean) in parts.items():
+            members = [node for node in nodes if node.state == state]
+            assert high / height == pytest.approx(len(members) / len(nodes), abs=1e-9)
+            if mean is not None:
+                true = sum(node.score for node in members) / len(members)
+                assert mean == pytest.approx(true, abs=0.5 / 36 + 1e-9)
+
+    for level in range(1, max(level for level, _ in cells) + 1):
+        nodes = [node for node in run.tree if node.depth == level]
+        scores = [node.score for node in nodes if node.score is not None]
+        dropped = 100 * sum(node.state != "kept" for node in nodes) / len(nodes)
+        mean = sum(scores) / len(scores)
+        assert f"{len(nodes):,}" in shown["words"]
+        assert f"mean {mean:.2f}, {math.floor(dropped + 0.5)} % dropped" in shown["words"]
+        # The mean of what is painted, each cell counted as often as it has thoughts.
+        weight = total = 0.0
+        for (its, column), parts in painted.items():
+            if its == level:
+                height = sum(high for high, _ in parts.values())
+                for high, score in parts.values():
+                    if score is not None:
+                        weight += high / height * len(cells[its, column])
+                        total += high / height * len(cells[its, column]) * score
+        assert total / weight == pytest.approx(mean, abs=0.5 / 36)

@@ -95,7 +95,7 @@ export class Scene {
   constructor(recording, frame, view = {}, previous = null) {
     const { collapsed = new Set(), dim, layout = "auto", selected = [], facts = {}, quantity, difference, union, narrow = false } = view;
     const { findings = [], marks = {}, solvable = "" } = facts;
-    const { nodes: total, score, state } = frame;
+    const { nodes: total, score, state, best } = frame;
     const above = layoutParents(recording, frame);
     const family = familiesOf(above);
 
@@ -139,6 +139,8 @@ export class Scene {
     /** Scores. NaN means that there is none. */
     const scores = (this.scores = floats(nodes.length));
     nodes.forEach((node, slot) => (scores[slot] = score[node]));
+    /** What the colours mean, from 0 to 1: the score or another quantity. NaN means that there is none. */
+    this.shares = quantity ? scores.map((_, slot) => quantity.shares[nodes[slot]]) : scores;
     /** Whether an evaluator was asked, even if its reply could not be read. */
     this.evaluated = nodes.map((node) => Number(frame.scoredLine[node] >= 0));
     // The recording reuses one frame object, so values that are needed later are copied.
@@ -151,11 +153,11 @@ export class Scene {
     }));
     /** Step of the score scale, or UNSCORED, BLANK or HOLLOW. */
     const answer = shapeOfAnswer(frame);
-    if (shape[slotOf(frame.best)] === ANSWER) shape[slotOf(frame.best)] = answer;
+    if (shape[slotOf(best)] === ANSWER) shape[slotOf(best)] = answer;
     this.fill = shape.map((its, slot) => {
       if (!its) return BLANK;
       if (its === ANSWER || its === WRONG) return HOLLOW;
-      const share = quantity ? quantity.shares[nodes[slot]] : scores[slot];
+      const share = this.shares[slot];
       return Number.isNaN(share) ? UNSCORED : round(between(share, 0, 1) * (STEPS - 1));
     });
     const flags = (this.flags = nodes.map((node) => (dim?.[node] ? DIM : 0) | (receding(state[node]) ? RECEDES : 0)));
@@ -170,12 +172,12 @@ export class Scene {
     const lead = (slot, flag) => {
       for (; slot >= 0 && !(flags[slot] & flag); slot = parents[slot]) flags[slot] |= flag;
     };
-    lead(seen(frame.best), PATH);
+    lead(seen(best), PATH);
     if (answer === WRONG) {
       let turn = -1; // the last thought before the first that could not lead to a right answer
-      for (let node = frame.best; node >= 0; node = above[node]) if (solvable[node] === "0") turn = above[node];
+      for (let node = best; node >= 0; node = above[node]) if (solvable[node] === "0") turn = above[node];
       if (solvable[turn] === "1")
-        for (let slot = seen(frame.best); slot !== seen(turn); slot = parents[slot]) flags[slot] |= LOST;
+        for (let slot = seen(best); slot !== seen(turn); slot = parents[slot]) flags[slot] |= LOST;
     }
     for (const node of selected) lead(seen(node), CHOSEN);
     // Writing to index -1 of a typed array has no effect.
@@ -186,7 +188,7 @@ export class Scene {
     /** The slot below the pointer, -1 for no slot. */
     this.hovered = -1;
     /** The node of the answer, -1 for no answer yet. */
-    this.best = frame.best;
+    this.best = best;
     /** Slots of the visible selected thoughts. */
     this.selected = [...selected].map(slotOf).filter((slot) => slot >= 0);
     /** Priority. In an overview, the thought with the highest priority is drawn of those in the same place. */

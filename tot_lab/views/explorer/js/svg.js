@@ -158,7 +158,7 @@ export function svgOf(scene, theme, options = {}) {
   if (seen < scene.count) {
     pen.globalAlpha = 1;
     pen.fillStyle = theme.faint;
-    pen.fillText(`${number(seen)} of ${number(scene.count)} thoughts drawn`, width / 2, height - 6);
+    pen.fillText(`${number(seen)} of ${number(scene.count)} thoughts drawn`, width / 2, height - 20);
   }
   const above = heading.length && LINE * heading.length + 8;
   const tall = height + above + (above && FOOT);

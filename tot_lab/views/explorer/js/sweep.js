@@ -9,14 +9,15 @@
 
 import { mount } from "./app.js";
 import { brief, button, count, dotted, field, h, number, press, put, renew, say, short } from "./dom.js";
-import { addressOf, addressed, keepAddress, runOf } from "./links.js";
+import { addressOf, addressed, keepAddress, runsOf } from "./links.js";
 import { Recording } from "./recording.js";
 import css from "./style.css";
 import { BLAMES, columnsOf, correctOf, nextFailed, rowsMatching, sorted, valueOf } from "./table.js";
 import { themeOf } from "./theme.js";
 
-/** Number of rows of the matrix and of the table that are shown at first. More follow when the list is scrolled. */
-const ROWS = 60;
+/** Number of rows of the matrix and of the table that are shown at first, and of runs in a row of the matrix above which
+ * the row counts as several. More follow when the list is scrolled. */
+const [ROWS, RUNS] = [60, 8];
 
 /** Maximum number of characters of a value in a table. */
 const LONGEST = 80;
@@ -151,11 +152,12 @@ export function showSweep(place, sweep, unpacked) {
     else say(status, "no failed run in the list");
   }
 
-  /** Opens the run that the address names. */
+  /** Opens the run, or the two, that the address names. */
   function follow() {
-    const id = runOf(location.hash);
-    const row = rows.find((one) => id !== null && value(one, "run_id") === id);
-    if (row !== undefined && row !== open[0]) openRun(row, false, true);
+    const [first, ...others] = runsOf(location.hash).flatMap((id) => rows.filter((row) => value(row, "run_id") === id));
+    if (first === undefined || [first, ...others].join() === open.join()) return;
+    openRun(first, false, true);
+    for (const other of others) openRun(other, true, true);
   }
 
   /** Opens a run, or two. @param {number} row @param {boolean} [beside] compares it with the open one
@@ -183,7 +185,10 @@ export function showSweep(place, sweep, unpacked) {
         recording.setTexts(0, texts);
         return recording;
       });
-      if (!named && addressed()) history.pushState(null, "", `#run=${encodeURIComponent(`${value(row, "run_id")}`)}`);
+      if (!named && addressed()) {
+        const [run, second] = open.map((one) => `${value(one, "run_id")}`);
+        history.pushState(null, "", `#${new URLSearchParams({ run, ...(second && { with: second }) })}`);
+      }
       app = mount(
         host,
         {
@@ -200,7 +205,7 @@ export function showSweep(place, sweep, unpacked) {
         { height: Math.max(480, Math.min(innerHeight - 24, 700)) },
       );
       Object.assign(place, { explorer: app }); // for tests
-      address = open.length > 1 ? { shown() {}, end() {} } : keepAddress(app);
+      address = keepAddress(app);
       say(status, "");
       host.scrollIntoView({ block: "nearest" });
     } catch (failed) {
@@ -245,15 +250,16 @@ export function showSweep(place, sweep, unpacked) {
   function matrix() {
     const shown = new Set(found);
     const some = tasks.filter((task) => settings.some((setting) => cells.get(`${task}\n${setting}`)?.some((row) => shown.has(row))));
+    const first = Math.ceil(most / Math.max(1, found.length / some.length / RUNS));
     return [
       h(
         "table.matrix",
         h("thead", h("tr", h("th", { scope: "col" }, "task"), settings.map((setting) => h("th", { scope: "col" }, setting)))),
-        h("tbody", some.slice(0, most).map((task) =>
+        h("tbody", some.slice(0, first).map((task) =>
           h("tr", h("th", { scope: "row", title: task }, short(task, LONGEST)), settings.map((setting) =>
             h("td", (cells.get(`${task}\n${setting}`) ?? []).filter((row) => shown.has(row)).map(runButton)))))),
       ),
-      more(some.length - most),
+      more(some.length - first),
     ];
   }
 
