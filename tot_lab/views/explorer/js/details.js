@@ -30,6 +30,9 @@ function sharedWith(one, other) {
   return same < SHARED ? 0 : same;
 }
 
+/** Number of characters of an evaluator's reply that stand beside its score. */
+const SENTENCES = 300;
+
 /** Maximum number of thoughts in the description of a pick, and of picks of a thought. */
 const [PICKED, PICKS] = [3, 5];
 
@@ -250,17 +253,18 @@ export function panelOf(app) {
     );
   }
 
-  /** Builds the samples of an evaluation side by side: scores, and the last lines of the evaluator's replies.
+  /** Builds the samples of an evaluation side by side: scores, and what the evaluator wrote. Of a long reply, that is its
+   * end, where the score is.
    * @param {ReturnType<typeof usageOf>} used @param {import("./recording.js").Evaluation | null} evaluation */
   function samplesOf({ calls }, evaluation) {
     const asked = calls.map((call, place) => ({ ...call, texts: details?.calls[place] })).filter(({ kind }) => kind === evaluation?.by);
     const rows = asked.map(({ texts, error }, sample) => {
-      const lines = (texts?.reply ?? "").trim().split("\n");
+      const words = (texts?.reply ?? "").trim().replace(/\s+/g, " ");
       const draw = evaluation?.draws[sample];
       return h(
         "tr",
         h("td", h("b", draw == null ? (asked.length > 1 ? "unreadable" : brief(evaluation?.score ?? NaN)) : brief(draw))),
-        h("td", error ? `failed: ${error}` : short(lines[lines.length - 1], 300)),
+        h("td", error ? `failed: ${error}` : words.length > SENTENCES ? `…${words.slice(-SENTENCES)}` : words),
       );
     });
     return rows.length > 0 && h("table.samples", h("caption", `replies of the evaluator (${evaluation?.by})`), rows);
@@ -392,8 +396,8 @@ export function panelOf(app) {
         ? dotted(
             brief(evaluation.score),
             `by ${evaluation.by || "the strategy"}`,
-            draws.length > 0 && short(`samples ${draws.map((draw) => draw ?? "unreadable").join(", ")}`, 100),
-            !isNaN(evaluation.raw) && `raw ${evaluation.raw}`,
+            draws.length > 0 && short(`samples ${draws.map((draw) => (draw == null ? "unreadable" : brief(draw))).join(", ")}`, 100),
+            !isNaN(evaluation.raw) && `raw ${brief(evaluation.raw)}`,
           )
         : "not evaluated",
       state: [stateOf(recording, frame, node), frame.reason(node)].filter(Boolean).join(": "),
