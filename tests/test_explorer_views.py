@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from browser import soon
-from test_explorer_lab import AXE
 from test_explorer_page import opened
 from test_plan_execute import GOOD, Planner, plan, think, tool
 from test_plan_execute import run as run_plan
@@ -336,7 +335,7 @@ def test_samples_stand_side_by_side_and_a_prompt_shows_what_is_its_own(opened):
     page = opened(written("one", "two"))
     page.evaluate(f"{APP}.show(['0.1'])")
     samples = page.locator(".tl-samples tr")
-    soon(lambda: samples.all_text_contents() == ["0.1unlikely", "0.9sure"])
+    soon(lambda: samples.all_text_contents() == ["0.1It is dull. unlikely", "0.9It shines. sure"])
     page.locator(".tl-details details summary").first.click()
     prompt = page.locator(".tl-details details[open] > pre").nth(1)
     soon(lambda: prompt.text_content() == "Judge number 1.")
@@ -382,26 +381,6 @@ def test_the_details_can_be_widened_and_read_in_full_width(opened):
     soon(lambda: side.bounding_box()["width"] > 1200)
     page.keyboard.press("Escape")
     soon(lambda: side.bounding_box()["width"] < 800)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_violation_on_any_view(opened, scheme):
-    page = opened(game(tl.TreeOfThoughts(answer="best_leaf"), "1 4 8 8"))
-    page.emulate_media(color_scheme=scheme)
-    page.evaluate(f"() => {{ {AXE.read_text()} }}")
-    for act in (
-        lambda: page.get_by_role("button", name="tree", exact=True).click(),
-        lambda: page.evaluate(f"{APP}.show(['0.0'])"),
-        lambda: page.get_by_role("button", name="read", exact=True).click(),
-        lambda: page.get_by_role("button", name="read", exact=True).click(),
-        lambda: page.get_by_role("button", name="steps", exact=True).click(),
-        lambda: page.get_by_role("button", name="timeline", exact=True).click(),
-    ):
-        act()
-        page.wait_for_timeout(300)
-        found = page.evaluate("axe.run()")["violations"]
-        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
 
 
 @pytest.mark.slow
@@ -527,9 +506,6 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
     card.click()
     assert page.evaluate(f"{APP}.ids()") == [run.plans[0]["s3"].node]
     assert versions.last.locator("path.tl-near").count() == 1
-    page.evaluate(f"() => {{ {AXE.read_text()} }}")
-    found = page.evaluate("axe.run()")["violations"]
-    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
     icons = {"pending": "○", "in_progress": "◐", "completed": "✓", "failed": "✗", "skipped": "↷"}
     for step in range(1, len(run.lines), 3):  # the view follows the slider
         page.evaluate(f"{APP}.setStep({step})")

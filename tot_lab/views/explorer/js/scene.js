@@ -68,9 +68,9 @@ const receding = (state) => [3, 5, 6, 7].includes(state);
 /** Maximum number of thoughts on one level whose shapes are distinguishable in a window. */
 const WIDEST = 60;
 
-/** A tree with at most `SIDEWAYS` thoughts grows from left to right in the window of a phone, and if it is mostly a chain:
- * more than `SHORT` thoughts, and two levels for every three of them. */
-const [SHORT, SIDEWAYS] = [6, 100];
+/** A tree grows from left to right in the window of a phone if it has at most `PHONE` thoughts, so that most have a text.
+ * So does one of at most `SIDEWAYS` that is mostly a chain: more than `SHORT` thoughts, and two levels for every three. */
+const [SHORT, PHONE, SIDEWAYS] = [6, 45, 100];
 
 /** Returns the ids of the thoughts that the reason of a failure names. @param {{findings?: import("./app.js").Finding[]}} facts */
 export function reasonOf({ findings = [] }) {
@@ -130,7 +130,7 @@ export class Scene {
     const [width, height] = union ? [union.width, union.height] : [greatest(x), greatest(y)];
     const chain = nodes.length > SHORT && (height + 1) * 3 >= nodes.length * 2;
     /** Whether the tree grows from left to right instead of downwards. */
-    this.sideways = !union && layout === "auto" && (chain || narrow) && nodes.length <= SIDEWAYS;
+    this.sideways = !union && layout === "auto" && nodes.length <= (chain ? SIDEWAYS : narrow ? PHONE : 0);
     this.x = this.sideways ? y : x;
     this.y = this.sideways ? x : y;
     this.width = this.sideways ? height : width;
