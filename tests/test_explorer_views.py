@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from browser import soon
+from contrast import contrast
 from test_explorer_page import opened
 from test_plan_execute import GOOD, Planner, plan, think, tool
 from test_plan_execute import run as run_plan
@@ -519,3 +520,168 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
 def test_a_run_without_a_plan_has_no_plan_view(opened):
     page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
     assert not page.get_by_role("button", name="plan", exact=True).is_visible()
+
+
+def picture_of(page: Any) -> list[list[Any]]:
+    """The texts of the picture of the tree, as an SVG file: text, left, right and the width of the picture."""
+    return page.evaluate(
+        f"""async () => {{
+            const place = document.createElement("div");
+            place.innerHTML = await (await {APP}.panes[0].save("svg")).text();
+            document.body.append(place);
+            const wide = place.firstElementChild.viewBox.baseVal.width;
+            return [...place.querySelectorAll("g text")].map((one) => {{
+                const {{ x, width }} = one.getBBox();
+                return [one.textContent, x, x + width, wide];
+            }});
+        }}"""
+    )
+
+
+@pytest.mark.slow
+def test_a_phone_shows_texts_of_thoughts_and_cuts_none_off(opened):
+    run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=120))
+    page = opened(run)
+    page.set_viewport_size({"width": 390, "height": 844})
+    soon(lambda: page.evaluate(f"{APP}.panes[0].scene.sideways"))
+    page.wait_for_timeout(300)
+    texts = [text.rstrip("…") for text, *_ in picture_of(page)]
+    shown = [node for node in run.tree if node.text[:8] in "\n".join(texts)]
+    assert len(shown) > len(run.tree) / 2
+    best = run.tree[run.best.id].text[:8]
+    assert any(best in text for text in texts)
+    title = page.locator(".tl-title h2").bounding_box()
+    views = page.get_by_role("group", name="view", exact=True).bounding_box()
+    assert title["y"] + title["height"] <= views["y"] + 1  # the question has the whole width
+
+
+@pytest.mark.slow
+def test_a_selected_thought_has_a_text_and_no_text_leaves_the_picture(opened):
+    wide = tl.TreeOfThoughts(propose=tl.Propose(count=12), search=tl.BeamSearch(width=20))
+    run = game(wide, "4 5 6 10")
+    assert len(run.tree) > 150
+    page = opened(run)
+    pruned = [node.id for node in run.tree if node.state == "pruned"]
+    for id in (pruned[0], pruned[len(pruned) // 2], pruned[-1]):
+        page.evaluate(f"{APP}.show(['{id}'])")
+        page.wait_for_timeout(400)
+        boxes = picture_of(page)
+        assert any(run.tree[id].text.startswith(text.rstrip("…")) for text, *_ in boxes), id
+    page.get_by_role("button", name="fit").click()
+    page.wait_for_timeout(400)
+    for text, left, right, width in picture_of(page):
+        assert left > -3, text
+        assert right < width + 3, text
+
+
+@pytest.mark.slow
+def test_numbers_have_three_significant_digits(opened):
+    with tl.Recorder("written") as recorder:
+        root = recorder.thought("question")
+        id = recorder.thought("one", parent=root)
+        recorder.score(id, 2 / 3, by="value", samples=(20 / 3, 0.00005))
+        recorder.end("", node=None)
+    page = opened(recorder.run)
+    page.evaluate(f"{APP}.show(['0.0'])")
+    facts = page.locator(".tl-facts")
+    soon(lambda: "0.667 · by value · samples 6.67, 0.00005 · raw 0.667" in facts.text_content())
+
+
+LONG = "The whole text of a thought. " * 60
+
+
+@pytest.mark.slow
+def test_paper_has_the_reason_and_the_path_with_its_full_texts(opened):
+    task = tl.general("Which number?", answer="41", grade="number")
+    with tl.Recorder("own", task=task) as recorder:
+        first = recorder.thought(LONG, parent=recorder.thought(task.question))
+        last = recorder.thought("So it is 42.", parent=first)
+        other = recorder.thought("Another way.", parent=first)
+        for id, state in ((first, "kept"), (other, "pruned"), (last, "answer")):
+            recorder.score(id, 0.9)
+            recorder.decide(id, state)
+        recorder.end("42", node=last)
+    page = opened(recorder.run)
+    page.evaluate(f"{APP}.show(['{other}'])")
+    paper = page.locator(".tl-texts")
+    assert not paper.is_visible()
+    page.wait_for_timeout(300)
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert paper.locator("pre").all_text_contents() == [task.question, LONG, "So it is 42."]
+    reason = tl.analysis.why.first_findings(recorder.run)[0].text
+    assert reason in paper.text_content()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert paper.locator("pre").count() == 0
+
+
+CORNER = """(() => {
+    const canvas = [...document.querySelectorAll(".tl-stage canvas")].find((one) => one.checkVisibility());
+    return [...canvas.getContext("2d").getImageData(2, canvas.height - 3, 1, 1).data].slice(0, 3);
+})()"""
+"""The colour of a corner of the visible picture."""
+
+
+@pytest.mark.slow
+def test_a_timeline_is_printed_light_and_shown_dark_again(opened):
+    page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
+    page.emulate_media(color_scheme="dark")
+    page.get_by_role("button", name="timeline").click()
+    dark = [17, 20, 24]
+    soon(lambda: page.evaluate(CORNER) == dark)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(CORNER) == [255, 255, 255]
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    soon(lambda: page.evaluate(CORNER) == dark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_forced_colours_reach_the_pictures(opened, scheme):
+    page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
+    page.emulate_media(color_scheme=scheme, forced_colors="active")
+    system = """name => {
+        const probe = document.createElement("canvas").getContext("2d");
+        document.body.append(probe.canvas);
+        probe.fillStyle = name;
+        probe.fillRect(0, 0, 1, 1);
+        return [...probe.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    }"""
+    paper = page.evaluate(system, "Canvas")
+    for view in ("tree", "timeline"):
+        page.get_by_role("button", name=view, exact=True).click()
+        soon(lambda: page.evaluate(CORNER) == paper)
+    ground = page.evaluate("getComputedStyle(document.querySelector('.tl-badge')).backgroundColor")
+    ink = page.evaluate("getComputedStyle(document.querySelector('.tl-badge')).color")
+    assert contrast(ink, ground) > 7
+
+
+@pytest.mark.slow
+def test_compare_lists_what_was_set_differently_and_explains_its_colours(opened):
+    both = tl.TreeOfThoughts(propose=tl.Propose(count=4), evaluate=tl.Value(samples=3))
+    first = game(both, "1 4 8 8")
+    second = game(both.with_({"evaluate.samples": 1, "search": tl.BeamSearch(width=1)}), "1 4 8 8")
+    page = opened(first, second)
+    rows = page.locator(".tl-differences table tr")
+    soon(lambda: rows.count() > 3)
+    shown = [row.locator("th, td").all_text_contents() for row in rows.all()[1:]]
+    assert shown[:2] == [
+        ["evaluate", "Value(samples=3)", "default"],
+        ["search", "default", "BeamSearch(width=1)"],
+    ]
+    assert [row[0] for row in shown[2:]] == ["answer", "verdict", "ended", "usage"]
+    legend = page.get_by_role("group", name="legend")
+    for words in ("only here", "other text", "other score", "other fate"):
+        assert legend.get_by_text(words).is_visible()
+    item = page.locator(".tl-differences .tl-item").first.bounding_box()
+    box = page.locator(".tl-differences").bounding_box()
+    assert item["y"] < box["y"] + box["height"]  # the first difference is visible at once
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(300)
+    side = page.locator(".tl-side").bounding_box()
+    assert side["y"] + side["height"] <= page.get_by_role("group", name="time").bounding_box()["y"] + 1
+    below = "document.elementFromPoint(40, document.querySelector('[aria-label=time]').getBoundingClientRect().top + 20)"
+    page.locator("[aria-label=time]").scroll_into_view_if_needed()
+    assert page.evaluate(f"{below}.closest('.tl-differences') === null")
+    page.get_by_role("button", name="tree", exact=True).click()
+    soon(lambda: not legend.get_by_text("other fate").is_visible())

@@ -269,7 +269,8 @@ export function mount(element, source, { height = 620 } = {}) {
     theme = null;
     changed();
   };
-  const looks = ["(prefers-color-scheme: dark)", "(forced-colors: active)"].map((query) => matchMedia(query));
+  const narrow = matchMedia("(max-width: 520px)");
+  const looks = [matchMedia("(prefers-color-scheme: dark)"), matchMedia("(forced-colors: active)"), narrow];
   const watch = new MutationObserver(look);
   watch.observe(document.body, { attributes: true });
   for (const one of looks) one.addEventListener("change", look);
@@ -481,7 +482,7 @@ export function mount(element, source, { height = 620 } = {}) {
               quantity: app.colour === "score" ? null : colours(which),
               difference: compared ? aligned?.marked[which] : null,
               union: unions?.[which],
-              narrow: matchMedia("(max-width: 520px)").matches,
+              narrow: narrow.matches,
             },
         version,
         lookedAt(which),
