@@ -1,4 +1,4 @@
-"""Every view of the explorer, the sweep page and the report: axe finds no serious violation, and keys alone suffice."""
+"""Accessibility of every view, of the sweep page and of the report: axe, and keys alone."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_keys_alone_suffice_in_the_tree_and_for_reading(runs, opened):
     soon(lambda: selected(page) == [run.best.id])
     tab_to(page, "one.matches('.tl-details summary')")
     page.keyboard.press("Enter")
-    soon(lambda: page.locator(".tl-details details[open] pre").first.is_visible())
+    soon(page.locator(".tl-details details[open] pre").first.is_visible)
     page.keyboard.press("r")
     soon(lambda: page.evaluate(f"{APP}.reading"))
     page.keyboard.press("Escape")
@@ -180,6 +180,6 @@ def test_keys_alone_suffice_on_the_page_of_a_sweep(swept, opened_sweep):
     row = int(page.evaluate(f"{FOCUSED}.dataset.row"))
     page.keyboard.press("Enter")
     soon(lambda: page.evaluate(f"{APP}?.source.runs[0].about.id") == swept.df().run_id[row])
-    tab_to(page, "one.matches('.tl-root .tl-root [role=tree], [role=tree]')", 90)
+    tab_to(page, "one.matches('[role=tree]')", 90)
     page.keyboard.press("ArrowDown")
     soon(lambda: selected(page) != [])

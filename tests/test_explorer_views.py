@@ -523,7 +523,7 @@ def test_a_run_without_a_plan_has_no_plan_view(opened):
 
 
 def picture_of(page: Any) -> list[list[Any]]:
-    """The texts of the picture of the tree, as an SVG file: text, left, right and the width of the picture."""
+    """The texts of the exported picture: text, left, right and the width of the picture."""
     return page.evaluate(
         f"""async () => {{
             const place = document.createElement("div");
@@ -585,6 +585,16 @@ def test_numbers_have_three_significant_digits(opened):
     page.evaluate(f"{APP}.show(['0.0'])")
     facts = page.locator(".tl-facts")
     soon(lambda: "0.667 · by value · samples 6.67, 0.00005 · raw 0.667" in facts.text_content())
+
+
+@pytest.mark.slow
+def test_a_thought_that_was_voted_on_leads_to_the_votes(opened):
+    run = game(tl.TreeOfThoughts(evaluate=tl.Vote()), "1 4 8 8")
+    page = opened(run)
+    page.evaluate(f"{APP}.show(['0.0'])")
+    page.get_by_text("The replies of the evaluator (vote) are at").get_by_role("button", name="0").click()
+    soon(lambda: page.evaluate(f"{APP}.ids()") == ["0"])
+    page.locator(".tl-details summary b", has_text="vote").first.wait_for()
 
 
 LONG = "The whole text of a thought. " * 60
@@ -680,8 +690,6 @@ def test_compare_lists_what_was_set_differently_and_explains_its_colours(opened)
     page.wait_for_timeout(300)
     side = page.locator(".tl-side").bounding_box()
     assert side["y"] + side["height"] <= page.get_by_role("group", name="time").bounding_box()["y"] + 1
-    below = "document.elementFromPoint(40, document.querySelector('[aria-label=time]').getBoundingClientRect().top + 20)"
-    page.locator("[aria-label=time]").scroll_into_view_if_needed()
-    assert page.evaluate(f"{below}.closest('.tl-differences') === null")
+    page.get_by_role("group", name="time").get_by_role("button", name="play").click()  # nothing covers it
     page.get_by_role("button", name="tree", exact=True).click()
     soon(lambda: not legend.get_by_text("other fate").is_visible())

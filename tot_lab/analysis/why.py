@@ -209,9 +209,7 @@ def _end_of(run: Run) -> str:
 def _ids(nodes: Sequence[Node]) -> str:
     """Name up to `NAMED` thoughts with their scores."""
     names = [
-        node.id
-        if node.score is None or not judged(node)
-        else f"{node.id} (score {format_score(node.score)})"
+        node.id if node.score is None or not judged(node) else f"{node.id} (score {format_score(node.score)})"
         for node in nodes[:NAMED]
     ]
     more = len(nodes) - len(names)

@@ -495,9 +495,9 @@ def _path_html(run: Run) -> str:
 
 
 def _format_fate(node: Node) -> str:
-    score = (
-        "unreadable" if node.unreadable else "no score" if node.score is None else f"score {format_score(node.score)}"
-    )
+    score = "unreadable" if node.unreadable else "no score"
+    if node.score is not None:
+        score = f"score {format_score(node.score)}"
     return f"{node.id} · {node.state} · {score}"
 
 

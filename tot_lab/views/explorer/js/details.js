@@ -417,12 +417,17 @@ export function panelOf(app) {
       fateOf(recording, frame, child),
       short(recording.text(child), 100),
     ]);
-    renew(thought, [shown, words, other, facts, findings, links.length, came, used.calls.length], () => [
+    // A vote compares siblings, so its calls are those of the parent.
+    const above = recording.parent[node];
+    const asks = (/** @type {number} */ one) => recording.callsOf(one).some((call) => recording.call(call).kind === evaluation?.by);
+    const judged = evaluation && above >= 0 && !asks(node) && asks(above) ? above : -1;
+    renew(thought, [shown, words, other, facts, findings, links.length, came, used.calls.length, judged], () => [
       h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node))),
       textOf(words),
       h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
       other !== undefined && other !== words && [h("h3", which ? "changes from A" : "changes in B"), which ? diffOf(other, words) : diffOf(words, other)],
       samplesOf(used, evaluation),
+      judged >= 0 && h("p", `The replies of the evaluator (${evaluation?.by}) are at `, link(which, judged)),
       found(),
       links.map(({ from, to, kind }) =>
         h("p", `${LINKS[kind][+(to === node)]} `, link(which, from === node ? to : from)),
