@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from browser import soon
-from test_explorer_lab import AXE
+from contrast import contrast
 from test_explorer_page import opened
 from test_plan_execute import GOOD, Planner, plan, think, tool
 from test_plan_execute import run as run_plan
@@ -414,7 +414,7 @@ def test_samples_stand_side_by_side_and_a_prompt_shows_what_is_its_own(opened):
     page = opened(written("one", "two"))
     page.evaluate(f"{APP}.show(['0.1'])")
     samples = page.locator(".tl-samples tr")
-    soon(lambda: samples.all_text_contents() == ["0.1unlikely", "0.9sure"])
+    soon(lambda: samples.all_text_contents() == ["0.1It is dull. unlikely", "0.9It shines. sure"])
     page.locator(".tl-details details summary").first.click()
     prompt = page.locator(".tl-details details[open] > pre").nth(1)
     soon(lambda: prompt.text_content() == "Judge number 1.")
@@ -460,26 +460,6 @@ def test_the_details_can_be_widened_and_read_in_full_width(opened):
     soon(lambda: side.bounding_box()["width"] > 1200)
     page.keyboard.press("Escape")
     soon(lambda: side.bounding_box()["width"] < 800)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_violation_on_any_view(opened, scheme):
-    page = opened(game(tl.TreeOfThoughts(answer="best_leaf"), "1 4 8 8"))
-    page.emulate_media(color_scheme=scheme)
-    page.evaluate(f"() => {{ {AXE.read_text()} }}")
-    for act in (
-        lambda: page.get_by_role("button", name="tree", exact=True).click(),
-        lambda: page.evaluate(f"{APP}.show(['0.0'])"),
-        lambda: page.get_by_role("button", name="read", exact=True).click(),
-        lambda: page.get_by_role("button", name="read", exact=True).click(),
-        lambda: page.get_by_role("button", name="steps", exact=True).click(),
-        lambda: page.get_by_role("button", name="timeline", exact=True).click(),
-    ):
-        act()
-        page.wait_for_timeout(300)
-        found = page.evaluate("axe.run()")["violations"]
-        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
 
 
 @pytest.mark.slow
@@ -605,9 +585,6 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
     card.click()
     assert page.evaluate(f"{APP}.ids()") == [run.plans[0]["s3"].node]
     assert versions.last.locator("path.tl-near").count() == 1
-    page.evaluate(f"() => {{ {AXE.read_text()} }}")
-    found = page.evaluate("axe.run()")["violations"]
-    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
     icons = {"pending": "○", "in_progress": "◐", "completed": "✓", "failed": "✗", "skipped": "↷"}
     for step in range(1, len(run.lines), 3):  # the view follows the slider
         page.evaluate(f"{APP}.setStep({step})")
@@ -740,7 +717,7 @@ def test_from_afar_the_painted_means_shares_and_counts_are_the_true_ones(opened)
         dropped = 100 * sum(node.state != "kept" for node in nodes) / len(nodes)
         mean = sum(scores) / len(scores)
         assert f"{len(nodes):,}" in shown["words"]
-        assert f"mean {mean:.2f}, {math.floor(dropped + 0.5)} % dropped" in shown["words"]
+        assert f"mean {mean:.3g}, {math.floor(dropped + 0.5)} % dropped" in shown["words"]
         # The mean of what is painted, each cell counted as often as it has thoughts.
         weight = total = 0.0
         for (its, column), parts in painted.items():
@@ -751,3 +728,176 @@ def test_from_afar_the_painted_means_shares_and_counts_are_the_true_ones(opened)
                         weight += high / height * len(cells[its, column])
                         total += high / height * len(cells[its, column]) * score
         assert total / weight == pytest.approx(mean, abs=0.5 / 36)
+
+
+def picture_of(page: Any) -> list[list[Any]]:
+    """The texts of the exported picture: text, left, right and the width of the picture."""
+    return page.evaluate(
+        f"""async () => {{
+            const place = document.createElement("div");
+            place.innerHTML = await (await {APP}.panes[0].save("svg")).text();
+            document.body.append(place);
+            const wide = place.firstElementChild.viewBox.baseVal.width;
+            return [...place.querySelectorAll("g text")].map((one) => {{
+                const {{ x, width }} = one.getBBox();
+                return [one.textContent, x, x + width, wide];
+            }});
+        }}"""
+    )
+
+
+@pytest.mark.slow
+def test_a_phone_shows_texts_of_thoughts_and_cuts_none_off(opened):
+    run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=120))
+    page = opened(run)
+    page.set_viewport_size({"width": 390, "height": 844})
+    soon(lambda: page.evaluate(f"{APP}.panes[0].scene.sideways"))
+    page.wait_for_timeout(300)
+    texts = [text.rstrip("…") for text, *_ in picture_of(page)]
+    shown = [node for node in run.tree if node.text[:8] in "\n".join(texts)]
+    assert len(shown) > len(run.tree) / 2
+    best = run.tree[run.best.id].text[:8]
+    assert any(best in text for text in texts)
+    title = page.locator(".tl-title h2").bounding_box()
+    views = page.get_by_role("group", name="view", exact=True).bounding_box()
+    assert title["y"] + title["height"] <= views["y"] + 1  # the question has the whole width
+
+
+@pytest.mark.slow
+def test_a_selected_thought_has_a_text_and_no_text_leaves_the_picture(opened):
+    wide = tl.TreeOfThoughts(propose=tl.Propose(count=12), search=tl.BeamSearch(width=20))
+    run = game(wide, "4 5 6 10")
+    assert len(run.tree) > 150
+    page = opened(run)
+    pruned = [node.id for node in run.tree if node.state == "pruned"]
+    for id in (pruned[0], pruned[len(pruned) // 2], pruned[-1]):
+        page.evaluate(f"{APP}.show(['{id}'])")
+        page.wait_for_timeout(400)
+        boxes = picture_of(page)
+        assert any(run.tree[id].text.startswith(text.rstrip("…")) for text, *_ in boxes), id
+    page.get_by_role("button", name="fit").click()
+    page.wait_for_timeout(400)
+    for text, left, right, width in picture_of(page):
+        assert left > -3, text
+        assert right < width + 3, text
+
+
+@pytest.mark.slow
+def test_numbers_have_three_significant_digits(opened):
+    with tl.Recorder("written") as recorder:
+        root = recorder.thought("question")
+        id = recorder.thought("one", parent=root)
+        recorder.score(id, 2 / 3, by="value", samples=(20 / 3, 0.00005))
+        recorder.end("", node=None)
+    page = opened(recorder.run)
+    page.evaluate(f"{APP}.show(['0.0'])")
+    facts = page.locator(".tl-facts")
+    soon(lambda: "0.667 · by value · samples 6.67, 0.00005 · raw 0.667" in facts.text_content())
+
+
+@pytest.mark.slow
+def test_a_thought_that_was_voted_on_leads_to_the_votes(opened):
+    run = game(tl.TreeOfThoughts(evaluate=tl.Vote()), "1 4 8 8")
+    page = opened(run)
+    page.evaluate(f"{APP}.show(['0.0'])")
+    page.get_by_text("The replies of the evaluator (vote) are at").get_by_role("button", name="0").click()
+    soon(lambda: page.evaluate(f"{APP}.ids()") == ["0"])
+    page.locator(".tl-details summary b", has_text="vote").first.wait_for()
+
+
+LONG = "The whole text of a thought. " * 60
+
+
+@pytest.mark.slow
+def test_paper_has_the_reason_and_the_path_with_its_full_texts(opened):
+    task = tl.general("Which number?", answer="41", grade="number")
+    with tl.Recorder("own", task=task) as recorder:
+        first = recorder.thought(LONG, parent=recorder.thought(task.question))
+        last = recorder.thought("So it is 42.", parent=first)
+        other = recorder.thought("Another way.", parent=first)
+        for id, state in ((first, "kept"), (other, "pruned"), (last, "answer")):
+            recorder.score(id, 0.9)
+            recorder.decide(id, state)
+        recorder.end("42", node=last)
+    page = opened(recorder.run)
+    page.evaluate(f"{APP}.show(['{other}'])")
+    paper = page.locator(".tl-texts")
+    assert not paper.is_visible()
+    page.wait_for_timeout(300)
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert paper.locator("pre").all_text_contents() == [task.question, LONG, "So it is 42."]
+    reason = tl.analysis.why.first_findings(recorder.run)[0].text
+    assert reason in paper.text_content()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert paper.locator("pre").count() == 0
+
+
+CORNER = """(() => {
+    const canvas = [...document.querySelectorAll(".tl-stage canvas")].find((one) => one.checkVisibility());
+    return [...canvas.getContext("2d").getImageData(2, canvas.height - 3, 1, 1).data].slice(0, 3);
+})()"""
+"""The colour of a corner of the visible picture."""
+
+
+@pytest.mark.slow
+def test_a_timeline_is_printed_light_and_shown_dark_again(opened):
+    page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
+    page.emulate_media(color_scheme="dark")
+    page.get_by_role("button", name="timeline").click()
+    dark = [17, 20, 24]
+    soon(lambda: page.evaluate(CORNER) == dark)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(CORNER) == [255, 255, 255]
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    soon(lambda: page.evaluate(CORNER) == dark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_forced_colours_reach_the_pictures(opened, scheme):
+    page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
+    page.emulate_media(color_scheme=scheme, forced_colors="active")
+    system = """name => {
+        const probe = document.createElement("canvas").getContext("2d");
+        document.body.append(probe.canvas);
+        probe.fillStyle = name;
+        probe.fillRect(0, 0, 1, 1);
+        return [...probe.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    }"""
+    paper = page.evaluate(system, "Canvas")
+    for view in ("tree", "timeline"):
+        page.get_by_role("button", name=view, exact=True).click()
+        soon(lambda: page.evaluate(CORNER) == paper)
+    ground = page.evaluate("getComputedStyle(document.querySelector('.tl-badge')).backgroundColor")
+    ink = page.evaluate("getComputedStyle(document.querySelector('.tl-badge')).color")
+    assert contrast(ink, ground) > 7
+
+
+@pytest.mark.slow
+def test_compare_lists_what_was_set_differently_and_explains_its_colours(opened):
+    both = tl.TreeOfThoughts(propose=tl.Propose(count=4), evaluate=tl.Value(samples=3))
+    first = game(both, "1 4 8 8")
+    second = game(both.with_({"evaluate.samples": 1, "search": tl.BeamSearch(width=1)}), "1 4 8 8")
+    page = opened(first, second)
+    rows = page.locator(".tl-differences table tr")
+    soon(lambda: rows.count() > 3)
+    shown = [row.locator("th, td").all_text_contents() for row in rows.all()[1:]]
+    assert shown[:2] == [
+        ["evaluate", "Value(samples=3)", "default"],
+        ["search", "default", "BeamSearch(width=1)"],
+    ]
+    assert [row[0] for row in shown[2:]] == ["answer", "verdict", "ended", "usage"]
+    legend = page.get_by_role("group", name="legend")
+    for words in ("only here", "other text", "other score", "other fate"):
+        assert legend.get_by_text(words).is_visible()
+    item = page.locator(".tl-differences .tl-item").first.bounding_box()
+    box = page.locator(".tl-differences").bounding_box()
+    assert item["y"] < box["y"] + box["height"]  # the first difference is visible at once
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(300)
+    side = page.locator(".tl-side").bounding_box()
+    assert side["y"] + side["height"] <= page.get_by_role("group", name="time").bounding_box()["y"] + 1
+    page.get_by_role("group", name="time").get_by_role("button", name="play").click()  # nothing covers it
+    page.get_by_role("button", name="tree", exact=True).click()
+    soon(lambda: not legend.get_by_text("other fate").is_visible())

@@ -30,7 +30,7 @@ from tot_lab.core.calls import Reply, refused
 from tot_lab.core.reading import json_of
 from tot_lab.core.records import Decided, Note, describe_stop
 from tot_lab.core.tools import tool_of
-from tot_lab.core.tree import Node
+from tot_lab.core.tree import Node, format_score
 from tot_lab.record.losses import is_truncated
 from tot_lab.record.run import UNREADABLE, Run, expect_run
 
@@ -297,7 +297,7 @@ def _score_collapse(facts: _Facts) -> Iterator[Finding]:
         scores = _scores(nodes)
         first, last = _widest(scores, NEARLY)
         if len(nodes) >= ENOUGH and last - first >= COLLAPSED * len(nodes):
-            low, high = f"{scores[first]:.2f}", f"{scores[last - 1]:.2f}"
+            low, high = format_score(scores[first]), format_score(scores[last - 1])
             within = low if low == high else f"{low} to {high}"
             text = f"{last - first} of {len(nodes)} thoughts got nearly the same score from {by}: {within}."
             yield Finding("score_collapse", text, _of(nodes[first:last]))
@@ -509,7 +509,7 @@ def _scores(nodes: Iterable[Node]) -> list[float]:
 
 def _mean(nodes: Sequence[Node]) -> str:
     scores = _scores(nodes)
-    return f"{sum(scores) / len(scores):.2f}"
+    return format_score(sum(scores) / len(scores))
 
 
 def _marked(facts: _Facts, nodes: Iterable[Node], verdict: str) -> list[Node]:

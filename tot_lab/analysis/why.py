@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Sequence
-from decimal import Decimal
 
 from tot_lab.analysis.diagnosis import Diagnosis, Finding, seen_at_once
 from tot_lab.analysis.frames import calls_of, tools_of, tools_offered
@@ -14,7 +13,7 @@ from tot_lab.analysis.known import judged
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import Decided, Scored, describe_stop
 from tot_lab.core.tools import TOOL
-from tot_lab.core.tree import Node
+from tot_lab.core.tree import Node, format_score
 from tot_lab.record.run import Run
 
 NAMED = 3
@@ -274,11 +273,9 @@ def _end_of(run: Run) -> str:
 
 
 def _ids(nodes: Sequence[Node]) -> str:
-    """Name up to `NAMED` thoughts with their scores, which have three digits as in the explorer."""
+    """Name up to `NAMED` thoughts with their scores."""
     names = [
-        node.id
-        if node.score is None or not judged(node)
-        else f"{node.id} (score {Decimal(f'{node.score:.3g}'):f})"
+        node.id if node.score is None or not judged(node) else f"{node.id} (score {format_score(node.score)})"
         for node in nodes[:NAMED]
     ]
     more = len(nodes) - len(names)

@@ -23,7 +23,7 @@ from tot_lab.core.calls import Reply, is_made, refused
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Note
 from tot_lab.core.tools import tool_of
-from tot_lab.core.tree import Node, Tree
+from tot_lab.core.tree import Node, Tree, format_score
 from tot_lab.record.losses import describe, losses_of, total, warning_of
 from tot_lab.record.run import Run, money
 from tot_lab.views.figures.theme import (
@@ -87,7 +87,7 @@ def summarize(run: Run) -> RunSummary:
         printable(run.question),
         printable(run.answer),
         _format_verdict(run),
-        "" if run.score is None else f"{run.score:.3g}",
+        "" if run.score is None else format_score(run.score),
         "unfinished" if run.stop_reason is None else stop_words(run),
         f"{len(run.tree):,}",
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
@@ -367,7 +367,7 @@ def _format_tool_time(run: Run, carried_out: Sequence[CallRow]) -> str:
 
 def _tree_row(node: Node, used: int) -> str:
     none = "?" if node.unreadable else "–"
-    score = "" if node.parent is None else f"{none:>4} " if node.score is None else f"{node.score:.2f} "
+    score = "" if node.parent is None else f"{none if node.score is None else format_score(node.score):<5} "
     state = "" if node.parent is None or node.state in ("proposed", "kept") else f"[{node.state}] "
     return f"{score}{state}{short(node.text, max(92 - used - len(score + state), 20))}"
 
@@ -498,8 +498,12 @@ def _path_html(run: Run) -> str:
 
 
 def _format_fate(node: Node) -> str:
-    score = " · unreadable" if node.unreadable else "" if node.score is None else f" · score {node.score:.3g}"
-    return f"{node.id} · {node.state}{score}"
+    parts = [node.id, node.state]
+    if node.unreadable:
+        parts.append("unreadable")
+    elif node.score is not None:
+        parts.append(f"score {format_score(node.score)}")
+    return " · ".join(parts)
 
 
 _LIGHT = (

@@ -14,6 +14,7 @@ import { faceOf } from "./face.js";
 import { floor, max, min, round } from "./numbers.js";
 import { quantityOf } from "./quantities.js";
 import { paneOf } from "./pane.js";
+import { sheetOf } from "./print.js";
 import { Scene, layoutParents } from "./scene.js";
 import { searchOf } from "./search.js";
 import { isChain } from "./steps.js";
@@ -258,26 +259,31 @@ export function mount(element, source, { height = 620 } = {}) {
 
   app.panes = [0, 1].map((which) => paneOf(app, which));
   const [panel, time, legend] = [panelOf(app), timeBar(app), legendOf(app)];
+  const sheet = sheetOf(app);
   const face = faceOf(app, panel.element, time.element, legend.element);
+  face.root.append(sheet.element);
   const { root } = face;
   root.style.setProperty("--height", `${height}px`);
   element.append(root);
-  const sheet = new CSSStyleSheet(); // a strict content security policy allows it
-  sheet.replaceSync(css);
-  document.adoptedStyleSheets.push(sheet);
+  const style = new CSSStyleSheet(); // a strict content security policy allows it
+  style.replaceSync(css);
+  document.adoptedStyleSheets.push(style);
   const look = () => {
     theme = null;
     changed();
   };
-  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const narrow = matchMedia("(max-width: 520px)");
+  const looks = [matchMedia("(prefers-color-scheme: dark)"), matchMedia("(forced-colors: active)"), narrow];
   const watch = new MutationObserver(look);
   watch.observe(document.body, { attributes: true });
-  dark.addEventListener("change", look);
+  for (const one of looks) one.addEventListener("change", look);
   /** Prints in the colours of the light theme, with pictures that fit the paper. @param {boolean} on */
   const print = (on) => {
     printing = on; // a drawing that is under way keeps the colours
     theme = paint();
     for (const pane of app.panes) pane.print(on);
+    sheet.print(on);
+    changed();
   };
   const [before, after] = [() => print(true), () => print(false)];
   addEventListener("beforeprint", before);
@@ -288,8 +294,8 @@ export function mount(element, source, { height = 620 } = {}) {
     source.onChange(app.came),
     source.onSelect((ids) => app.show(ids, true)),
     () => watch.disconnect(),
-    () => dark.removeEventListener("change", look),
-    () => (document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet)),
+    () => looks.forEach((one) => one.removeEventListener("change", look)),
+    () => (document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== style)),
   ];
 
   /** Keys of the whole explorer. The outline has further keys. @type {Record<string, () => void>} */
@@ -480,7 +486,7 @@ export function mount(element, source, { height = 620 } = {}) {
               quantity: app.colour === "score" ? null : colours(which),
               difference: compared ? aligned?.marked[which] : null,
               union: unions?.[which],
-              narrow: matchMedia("(max-width: 520px)").matches,
+              narrow: narrow.matches,
             },
         version,
         lookedAt(which),
@@ -492,6 +498,7 @@ export function mount(element, source, { height = 620 } = {}) {
     legend.show(frames[0]);
     time.show(frames[0]);
     panel.show(which, lookedAt(which), frames[which]);
+    sheet.fetch();
     source.stepped?.(app.following ? null : frames[0].step);
   }
 

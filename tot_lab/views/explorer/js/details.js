@@ -31,6 +31,9 @@ function sharedWith(one, other) {
   return same < SHARED ? 0 : same;
 }
 
+/** Number of characters of an evaluator's reply that stand beside its score. */
+const SENTENCES = 300;
+
 /** Maximum number of thoughts in the description of a pick, and of picks of a thought. */
 const [PICKED, PICKS] = [3, 5];
 
@@ -265,17 +268,18 @@ export function panelOf(app) {
     );
   }
 
-  /** Builds the samples of an evaluation side by side: scores, and the last lines of the evaluator's replies.
+  /** Builds the samples of an evaluation side by side: scores, and what the evaluator wrote. Of a long reply, that is its
+   * end, where the score is.
    * @param {ReturnType<typeof usageOf>} used @param {import("./recording.js").Evaluation | null} evaluation */
   function samplesOf({ calls }, evaluation) {
     const asked = calls.map((call, place) => ({ ...call, texts: details?.calls[place] })).filter(({ kind }) => kind === evaluation?.by);
     const rows = asked.map(({ texts, error }, sample) => {
-      const lines = (texts?.reply ?? "").trim().split("\n");
+      const words = (texts?.reply ?? "").trim().replace(/\s+/g, " ");
       const draw = evaluation?.draws[sample];
       return h(
         "tr",
         h("td", h("b", draw == null ? (asked.length > 1 ? "unreadable" : scoreOf(evaluation?.score ?? NaN)) : brief(draw))),
-        h("td", error ? `failed: ${error}` : short(lines[lines.length - 1], 300)),
+        h("td", error ? `failed: ${error}` : words.length > SENTENCES ? `…${words.slice(-SENTENCES)}` : words),
       );
     });
     return rows.length > 0 && h("table.samples", h("caption", `replies of the evaluator (${evaluation?.by})`), rows);
@@ -407,8 +411,8 @@ export function panelOf(app) {
         ? dotted(
             scoreOf(evaluation.score),
             `by ${evaluation.by || "the strategy"}`,
-            draws.length > 0 && short(`samples ${draws.map((draw) => draw ?? "unreadable").join(", ")}`, 100),
-            !isNaN(evaluation.raw) && `raw ${evaluation.raw}`,
+            draws.length > 0 && short(`samples ${draws.map((draw) => (draw == null ? "unreadable" : brief(draw))).join(", ")}`, 100),
+            !isNaN(evaluation.raw) && `raw ${brief(evaluation.raw)}`,
           )
         : "not evaluated",
       state: [stateOf(recording, frame, node), frame.reason(node)].filter(Boolean).join(": "),
@@ -429,12 +433,17 @@ export function panelOf(app) {
       fateOf(recording, frame, child),
       short(recording.text(child), 100),
     ]);
-    renew(thought, [shown, words, other, facts, findings, links.length, came, used.calls.length], () => [
+    // A vote compares siblings, so its calls are those of the parent.
+    const above = recording.parent[node];
+    const asks = (/** @type {number} */ one) => recording.callsOf(one).some((call) => recording.call(call).kind === evaluation?.by);
+    const judged = evaluation && above >= 0 && !asks(node) && asks(above) ? above : -1;
+    renew(thought, [shown, words, other, facts, findings, links.length, came, used.calls.length, judged], () => [
       h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node))),
       textOf(words),
       h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
       other !== undefined && other !== words && [h("h3", which ? "changes from A" : "changes in B"), which ? diffOf(other, words) : diffOf(words, other)],
       samplesOf(used, evaluation),
+      judged >= 0 && h("p", `The replies of the evaluator (${evaluation?.by}) are at `, link(which, judged)),
       found(),
       links.map(({ from, to, kind }) =>
         h("p", `${LINKS[kind][+(to === node)]} `, link(which, from === node ? to : from)),

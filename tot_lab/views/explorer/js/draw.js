@@ -5,7 +5,7 @@
  * text. Pruned thoughts are faint, the path to the best thought is highlighted, and the shape shows the state.
  */
 
-import { number } from "./dom.js";
+import { brief, number } from "./dom.js";
 import { between, floats, max, min, round } from "./numbers.js";
 import { PARTS, cellsOf, heightOf, levelsOf } from "./overview.js";
 import {
@@ -291,7 +291,9 @@ export function draw(brush, scene, theme, camera, width, height) {
     for (const slot of new Set([answer, ...scene.selected])) {
       if (slot < 0) continue;
       const [line] = wrapped(scene.text(slot), 40, 1);
-      if (line) label([line], px(slot) + max(radius, 3) + 6 + line.length * SIZE * 0.25, py(slot) + 4, 1, QUESTION);
+      const [half, gap] = [line?.length * SIZE * 0.25, max(radius, 3) + 6];
+      const side = px(slot) + gap + 2 * half > width ? -1 : 1; // on the left where the right has no room
+      if (line) label([line], px(slot) + side * (gap + half), py(slot) + 4, 1, QUESTION);
     }
   }
   if (!far || detail.rows) {
@@ -333,7 +335,7 @@ export function draw(brush, scene, theme, camera, width, height) {
         brush.rect(6 + bin * 4, down + 10 - (its / most) * 20, 3.5, (its / most) * 20);
         paint(fills[round(((bin + 0.5) / bins.length) * (STEPS - 1))]);
       });
-      const score = scene.quantity ? "" : Number.isNaN(mean) ? "no score, " : `mean ${mean.toFixed(2)}, `;
+      const score = scene.quantity ? "" : Number.isNaN(mean) ? "no score, " : `mean ${brief(mean)}, `;
       write(number(count), 102, down - 2, ink, 1);
       write(`${score}${round(dropped * 100)} % dropped`, 102, down + 10, ink, 0.8, 400, 106);
     }
