@@ -64,7 +64,8 @@ class _Query(Arguments):
 
 
 class WebFetch(Tool):
-    """Fetches a page and returns its text; HTML as Markdown with its links. Requires `tot-lab[web]`."""
+    """Fetches a page and returns its text; HTML as Markdown with its links. Requires
+    `pip install 'tot-lab[web]'`."""
 
     kind: ClassVar[str] = "web_fetch"
     name: Name = "web-fetch"

@@ -88,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=Formatter,
     )
     parser.add_argument("--version", action="version", version=f"tot-lab {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="tot-lab"
+    )
     groups: list[str] = []
     for title, families in _GROUPS.items():
         known = set(commands.choices)

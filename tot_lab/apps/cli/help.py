@@ -33,11 +33,17 @@ PRESETS: dict[str, Callable[[], Strategy]] = {
 _ASK = "What one of them does, and its settings: tot-lab run NAME --help"
 
 
-class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Wraps help between words."""
+class Formatter(argparse.HelpFormatter):
+    """Wraps help between words, and leaves paragraphs with indented lines as they are."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(
+            block if "\n  " in block else "\n".join(self._split_lines(block, width))
+            for block in text.strip("\n").split("\n\n")
+        )
 
 
 class PartHelp(argparse.Action):

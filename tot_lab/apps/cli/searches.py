@@ -39,7 +39,6 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
-from tot_lab.lab.sweeps.axes import single_line
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.cache import MODES
 from tot_lab.models.simulated import Simulated
@@ -113,7 +112,9 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 def _add_sweep(sweep: argparse.ArgumentParser) -> None:
     sweep.epilog = _SWEEP
-    sweep.usage = "tot-lab sweep STRATEGY [FIELD=VALUE,VALUE ...] [STRATEGY ...] --tasks FILE\n" + _USAGE
+    sweep.usage = "tot-lab sweep STRATEGY [FIELD=VALUE,VALUE ...] [STRATEGY ...]\n" + _USAGE.replace(
+        "--model", "--tasks FILE --model"
+    )
     what, results = _add_common(
         sweep, "strategies and settings, before all options; every combination of values is run"
     )
@@ -298,9 +299,7 @@ def _sweep(args: argparse.Namespace) -> int:
         )
     if sweep.rows:
         print(table(sweep))
-    failed = [row.error for row in sweep.rows.values() if row.error]
-    if failed:
-        print(f"\n{len(failed):,} runs failed, the first with: {single_line(failed[0])}")
+    failed = sum(row.error is not None for row in sweep.rows.values())
     graded = any(row.score is not None or row.error for row in sweep.rows.values())
     if not graded and any(task.reference is not None for task in given):
         print("\nThe tasks have answers but no grading: add grade=number (or exact, or regex).")
@@ -313,7 +312,7 @@ def _sweep(args: argparse.Namespace) -> int:
         print(
             f"table:    {write(sweep, args.out)}"
         )  # `table` has already printed the warning about lost calls
-    return int(len(failed) == len(sweep.cells) or bool(sweep.in_memory))
+    return int(failed == len(sweep.cells) or bool(sweep.in_memory))
 
 
 def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:

@@ -94,8 +94,8 @@ def rendered(figure: go.Figure, path: str | os.PathLike[str]) -> bytes:
     format = format_of(path)
     if find_spec("kaleido") is None:
         raise ImportError(
-            f"{os.fspath(path)} was not written: {requires(format.upper(), _DRAWN_BY, 'figures')}. Install one "
-            f"of the browsers if there is none. run.save_figure('tree.svg') requires neither."
+            f"{os.fspath(path)} was not written: {requires(format.upper(), _DRAWN_BY, 'figures')}. "
+            f"Install one of the browsers if there is none. run.save_figure('tree.svg') requires neither."
         )
     try:
         image: bytes = figure.to_image(format=format, scale=DOTS / PIXELS if format == "png" else 1)
