@@ -57,11 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     complete(parser)
     given = sys.argv[1:] if argv is None else argv
-    if not given:
-        print(_START)
-        return 0
-    args = parser.parse_args(given)
     try:
+        if not given:
+            print(_START)
+            return 0
+        args = parser.parse_args(given)
         with warnings.catch_warnings():
             warnings.showwarning = _warn  # type: ignore[assignment]
             return int(args.handler(args) or 0)
