@@ -20,10 +20,9 @@ from tot_lab.analysis.counterfactuals import result_of
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import success_rates
 from tot_lab.analysis.tables import Placed, is_sweep, placed, table
-from tot_lab.core.calls import Call, Reply, believed, is_made, refused
+from tot_lab.core.calls import REFUSED, Call, Reply, believed, is_made, refused
 from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
-from tot_lab.models.spending import REFUSED
 from tot_lab.record.edits import Edits
 from tot_lab.record.losses import ByRole, columns_of, losses_of
 from tot_lab.record.run import Run, Usage, replies_of

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from tot_lab.core.calls import Call, Reply, halts, is_made, refused
+from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
@@ -244,8 +244,10 @@ class Run(RunMethods):
 
     @cached_property
     def failure(self) -> str | None:
-        """Why the run failed, or `None` if it did not: the exception that ended it, or the error of the last
-        model call if failed calls ended it. A failed run has no grade."""
+        """Why the run failed, or `None` if it did not: the exception that ended it, the error of the last model
+        call if failed calls ended it, or the spending limit of its lab. A failed run has no grade."""
+        if self.stop_reason == REFUSED:
+            return "the lab's spending limit refused a call; with a higher one, lab.resume finishes the run"
         if self.error is not None or self.stop_reason != "error":
             return self.error
         replies = (line.e for line in reversed(self.lines) if isinstance(line.e, Reply))
@@ -261,13 +263,15 @@ class Run(RunMethods):
         """How correct the answer is, 0–1.
 
         `None` if the task has no reference, if the function that grades it was not stored with the run, or if
-        the run failed (see `failure`): an answer that was never given is not wrong.
+        the run failed (see `failure`) or was cancelled: an answer that was never given is not wrong.
 
         A pattern (`grade="regex"`) of a loaded run is matched in another process. If that takes longer than 5
         s, it is stopped with a warning, the grade is `None`, and `ungraded` gives the reason. Until `grade`
         is read, everything that shows such a run says that it is not graded yet.
         """
-        return None if self._ended is None or self.failure is not None else self.grades([self.answer])[0]
+        if self._ended is None or self.failure is not None or self.stop_reason == "cancelled":
+            return None
+        return self.grades([self.answer])[0]
 
     def grades(self, answers: Sequence[str]) -> list[float | None]:
         """Grade each of `answers`, as `grade` does."""
