@@ -2,13 +2,16 @@
 answer, a mistake in one's own function, an empty cache."""
 
 import asyncio
+import threading
 import time
 
+import pandas
 import pytest
 from providers import Providers, Said
 from support import wait
 
 import tot_lab as tl
+from tot_lab.core.calls import Reply
 from tot_lab.core.registry import built_in, names
 
 TASK = tl.general("What is two and two?", answer=4, grade="number")
@@ -148,3 +151,99 @@ def test_a_server_that_stops_answering_is_a_warning_at_the_first_retry(tmp_path)
         run = wait(later())
     assert len(warned) == 1
     assert "no answer from" in run.failure
+
+
+# What is failed, and what is wrong.
+
+
+def broken_after(count):
+    """A model that answers `count` calls, all wrongly, and then breaks down."""
+    asked = []
+
+    async def model(call):
+        asked.append(call)
+        if len(asked) > count:
+            raise ConnectionError("no server there")
+        return "Answer: 5"
+
+    return model
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_budget_that_only_failed_calls_used_up_judges_nothing(calls):
+    search = tl.TreeOfThoughts(propose=tl.Sample(count=3))
+    run = wait(tl.Lab(broken_after(0), runs=None).run(search, TASK, budget=tl.Budget(calls=calls)))
+    assert (run.answer, run.correct) == ("", None)
+    assert run.failure == "ConnectionError: no server there"
+    assert "failed" in repr(run)
+    points = tl.stats.anytime_performance(wait(tl.Lab(broken_after(0), runs=None).run(search, TASK)))
+    assert points["correct"].isna().all()
+
+
+def test_an_answer_is_judged_though_some_calls_failed():
+    run = wait(tl.Lab(broken_after(3), runs=None).run(tl.SelfConsistency(attempts=5), TASK))
+    assert (run.usage.errors, run.usage.calls) == (2, 5)
+    assert (run.answer, run.correct, run.failure) == ("5", False, None)
+    assert "✗ wrong" in repr(run)
+    assert "2 failed" in repr(run)
+
+
+def test_a_budget_that_answered_calls_used_up_leaves_no_answer_and_that_is_wrong():
+    run = wait(tl.Lab(broken_after(9), runs=None).run(tl.OneAnswer(), TASK, budget=tl.Budget(calls=0)))
+    assert (run.correct, run.failure) == (False, None)
+
+
+def test_runs_that_the_spending_limit_stopped_are_failed_until_they_are_finished(tmp_path):
+    async def model(call):
+        return Reply("Answer: 4", cost=0.01, input_tokens=1, output_tokens=1)
+
+    tasks = [tl.general(f"What is {n} and {4 - n}?", answer=4, grade="number") for n in range(3)]
+
+    def swept(spend):
+        lab = tl.Lab(model, runs=tmp_path, spend=spend)
+        return wait(lab.sweep({"one": tl.OneAnswer()}, tasks, name="s", at_once=1))
+
+    poor = swept(0.02)
+    assert [None if pandas.isna(one) else one for one in poor.df().correct].count(False) == 0
+    (row,) = tl.stats.success_rates(poor).itertuples()
+    assert (row.runs, row.errors, row.rate) == (poor.df().correct.notna().sum(), 3 - row.runs, 1.0)
+    assert row.errors > 0
+    assert "spending limit" in repr(poor)
+    stopped = next(run for run in map(tl.load, (tmp_path / "s").glob("*.jsonl")) if run.failure)
+    assert "spending limit" in stopped.failure
+    assert "✗" not in repr(stopped)
+    rich = swept(1.0)
+    assert list(rich.df().correct) == [True] * 3
+    assert "failed" not in repr(rich)
+
+
+def test_a_cancelled_run_is_not_wrong():
+    called = threading.Event()
+
+    async def model(call):
+        called.set()
+        await asyncio.sleep(60)
+
+    lab = tl.Lab(model, runs=None)
+
+    async def cancelled():
+        running = asyncio.create_task(lab.run(tl.OneAnswer(), TASK))
+        while not called.is_set():
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    wait(cancelled())
+    run = lab.last
+    assert (run.stop_reason, run.grade, run.failure) == ("cancelled", None, None)
+    assert "✗" not in repr(run)
+    (row,) = tl.stats.success_rates([run]).itertuples()
+    assert (row.runs, row.errors, row.ungraded) == (0, 0, 1)
+
+
+def test_statistics_count_failed_runs_apart_whether_from_a_sweep_or_a_list():
+    runs = [wait(tl.Lab(broken_after(n), runs=None).run(tl.OneAnswer(), TASK)) for n in (0, 1)]
+    with pytest.warns(UserWarning, match="failed"):
+        (row,) = tl.stats.success_rates(runs).itertuples()
+    assert (row.runs, row.solved, row.errors, row.ungraded) == (1, 0, 1, 0)

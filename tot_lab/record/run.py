@@ -244,14 +244,23 @@ class Run(RunMethods):
 
     @cached_property
     def failure(self) -> str | None:
-        """Why the run failed, or `None` if it did not: the exception that ended it, the error of the last model
-        call if failed calls ended it, or the spending limit of its lab. A failed run has no grade."""
+        """Why the run failed, or `None` if it did not. A failed run has no grade.
+
+        It is the exception that ended the run, the spending limit of its lab, or the error of its last failed
+        model call. A failed call is the reason if it ended the run, or if all calls failed and there is no
+        answer. A run that lost some calls and ended by itself has not failed.
+        """
         if self.stop_reason == REFUSED:
             return "the lab's spending limit refused a call; with a higher one, lab.resume finishes the run"
-        if self.error is not None or self.stop_reason != "error":
+        if self._ended is None or self.error is not None:
             return self.error
-        replies = (line.e for line in reversed(self.lines) if isinstance(line.e, Reply))
-        return next((reply.error for reply in replies if reply.error is not None and is_made(reply)), None)
+        if self.stop_reason != "error" and self.answer:
+            return None
+        errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and is_made(line.e)]
+        failed = [error for error in errors if error is not None]
+        if failed and (self.stop_reason == "error" or len(failed) == len(errors)):
+            return failed[-1]
+        return None
 
     @property
     def score(self) -> float | None:
