@@ -32,12 +32,7 @@ from tot_lab.apps.cli.arguments import (
 )
 from tot_lab.apps.cli.colour import run_in_colour
 from tot_lab.apps.cli.help import PartHelp
-from tot_lab.core.calls import Reply, is_made
 from tot_lab.core.extras import requires
-from tot_lab.core.records import Line
-from tot_lab.core.strategy import Strategy
-from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.cache import MODES
@@ -228,12 +223,10 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"{out} already exists. Name another file.")
     lab = _lab(args, "runs" if out is None else out.parent)
     with argument_errors():
-        max_calls = found[0].max_calls(
-            lab.runner.equipped(task)
-        )  # raises if the domain lacks what the strategy needs
+        found[0].max_calls(lab.runner.equipped(task))  # raises if the domain lacks what the strategy needs
     interrupted = False
     try:
-        asyncio.run(_run_with_progress(lab, found[0], task, budget, args.repeat, max_calls))
+        asyncio.run(lab.run(found[0], task, budget=budget, repeat=args.repeat))
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -249,22 +242,6 @@ def _run(args: argparse.Namespace) -> int:
         print("\ninterrupted; lab.resume continues the journal from Python", file=sys.stderr)
         return 130
     return int(run.stop_reason == "error" or run.path is None)
-
-
-async def _run_with_progress(
-    lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, repeat: int, max_calls: int | None
-) -> None:
-    """Run one search, with a progress bar in a terminal."""
-    from tqdm import tqdm  # noqa: PLC0415
-
-    with tqdm(total=max_calls, unit="call", disable=None, leave=False) as bar:
-
-        def count(lines: Sequence[Line]) -> None:
-            bar.update(sum(isinstance(line.e, Reply) and is_made(line.e) for line in lines))
-
-        recorder, running = lab.stream(strategy, task, budget=budget, repeat=repeat).start()
-        recorder.watchers.append(count)
-        await running
 
 
 def _sweep(args: argparse.Namespace) -> int:
