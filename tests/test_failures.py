@@ -101,6 +101,17 @@ def test_a_mistake_in_a_model_function_shows_its_line_and_not_its_text():
     assert "sk-not" not in repr(run) + str(run.lines)
 
 
+def test_a_mistake_in_a_model_object_shows_its_line_too():
+    class Mine:
+        async def __call__(self, call):
+            return headers  # noqa: F821
+
+    line = Mine.__call__.__code__.co_firstlineno + 1
+    with pytest.warns(RuntimeWarning, match=f"NameError: .*headers.* \\(line {line} of __call__\\)"):
+        run = wait(tl.Lab(Mine(), runs=None).run(tl.OneAnswer(), TASK))
+    assert run.failure == f"NameError: name 'headers' is not defined (line {line} of __call__)"
+
+
 def test_an_error_of_a_library_is_not_called_a_mistake_of_the_function():
     async def model(call):
         raise ConnectionError("no server there")

@@ -210,7 +210,7 @@ def _lab(args: argparse.Namespace, runs: Path | str = "runs") -> Lab:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Carry out `tot-lab run`. Returns 1 if the run ended with an error or could not be written."""
+    """Carry out `tot-lab run`. Returns 1 if the run failed or could not be written."""
     found = [strategy for settings in parse_strategies(args.strategy).values() for strategy in settings]
     if len(found) > 1:
         raise InvalidArgument(f"A run takes one setting: got {len(found)}. Use `tot-lab sweep` for several.")
@@ -241,7 +241,7 @@ def _run(args: argparse.Namespace) -> int:
     if interrupted:
         print("\ninterrupted; lab.resume continues the journal from Python", file=sys.stderr)
         return 130
-    return int(run.stop_reason == "error" or run.path is None)
+    return int(run.failure is not None or run.path is None)
 
 
 def _sweep(args: argparse.Namespace) -> int:
