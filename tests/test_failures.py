@@ -7,12 +7,15 @@ import time
 
 import pandas
 import pytest
+from browser import offline_pages
 from providers import Providers, Said
 from support import wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
 from tot_lab.core.registry import built_in, names
+from tot_lab.views.explorer.sweep_page import save_html
+from tot_lab.views.report import report_html
 
 TASK = tl.general("What is two and two?", answer=4, grade="number")
 NOWHERE = "http://127.0.0.1:9/v1"  # nothing listens on the port `discard`
@@ -258,3 +261,25 @@ def test_statistics_count_failed_runs_apart_whether_from_a_sweep_or_a_list():
     with pytest.warns(UserWarning, match="failed"):
         (row,) = tl.stats.success_rates(runs).itertuples()
     assert (row.runs, row.solved, row.errors, row.ungraded) == (1, 0, 1, 0)
+
+
+def test_a_report_counts_failed_runs_apart(tmp_path):
+    runs = [wait(tl.Lab(broken_after(n), runs=None).run(tl.OneAnswer(), TASK)) for n in (0, 0, 1)]
+    page = report_html(runs, tmp_path / "report.html").read_text()
+    assert "<b>0 of 1 (0%)</b>correct" in page
+    assert "<b>2</b>failed" in page
+
+
+@pytest.mark.slow
+def test_the_page_of_a_sweep_marks_and_counts_failed_runs(tmp_path, chrome):
+    runs = [wait(tl.Lab(broken_after(n), runs=None).run(tl.OneAnswer(), TASK)) for n in (0, 0, 1)]
+    with offline_pages(chrome) as open_file:
+        page = open_file(save_html(runs, tmp_path / "sweep.html"))
+        page.get_by_text("3 runs · 0 right · 1 wrong · 2 failed").wait_for()
+        signs = page.locator("button.tl-run")
+        assert sorted(text[0] for text in signs.all_text_contents()) == ["!", "!", "✗"]
+        assert "failed: ConnectionError: no server there" in signs.filter(has_text="!").first.get_attribute(
+            "title"
+        )
+        page.get_by_role("button", name="wrong ›").click()
+        assert page.locator("button.tl-run[aria-current]").text_content().startswith("✗")
