@@ -21,7 +21,8 @@ def complete(parser: argparse.ArgumentParser) -> None:
         return
     import argcomplete  # noqa: PLC0415
 
-    argcomplete.autocomplete(parser, default_completer=_Words(), always_complete_options="long")
+    words: Any = _Words()  # of no common class, so that argcomplete is imported here only
+    argcomplete.autocomplete(parser, default_completer=words, always_complete_options="long")
 
 
 class _Words:
