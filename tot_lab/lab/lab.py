@@ -32,7 +32,6 @@ from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import Mode
 from tot_lab.models.checking import Check, check
 from tot_lab.models.keys import SampleScope
-from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
@@ -347,9 +346,8 @@ class Lab:
         """Carry out a run. `shows` is whether it shows its progress, unless somebody watches it."""
         if watch is not None:
             execution.watch(watch)
-        instant = isinstance(self.model, Simulated) and not self.model.latency
         try:
-            if watch is not None or not shows or instant or self.gateway.mode == "replay":
+            if watch is not None or not shows or self.gateway.mode == "replay":
                 return await execution.carry_out()
             async with self._counted(execution):
                 return await execution.carry_out()

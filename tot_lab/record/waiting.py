@@ -22,18 +22,19 @@ _EVERY = 10.0
 """Seconds between two lines."""
 
 
-def with_progress(items: Iterable[T], what: str, total: int) -> Iterator[T]:
+def with_progress(items: Iterable[T], what: str, total: int, unit: str = "run") -> Iterator[T]:
     """Yield `items`, of which there are `total`, and show on stderr how far the caller is.
 
     Args:
         items: What the caller goes through.
         what: The work, such as `judge_evaluator`.
         total: The number of items.
+        unit: What an item is.
     """
     if _shows_bars():
         from tqdm import tqdm  # noqa: PLC0415
 
-        yield from tqdm(items, desc=what, total=total, unit="run", delay=QUIET, leave=False, file=sys.stderr)
+        yield from tqdm(items, desc=what, total=total, unit=unit, delay=QUIET, leave=False, file=sys.stderr)
         return
     due = time.monotonic() + QUIET
     for number, item in enumerate(items):
@@ -41,7 +42,7 @@ def with_progress(items: Iterable[T], what: str, total: int) -> Iterator[T]:
         if time.monotonic() >= due:
             due = time.monotonic() + _EVERY
             with suppress(OSError, ValueError):  # the pipe was closed
-                print(f"{what}: {number + 1:,} of {total:,} runs", file=sys.stderr, flush=True)
+                print(f"{what}: {number + 1:,} of {total:,} {unit}s", file=sys.stderr, flush=True)
 
 
 @asynccontextmanager
