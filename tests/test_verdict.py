@@ -96,7 +96,7 @@ def test_of_the_answers_on_a_path_only_the_last_is_judged():
 
 
 def test_the_caption_judges_a_run_without_an_answer_too():
-    lost = run(SEARCH, GRADED["wrong"][0], Scripted("..."), budget=tl.Budget(calls=1))
+    lost = run(SEARCH, GRADED["wrong"][0], budget=tl.Budget(calls=0))
     assert (lost.answer, lost.correct, lost.failure) == ("", False, None)
     assert "answer: none ✗" in tl.figures.plot_tree(lost).layout.title.subtitle.text
 

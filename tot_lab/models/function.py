@@ -71,7 +71,8 @@ class Function:
         text = format_error(error)
         if not isinstance(error, _MISTAKES):
             return text
-        code = getattr(self.model, "__code__", None)
+        called = self.model if hasattr(self.model, "__code__") else type(self.model).__call__
+        code = getattr(called, "__code__", None)
         lines = [
             f"line {frame.lineno} of {frame.name}"
             for frame in extract_tb(error.__traceback__)

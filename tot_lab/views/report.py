@@ -404,6 +404,7 @@ def _totals(runs: Sequence[Run]) -> list[tuple[str, str]]:
     """Return the names and values of the totals over all runs. A total is unknown if a summand is unknown."""
     graded = [verdict for run in runs if (verdict := format_grade(run)).startswith(("✓", "✗"))]
     right = sum(verdict.startswith("✓") for verdict in graded)
+    failed = sum(run.failure is not None for run in runs)
     usage = [run.usage for run in runs]
     tools = sum(count_records(run).carried_out for run in runs)
 
@@ -414,6 +415,7 @@ def _totals(runs: Sequence[Run]) -> list[tuple[str, str]]:
     return [
         ("runs", f"{len(runs):,}"),
         *([("correct", f"{right:,} of {len(graded):,} ({right / len(graded):.0%})")] if graded else []),
+        *([("failed", f"{failed:,}")] if failed else []),
         ("calls", number(total("calls"))),
         *([("tool calls", number(tools))] if tools else []),
         ("tokens in", number(total("input_tokens"))),

@@ -12,7 +12,7 @@ import { brief, button, count, dotted, field, h, number, press, put, renew, say,
 import { addressOf, addressed, keepAddress, runsOf } from "./links.js";
 import { Recording } from "./recording.js";
 import css from "./style.css";
-import { BLAMES, columnsOf, correctOf, nextFailed, rowsMatching, sorted, valueOf } from "./table.js";
+import { BLAMES, columnsOf, correctOf, nextWrong, rowsMatching, sorted, valueOf } from "./table.js";
 import { themeOf } from "./theme.js";
 
 /** Number of rows of the matrix and of the table that are shown at first, and of runs in a row of the matrix above which
@@ -101,8 +101,8 @@ export function showSweep(place, sweep, unpacked) {
         "div.row",
         query,
         error,
-        button("‹ failed", () => step(-1), "previous failed run ([)"),
-        button("failed ›", () => step(1), "next failed run (])"),
+        button("‹ wrong", () => step(-1), "previous wrong run ([)"),
+        button("wrong ›", () => step(1), "next wrong run (])"),
         compare,
       ),
       list,
@@ -145,11 +145,11 @@ export function showSweep(place, sweep, unpacked) {
     return by ? sorted(sweep, found, by, way) : found;
   }
 
-  /** Opens the next failed run of the list. @param {number} to 1, or -1 for the previous one */
+  /** Opens the next wrong run of the list. @param {number} to 1, or -1 for the previous one */
   function step(to) {
-    const row = nextFailed(sweep, inOrder(), open[0] ?? (to > 0 ? -1 : Infinity), to);
+    const row = nextWrong(sweep, inOrder(), open[0] ?? (to > 0 ? -1 : Infinity), to);
     if (row >= 0) openRun(row);
-    else say(status, "no failed run in the list");
+    else say(status, "no wrong run in the list");
   }
 
   /** Opens the run, or the two, that the address names. */
@@ -224,8 +224,9 @@ export function showSweep(place, sweep, unpacked) {
   function runButton(row) {
     const correct = correctOf(sweep, row);
     const { blame, why, pack } = sweep.facts[row];
-    const sign = !pack ? "!" : correct ? "✓" : correct === false ? `✗${BLAMES[/** @type {keyof typeof BLAMES} */ (blame)] ?? ""}` : "–";
-    const words = !pack ? "did not start" : correct ? "right" : correct === false ? "wrong" : "not graded";
+    const error = value(row, "error");
+    const sign = !pack || error ? "!" : correct ? "✓" : correct === false ? `✗${BLAMES[/** @type {keyof typeof BLAMES} */ (blame)] ?? ""}` : "–";
+    const words = !pack ? "did not start" : error ? `failed: ${short(`${error}`, LONGEST)}` : correct ? "right" : correct === false ? "wrong" : "not graded";
     const its = h("button", {
       type: "button",
       tabindex: "-1",
@@ -289,7 +290,9 @@ export function showSweep(place, sweep, unpacked) {
   function show() {
     const right = found.filter((row) => correctOf(sweep, row)).length;
     const wrong = found.filter((row) => correctOf(sweep, row) === false);
-    say(tally, dotted(count(found.length, "run"), `${number(right)} right`, `${number(wrong.length)} wrong`));
+    const failed = found.filter((row) => value(row, "error")).length;
+    const parts = [`${number(right)} right`, `${number(wrong.length)} wrong`, failed && `${number(failed)} failed`];
+    say(tally, dotted(count(found.length, "run"), ...parts));
     views.forEach((one) => press(one, one.textContent === view));
     press(compare, comparing);
     renew(list, [view, found, by, way, most, open], () => (view === "matrix" ? matrix() : table()));
