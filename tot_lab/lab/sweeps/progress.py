@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from tot_lab.core.calls import html_text
 from tot_lab.record.run import money
 from tot_lab.record.waiting import notebook_display
 
@@ -57,7 +57,7 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
         bar.update()
         if handle and time.monotonic() - updated > REFRESH:
             updated = time.monotonic()
-            handle.update(_Page(sweep._repr_html_(str(bar))))
+            handle.update(_Page(str(bar), sweep._repr_html_(str(bar))))
 
     try:
         yield update
@@ -65,7 +65,7 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
         bar.close()
         if handle:
             # The cell may show the table as its result.
-            handle.update(_Page(f"<p>{escape(sweep.headline())}</p>"))
+            handle.update(_Page(sweep.headline(), f"<p>{html_text(sweep.headline())}</p>"))
 
 
 class _Lines:
@@ -114,6 +114,11 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-class _Page(str):
-    def _repr_html_(self) -> str:
-        return self
+class _Page(NamedTuple):
+    """Text, and the same as HTML."""
+
+    text: str
+    html: str
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return {"text/plain": self.text, "text/html": self.html}
