@@ -414,9 +414,8 @@ def test_a_card_can_be_read_on_light_and_dark_pages(simulated, panel, chrome, pa
     cards = "".join(map(run_html, (wrong(), simulated))) + panel
     view.page.set_content(f"<body style='background:{paper};color:{ink}'>{cards}")
     assert view.page.locator("img").count() == 2
-    view.page.evaluate(  # what is drawn becomes elements of the page
-        "document.querySelectorAll('img').forEach(image => { image.outerHTML = atob(image.src.split(',')[1]); })"
-    )
+    inline = "image => { image.outerHTML = atob(image.src.split(',')[1]); }"  # what is drawn, as elements
+    view.page.evaluate(f"document.querySelectorAll('img').forEach({inline})")
     code = {
         "#ffffff": ["rgb(255, 255, 255)", "rgb(237, 237, 237)"],
         "#111418": ["rgb(17, 20, 24)", "rgb(33, 35, 39)"],

@@ -120,7 +120,8 @@ def tree_svg(run: Run) -> str:
     height = deepest * frame.rise + frame.top + (58.0 if labels else 16.0)
     start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" role="img" font-size="{frame.size}" font-family="{escape(FONT)}">'
+        f'width="{width:.0f}" height="{height:.0f}" role="img" '
+        f'font-size="{frame.size}" font-family="{escape(FONT)}">'
         f"<style>svg{{color:{INK};background:{LIGHT.paper}}}@media(prefers-color-scheme:dark)"
         f"{{svg{{color:{DARK.ink};background:{DARK.paper}}}}}</style>"
     )
