@@ -261,7 +261,9 @@ export function mount(element, source, { height = 620 } = {}) {
   element.append(root);
   const sheet = new CSSStyleSheet(); // a strict content security policy allows it
   sheet.replaceSync(css);
-  document.adoptedStyleSheets.push(sheet);
+  const home = element.getRootNode();
+  const styled = home instanceof ShadowRoot ? home : document; // marimo has a shadow root for each output
+  styled.adoptedStyleSheets.push(sheet);
   const look = () => {
     theme = null;
     changed();
@@ -286,7 +288,7 @@ export function mount(element, source, { height = 620 } = {}) {
     source.onSelect((ids) => app.show(ids, true)),
     () => watch.disconnect(),
     () => dark.removeEventListener("change", look),
-    () => (document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet)),
+    () => (styled.adoptedStyleSheets = styled.adoptedStyleSheets.filter((one) => one !== sheet)),
   ];
 
   /** Keys of the whole explorer. The outline has further keys. @type {Record<string, () => void>} */
