@@ -29,7 +29,7 @@ REQUIRE, EMBED = (
 )
 ANYWIDGET = Path(anywidget.__file__).parent / "nbextension" / "index"
 
-APP = 'document.querySelector(".tl-root")?.parentElement.explorer'
+APP = '(window.home ?? document).querySelector(".tl-root")?.parentElement.explorer'
 TREE = f"""() => {{
     const recording = {APP}.source.runs[0];
     return [...{APP}.panes[0].scene.nodes].map((node) => recording.id(node)).sort();
@@ -56,9 +56,14 @@ MANAGER = """() => new Promise((ready) => require(
             if (kind === "comm_open") await manager.handle_comm_open(new Comm(id), message);
             else await comms[id].take?.(message);
         };
-        window.show = async (id) => {
-            const view = await manager.create_view(await manager.get_model(id), {});
-            await manager.display_view(view, document.body);
+        window.create = async (id) => {
+            window.view = await manager.create_view(await manager.get_model(id), {});
+        };
+        window.show = async (shadow) => {
+            const place = document.body.appendChild(document.createElement("div"));
+            if (shadow) window.home = place.attachShadow({ mode: "open" });
+            const inner = (window.home ?? place).appendChild(document.createElement("div"));
+            await manager.display_view(view, inner);
         };
         ready();
     },
@@ -116,7 +121,10 @@ def with_manager(page):
     page.add_script_tag(path=EMBED)
 
 
-def test_a_page_with_a_kernel_shows_the_tree_and_what_is_clicked_is_known(run, wires, chrome, tmp_path):
+@pytest.mark.parametrize("shadow", [False, True], ids=["page", "shadow root"])  # marimo has the latter
+def test_a_page_with_a_kernel_shows_the_tree_and_what_is_clicked_is_known(
+    run, wires, chrome, tmp_path, shadow
+):
     view = Watched(chrome, viewport={"width": 1200, "height": 900})
     page = view.page
     (tmp_path / "empty.html").write_text("<!doctype html><title>a page</title><body>")
@@ -125,7 +133,10 @@ def test_a_page_with_a_kernel_shows_the_tree_and_what_is_clicked_is_known(run, w
     page.evaluate(MANAGER)
     explorer = tl.Explorer(run)
     wires.carry(page, wires.messages.empty)
-    page.evaluate("id => show(id) && null", explorer.model_id)
+    page.evaluate("id => create(id) && null", explorer.model_id)
+    built = "window.view?.el.querySelector('.tl-root')" if shadow else "window.view"  # before it is shown
+    wires.carry(page, lambda: page.evaluate(f"!!{built}"))
+    page.evaluate("shadow => show(shadow) && null", shadow)
     wires.carry(page, lambda: page.evaluate(f"{APP}?.drawn ?? false"))
     assert page.evaluate(TREE) == sorted(node.id for node in run.tree)
     assert "✓ correct" in page.locator(".tl-verdict").inner_text()
@@ -136,6 +147,7 @@ def test_a_page_with_a_kernel_shows_the_tree_and_what_is_clicked_is_known(run, w
     wires.carry(page, lambda: prompt.splitlines()[0] in side.text_content())
     explorer.selected = ["0.2"]
     wires.carry(page, lambda: run.tree["0.2"].text in side.inner_text())
+    assert page.locator(".tl-root").evaluate("root => getComputedStyle(root).borderRadius") == "8px", "styled"
     assert (view.errors, view.outside) == ([], [])
     view.context.close()
 

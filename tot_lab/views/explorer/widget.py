@@ -71,7 +71,7 @@ batch."""
 
 
 # A page never unloads a module, and anywidget creates a module per widget. Therefore the module of a widget
-# is only this loader, and the bundle is loaded once. A page without a kernel has the page of the runs instead.
+# is only this loader, and the bundle is loaded once. Without a kernel, it shows the saved page.
 _LOADER = """
 export default () => {
   let made;
@@ -449,7 +449,7 @@ class Explorer(anywidget.AnyWidget):
         return save_html(first, path, *others)
 
     def _get_embed_state(self, drop_defaults: bool = False) -> Any:
-        """Return the state for a page without a kernel, such as that of `ipywidgets.embed`: the saved page."""
+        """Return the state for a page without a kernel, as of `ipywidgets.embed`. It has the saved page."""
         from tot_lab.views.explorer.page import page  # noqa: PLC0415
 
         embedded = super()._get_embed_state()  # with its defaults: the module of a widget is one of them

@@ -261,9 +261,15 @@ export function mount(element, source, { height = 620 } = {}) {
   element.append(root);
   const sheet = new CSSStyleSheet(); // a strict content security policy allows it
   sheet.replaceSync(css);
-  const home = element.getRootNode();
-  const styled = home instanceof ShadowRoot ? home : document; // marimo has a shadow root for each output
-  styled.adoptedStyleSheets.push(sheet);
+  /** @type {Document | ShadowRoot} */
+  let styled = document;
+  /** Styles the page, or the shadow root of an output, as in marimo. @param {Document | ShadowRoot} home */
+  const adopt = (home) => {
+    styled.adoptedStyleSheets = styled.adoptedStyleSheets.filter((one) => one !== sheet);
+    styled = home;
+    styled.adoptedStyleSheets.push(sheet);
+  };
+  adopt(document);
   const look = () => {
     theme = null;
     changed();
@@ -454,6 +460,8 @@ export function mount(element, source, { height = 620 } = {}) {
     if (app.playing) advance(app.playing, now, first.lines);
     if (app.following) app.step = Infinity;
     theme ??= paint();
+    const home = element.getRootNode();
+    if (home instanceof ShadowRoot && home !== styled) adopt(home);
     const frames = runs.map((_, which) => frameOf(which));
     if (compared) compare(runs, frames);
     if (!both) panes[1].element.remove();
