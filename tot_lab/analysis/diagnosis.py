@@ -20,13 +20,12 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
-from html import escape
 from typing import NamedTuple
 
 from tot_lab.analysis.frames import CallRow, calls_of, tools_of, tools_offered
 from tot_lab.analysis.known import Known, can_be_asked, judged, wins
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import Reply, refused
+from tot_lab.core.calls import Reply, html_text, refused
 from tot_lab.core.reading import json_of
 from tot_lab.core.records import Decided, Note, describe_stop
 from tot_lab.core.tools import tool_of
@@ -76,8 +75,8 @@ class Diagnosis(tuple[Finding, ...]):
 
     def _repr_html_(self) -> str:
         items = [
-            f"<li><b>{escape(finding.kind.replace('_', ' '))}</b> {escape(finding.text)}"
-            + (f" <code>{escape(_ids(finding.nodes))}</code>" if finding.nodes else "")
+            f"<li><b>{html_text(finding.kind.replace('_', ' '))}</b> {html_text(finding.text)}"
+            + (f" <code>{html_text(_ids(finding.nodes))}</code>" if finding.nodes else "")
             + "</li>"
             for finding in self
         ]

@@ -14,7 +14,6 @@ import platform
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +22,7 @@ from tot_lab._version import __version__
 from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.latex import latex_table
+from tot_lab.core.calls import html_text
 from tot_lab.core.extras import requires
 from tot_lab.core.files import write_whole
 from tot_lab.lab.sweeps.axes import differing_settings, flat_settings, format_value
@@ -270,15 +270,17 @@ def html(sweep: Sweep, under_way: str = "") -> str:
     """Return the sweep as an HTML table."""
     head = "".join(f"<th>{word}</th>" for word in (*_HEADS, ""))
     rows = "".join(
-        f'<tr><th style="text-align:left">{escape(label)}</th>'
-        + "".join(f"<td>{escape(word)}</td>" for word in words)
+        f'<tr><th style="text-align:left">{html_text(label)}</th>'
+        + "".join(f"<td>{html_text(word)}</td>" for word in words)
         + ("<td></td>" if line.success is None else f'<td><meter value="{line.success:.3f}"></meter></td>')
         + "</tr>"
         for line, (label, *words) in zip(summary(sweep), _described(sweep), strict=True)
     )
-    progress = f"<pre>{escape(under_way)}</pre>" if under_way else ""
-    below = f"<p><b>{escape(lost)}</b></p>" if (lost := warned(sweep)) else ""
-    return f"<div>{progress}<p>{escape(headline(sweep))}</p><table><tr>{head}</tr>{rows}</table>{below}</div>"
+    progress = f"<pre>{html_text(under_way)}</pre>" if under_way else ""
+    below = f"<p><b>{html_text(lost)}</b></p>" if (lost := warned(sweep)) else ""
+    return (
+        f"<div>{progress}<p>{html_text(headline(sweep))}</p><table><tr>{head}</tr>{rows}</table>{below}</div>"
+    )
 
 
 # Files.

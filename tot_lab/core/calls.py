@@ -8,6 +8,7 @@ never the run.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from html import escape
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -300,3 +301,8 @@ def format_error(error: BaseException) -> str:
 def readable(text: str) -> str:
     """Return `text` with each lone surrogate replaced by `?`, so that it can be encoded."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def html_text(text: str) -> str:
+    """Return `text` as HTML without markup. Notebooks do not read dollar signs as formulas in it."""
+    return escape(text).replace("$", "<span>$</span>")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tot_lab.analysis.frames import CallRow, tools_of
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import Reply, is_made, refused
+from tot_lab.core.calls import Reply, html_text, is_made, refused
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Note
 from tot_lab.core.tools import tool_of
@@ -37,7 +37,7 @@ from tot_lab.views.figures.theme import (
 )
 from tot_lab.views.figures.tree import MAX_THOUGHTS, plot_tree
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
-from tot_lab.views.tree_svg import tree_svg
+from tot_lab.views.tree_svg import svg_url, tree_svg
 
 MAX_DRAWN = 150
 """Maximum number of thoughts for which a notebook card draws the tree."""
@@ -253,12 +253,16 @@ def _with_sort_keys(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, 
 
 
 def run_html(run: Run) -> str:
-    """Return the card of a run in a notebook, for light and dark pages."""
+    """Return the card of a run in a notebook, for light and dark pages.
+
+    The tree is an image: the sanitiser of an untrusted notebook removes the elements of an SVG, but not
+    their texts.
+    """
     summary = summarize(run)
     line = "#1a9850" if summary.verdict.startswith("✓") else PATH  # visible on light and on dark pages
     verdict = (
         f'<b style="margin-left:.7em;padding:1px 8px;border:1px solid {line};border-radius:9px">'
-        f"{escape(summary.verdict)}</b>"
+        f"{html_text(summary.verdict)}</b>"
         if summary.verdict
         else ""
     )
@@ -273,21 +277,21 @@ def run_html(run: Run) -> str:
     ]
     table = "".join(
         f'<div style="min-width:4em"><div style="font-size:11px;opacity:.65">{name}</div>'
-        f"<div>{escape(short(value, 60))}</div></div>"
+        f"<div>{html_text(short(value, 60))}</div></div>"
         for name, value in cells
     )
     return (
         f'<div style="font-family:{FONT};font-size:13px;line-height:1.45;color:inherit;background:none;'
         f"border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 16px;max-width:880px;"
         'break-inside:avoid">'
-        f'<div style="opacity:.75">{escape(summary.strategy)} · {escape(summary.model)}'
+        f'<div style="opacity:.75">{html_text(summary.strategy)} · {html_text(summary.model)}'
         f"{_badge_html(summary.simulated)}</div>"
-        f'<div style="font-size:15px;margin:2px 0 6px">{escape(short(summary.question, 300))}</div>'
+        f'<div style="font-size:15px;margin:2px 0 6px">{html_text(short(summary.question, 300))}</div>'
         f'<div style="margin-bottom:8px"><span style="opacity:.65">answer</span> '
-        f"<b>{escape(short(summary.answer, 300)) or 'none'}</b>{verdict}</div>"
+        f"<b>{html_text(short(summary.answer, 300)) or 'none'}</b>{verdict}</div>"
         f'<div style="display:flex;flex-wrap:wrap;gap:6px 26px;margin-bottom:8px">{table}</div>'
         f"{_failure_html(summary)}{_tree_html(run)}"
-        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{escape(summary.run_facts)}</div></div>'
+        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{html_text(summary.run_facts)}</div></div>'
     )
 
 
@@ -394,7 +398,10 @@ def _tree_html(run: Run) -> str:
             "tl.figures.plot_tree(run) draws them" if count <= MAX_THOUGHTS else "run.nodes_df() lists them"
         )
         return f'<div style="opacity:.65">{count:,} thoughts: {hint}</div>'
-    return tree_svg(run)
+    return (
+        f'<img alt="The tree of {count:,} thoughts" src="{svg_url(tree_svg(run))}" '
+        'style="max-width:100%;height:auto;border-radius:6px">'
+    )
 
 
 _NUMBERS = ("score", "calls", "tokens in", "tokens out", "cost", "seconds")
@@ -438,7 +445,7 @@ def _failure_html(summary: RunSummary) -> str:
     """Return a line with the most common error of the calls, or ""."""
     if not summary.failed:
         return ""
-    return f'<div style="margin-bottom:8px">failed: {escape(short(summary.failed, 400))}</div>'
+    return f'<div style="margin-bottom:8px">failed: {html_text(short(summary.failed, 400))}</div>'
 
 
 def _table_row(place: int, run: Run, summary: RunSummary) -> str:

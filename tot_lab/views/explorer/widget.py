@@ -71,12 +71,13 @@ batch."""
 
 
 # A page never unloads a module, and anywidget creates a module per widget. Therefore the module of a widget
-# is only this loader, and the bundle is loaded once.
+# is only this loader, and the bundle is loaded once. Without a kernel, it shows the saved page.
 _LOADER = """
 export default () => {
   let made;
   return {
     async initialize(given) {
+      if (given.model.get("_page")) return;
       const source = given.model.get("_bundle");
       const known = (globalThis[Symbol.for("tot_lab.explorer")] ??= new Map());
       if (!known.has(source)) {
@@ -86,7 +87,14 @@ export default () => {
       made = (await known.get(source)).default();
       return made.initialize(given);
     },
-    render: (given) => made.render(given),
+    render(given) {
+      const srcdoc = given.model.get("_page");
+      if (!srcdoc) return made.render(given);
+      const frame = Object.assign(document.createElement("iframe"), { srcdoc, title: "search" });
+      frame.sandbox = "allow-scripts allow-downloads"; // an origin of its own: it cannot act in the page
+      frame.style.cssText = "width: 100%; height: 640px; border: 0";
+      given.el.append(frame);
+    },
   };
 };
 """
@@ -211,6 +219,7 @@ class Explorer(anywidget.AnyWidget):
     _bundle = traitlets.Unicode((Path(__file__).parent / "static" / "explorer.js").read_text("utf-8")).tag(
         sync=True
     )
+    _page = traitlets.Unicode().tag(sync=True)
 
     ids = traitlets.List(traitlets.Unicode(), help="ids of the selected thoughts").tag(sync=True)
     step = traitlets.Int(
@@ -435,6 +444,15 @@ class Explorer(anywidget.AnyWidget):
 
         first, *others = [shown.run for shown in self._displayed]
         return save_html(first, path, *others)
+
+    def _get_embed_state(self, drop_defaults: bool = False) -> Any:
+        """Return the state for a page without a kernel, as of `ipywidgets.embed`. It has the saved page."""
+        from tot_lab.views.explorer.page import page  # noqa: PLC0415
+
+        embedded = super()._get_embed_state()  # with its defaults: the module of a widget is one of them
+        shown = page(*(shown.run for shown in self._displayed)).decode()
+        embedded["state"] |= {"_page": shown, "_bundle": ""}
+        return embedded
 
     def close(self) -> None:
         """Stop a live run, and free all memory of the kernel and the browser.

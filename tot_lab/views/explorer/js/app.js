@@ -267,7 +267,15 @@ export function mount(element, source, { height = 620 } = {}) {
   element.append(root);
   const style = new CSSStyleSheet(); // a strict content security policy allows it
   style.replaceSync(css);
-  document.adoptedStyleSheets.push(style);
+  /** @type {Document | ShadowRoot} */
+  let styled = document;
+  /** Styles the page, or the shadow root of an output, as in marimo. @param {Document | ShadowRoot} home */
+  const adopt = (home) => {
+    styled.adoptedStyleSheets = styled.adoptedStyleSheets.filter((one) => one !== style);
+    styled = home;
+    styled.adoptedStyleSheets.push(style);
+  };
+  adopt(document);
   const look = () => {
     theme = null;
     changed();
@@ -295,7 +303,7 @@ export function mount(element, source, { height = 620 } = {}) {
     source.onSelect((ids) => app.show(ids, true)),
     () => watch.disconnect(),
     () => looks.forEach((one) => one.removeEventListener("change", look)),
-    () => (document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== style)),
+    () => (styled.adoptedStyleSheets = styled.adoptedStyleSheets.filter((one) => one !== style)),
   ];
 
   /** Keys of the whole explorer. The outline has further keys. @type {Record<string, () => void>} */
@@ -462,6 +470,8 @@ export function mount(element, source, { height = 620 } = {}) {
     if (app.playing) advance(app.playing, now, first.lines);
     if (app.following) app.step = Infinity;
     theme ??= paint();
+    const home = element.getRootNode();
+    if (home instanceof ShadowRoot && home !== styled) adopt(home);
     const frames = runs.map((_, which) => frameOf(which));
     if (compared) compare(runs, frames);
     if (!both) panes[1].element.remove();

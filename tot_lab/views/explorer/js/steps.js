@@ -106,7 +106,7 @@ export function stepsView(app) {
   element.addEventListener("keydown", (event) => {
     const way = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const buttons = [...element.querySelectorAll("button")];
-    const at = buttons.indexOf(/** @type {any} */ (document.activeElement));
+    const at = buttons.indexOf(/** @type {any} */ (element.querySelector("button:focus")));
     if (!way || at < 0) return;
     event.preventDefault();
     buttons[at + way]?.focus();
