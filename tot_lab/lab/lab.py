@@ -347,7 +347,7 @@ class Lab:
         if watch is not None:
             execution.watch(watch)
         try:
-            if watch is not None or not shows or self.gateway.mode == "replay":
+            if watch or not shows or execution.is_over or self.gateway.mode == "replay":
                 return await execution.carry_out()
             async with self._counted(execution):
                 return await execution.carry_out()
