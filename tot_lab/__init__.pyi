@@ -156,6 +156,7 @@ from tot_lab.strategies.search import Vote as Vote
 from tot_lab.strategies.search import Vote as _Vote
 from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
+from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
 from tot_lab.strategies.thinking_level import ThinkingLevel as ThinkingLevel
@@ -211,6 +212,7 @@ class searches:
     DepthFirst: TypeAlias = _DepthFirst
     FunctionSearch: TypeAlias = _FunctionSearch
     MCTS: TypeAlias = _MCTS
+    SampledBeam: TypeAlias = _SampledBeam
     Search: TypeAlias = _Search
     SearchState: TypeAlias = _SearchState
 

@@ -57,6 +57,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "depth_first": "tot_lab.strategies.search:DepthFirst",
         "best_first": "tot_lab.strategies.search:BestFirst",
         "mcts": "tot_lab.strategies.search:MCTS",
+        "sampled_beam": "tot_lab.strategies.search.sampled_beam:SampledBeam",
     },
     "answers": {
         "best_path": "tot_lab.strategies.search:BestPath",
