@@ -17,6 +17,7 @@ from tot_lab.analysis.judging import judge_evaluator as _judge_evaluator
 from tot_lab.analysis.matched_cost import anytime_performance as _anytime_performance
 from tot_lab.analysis.matched_cost import at_matched_cost as _at_matched_cost
 from tot_lab.analysis.matched_cost import pareto_frontier as _pareto_frontier
+from tot_lab.analysis.matching import match as match
 from tot_lab.analysis.routing import Calibrated as _Calibrated
 from tot_lab.analysis.routing import calibrate_router as _calibrate_router
 from tot_lab.analysis.routing import regret as _regret

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from pydantic import Field
@@ -61,6 +61,8 @@ class BestOf(Prompting):
     Best for answers that are easier to judge than to find. Trade-off: it is no better than its judge. Calls:
     `attempts` times those of the strategy, and with `value` 1 more for each attempt.
     """
+
+    scale: ClassVar[str] = "attempts"
 
     strategy: Strategy
     """The strategy of each attempt."""
@@ -122,6 +124,8 @@ class SelfConsistency(Strategy):
     References:
         Wang et al. 2023, Self-Consistency Improves Chain of Thought Reasoning, arXiv:2203.11171.
     """
+
+    scale: ClassVar[str] = "attempts"
 
     strategy: Strategy = ChainOfThought()
     """The strategy of each attempt."""
