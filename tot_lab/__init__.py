@@ -97,6 +97,12 @@ _NAMES |= {
     "tools": "tot_lab.tools",
 }
 
+methods = Namespace(
+    "methods",
+    "All strategies, those included that `tl` itself does not list.",
+    {},
+    group="strategies",
+)
 proposers = Namespace(
     "proposers",
     "How a tree search makes children.",

@@ -178,6 +178,7 @@ from tot_lab.views.figures.icicle import plot_icicle as _plot_icicle
 from tot_lab.views.figures.importance import plot_importance as _plot_importance
 from tot_lab.views.figures.parallel import plot_parallel as _plot_parallel
 from tot_lab.views.figures.saving import save as _save
+from tot_lab.views.figures.scaling import plot_scaling as _plot_scaling
 from tot_lab.views.figures.scores import plot_scores as _plot_scores
 from tot_lab.views.figures.sweep import plot_sweep as _plot_sweep
 from tot_lab.views.figures.timeline import plot_timeline as _plot_timeline
@@ -248,6 +249,7 @@ class figures:
     plot_importance = _plot_importance
     plot_parallel = _plot_parallel
     plot_pareto = _plot_pareto
+    plot_scaling = _plot_scaling
     plot_scores = _plot_scores
     plot_sweep = _plot_sweep
     plot_timeline = _plot_timeline

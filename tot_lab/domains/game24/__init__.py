@@ -304,6 +304,10 @@ class Game24(Domain):
     def is_bounded(self, task: Task) -> bool:
         return True
 
+    def verify(self, task: Task, answer: str) -> bool:
+        """Return whether `answer` uses each number of the hand once and equals 24."""
+        return self.grade(task, answer) == 1.0
+
     def grade(self, task: Task, answer: str) -> float:
         """Return 1.0 if `answer`, with or without `= 24`, uses each number of the hand once and equals 24,
         else 0.0.
