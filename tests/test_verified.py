@@ -54,3 +54,21 @@ def test_it_costs_what_the_strategy_costs():
     assert tl.methods.Verified(strategy=inner).max_calls(HAND) == 4
     matched = tl.match({"vote": tl.methods.Verified(strategy=inner)}, calls=9)
     assert matched["vote"].strategy.attempts == 9
+
+
+@pytest.mark.parametrize(
+    ("settings", "task", "named"),
+    [
+        (
+            {"vote": tl.SelfConsistency(attempts=1), "tree": tl.TreeOfThoughts()},
+            HAND,
+            "only tree answers with",
+        ),
+        ({"vote": tl.SelfConsistency(strategy=tl.methods.Verified()), "tree": tl.TreeOfThoughts()}, HAND, ""),
+        ({"vote": tl.SelfConsistency(), "tree": tl.TreeOfThoughts(answer="best")}, HAND, ""),
+        ({"vote": tl.SelfConsistency(), "tree": tl.TreeOfThoughts()}, tl.general("2 + 2?", answer=4), ""),
+    ],
+)
+def test_a_sweep_says_which_settings_had_a_verifier_unless_all_or_none_had(settings, task, named):
+    sweep = wait(tl.Lab("sim/game24", runs=None).sweep(settings, [task]))
+    assert (named in repr(sweep)) if named else ("has checked" not in repr(sweep))

@@ -224,6 +224,9 @@ class Domain(Prompts, Readers, Rules, Part):
 
     kind: ClassVar[str] = ""
 
+    verifies_paths: ClassVar[bool] = False
+    """Whether a path of steps holds an answer only if `verify` accepts it."""
+
     player: ClassVar[str] = "sim/general"
     """Name of the simulated model that knows the prompts of this domain."""
 

@@ -45,5 +45,8 @@ class Verified(Strategy):
         yield Note("answer.rejected", answer.node or at, {"answer": answer.text})
         return msgspec.structs.replace(answer, text="", score=None)
 
+    def checks_answers(self, task: Task) -> bool:
+        return task.domain.verify(task.hidden(), "") is not None
+
     def max_calls(self, task: Task) -> int | None:
         return self.strategy.max_calls(task)

@@ -76,6 +76,7 @@ class Game24(Domain):
 
     kind = "game24"
     player = "sim/game24"
+    verifies_paths = True
     value_labels: ClassVar[dict[str, float]] = {"sure": 20.0, "likely": 1.0, "impossible": 0.001}
 
     structured: bool = False
