@@ -1,4 +1,4 @@
-"""Prints the table of `docs/methods.md`: every method at matched tokens, on simulated players of three skills.
+"""Prints the table of `docs/methods.md`: every method at matched tokens, on simulated players.
 
     python benchmarks/methods.py            # all of it, some minutes
     python benchmarks/methods.py game24 0.4 # one family and skill
