@@ -2,8 +2,9 @@
 
 Strategies are pure. A strategy yields a `Call` and receives a `Reply`; yields `Gather([...])` and receives a
 list of results; yields `WithBudget(budget, ...)` and receives one result; yields an event and receives the
-event as it was recorded. It never waits, reads a clock, draws a random number or opens a file. Its local
-variables are therefore its whole state, and a test can drive it with `next` and `send`.
+event as it was recorded. It never waits, reads a clock or opens a file, and draws random numbers only from
+the generator that it requests. Its local variables are therefore its whole state, and a test can drive it
+with `next` and `send`.
 
 Branches of one `gather` share nothing mutable. Merging, back-up and early stops happen after the join, in the
 order of the branches, so the record cannot depend on which reply arrived first.
@@ -114,6 +115,23 @@ class BudgetLeft(NamedTuple):
     sample_index: int = 0
 
 
+class RandomNumbers(NamedTuple):
+    """A request for random numbers. The strategy receives a `random.Random`.
+
+    Its seed follows from the fields and the repeat of the run. A rerun, a replay and a resumed run therefore
+    draw the same numbers, and every repeat draws others. The request has no place in the record.
+
+    Attributes:
+        task: The problem, as text.
+        at: The node that asks.
+        purpose: What the numbers are for. Different purposes draw independent numbers.
+    """
+
+    task: str
+    at: str = "0"
+    purpose: str = "search"
+
+
 class Acts(NamedTuple):
     """A request for the acts of a person on a search. The strategy receives a list of `Act`, mostly empty.
 
@@ -130,7 +148,7 @@ class Acts(NamedTuple):
     tree: Container[str]
 
 
-ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | BudgetLeft | Acts | Event
+ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | BudgetLeft | RandomNumbers | Acts | Event
 Thinking: TypeAlias = Generator[ThinkingStep, Any, T]
 
 
@@ -213,8 +231,11 @@ def map_steps(
 class Interceptor(Protocol):
     """Performs the steps of a strategy and may make calls of its own in between. See `intercept`."""
 
-    def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft | Acts) -> Thinking[Any]:
-        """Perform `step`, or something in its place. Returns what the strategy receives."""
+    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
+        """Perform `step` (never a `Gather`), or something in its place.
+
+        Returns what the strategy receives.
+        """
 
     def fork(self) -> Self:
         """Return an interceptor for a branch, with the same knowledge and no shared mutable state."""
@@ -227,7 +248,7 @@ class _Editor(NamedTuple):
     edit: Callable[[Any], Any]
     of: type[Any] | tuple[type[Any], ...]
 
-    def carry_out(self, step: Call | Event | WithBudget | Effect | BudgetLeft | Acts) -> Thinking[Any]:
+    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
         edited = self.edit(step) if isinstance(step, self.of) else step
         return step if edited is None else (yield edited)
 

@@ -12,6 +12,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from random import Random
 from typing import Any
 
 import msgspec
@@ -29,7 +30,16 @@ from tot_lab.core.records import (
     is_stop_code,
 )
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import Acts, Budget, BudgetLeft, Effect, Gather, Thinking, WithBudget
+from tot_lab.core.thinking import (
+    Acts,
+    Budget,
+    BudgetLeft,
+    Effect,
+    Gather,
+    RandomNumbers,
+    Thinking,
+    WithBudget,
+)
 from tot_lab.core.tools import TOOL, asks_no_model, function_call, tool_of
 from tot_lab.record.edits import Edits
 from tot_lab.runtime.budget import TIMEOUT, WITHIN, Claims, Scope
@@ -296,6 +306,9 @@ class Driver:
                 return
             if type(step) is Acts:
                 value = self._take_acts(branch, step)
+                continue
+            if type(step) is RandomNumbers:
+                value = Random("\0".join([*step, str(self.repeat)]))
                 continue
             branch.step += 1
             position = (*branch.prefix, branch.step)

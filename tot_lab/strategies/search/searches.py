@@ -1,9 +1,9 @@
 """Searches: which thoughts are expanded next.
 
 A search is a generator. It yields `Pick(parents)` and receives the ids of the new children that may be
-expanded in turn. It may also yield calls of its own, events, and `BudgetLeft()`. Its local variables are its
-state. It resumes after the join, when all scores are known, so its choices cannot depend on which reply
-arrived first.
+expanded in turn. It may also yield calls of its own, events, `BudgetLeft()`, and a request for random
+numbers. Its local variables are its state. It resumes after the join, when all scores are known, so its
+choices cannot depend on which reply arrived first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tot_lab.core.parts import Part, UserFunction, is_function
 from tot_lab.core.records import Decided
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import ThinkingStep
+from tot_lab.core.thinking import RandomNumbers, ThinkingStep
 from tot_lab.core.tree import Tree
 from tot_lab.strategies.search.expansion import Place
 from tot_lab.strategies.search.proposers import Proposer
@@ -76,6 +76,10 @@ class SearchState:
         """A call of the search's own, such as `reply = yield state.call(id, "critique", prompt)`."""
         return self.strategy.call(at, purpose, prompt, sample_index)
 
+    def random_numbers(self, purpose: str = "search") -> RandomNumbers:
+        """A request for random numbers, such as `random = yield state.random_numbers()`."""
+        return RandomNumbers(f"{self.task.domain.kind}: {self.task.question}", self.root, purpose)
+
     def ranked(self, ids: Iterable[str]) -> list[str]:
         """`ids` by score, best first; of equals the one given first, as in Yao et al. 2023."""
         return sorted(ids, key=lambda id: -self.tree[id].rank)
@@ -102,6 +106,9 @@ class Search(Part):
     """Chooses the thoughts to expand next. Subclass it, or pass a function, for a custom search."""
 
     kind: ClassVar[str] = ""
+
+    scale: ClassVar[str] = ""
+    """The setting that scales the number of calls, such as `width`. "" means that there is none."""
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:
