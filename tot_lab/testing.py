@@ -195,6 +195,10 @@ def wait(thing: Awaitable[T]) -> T:
     async def soon() -> T:
         return await asyncio.wait_for(thing, SECONDS)
 
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(soon())
     with ThreadPoolExecutor(1) as apart:  # a notebook has a running event loop, in which another cannot run
         return apart.submit(asyncio.run, soon()).result()
 

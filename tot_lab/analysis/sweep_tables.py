@@ -14,6 +14,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,7 @@ from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.latex import latex_table
 from tot_lab.core.calls import html_text
+from tot_lab.core.extras import requires
 from tot_lab.core.files import write_whole
 from tot_lab.lab.sweeps.axes import differing_settings, flat_settings, format_value
 from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
@@ -349,12 +351,15 @@ def write(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = N
         against: In a `.tex` table, the setting with which all others are compared.
 
     Raises:
+        ImportError: If pyarrow is not installed and the format requires it.
         ValueError: If the format is unknown, or `against` is not a setting of a `.tex` table.
     """
     target, record = Path(path), provenance(sweep)
     if against is not None and target.suffix != ".tex":
         raise ValueError(f"{target}: against= applies to .tex only. Use tl.stats.compare_all for a table.")
     if target.suffix == ".parquet":
+        if find_spec("pyarrow") is None:
+            raise ImportError(f"{requires(str(target), 'pyarrow', 'parquet')}. A .csv requires nothing.")
         frame = df(sweep)
         frame.attrs.update(record)
         file = io.BytesIO()

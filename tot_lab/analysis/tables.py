@@ -86,7 +86,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
             "score": ("Float64", [run.grade for _, run in rows]),
             "answer": ("string", [run.answer or None for _, run in rows]),
             "stop_reason": ("category", [run.stop_reason for _, run in rows]),
-            "error": ("string", [run.error for _, run in rows]),
+            "error": ("string", [run.failure for _, run in rows]),
             "calls": (
                 "Int64",
                 [None if "calls" in run.header.unknown else run.usage.calls for _, run in rows],

@@ -221,6 +221,10 @@ def is_made(reply: Reply) -> bool:
     return reply.tool is None and not refused(reply.error)
 
 
+REFUSED = "budget:spend"
+"""The error of a call that the spending limit of a lab refused."""
+
+
 def refused(error: str | None) -> bool:
     """Whether `error` says that the call was refused, and so never made."""
     return error is not None and (halts(error) or error == "limit:at_most")

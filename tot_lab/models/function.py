@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from traceback import extract_tb
 from types import CoroutineType
 from typing import Any
@@ -65,13 +65,14 @@ class Function:
     def _explain(self, error: Exception) -> str:
         """Describe an exception of the function. A mistake in its code comes with the line.
 
-        The first mistake is also a warning, so that it is seen before a long experiment ends. The text of the
-        line may hold a key and is not shown.
+        The first mistake is also a warning, so that it is seen before a long experiment ends. The record is
+        the same where warnings are errors. The text of the line may hold a key and is not shown.
         """
         text = format_error(error)
         if not isinstance(error, _MISTAKES):
             return text
-        code = getattr(self.model, "__code__", None)
+        called = self.model if hasattr(self.model, "__code__") else type(self.model).__call__
+        code = getattr(called, "__code__", None)
         lines = [
             f"line {frame.lineno} of {frame.name}"
             for frame in extract_tb(error.__traceback__)
@@ -80,7 +81,8 @@ class Function:
         text = f"{text} ({lines[-1]})" if lines else text
         if not self._has_warned:
             self._has_warned = True
-            warnings.warn(f"The model function failed: {text}", RuntimeWarning, stacklevel=2)
+            with suppress(RuntimeWarning):
+                warnings.warn(f"The model function failed: {text}", RuntimeWarning, stacklevel=2)
         return text
 
 

@@ -13,6 +13,7 @@ import random
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 
 from tot_lab.core.calls import Call, CallObserver, Reply
@@ -62,12 +63,16 @@ class Retried:
         raise AssertionError
 
     def _warn(self, failure: Failure, wait: float) -> None:
-        """Warn that the server does not answer, so that nobody waits without knowing why."""
+        """Warn that the server does not answer, so that nobody waits without knowing why.
+
+        The record stays the same where warnings are errors.
+        """
         if time.monotonic() - self._warned >= _QUIET:
             self._warned = time.monotonic()
             problem = self._error_text(failure, 1)
             text = f"{problem}. The next of {self.endpoint.retries} retries follows in {wait:.1f} s."
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            with suppress(RuntimeWarning):
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _error_text(self, failure: Failure, tries: int) -> str:
         status = "" if failure.status is None else f" {failure.status}"
