@@ -22,7 +22,7 @@ from tot_lab.record.methods import RunMethods
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tot_lab"
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if "examples" not in path.parts)
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if not {"examples", "node_modules"} & {*path.parts})
 
 # From the top down; a file may import from its own room and from those below. Rooms on one line do not
 # import each other, but that a simulated player (`domains`) is made of the base of simulated models.

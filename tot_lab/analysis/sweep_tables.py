@@ -14,6 +14,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -286,7 +287,7 @@ def html(sweep: Sweep, under_way: str = "") -> str:
     head = "".join(f"<th>{word}</th>" for word in (*_HEADS, ""))
     rows = "".join(
         f'<tr><th style="text-align:left">{html_text(label)}</th>'
-        + "".join(f"<td>{html_text(word)}</td>" for word in words)
+        + "".join(f"<td>{escape(word)}</td>" for word in words)
         + ("<td></td>" if line.success is None else f'<td><meter value="{line.success:.3f}"></meter></td>')
         + "</tr>"
         for line, (label, *words) in zip(summary(sweep), _described(sweep), strict=True)
