@@ -103,7 +103,7 @@ def constant_columns(frame: pandas.DataFrame) -> list[str]:
 
 
 def held_constant(frame: pandas.DataFrame, drawn: Sequence[str | None] = ()) -> str:
-    """Return the line of the heading with the settings that have one value in all runs, but for those drawn."""
+    """Return the line of the heading with the settings, except those drawn, that have one value."""
     held = [
         f"{text_of(name)} {text_of(values[0])}"
         for name in constant_columns(frame)
