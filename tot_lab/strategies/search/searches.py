@@ -78,7 +78,7 @@ class SearchState:
 
     def random_numbers(self, purpose: str = "search") -> RandomNumbers:
         """A request for random numbers, such as `random = yield state.random_numbers()`."""
-        return RandomNumbers(f"{self.task.domain.kind}: {self.task.question}", self.root, purpose)
+        return RandomNumbers(f"{self.task.domain.kind}: {self.task.question}", purpose)
 
     def ranked(self, ids: Iterable[str]) -> list[str]:
         """`ids` by score, best first; of equals the one given first, as in Yao et al. 2023."""
