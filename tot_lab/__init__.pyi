@@ -156,6 +156,7 @@ from tot_lab.strategies.search import Vote as Vote
 from tot_lab.strategies.search import Vote as _Vote
 from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
+from tot_lab.strategies.search.ab_mcts_a import ABMCTSA as _ABMCTSA
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
@@ -206,6 +207,7 @@ class evaluators:
 class searches:
     """How a tree search picks what it expands next."""
 
+    ABMCTSA: TypeAlias = _ABMCTSA
     BeamSearch: TypeAlias = _BeamSearch
     BestFirst: TypeAlias = _BestFirst
     BudgetLeft: TypeAlias = _BudgetLeft

@@ -58,6 +58,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "best_first": "tot_lab.strategies.search:BestFirst",
         "mcts": "tot_lab.strategies.search:MCTS",
         "sampled_beam": "tot_lab.strategies.search.sampled_beam:SampledBeam",
+        "ab_mcts_a": "tot_lab.strategies.search.ab_mcts_a:ABMCTSA",
     },
     "answers": {
         "best_path": "tot_lab.strategies.search:BestPath",
