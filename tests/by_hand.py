@@ -18,7 +18,7 @@ def drive(
 
     Args:
         score: The score of a new thought, by its id. `None` is unreadable.
-        branch: Children of a parent, if the pick does not say how many.
+        branch: Children of a parent, if the pick does not say how many: a number, or a function of the id.
         depth: Thoughts at this depth are closed.
         picks: The most picks.
         random: Answers a request for random numbers.
@@ -57,7 +57,7 @@ def _expanded(state, pick, score, branch, depth):
     """Carry out a pick, and return the ids of the new children."""
     counts = pick.count
     if not isinstance(counts, list | tuple):
-        counts = [pick.count or branch] * len(pick.parents)
+        counts = [pick.count or (branch(id) if callable(branch) else branch) for id in pick.parents]
     fresh = []
     for parent, count in zip(pick.parents, counts, strict=True):
         assert parent not in state.closed

@@ -40,8 +40,8 @@ class Recorded(random.Random):
         return one / (one + other)
 
 
-def scores_of(seed, levels=20):
-    """The score of each new thought, in order of generation. Many are equal."""
+def scores_of(seed, levels=10**9):
+    """The score of each new thought, in order of generation. With few `levels`, many are equal."""
     dice = random.Random(f"scores {seed}")
     while True:
         yield dice.randrange(levels + 1) / levels
@@ -78,13 +78,36 @@ def adaptive(posterior, seed):
 
     draws = Recorded(seed)
     patched(draws)
-    parents = steps_of(treequest.ABMCTSA(dist_type=posterior), scores_of(seed), STEPS)
+    parents = steps_of(treequest.ABMCTSA(dist_type=posterior), scores_of(seed, 20), STEPS)
     return {"parents": parents, "draws": draws.used}
 
 
+def ucts(samples, exploration, *, priors):
+    """Steps of UCT, with the priors that weigh its exploration term or without them."""
+    import treequest
+
+    made = []
+    for seed in SEEDS:
+        search = treequest.StandardMCTS(samples_per_action=samples, exploration_weight=exploration)
+        if not priors:
+            search._update_priors = lambda state, parent: None
+        made.append(steps_of(search, scores_of(seed), STEPS))
+    return made
+
+
 def main():
+    import treequest
+    from treequest.algos.best_first_search import BestFirstSearchAlgo
+
     rows = []
     golden = {f"ab_mcts_a {p}": [adaptive(p, seed) for seed in SEEDS] for p in ("gaussian", "beta")}
+    golden["mcts"] = ucts(3, math.sqrt(2), priors=False)
+    golden["mcts 2 samples, exploration 0.3"] = ucts(2, 0.3, priors=False)
+    golden["mcts with priors"] = ucts(3, math.sqrt(2), priors=True)
+    best_first = BestFirstSearchAlgo(num_samples=3)
+    golden["best_first"] = [steps_of(best_first, scores_of(seed), STEPS) for seed in SEEDS]
+    breadth_first = treequest.TreeOfThoughtsBFSAlgo(breadth_limit=2, size_limit=3)
+    golden["beam_search"] = [steps_of(breadth_first, scores_of(seed), STEPS) for seed in SEEDS]
     for name, runs in golden.items():
         rows.append(f' "{name}": [\n' + ",\n".join(f"  {json.dumps(run)}" for run in runs) + "\n ]")
     sys.stdout.write("{\n" + ",\n".join(rows) + "\n}\n")
