@@ -5,6 +5,7 @@ Each child of the root is the first pull of an arm. Below it is a chain, whose n
 
 import math
 import statistics
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -57,7 +58,7 @@ def test_the_regret_is_below_the_bound_and_its_growth_falls():
     # Theorem 1 of Auer et al. 2002, at all four numbers of pulls.
     for pulls, lost in zip((100, 200, 300, 400), regret, strict=True):
         assert lost < sum(8 * math.log(pulls) / gap + (1 + math.pi**2 / 3) * gap for gap in gaps)
-    growth = [regret[0], *(later - earlier for earlier, later in zip(regret, regret[1:], strict=False))]
+    growth = [later - earlier for earlier, later in pairwise([0.0, *regret])]
     assert growth == sorted(growth, reverse=True)
     assert growth[-1] < growth[0] / 2
     uniform = 100 * statistics.fmean([*gaps, 0.0])  # what pulling all arms equally loses

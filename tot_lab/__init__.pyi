@@ -157,6 +157,7 @@ from tot_lab.strategies.search import Vote as _Vote
 from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
 from tot_lab.strategies.search.ab_mcts_a import ABMCTSA as _ABMCTSA
+from tot_lab.strategies.search.rollout import Rollout as _Rollout
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
@@ -201,6 +202,7 @@ class evaluators:
     Joint: TypeAlias = _Joint
     Logprob: TypeAlias = _Logprob
     Parts: TypeAlias = _Parts
+    Rollout: TypeAlias = _Rollout
     Value: TypeAlias = _Value
     Vote: TypeAlias = _Vote
 

@@ -51,6 +51,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "vote": "tot_lab.strategies.search:Vote",
         "joint": "tot_lab.strategies.search:Joint",
         "logprob": "tot_lab.strategies.search:Logprob",
+        "rollout": "tot_lab.strategies.search.rollout:Rollout",
     },
     "searches": {
         "beam_search": "tot_lab.strategies.search:BeamSearch",

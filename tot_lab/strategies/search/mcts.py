@@ -38,8 +38,8 @@ class MCTS(Search):
     """UCT over thoughts. Descend by mean value plus exploration, expand a leaf, and back up the scores of its
     children.
 
-    The score of a thought takes the place of a rollout. With `evaluate=tl.evaluators.Rollout()` it is one. The
-    package treequest 0.3 decides likewise, but weighs the exploration term by a softmax of the scores of
+    The score of a thought takes the place of a rollout. With `evaluate=tl.evaluators.Rollout()` it is one.
+    The package treequest 0.3 decides likewise, but weighs the exploration term by a softmax of the scores of
     siblings.
 
     References:
