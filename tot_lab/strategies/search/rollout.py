@@ -95,7 +95,7 @@ class Rollout(Evaluator):
         return tuple(path), ""
 
     def _reward(self, sampler: Sampler, path: Path, id: str) -> Thinking[tuple[float | None, str]]:
-        """The reward of a path at its end, `None` with the error of its evaluation, "" if it was unreadable."""
+        """The reward of a path at its end, or `None` with the error of its evaluation, "" if unreadable."""
         known = sampler.task.domain.assess(sampler.task, path)
         if known is not None:
             return known, ""
