@@ -132,6 +132,8 @@ def test_a_rerun_of_mcts_with_rollouts_takes_all_of_them_from_the_cache(tmp_path
     labs = [tl.Lab("sim/game24", runs=None, cache=tmp_path) for _ in range(2)]
     runs = [wait(lab.run(search, tl.game24("4 5 6 10"))) for lab in labs]
     assert runs[0].tree == runs[1].tree
-    assert [set(run.calls_df()["source"]) for run in runs] == [{"model"}, {"cache"}]
+    first, again = (run.calls_df()["source"] for run in runs)
+    assert "model" in set(first)
+    assert set(again) == {"cache"}
     rollouts = runs[0].calls_df().query("purpose == 'rollout'")
     assert len(rollouts) > 10
