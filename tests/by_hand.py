@@ -12,7 +12,17 @@ from tot_lab.strategies.search.searches import Pick, SearchState
 
 
 def drive(
-    search, score, *, branch=3, depth=100, picks=1000, random=None, left=None, reply=None, rescore=None
+    search,
+    score,
+    *,
+    branch=3,
+    depth=100,
+    closed=(),
+    picks=1000,
+    random=None,
+    left=None,
+    reply=None,
+    rescore=None,
 ):
     """The picks of `search`, each with the ids of its new children, and its state.
 
@@ -20,6 +30,7 @@ def drive(
         score: The score of a new thought, by its id. `None` is unreadable.
         branch: Children of a parent, if the pick does not say how many: a number, or a function of the id.
         depth: Thoughts at this depth are closed.
+        closed: Further thoughts that are closed.
         picks: The most picks.
         random: Answers a request for random numbers.
         left: Returns what is left of the budget, given the state.
@@ -37,7 +48,7 @@ def drive(
         value = None
         state.rescored.clear()
         if isinstance(step, Pick):
-            value = _expanded(state, step, score, branch, depth)
+            value = _expanded(state, step, score, branch, depth, closed)
             made.append((step, value))
             for id, new in (rescore or {}).get(len(made), {}).items():
                 state.rescored[id] = state.tree[id].rank
@@ -53,7 +64,7 @@ def drive(
     return made, state
 
 
-def _expanded(state, pick, score, branch, depth):
+def _expanded(state, pick, score, branch, depth, closed):
     """Carry out a pick, and return the ids of the new children."""
     counts = pick.count
     if not isinstance(counts, list | tuple):
@@ -65,7 +76,7 @@ def _expanded(state, pick, score, branch, depth):
         for id in (f"{parent}.{first + k}" for k in range(count)):
             state.tree.add(Thought(id, parent, id))
             state.tree.add(Scored(id, score(id), by="test"))
-            if state.tree[id].depth >= depth:
+            if state.tree[id].depth >= depth or id in closed:
                 state.closed.add(id)
             fresh.append(id)
     return fresh

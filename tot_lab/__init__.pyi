@@ -157,6 +157,7 @@ from tot_lab.strategies.search import Vote as _Vote
 from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
 from tot_lab.strategies.search.ab_mcts_a import ABMCTSA as _ABMCTSA
+from tot_lab.strategies.search.lats import LATS as _LATS
 from tot_lab.strategies.search.rollout import Rollout as _Rollout
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
 from tot_lab.strategies.structured import ask_json as ask_json
@@ -215,6 +216,7 @@ class searches:
     BudgetLeft: TypeAlias = _BudgetLeft
     DepthFirst: TypeAlias = _DepthFirst
     FunctionSearch: TypeAlias = _FunctionSearch
+    LATS: TypeAlias = _LATS
     MCTS: TypeAlias = _MCTS
     SampledBeam: TypeAlias = _SampledBeam
     Search: TypeAlias = _Search

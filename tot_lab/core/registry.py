@@ -59,6 +59,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "best_first": "tot_lab.strategies.search:BestFirst",
         "mcts": "tot_lab.strategies.search:MCTS",
         "sampled_beam": "tot_lab.strategies.search.sampled_beam:SampledBeam",
+        "lats": "tot_lab.strategies.search.lats:LATS",
         "ab_mcts_a": "tot_lab.strategies.search.ab_mcts_a:ABMCTSA",
     },
     "answers": {

@@ -151,8 +151,13 @@ def graft(state: SearchState, statistics: Statistics, parent: str, added: Sequen
         value = max(state.tree[id].rank, 0.0)
         statistics.visits[id], statistics.totals[id] = 1, value
         back_up(state, statistics, parent, value)
+    reopen(state, statistics, parent, state.open(added))
+
+
+def reopen(state: SearchState, statistics: Statistics, parent: str, added: Sequence[str]) -> None:
+    """Open thoughts below `parent`, and the way to them if it was exhausted."""
     path = [node.id for node in state.tree.path(parent)]
-    statistics.open.setdefault(parent, []).extend(state.open(added))
+    statistics.open.setdefault(parent, []).extend(added)
     for above, below in pairwise(path):  # what was exhausted has something to expand again
         if statistics.open[parent] and below not in statistics.open.setdefault(above, []):
             statistics.open[above].append(below)

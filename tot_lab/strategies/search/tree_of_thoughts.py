@@ -95,10 +95,9 @@ class TreeOfThoughts(Prompting):
             return None
         if self.stop.nodes is not None:
             expansions = min(expansions, self.stop.nodes)
-        per_pick = self.evaluate.calls_per_pick()
-        return expansions * calls_per_expansion(self.propose, self.evaluate, task, branch) + (
-            min(picks, expansions) * per_pick
-        )
+        calls = expansions * calls_per_expansion(self.propose, self.evaluate, task, branch)
+        calls += min(picks, expansions) * self.evaluate.calls_per_pick()
+        return calls + self.search.max_own_calls(branch, self.stop.depth)
 
 
 def calls_per_expansion(propose: Proposer, evaluate: Evaluator, task: Task, count: int) -> int:
@@ -245,6 +244,9 @@ class _Run:
         """
         propose, evaluate = pick.proposer or self.settings.propose, self.settings.evaluate
         counts = _counts(pick, propose)
+        sampler = self.sampler
+        if pick.context:
+            sampler = sampler._replace(task=self.task.with_context(*pick.context))
         at_most = calls_per_expansion(propose, evaluate, self.task, max(counts))
         at_once = None if self.settings.parallel else 1
         fresh: list[str] = []
@@ -258,7 +260,7 @@ class _Run:
                 if room is not None:
                     count = min(count, room)
                     room -= count
-                branches.append(expand(self.sampler, propose, evaluate, self._continued(parent), count))
+                branches.append(expand(sampler, propose, evaluate, self._continued(parent), count))
             grown = yield from gather(branches, at_most=at_most, at_once=at_once)
             for events in grown:
                 self._take(events, fresh)
@@ -267,7 +269,7 @@ class _Run:
             if unscored:
                 place = self._place(self.tree[unscored[0]].parent or self.at)
                 candidates = [(id, self.tree.texts(id)) for id in unscored]
-                self._take((yield from evaluate.score_pick(self.sampler, place, candidates)), fresh)
+                self._take((yield from evaluate.score_pick(sampler, place, candidates)), fresh)
         self.dead = len(self.errors) > failures and not any(self.tree[id].by for id in fresh)
         return fresh
 
