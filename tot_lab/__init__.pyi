@@ -157,6 +157,7 @@ from tot_lab.strategies.search import Vote as _Vote
 from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
 from tot_lab.strategies.search.ab_mcts_a import ABMCTSA as _ABMCTSA
+from tot_lab.strategies.search.bg_mcts import BGMCTS as _BGMCTS
 from tot_lab.strategies.search.lats import LATS as _LATS
 from tot_lab.strategies.search.rollout import Rollout as _Rollout
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
@@ -211,6 +212,7 @@ class searches:
     """How a tree search picks what it expands next."""
 
     ABMCTSA: TypeAlias = _ABMCTSA
+    BGMCTS: TypeAlias = _BGMCTS
     BeamSearch: TypeAlias = _BeamSearch
     BestFirst: TypeAlias = _BestFirst
     BudgetLeft: TypeAlias = _BudgetLeft

@@ -60,6 +60,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "mcts": "tot_lab.strategies.search:MCTS",
         "sampled_beam": "tot_lab.strategies.search.sampled_beam:SampledBeam",
         "lats": "tot_lab.strategies.search.lats:LATS",
+        "bg_mcts": "tot_lab.strategies.search.bg_mcts:BGMCTS",
         "ab_mcts_a": "tot_lab.strategies.search.ab_mcts_a:ABMCTSA",
     },
     "answers": {
