@@ -86,7 +86,8 @@ class ABMCTSA(Search):
     score of the new child.
 
     Each iteration adds one thought. Any thought may be expanded again, so the search itself decides how wide
-    and how deep the tree becomes. Unreadable scores are backed up as 0.
+    and how deep the tree becomes. Unreadable scores are backed up as 0. An iteration takes time in proportion
+    to the children of the thoughts on its way.
 
     References:
         Inoue et al. 2025, Wider or Deeper?, arXiv:2503.04412, AB-MCTS-A; Murphy 2023, Probabilistic Machine

@@ -43,7 +43,8 @@ class BGMCTS(Search):
 
     The share of the budget that is left is that of the scarcest limit (calls, tokens, USD or seconds), from
     the start of the search on. Without a limit it stays 1. A thought without children gets as many as the
-    proposer makes, and a further pick adds one. Unreadable scores count as 0.
+    proposer makes, and a further pick adds one. Unreadable scores count as 0. A pick takes time in proportion
+    to the children of the thoughts on its way.
 
     The published code differs from the paper: it counts no visits of the question, so that nothing is
     explored there, and a finished thought has the depth 0 and may be expanded.
