@@ -119,4 +119,4 @@ def test_the_draws_behind_each_choice_are_recorded():
 
 def test_its_calls_are_bounded():
     search = tl.TreeOfThoughts(search=tl.searches.ABMCTSA(iterations=12), stop=tl.Stop(solved=None))
-    assert run(search).usage.calls == 24 <= search.max_calls(TASK)
+    assert run(search).usage.calls == 24 == search.max_calls(TASK)

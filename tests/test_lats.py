@@ -93,6 +93,19 @@ def test_a_finished_child_does_not_take_the_value_of_its_sibling():
     assert second.why == {"0.1": {"visits": 1, "value": 0.9, "exploration": 0.0}}
 
 
+def test_a_mean_value_is_not_divided_by_the_visits_again():
+    """The published `backpropagate` stores means, which its `uct` divides by the visits as if they were sums.
+    Here this would leave the thought with the best rewards after two trajectories.
+    """
+    search = tl.searches.LATS(iterations=3, exploration=0.0)
+    scores = {"0.0": 0.8, "0.1": 0.5}
+    made, _ = drive(search, lambda id: scores.get(id, 0.9), branch=2, depth=3, reply=lambda call: "hm")
+    assert [pick.parents[0] for pick, _ in made] == ["0", "0.0", "0.0.0", "0.0.1"]
+    mean, visits = (0.8 + 0.9 + 0.9) / 3, 3
+    assert made[3][0].why["0.0"]["value"] == pytest.approx(mean)
+    assert mean / visits < scores["0.1"]
+
+
 def test_a_reward_changes_the_values_on_its_trajectory_and_no_others():
     # 0.0 looks best, but its end is worthless. With one reward of 0 its value is 0.4, below that of 0.1.
     scores = {"0.0": 0.8, "0.1": 0.5, "0.2": 0.1, "0.0.0": 0.0, "0.0.1": 0.0, "0.0.2": 0.0}

@@ -2,7 +2,7 @@
 
 import pytest
 from pydantic import ValidationError
-from support import TASK, Scripted, run, wait
+from support import TASK, Scripted, dice, run, wait
 from test_search_axes import Letters
 
 import tot_lab as tl
@@ -137,3 +137,15 @@ def test_a_rerun_of_mcts_with_rollouts_takes_all_of_them_from_the_cache(tmp_path
     assert set(again) == {"cache"}
     rollouts = runs[0].calls_df().query("purpose == 'rollout'")
     assert len(rollouts) > 10
+
+
+def test_the_score_is_an_unbiased_estimate_of_the_expected_reward():
+    """Two steps of a fair coin each: three in four paths hold a head."""
+    search = tl.TreeOfThoughts(
+        propose=tl.Sample(count=1),
+        evaluate=tl.evaluators.Rollout(samples=2000, depth=2, evaluate=lambda task, path: float("H" in path)),
+        stop=tl.Stop(depth=1, solved=None),
+    )
+    model = Scripted(lambda call: "start" if call.purpose == "sample" else dice(call).choice("HT"))
+    made = run(search, TASK_OF_WORDS, model)
+    assert abs(made.tree["0.0"].score - 3 / 4) < 3 * (3 / 4 * 1 / 4 / 2000) ** 0.5

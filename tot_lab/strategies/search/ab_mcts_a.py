@@ -118,6 +118,9 @@ class ABMCTSA(Search):
     def max_expansions(self, branch: int, depth: int) -> int:
         return self.iterations
 
+    def max_children(self, branch: int) -> int:
+        return 1
+
 
 def select(state: SearchState, arms: Arms, random: Random) -> tuple[str, dict[str, dict[str, Any]]]:
     """Descend by Thompson sampling to the thought that gets a child. Returns it with the draws on the way.

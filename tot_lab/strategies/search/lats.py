@@ -28,7 +28,8 @@ class LATS(Search):
 
     The value of a thought is the mean of its score and the rewards of the trajectories through it. The
     reward is the score of the last thought, by the domain or the evaluator: 0 if it is unreadable, or if the
-    domain says that the path is incomplete. A finished path is not followed again.
+    domain says that the path is incomplete. A finished path is not followed again. With
+    `propose=tl.WithTools()`, thoughts rest on observations.
 
     The published code differs from the paper: where a child is finished, values are assigned to the wrong
     siblings, and UCT divides mean values by the visits once more.

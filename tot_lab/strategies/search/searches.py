@@ -130,6 +130,10 @@ class Search(Part):
         """The most picks it makes in such a tree."""
         return self.max_expansions(branch, depth)
 
+    def max_children(self, branch: int) -> int:
+        """The most children of one expansion, if the proposer makes `branch`."""
+        return branch
+
     def max_own_calls(self, branch: int, depth: int) -> int:
         """The most calls of its own, such as reflections, that it makes in such a tree."""
         return 0

@@ -95,7 +95,8 @@ class TreeOfThoughts(Prompting):
             return None
         if self.stop.nodes is not None:
             expansions = min(expansions, self.stop.nodes)
-        calls = expansions * calls_per_expansion(self.propose, self.evaluate, task, branch)
+        count = self.search.max_children(branch)
+        calls = expansions * calls_per_expansion(self.propose, self.evaluate, task, count)
         calls += min(picks, expansions) * self.evaluate.calls_per_pick()
         return calls + self.search.max_own_calls(branch, self.stop.depth)
 
