@@ -296,7 +296,9 @@ class _Run:
         place = self._place(node)
         place.sources = tuple(sources)
         place.source_paths = tuple(map(self.tree.texts, sources))
-        for child in self.tree[node].children:
+        fresh = self.tree[node].children[place.counted :]
+        place.counted += len(fresh)
+        for child in fresh:
             number = id_key(child)[-1]
             place.next_child = max(place.next_child, number + 1)
             place.children.setdefault(self.tree[child].text, number)
