@@ -65,7 +65,7 @@ class Function:
     def _explain(self, error: Exception) -> str:
         """Describe an exception of the function. A mistake in its code comes with the line.
 
-        The first mistake is also a warning, so that it is seen before a long experiment ends. The record stays
+        The first mistake is also a warning, so that it is seen before a long experiment ends. The record is
         the same where warnings are errors. The text of the line may hold a key and is not shown.
         """
         text = format_error(error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from pydantic import Field
@@ -62,6 +62,8 @@ class BestOf(Prompting):
     `attempts` times those of the strategy, and with `value` 1 more for each attempt.
     """
 
+    scale: ClassVar[str] = "attempts"
+
     strategy: Strategy
     """The strategy of each attempt."""
 
@@ -81,6 +83,9 @@ class BestOf(Prompting):
         )
         ranked = sorted(answers, key=_worth, reverse=True)
         return (yield from _choose(ranked, ranked[0]))
+
+    def checks_answers(self, task: Task) -> bool:
+        return self.strategy.checks_answers(task)
 
     def max_calls(self, task: Task) -> int | None:
         each = self._calls_per_attempt(task)
@@ -123,6 +128,8 @@ class SelfConsistency(Strategy):
         Wang et al. 2023, Self-Consistency Improves Chain of Thought Reasoning, arXiv:2203.11171.
     """
 
+    scale: ClassVar[str] = "attempts"
+
     strategy: Strategy = ChainOfThought()
     """The strategy of each attempt."""
 
@@ -146,6 +153,9 @@ class SelfConsistency(Strategy):
             scored = yield from emit(Scored(chosen.node, share, count, by="self_consistency"))
             share = scored.score
         return (yield from _choose(answers, msgspec.structs.replace(chosen, score=share)))
+
+    def checks_answers(self, task: Task) -> bool:
+        return self.strategy.checks_answers(task)
 
     def max_calls(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task)
