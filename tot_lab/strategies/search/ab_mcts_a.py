@@ -95,6 +95,7 @@ class ABMCTSA(Search):
     """
 
     kind: ClassVar[str] = "ab_mcts_a"
+    scale: ClassVar[str] = "iterations"
 
     posterior: Literal["gaussian", "beta"] = "gaussian"
     """The likelihood of scores, with its conjugate prior."""
@@ -115,11 +116,11 @@ class ABMCTSA(Search):
                     back_up(state, arms, id, state.tree[id].rank)
             add(state, arms, children, state.tree[parent].children[known:])
 
-    def max_expansions(self, branch: int, depth: int) -> int:
-        return self.iterations
+    def max_expansions_by_count(self, branch: int, depth: int) -> list[tuple[int, int]]:
+        return [(1, self.iterations)]
 
-    def max_children(self, branch: int) -> int:
-        return 1
+    def max_picks(self, branch: int, depth: int) -> int:
+        return self.iterations
 
 
 def select(state: SearchState, arms: Arms, random: Random) -> tuple[str, dict[str, dict[str, Any]]]:

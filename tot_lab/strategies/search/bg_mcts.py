@@ -55,6 +55,7 @@ class BGMCTS(Search):
     """
 
     kind: ClassVar[str] = "bg_mcts"
+    scale: ClassVar[str] = "iterations"
 
     exploration: Weight = math.sqrt(2)
     """Weight of the exploration term (`c` in the paper)."""

@@ -39,6 +39,7 @@ class LATS(Search):
     """
 
     kind: ClassVar[str] = "lats"
+    scale: ClassVar[str] = "iterations"
 
     exploration: Annotated[float, Field(ge=0)] = 1.0
     """The exploration weight of UCT."""
