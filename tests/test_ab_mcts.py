@@ -7,6 +7,7 @@ import statistics
 from random import Random
 
 import pytest
+import test_steering as steering
 from by_hand import drive
 from support import TASK, run, wait
 
@@ -120,3 +121,9 @@ def test_the_draws_behind_each_choice_are_recorded():
 def test_its_calls_are_bounded():
     search = tl.TreeOfThoughts(search=tl.searches.ABMCTSA(iterations=12), stop=tl.Stop(solved=None))
     assert run(search).usage.calls == 24 == search.max_calls(TASK)
+
+
+def test_nothing_below_a_thought_that_a_person_has_pruned_is_expanded():
+    steering.test_nothing_below_a_pruned_thought_is_expanded_and_it_is_not_the_answer(
+        tl.searches.ABMCTSA(iterations=25)
+    )

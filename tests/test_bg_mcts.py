@@ -5,6 +5,7 @@ import statistics
 from random import Random
 
 import pytest
+import test_steering as steering
 from by_hand import drive
 from support import TASK, run, wait
 
@@ -160,3 +161,15 @@ def test_complete_thoughts_are_not_expanded_and_a_thought_with_none_left_is_wide
     made, state = drive(tl.searches.BGMCTS(iterations=40), lambda id: 0.5, branch=2, depth=1, left=spent(100))
     assert [pick.parents for pick, _ in made] == [["0"]] * 40  # the driver refuses closed thoughts
     assert len(state.tree) == 1 + 2 + 39
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        steering.test_nothing_below_a_pruned_thought_is_expanded_and_it_is_not_the_answer,
+        steering.test_a_new_score_counts_as_if_the_evaluator_had_given_it,
+        steering.test_a_thought_can_be_grafted_wherever_the_search_has_been,
+    ],
+)
+def test_a_person_steers_it_as_any_search(check):
+    check(tl.searches.BGMCTS(iterations=15))
