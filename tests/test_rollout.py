@@ -8,6 +8,7 @@ from test_search_axes import Letters
 import tot_lab as tl
 from tot_lab.core.calls import Call
 from tot_lab.core.records import Note
+from tot_lab.record.losses import losses_of
 
 
 class Words(Letters):
@@ -149,3 +150,22 @@ def test_the_score_is_an_unbiased_estimate_of_the_expected_reward():
     model = Scripted(lambda call: "start" if call.purpose == "sample" else dice(call).choice("HT"))
     made = run(search, TASK_OF_WORDS, model)
     assert abs(made.tree["0.0"].score - 3 / 4) < 3 * (3 / 4 * 1 / 4 / 2000) ** 0.5
+
+
+def test_each_unreadable_reply_counts_once_in_its_role():
+    def reply(call):
+        if call.purpose == "sample":
+            return "ab"[call.sample_index]
+        if call.purpose == "rollout":
+            return " " if call.attempt == (1,) else "x"
+        return "hm" if call.prompt.endswith("a/x") else "score: 0.5"
+
+    search = tl.TreeOfThoughts(
+        propose=tl.Sample(count=2),
+        evaluate=tl.evaluators.Rollout(samples=2, depth=1),
+        stop=tl.Stop(depth=1, solved=None),
+    )
+    made = run(search, TASK_OF_WORDS, Scripted(reply))
+    losses = losses_of(made)
+    assert (losses["propose"].calls, losses["propose"].unreadable) == (2 + 4, 2)
+    assert (losses["evaluate"].calls, losses["evaluate"].unreadable) == (2, 1)

@@ -102,9 +102,9 @@ class Rollout(Evaluator):
         scoring = self.evaluate.score_thought(sampler, path, id)
         events = yield from map_steps(lambda event: None, scoring, of=(Scored, Decided))  # of another path
         *_, last = events
-        if isinstance(last, Scored) and last.score is not None:
-            return last.score, ""
-        error = error_in(last)
-        if error is None:
-            yield unreadable(id, "rollout", 0)
-        return None, error or ""
+        if not isinstance(last, Scored):
+            return None, error_in(last) or ""
+        purpose = "part" if self.evaluate.kind == "parts" else self.evaluate.kind
+        for index in (k for k, sample in enumerate(last.samples) if sample is None):
+            yield unreadable(id, purpose, index)
+        return last.score, ""
