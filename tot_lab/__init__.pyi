@@ -168,6 +168,10 @@ from tot_lab.strategies.search import Vote as Vote
 from tot_lab.strategies.search import Vote as _Vote
 from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
+from tot_lab.strategies.search.ab_mcts_a import ABMCTSA as _ABMCTSA
+from tot_lab.strategies.search.bg_mcts import BGMCTS as _BGMCTS
+from tot_lab.strategies.search.lats import LATS as _LATS
+from tot_lab.strategies.search.rollout import Rollout as _Rollout
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
@@ -238,17 +242,21 @@ class evaluators:
     Joint: TypeAlias = _Joint
     Logprob: TypeAlias = _Logprob
     Parts: TypeAlias = _Parts
+    Rollout: TypeAlias = _Rollout
     Value: TypeAlias = _Value
     Vote: TypeAlias = _Vote
 
 class searches:
     """How a tree search picks what it expands next."""
 
+    ABMCTSA: TypeAlias = _ABMCTSA
+    BGMCTS: TypeAlias = _BGMCTS
     BeamSearch: TypeAlias = _BeamSearch
     BestFirst: TypeAlias = _BestFirst
     BudgetLeft: TypeAlias = _BudgetLeft
     DepthFirst: TypeAlias = _DepthFirst
     FunctionSearch: TypeAlias = _FunctionSearch
+    LATS: TypeAlias = _LATS
     MCTS: TypeAlias = _MCTS
     SampledBeam: TypeAlias = _SampledBeam
     Search: TypeAlias = _Search

@@ -52,6 +52,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "vote": "tot_lab.strategies.search:Vote",
         "joint": "tot_lab.strategies.search:Joint",
         "logprob": "tot_lab.strategies.search:Logprob",
+        "rollout": "tot_lab.strategies.search.rollout:Rollout",
     },
     "searches": {
         "beam_search": "tot_lab.strategies.search:BeamSearch",
@@ -59,6 +60,9 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "best_first": "tot_lab.strategies.search:BestFirst",
         "mcts": "tot_lab.strategies.search:MCTS",
         "sampled_beam": "tot_lab.strategies.search.sampled_beam:SampledBeam",
+        "lats": "tot_lab.strategies.search.lats:LATS",
+        "bg_mcts": "tot_lab.strategies.search.bg_mcts:BGMCTS",
+        "ab_mcts_a": "tot_lab.strategies.search.ab_mcts_a:ABMCTSA",
     },
     "answers": {
         "best_path": "tot_lab.strategies.search:BestPath",
