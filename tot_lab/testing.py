@@ -33,7 +33,7 @@ from tot_lab.core.parts import part_of
 from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, Gather, Thinking, WithBudget
+from tot_lab.core.thinking import Budget, Gather, RandomNumbers, Thinking, WithBudget
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
@@ -82,6 +82,8 @@ def answer_to(call: Call) -> str | Reply:
         return "\n".join(f"{k}. step {roll.randrange(100)}" for k in range(1, 5))
     if call.purpose == "value":
         return "no idea" if roll.random() < 0.1 else f"score: {roll.randrange(100) / 100}\nbecause"
+    if call.purpose == "reward":
+        return roll.choice(["I cannot tell.", *(str([roll.randrange(101) / 100] * k) for k in range(1, 4))])
     if call.purpose == "vote":
         return f"best: {roll.randint(1, 3)}"
     if call.purpose == "joint":
@@ -537,6 +539,8 @@ def can_be_driven_by_hand(trial: Trial) -> None:
                 value = [drive(branch) for branch in step.branches]
             elif isinstance(step, WithBudget):
                 value = drive(step.thinking)
+            elif isinstance(step, RandomNumbers):
+                value = random.Random("\0".join([*step, "0"]))  # as the driver seeds repeat 0
 
     answer = drive(thinking_of(trial.strategy, whole.task or trial.task, {}))
     expect(isinstance(answer, Answer), f"it must return an Answer: got {answer!r}")
