@@ -127,6 +127,14 @@ class Search(Part):
         """
         return None
 
+    def max_expansions_by_count(self, branch: int, depth: int) -> Sequence[tuple[int, int]] | None:
+        """The most expansions by their number of children: `[(5, 1), (2, 8)]` is one into 5, and 8 into 2.
+
+        A search that asks for numbers of children of its own overrides it in place of `max_expansions`.
+        """
+        most = self.max_expansions(branch, depth)
+        return None if most is None else [(branch, most)]
+
     def max_picks(self, branch: int, depth: int) -> int | None:
         """The most picks it makes in such a tree."""
         return self.max_expansions(branch, depth)

@@ -93,16 +93,16 @@ class TreeOfThoughts(Prompting):
     def max_calls(self, task: Task) -> int | None:
         """The most calls a search can make: 30 with the defaults. `None` means that there is no bound."""
         branch = self.propose.max_children()
-        expansions = self.search.max_expansions(branch, self.stop.depth)
+        by_count = self.search.max_expansions_by_count(branch, self.stop.depth)
         picks = self.search.max_picks(branch, self.stop.depth)
-        if expansions is None or picks is None:
+        if by_count is None or picks is None:
             return None
-        if self.stop.nodes is not None:
-            expansions = min(expansions, self.stop.nodes)
-        per_pick = self.evaluate.calls_per_pick()
-        return expansions * calls_per_expansion(self.propose, self.evaluate, task, branch) + (
-            min(picks, expansions) * per_pick
-        )
+        expansions, calls = 0, 0
+        for count, most in by_count:
+            number = most if self.stop.nodes is None else min(most, self.stop.nodes)
+            expansions += number
+            calls += number * calls_per_expansion(self.propose, self.evaluate, task, count)
+        return calls + min(picks, expansions) * self.evaluate.calls_per_pick()
 
 
 def calls_per_expansion(propose: Proposer, evaluate: Evaluator, task: Task, count: int) -> int:
