@@ -157,6 +157,13 @@ from tot_lab.strategies.search import Vote as Vote
 from tot_lab.strategies.search import Vote as _Vote
 from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
+from tot_lab.strategies.search.dvts import DVTS as _DVTS
+from tot_lab.strategies.search.majority_vote import MajorityVote as _MajorityVote
+from tot_lab.strategies.search.particle_filter import ParticleFilter as _ParticleFilter
+from tot_lab.strategies.search.particle_gibbs import ParticleGibbs as _ParticleGibbs
+from tot_lab.strategies.search.prm_beam import PRMBeam as _PRMBeam
+from tot_lab.strategies.search.rebase import REBASE as _REBASE
+from tot_lab.strategies.search.reward_model import RewardModel as _RewardModel
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
@@ -201,6 +208,7 @@ class evaluators:
     Joint: TypeAlias = _Joint
     Logprob: TypeAlias = _Logprob
     Parts: TypeAlias = _Parts
+    RewardModel: TypeAlias = _RewardModel
     Value: TypeAlias = _Value
     Vote: TypeAlias = _Vote
 
@@ -210,9 +218,14 @@ class searches:
     BeamSearch: TypeAlias = _BeamSearch
     BestFirst: TypeAlias = _BestFirst
     BudgetLeft: TypeAlias = _BudgetLeft
+    DVTS: TypeAlias = _DVTS
     DepthFirst: TypeAlias = _DepthFirst
     FunctionSearch: TypeAlias = _FunctionSearch
     MCTS: TypeAlias = _MCTS
+    PRMBeam: TypeAlias = _PRMBeam
+    ParticleFilter: TypeAlias = _ParticleFilter
+    ParticleGibbs: TypeAlias = _ParticleGibbs
+    REBASE: TypeAlias = _REBASE
     SampledBeam: TypeAlias = _SampledBeam
     Search: TypeAlias = _Search
     SearchState: TypeAlias = _SearchState
@@ -225,6 +238,7 @@ class answers:
     BestLeaf: TypeAlias = _BestLeaf
     BestPath: TypeAlias = _BestPath
     Deepest: TypeAlias = _Deepest
+    MajorityVote: TypeAlias = _MajorityVote
 
 class sim:
     """Simulated models, one for each domain."""

@@ -51,6 +51,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "vote": "tot_lab.strategies.search:Vote",
         "joint": "tot_lab.strategies.search:Joint",
         "logprob": "tot_lab.strategies.search:Logprob",
+        "reward_model": "tot_lab.strategies.search.reward_model:RewardModel",
     },
     "searches": {
         "beam_search": "tot_lab.strategies.search:BeamSearch",
@@ -58,12 +59,18 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "best_first": "tot_lab.strategies.search:BestFirst",
         "mcts": "tot_lab.strategies.search:MCTS",
         "sampled_beam": "tot_lab.strategies.search.sampled_beam:SampledBeam",
+        "prm_beam": "tot_lab.strategies.search.prm_beam:PRMBeam",
+        "dvts": "tot_lab.strategies.search.dvts:DVTS",
+        "rebase": "tot_lab.strategies.search.rebase:REBASE",
+        "particle_filter": "tot_lab.strategies.search.particle_filter:ParticleFilter",
+        "particle_gibbs": "tot_lab.strategies.search.particle_gibbs:ParticleGibbs",
     },
     "answers": {
         "best_path": "tot_lab.strategies.search:BestPath",
         "best": "tot_lab.strategies.search:Best",
         "best_leaf": "tot_lab.strategies.search:BestLeaf",
         "deepest": "tot_lab.strategies.search:Deepest",
+        "majority_vote": "tot_lab.strategies.search.majority_vote:MajorityVote",
     },
     "domains": {
         "game24": "tot_lab.domains.game24:Game24",
