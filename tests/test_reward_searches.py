@@ -62,9 +62,8 @@ def test_finished_candidates_are_set_aside_and_counted():
 def test_a_prm_beam_keeps_what_its_hub_keeps_level_by_level():
     """On paths of equal length. its-hub begins with fewer candidates: as many as it copies each later."""
     levels = 0
-    for seed, theirs in json.loads((Path(__file__).parent / "golden/its_hub.json").read_text())[
-        "beams"
-    ].items():
+    golden = json.loads((Path(__file__).parent / "golden/its_hub.json").read_text())
+    for seed, theirs in golden["beams"].items():
         width, count = 1 + int(seed) % 4, 1 + int(seed) // 4 % 4
 
         class Fewer(RewardTree):
