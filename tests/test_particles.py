@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 import pytest
-from by_hand import drive, path_of
+from on_reward_trees import drive, path_of
 from reward_trees import RecordedRandom, RewardTree
 from support import run, wait
 

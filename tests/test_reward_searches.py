@@ -5,7 +5,7 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
-from by_hand import drive
+from on_reward_trees import drive
 from reward_trees import RewardTree
 
 import tot_lab as tl

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
-from random import Random
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+
+if TYPE_CHECKING:
+    from random import Random
 
 CLIP = 1e-7
 """Least distance of a reward from 0 and 1, so that its log-odds are finite."""
