@@ -18,6 +18,7 @@ SEARCHES = [
     tl.DepthFirst(),
     tl.MCTS(iterations=8),
     tl.MCTS(iterations=4, batch=2),
+    tl.searches.LATS(iterations=8),
 ]
 
 

@@ -76,7 +76,7 @@ def answer_to(call: Call) -> str | Reply:
         yes = roll.uniform(0.01, 0.99)
         top = {"Yes": math.log(yes), " no": math.log(1 - yes)} if roll.random() < 0.9 else {"Well": -0.1}
         return Reply("Yes", logprobs=(TokenLogprob("Yes", math.log(yes), top),))
-    if call.purpose == "sample":
+    if call.purpose in ("sample", "rollout"):
         return f"step {roll.randrange(100)}"
     if call.purpose == "propose":
         return "\n".join(f"{k}. step {roll.randrange(100)}" for k in range(1, 5))

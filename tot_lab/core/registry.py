@@ -52,6 +52,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "joint": "tot_lab.strategies.search:Joint",
         "logprob": "tot_lab.strategies.search:Logprob",
         "reward_model": "tot_lab.strategies.search.reward_model:RewardModel",
+        "rollout": "tot_lab.strategies.search.rollout:Rollout",
     },
     "searches": {
         "beam_search": "tot_lab.strategies.search:BeamSearch",
@@ -64,6 +65,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "rebase": "tot_lab.strategies.search.rebase:REBASE",
         "particle_filter": "tot_lab.strategies.search.particle_filter:ParticleFilter",
         "particle_gibbs": "tot_lab.strategies.search.particle_gibbs:ParticleGibbs",
+        "lats": "tot_lab.strategies.search.lats:LATS",
+        "ab_mcts_a": "tot_lab.strategies.search.ab_mcts_a:ABMCTSA",
     },
     "answers": {
         "best_path": "tot_lab.strategies.search:BestPath",

@@ -37,12 +37,14 @@ class Pick:
             proposer makes.
         proposer: Makes the children of this pick. `None` means that of the search.
         why: What the choice rests on, by id (visits, value, exploration term, …). It is recorded.
+        context: Sections that the prompts of this pick show after the context of the task.
     """
 
     parents: Sequence[str | tuple[str, ...]]
     count: int | Sequence[int] | None = None
     proposer: Proposer | None = None
     why: Mapping[str, Mapping[str, Any]] | None = None
+    context: Sequence[str] = ()
 
 
 Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, None]
@@ -78,7 +80,7 @@ class SearchState:
 
     def random_numbers(self, purpose: str = "search") -> RandomNumbers:
         """A request for random numbers, such as `random = yield state.random_numbers()`."""
-        return RandomNumbers(f"{self.task.domain.kind}: {self.task.question}", self.root, purpose)
+        return RandomNumbers(f"{self.task.domain.kind}: {self.task.question}", purpose)
 
     def ranked(self, ids: Iterable[str]) -> list[str]:
         """`ids` by score, best first; of equals the one given first, as in Yao et al. 2023."""
@@ -138,6 +140,10 @@ class Search(Part):
     def max_picks(self, branch: int, depth: int) -> int | None:
         """The most picks it makes in such a tree."""
         return self.max_expansions(branch, depth)
+
+    def max_own_calls(self, branch: int, depth: int) -> int:
+        """The most calls of its own, such as reflections, that it makes in such a tree."""
+        return 0
 
 
 def expansions_of_all(branch: int, depth: int) -> int:

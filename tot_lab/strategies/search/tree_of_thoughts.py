@@ -97,7 +97,7 @@ class TreeOfThoughts(Prompting):
         picks = self.search.max_picks(branch, self.stop.depth)
         if by_count is None or picks is None:
             return None
-        expansions, calls = 0, 0
+        expansions, calls = 0, self.search.max_own_calls(branch, self.stop.depth)
         for count, most in by_count:
             number = most if self.stop.nodes is None else min(most, self.stop.nodes)
             expansions += number
@@ -249,6 +249,9 @@ class _Run:
         """
         propose, evaluate = pick.proposer or self.settings.propose, self.settings.evaluate
         counts = _counts(pick, propose)
+        sampler = self.sampler
+        if pick.context:
+            sampler = sampler._replace(task=self.task.with_context(*pick.context))
         at_most = calls_per_expansion(propose, evaluate, self.task, max(counts))
         at_once = None if self.settings.parallel else 1
         fresh: list[str] = []
@@ -262,7 +265,7 @@ class _Run:
                 if room is not None:
                     count = min(count, room)
                     room -= count
-                branches.append(expand(self.sampler, propose, evaluate, self._continued(parent), count))
+                branches.append(expand(sampler, propose, evaluate, self._continued(parent), count))
             grown = yield from gather(branches, at_most=at_most, at_once=at_once)
             for events in grown:
                 self._take(events, fresh)
@@ -271,7 +274,7 @@ class _Run:
             if unscored:
                 place = self._place(self.tree[unscored[0]].parent or self.at)
                 candidates = [(id, self.tree.texts(id)) for id in unscored]
-                self._take((yield from evaluate.score_pick(self.sampler, place, candidates)), fresh)
+                self._take((yield from evaluate.score_pick(sampler, place, candidates)), fresh)
         self.dead = len(self.errors) > failures and not any(self.tree[id].by for id in fresh)
         return fresh
 
