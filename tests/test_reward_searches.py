@@ -5,8 +5,10 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
 from on_reward_trees import drive
 from reward_trees import RewardTree
+from support import TASK, Scripted, run
 
 import tot_lab as tl
 from tot_lab.strategies.search.rebase import allotted
@@ -175,3 +177,24 @@ def test_an_unreadable_reward_counts_as_0_and_stays_unreadable():
     driven = drive(tl.searches.REBASE(width=4), Unreadable(0, finishes=0))
     assert driven.picks[1] == {(number,): 1 for number in range(4)}
     assert driven.state.tree["0.1"].score is None
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        tl.searches.PRMBeam(width=3, count=2),
+        tl.searches.DVTS(subtrees=3, count=2),
+        tl.searches.REBASE(width=6, temperature=10),
+        tl.searches.ParticleFilter(particles=6),
+        tl.searches.ParticleGibbs(particles=6, iterations=3),
+        tl.searches.REBASE(width=1),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("propose", [tl.Sample(count=2), tl.Sample(count=9)])
+def test_max_calls_is_what_a_search_makes_whose_paths_are_equally_long(search, propose):
+    """Whatever number of children the proposer makes if it is not told."""
+    strategy = tl.TreeOfThoughts(propose=propose, search=search, stop=tl.Stop(solved=None, depth=3))
+    model = Scripted(lambda call: "score: 0.5" if call.purpose == "value" else f"step {call.sample_index}")
+    made = run(strategy, model=model)
+    assert made.usage.calls == strategy.max_calls(TASK)
