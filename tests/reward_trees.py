@@ -45,6 +45,12 @@ class RewardTree:
         return [step for step in paths if not self.lost(step)]
 
 
+def candidates(seed):
+    """Random finished answers, each with its reward. Some answers are equal."""
+    random = Random(seed)
+    return [(random.choice("abcd"), random.random()) for _ in range(1 + seed % 9)]
+
+
 class RecordedRandom(Random):
     """A generator that records the places that `choices` draws (`drawn`), and from what (`weights`)."""
 

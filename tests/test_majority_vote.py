@@ -1,17 +1,22 @@
 """The answer by majority of a finished search."""
 
+import json
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
+from reward_trees import candidates
 from support import TASK, Scripted, run
 
 import tot_lab as tl
 from tot_lab.core.records import Decided, Scored, Thought
 from tot_lab.core.tree import Tree
 
+ITS_HUB = json.loads((Path(__file__).parent / "golden/its_hub.json").read_text())
 
-def chosen(rows, task=TASK, **settings):
+
+def chosen(rows, rule=None, *, task=TASK, **settings):
     """The answer of a tree whose leaves are `rows`: text, score and, unless it is kept, state."""
     tree = Tree()
     tree.add(Thought("0", None, "problem"))
@@ -20,7 +25,8 @@ def chosen(rows, task=TASK, **settings):
         tree.add(Scored(f"0.{k}", score))
         tree.add(Decided(f"0.{k}", *(state or ["kept"])))
     leaves = sorted(list(tree)[1:], key=lambda node: -node.rank)
-    text, node = tl.answers.MajorityVote(**settings).choose(task, tree, list(tree)[1:], leaves)
+    rule = rule or tl.answers.MajorityVote(**settings)
+    text, node = rule.choose(task, tree, list(tree)[1:], leaves)
     return text, node and node.id
 
 
@@ -74,6 +80,18 @@ def test_it_counts_as_a_naive_count_does(weighted):
             votes[text] += score if weighted else 1
         text, _ = chosen(rows, weighted=weighted)
         assert votes[text] == pytest.approx(max(votes.values()))
+
+
+def test_its_hub_chooses_the_same_answers():
+    """Self-consistency, and best of N."""
+    for seed, theirs in ITS_HUB["answers"].items():
+        rows = candidates(int(seed))
+        voted, _ = chosen(rows)
+        assert theirs["votes"] == Counter(answer for answer, _ in rows)
+        assert theirs["votes"][voted] == theirs["votes"][theirs["voted"]]
+        if [*theirs["votes"].values()].count(max(theirs["votes"].values())) == 1:
+            assert voted == theirs["voted"]  # it draws among equally frequent answers
+        assert max(rows, key=lambda row: row[1])[0] == theirs["best"] == chosen(rows, tl.answers.Best())[0]
 
 
 def test_a_search_answers_by_it():

@@ -13,6 +13,8 @@ from support import TASK, Scripted, run
 import tot_lab as tl
 from tot_lab.strategies.search.rebase import allotted
 
+ITS_HUB = json.loads((Path(__file__).parent / "golden/its_hub.json").read_text())
+
 TREES = [
     RewardTree(seed, 2 + seed % 5, finishes=seed % 4 / 10, fails=seed % 3 / 10, decimals=1 + seed % 2)
     for seed in range(500)
@@ -64,8 +66,7 @@ def test_finished_candidates_are_set_aside_and_counted():
 def test_a_prm_beam_keeps_what_its_hub_keeps_level_by_level():
     """On paths of equal length. its-hub begins with fewer candidates: as many as it copies each later."""
     levels = 0
-    golden = json.loads((Path(__file__).parent / "golden/its_hub.json").read_text())
-    for seed, theirs in golden["beams"].items():
+    for seed, theirs in ITS_HUB["beams"].items():
         width, count = 1 + int(seed) % 4, 1 + int(seed) // 4 % 4
 
         class Fewer(RewardTree):
@@ -76,6 +77,17 @@ def test_a_prm_beam_keeps_what_its_hub_keeps_level_by_level():
         assert [["".join(map(str, path)) for path in pick] for pick in driven.picks] == theirs
         levels += len(theirs) - 1
     assert levels >= 400
+
+
+def test_a_finished_candidate_is_not_copied():
+    """The best of four steps is finished. its-hub keeps it in the beam: half of the candidates are its copies."""
+    tree = RewardTree(11, depth=3, finishes=0)
+    ranked = sorted(tree.steps((), 4), key=tree.reward, reverse=True)
+    tree.done = lambda path: len(path) == 3 or path == ranked[0]
+    copies = [tuple(map(int, path)) for path in ITS_HUB["finished"]["copies"]]
+    assert copies == [ranked[0], ranked[1]] * 4
+    driven = drive(tl.searches.PRMBeam(width=2, count=2), tree)
+    assert driven.picks[1] == {ranked[1]: 2, ranked[2]: 2}
 
 
 # DVTS: N / M subtrees, each of which goes on with the best of M steps until that one is finished.

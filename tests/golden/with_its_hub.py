@@ -9,12 +9,12 @@ import json
 import sys
 from pathlib import Path
 
-from its_hub.core.algorithms import beam_search, particle_gibbs
+from its_hub.core.algorithms import beam_search, bon, particle_gibbs, self_consistency
 from its_hub.core.lms.step_generation import StepGeneration
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from reward_trees import RecordedRandom, RewardTree
+from reward_trees import RecordedRandom, RewardTree, candidates
 
 FILTERS = [(seed, 2 + seed % 7) for seed in range(200)]
 """Seeds and numbers of particles of the filters."""
@@ -30,6 +30,14 @@ def filter_tree(seed):
 def beam_tree(seed):
     """All paths are equally long."""
     return RewardTree(seed, depth=5, finishes=0)
+
+
+def early_tree():
+    """The best first step of four is finished, all others are not."""
+    tree = RewardTree(11, depth=3, finishes=0)
+    best = max(tree.steps((), 4), key=tree.reward)
+    tree.done = lambda path: len(path) == 3 or path == best
+    return tree
 
 
 class Model:
@@ -88,6 +96,44 @@ def beam(seed, kept, copies):
     return levels
 
 
+def beam_with_a_finished_path():
+    """The copies of each path after the first level, of which the best path is finished."""
+    after = []
+
+    class Watched(beam_search.BeamSearch):
+        async def _asearch_one_level(self, lm, candidates, *rest, **settings):
+            after.append([digits(path_of("/".join(path.steps))) for path in candidates])
+            return await super()._asearch_one_level(lm, candidates, *rest, **settings)
+
+    tree = early_tree()
+    asyncio.run(Watched(*on(tree), beam_width=2).ainfer(Model(tree), "?", 8))
+    return after[1]
+
+
+def chosen(seed):
+    """The answers that best of N and self-consistency choose."""
+    replies = [{"role": "assistant", "content": answer} for answer, _ in candidates(seed)]
+    numbered = [{**reply, "content": f"{k} {reply['content']}"} for k, reply in enumerate(replies)]
+
+    class Given:
+        async def agenerate(self, lm, conversations, **settings):
+            return numbered
+
+        async def ascore(self, conversations, **settings):
+            rewards = [reward for _, reward in candidates(seed)]
+            return [rewards[int(conversation[-1].content.split()[0])] for conversation in conversations]
+
+    best = asyncio.run(bon.BestOfN(Given(), Given()).ainfer(None, "?", len(replies)))
+    self_consistency.random.seed(seed)  # it draws among equally frequent answers
+    voting = self_consistency.SelfConsistency(orchestrator=Given())
+    voted = voting._process_responses(replies, False, None)
+    return {
+        "best": best["content"].split()[1],
+        "votes": dict(voted.response_counts),
+        "voted": voted.the_one["content"],
+    }
+
+
 def digits(numbers):
     return "".join(map(str, numbers))
 
@@ -104,7 +150,13 @@ def main():
         reference = next(k for k, places in enumerate(drawn.drawn) if len(places) == 1)
         path, weights = first[drawn.drawn[reference][0]], drawn.weights[reference + 1]
         gibbs[seed] = {"reference": path, "weights": [round(weight, 12) for weight in weights]}
-    return {"filters": filters, "gibbs": gibbs, "beams": {seed: beam(seed, *rest) for seed, *rest in BEAMS}}
+    return {
+        "filters": filters,
+        "gibbs": gibbs,
+        "beams": {seed: beam(seed, *rest) for seed, *rest in BEAMS},
+        "finished": {"copies": beam_with_a_finished_path()},
+        "answers": {seed: chosen(seed) for seed in range(100)},
+    }
 
 
 if __name__ == "__main__":
@@ -112,5 +164,5 @@ if __name__ == "__main__":
     groups = main()
     for name, group in groups.items():
         lines = ",\n".join(f'"{seed}": {json.dumps(held)}' for seed, held in group.items())
-        print(f'"{name}": {{\n{lines}\n}}{"" if name == "beams" else ","}')
+        print(f'"{name}": {{\n{lines}\n}}{"" if name == "answers" else ","}')
     print("}")
