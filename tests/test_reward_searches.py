@@ -80,7 +80,7 @@ def test_a_prm_beam_keeps_what_its_hub_keeps_level_by_level():
 
 
 def test_a_finished_candidate_is_not_copied():
-    """The best of four steps is finished. its-hub keeps it in the beam: half of the candidates are its copies."""
+    """The best of four steps is finished. its-hub goes on with copies of it in half of the beam."""
     tree = RewardTree(11, depth=3, finishes=0)
     ranked = sorted(tree.steps((), 4), key=tree.reward, reverse=True)
     tree.done = lambda path: len(path) == 3 or path == ranked[0]
