@@ -11,7 +11,7 @@ from reward_trees import RewardTree
 from support import TASK, Scripted, run
 
 import tot_lab as tl
-from tot_lab.strategies.search.rebase import allotted
+from tot_lab.strategies.search.rebase import allotted, softmax
 
 ITS_HUB = json.loads((Path(__file__).parent / "golden/its_hub.json").read_text())
 
@@ -166,6 +166,7 @@ def test_rebase_is_the_naive_one_and_its_budgets_sum_exactly():
             shares = [round(budget * weight / sum(weights)) for weight in weights]
             levels, rounded = levels + 1, rounded + (sum(shares) == budget)
             assert all(terms["budget"] == budget for terms in why.values())
+            assert [terms["weight"] * sum(weights) for terms in why.values()] == pytest.approx(weights)
     assert levels > 500
     assert rounded < levels  # rounded to the nearest, as equation 1 reads, they often do not add up
 
@@ -173,12 +174,16 @@ def test_rebase_is_the_naive_one_and_its_budgets_sum_exactly():
 def test_equal_rewards_share_equally():
     for count in range(1, 60):
         for each in (1, 2, 7):
-            assert allotted([0.3] * count, each * count, 0.2) == [each] * count
+            assert allotted(softmax([0.3] * count), each * count) == [each] * count
 
 
 def test_a_low_temperature_gives_all_to_the_best():
-    assert allotted([0.9, 0.8, 0.1], 7, 1e-4) == [7, 0, 0]
-    assert allotted([0.9, 0.8, 0.1], 7, 1e4) == [3, 3, 1]  # 2.33 and 2.00001 of the remaining 4, rounded up
+    assert allotted(softmax([9000, 8000, 1000]), 7) == [7, 0, 0]
+    assert allotted(softmax([9e-5, 8e-5, 1e-5]), 7) == [
+        3,
+        3,
+        1,
+    ]  # 2.33, then 2.00001 of 4
 
 
 def test_an_unreadable_reward_counts_as_0_and_stays_unreadable():

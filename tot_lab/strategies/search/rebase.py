@@ -46,11 +46,15 @@ class REBASE(Search):
         while children:
             level = state.ranked(state.open(children))
             budget = max(budget - (len(children) - len(level)), 0)
-            shares = allotted([max(state.tree[id].rank, 0.0) for id in level], budget, self.temperature)
-            why = {id: {"children": share, "budget": budget} for id, share in zip(level, shares, strict=True)}
-            yield from state.prune([id for id in level if not why[id]["children"]], "no budget")
-            parents = [id for id in level if why[id]["children"]]
-            children = yield Pick(parents, [share for share in shares if share], why=why)
+            weights = softmax([max(state.tree[id].rank, 0.0) / self.temperature for id in level])
+            shares = dict(zip(level, allotted(weights, budget), strict=True))
+            yield from state.prune([id for id in level if not shares[id]], "no budget")
+            parents = [id for id in level if shares[id]]
+            why = {
+                id: {"weight": weight, "children": shares[id], "budget": budget}
+                for id, weight in zip(level, weights, strict=True)
+            }
+            children = yield Pick(parents, [shares[id] for id in parents], why=why)
 
     def max_expansions_by_count(self, branch: int, depth: int) -> list[tuple[int, int]]:
         return [(self.width, 1), (1, (depth - 1) * self.width)]
@@ -59,9 +63,15 @@ class REBASE(Search):
         return depth
 
 
-def allotted(rewards: Sequence[float], budget: int, temperature: float) -> list[int]:
-    """The children of each thought, given the rewards in descending order. They add up to `budget`."""
-    weights = [math.exp((reward - rewards[0]) / temperature) for reward in rewards]
+def softmax(values: Sequence[float]) -> list[float]:
+    """The softmax of `values`, which are in descending order."""
+    weights = [math.exp(value - values[0]) for value in values]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
+
+
+def allotted(weights: Sequence[float], budget: int) -> list[int]:
+    """The children of each thought, given the weights in descending order. They add up to `budget`."""
     totals = [*accumulate(reversed(weights))][::-1]  # of each thought and all worse ones
     shares: list[int] = []
     for weight, total in zip(weights, totals, strict=True):
