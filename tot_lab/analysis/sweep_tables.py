@@ -215,8 +215,8 @@ def _described(sweep: Sweep) -> list[tuple[str, ...]]:
 
 
 def warned(sweep: Sweep) -> str:
-    """Return the warnings below the table, about failed runs and lost calls, one per line."""
-    warnings = [_failures(sweep), warning_of(losses_in(sweep))]
+    """Return the warnings below the table, about failed runs, lost calls and unequal checks, one per line."""
+    warnings = [_failures(sweep), warning_of(losses_in(sweep)), _unequal_checks(sweep)]
     return "\n".join(f"! {text}" for text in warnings if text)
 
 
@@ -230,6 +230,21 @@ def _failures(sweep: Sweep) -> str:
     whose = "" if len(errors) == 1 else f", {'all' if shared == len(errors) else f'{shared:,} of them'} with"
     runs = f"{len(errors):,} of {len(sweep.rows):,} runs failed, without a grade"
     return f"{runs}{whose}: {_one_line(errors[0])}"
+
+
+def _unequal_checks(sweep: Sweep) -> str:
+    """Return which settings answer only with what the domain has checked, if some do and some do not."""
+    tasks = sweep.tasks.values()
+    checking = [
+        label for label, strategy in sweep.settings.items() if any(map(strategy.checks_answers, tasks))
+    ]
+    if not checking or len(checking) == len(sweep.settings):
+        return ""
+    named = ", ".join(checking[:3]) + (f" and {len(checking) - 3:,} more" if len(checking) > 3 else "")
+    return (
+        f"only {named} answer{'s' if len(checking) == 1 else ''} with what the domain has checked; "
+        f"tl.methods.Verified gives the others the same check"
+    )
 
 
 def _one_line(error: str) -> str:

@@ -33,6 +33,10 @@ class Strategy(Part):
         """
         raise NotImplementedError(f"the strategy {self.kind!r} has no think")
 
+    def checks_answers(self, task: Task) -> bool:
+        """Whether an answer to `task` has passed the check of its domain (`Domain.verify`)."""
+        return False
+
     def max_calls(self, task: Task) -> int | None:
         """The most model calls for `task`. `None` means that there is no bound."""
         return None

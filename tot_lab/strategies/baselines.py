@@ -84,6 +84,9 @@ class BestOf(Prompting):
         ranked = sorted(answers, key=_worth, reverse=True)
         return (yield from _choose(ranked, ranked[0]))
 
+    def checks_answers(self, task: Task) -> bool:
+        return self.strategy.checks_answers(task)
+
     def max_calls(self, task: Task) -> int | None:
         each = self._calls_per_attempt(task)
         return None if each is None else each * self.attempts
@@ -150,6 +153,9 @@ class SelfConsistency(Strategy):
             scored = yield from emit(Scored(chosen.node, share, count, by="self_consistency"))
             share = scored.score
         return (yield from _choose(answers, msgspec.structs.replace(chosen, score=share)))
+
+    def checks_answers(self, task: Task) -> bool:
+        return self.strategy.checks_answers(task)
 
     def max_calls(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task)
