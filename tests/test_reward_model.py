@@ -46,7 +46,8 @@ def test_the_call_shows_problem_steps_and_instruction():
     call = rewarded(made)[-1]
     path = [node.text for node in made.tree.path(call.node)[1:]]
     assert [message.role for message in call.messages] == ["user", "assistant", "user"]
-    assert call.messages[0].content == TASK.question
+    assert call.messages[0].content == TASK.domain.answer_prompt(TASK, True)
+    assert TASK.question in call.messages[0].content
     assert len(path) == 2
     assert steps_of(call) == path
     assert call.messages[2].content == tl.evaluators.RewardModel().instruction

@@ -18,7 +18,7 @@ class MajorityVote(BestPath):
     one with the best-scored thought wins. If no path is finished, the answer is that of `BestPath`.
 
     References:
-        Wang et al. 2023, section 2 (unweighted); Li et al. 2023, section 3.2 (weighted by a verifier).
+        Wang et al. 2023, section 2 (unweighted); Li et al. 2023, DiVeRSe (weighted by a verifier).
     """
 
     weighted: bool = False

@@ -29,10 +29,10 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
 class RewardModel(Evaluator):
     """Scores each thought by the reward of its path: an outcome reward, or the process rewards of its steps.
 
-    The call, of purpose `reward`, is a conversation: the problem (user), the steps of the path, separated by
-    blank lines (assistant), and `instruction` (user). The reply is one number from 0 to 1, or a JSON list
-    with one number per step. The step rewards are recorded as the samples of the thought. Any other reply is
-    unreadable, such as a list of another length or a logit.
+    The call, of purpose `reward`, is a conversation: the prompt for a whole solution (user), the steps of the
+    path, separated by blank lines (assistant), and `instruction` (user). The reply is one number from 0 to 1,
+    or a JSON list with one number per step, which are recorded as the samples of the thought. Any other reply
+    is unreadable, such as a list of another length or a logit.
 
     A function can wrap a reward model: `RewardModel(model=reward)` with `async def reward(call) -> str`. It
     finds the path in `call.messages` and returns the numbers as text.
@@ -62,7 +62,8 @@ class RewardModel(Evaluator):
         return 1
 
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
-        call = sampler.call(id, "reward", path, Prompt(sampler.task.domain.statement(sampler.task)), 0)
+        task = sampler.task
+        call = sampler.call(id, "reward", path, Prompt(task.domain.answer_prompt(task, True)), 0)
         messages = [*call.messages, Message("assistant", "\n\n".join(path))]
         if self.instruction:
             messages.append(Message("user", self.instruction))
