@@ -24,7 +24,8 @@ class ParticleFilter(Search):
     into k children, and one that is not drawn is pruned. Finished particles stay in the population: they
     weigh as much as before, and each draw of one is a copy. The search ends when all particles are finished.
 
-    Children must be independent samples (`Sample`). An unreadable score counts as a reward of 0.
+    Children must be independent samples (`Sample`). An unreadable score counts as a reward of 0. Of the
+    answer rules, `MajorityVote` sees only the particles at the end, each thought once; the others see all.
 
     References:
         Puri et al. 2025, arXiv:2502.01618, Algorithm 1. The package its-hub 1.2 differs in one step: it draws
