@@ -116,7 +116,7 @@ BY_SCORE = [
     made
     for made in MADE
     if isinstance(made, tl.TreeOfThoughts | tl.BestOf)
-    and getattr(made, "answer", None) != tl.answers.Deepest()
+    and not isinstance(getattr(made, "answer", None), tl.answers.Deepest | tl.answers.MajorityVote)
 ]
 
 

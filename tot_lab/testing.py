@@ -82,6 +82,8 @@ def answer_to(call: Call) -> str | Reply:
         return "\n".join(f"{k}. step {roll.randrange(100)}" for k in range(1, 5))
     if call.purpose == "value":
         return "no idea" if roll.random() < 0.1 else f"score: {roll.randrange(100) / 100}\nbecause"
+    if call.purpose == "reward":
+        return roll.choice(["I cannot tell.", *(str([roll.randrange(101) / 100] * k) for k in range(1, 4))])
     if call.purpose == "vote":
         return f"best: {roll.randint(1, 3)}"
     if call.purpose == "joint":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 ROLES = {
     "propose": ("propose", "sample", "branch", "rollout"),
-    "evaluate": ("value", "part", "vote", "joint", "logprob", "judge"),
+    "evaluate": ("value", "part", "vote", "joint", "logprob", "judge", "reward"),
     "answer": ("answer", "develop"),
     "act": ("act", "analysis"),
     "plan": ("plan", "patch", "augment"),

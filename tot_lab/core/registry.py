@@ -52,6 +52,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "vote": "tot_lab.strategies.search:Vote",
         "joint": "tot_lab.strategies.search:Joint",
         "logprob": "tot_lab.strategies.search:Logprob",
+        "reward_model": "tot_lab.strategies.search.reward_model:RewardModel",
         "rollout": "tot_lab.strategies.search.rollout:Rollout",
     },
     "searches": {
@@ -60,6 +61,11 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "best_first": "tot_lab.strategies.search:BestFirst",
         "mcts": "tot_lab.strategies.search:MCTS",
         "sampled_beam": "tot_lab.strategies.search.sampled_beam:SampledBeam",
+        "prm_beam": "tot_lab.strategies.search.prm_beam:PRMBeam",
+        "dvts": "tot_lab.strategies.search.dvts:DVTS",
+        "rebase": "tot_lab.strategies.search.rebase:REBASE",
+        "particle_filter": "tot_lab.strategies.search.particle_filter:ParticleFilter",
+        "particle_gibbs": "tot_lab.strategies.search.particle_gibbs:ParticleGibbs",
         "lats": "tot_lab.strategies.search.lats:LATS",
         "bg_mcts": "tot_lab.strategies.search.bg_mcts:BGMCTS",
         "ab_mcts_a": "tot_lab.strategies.search.ab_mcts_a:ABMCTSA",
@@ -69,6 +75,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "best": "tot_lab.strategies.search:Best",
         "best_leaf": "tot_lab.strategies.search:BestLeaf",
         "deepest": "tot_lab.strategies.search:Deepest",
+        "majority_vote": "tot_lab.strategies.search.majority_vote:MajorityVote",
     },
     "domains": {
         "game24": "tot_lab.domains.game24:Game24",

@@ -64,7 +64,7 @@ class TreeOfThoughts(Prompting):
     """Which thoughts are expanded next: `BeamSearch`, `DepthFirst`, `BestFirst`, `MCTS`, or a function."""
 
     answer: AnswerRule = BestPath()
-    """Which thought is the answer: `BestPath`, `Best`, `BestLeaf`, `Deepest`."""
+    """Which thought is the answer: `BestPath`, `Best`, `BestLeaf`, `Deepest`, `MajorityVote`."""
 
     stop: Stop = Stop()
     """When the search ends."""
