@@ -156,6 +156,8 @@ from tot_lab.strategies.search import Vote as Vote
 from tot_lab.strategies.search import Vote as _Vote
 from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
+from tot_lab.strategies.search.a_star import AStar as _AStar
+from tot_lab.strategies.search.levin import Levin as _Levin
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
@@ -206,11 +208,13 @@ class evaluators:
 class searches:
     """How a tree search picks what it expands next."""
 
+    AStar: TypeAlias = _AStar
     BeamSearch: TypeAlias = _BeamSearch
     BestFirst: TypeAlias = _BestFirst
     BudgetLeft: TypeAlias = _BudgetLeft
     DepthFirst: TypeAlias = _DepthFirst
     FunctionSearch: TypeAlias = _FunctionSearch
+    Levin: TypeAlias = _Levin
     MCTS: TypeAlias = _MCTS
     SampledBeam: TypeAlias = _SampledBeam
     Search: TypeAlias = _Search

@@ -58,6 +58,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "best_first": "tot_lab.strategies.search:BestFirst",
         "mcts": "tot_lab.strategies.search:MCTS",
         "sampled_beam": "tot_lab.strategies.search.sampled_beam:SampledBeam",
+        "a_star": "tot_lab.strategies.search.a_star:AStar",
+        "levin": "tot_lab.strategies.search.levin:Levin",
     },
     "answers": {
         "best_path": "tot_lab.strategies.search:BestPath",

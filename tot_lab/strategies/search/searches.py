@@ -3,7 +3,8 @@
 A search is a generator. It yields `Pick(parents)` and receives the ids of the new children that may be
 expanded in turn. It may also yield calls of its own, events, `BudgetLeft()`, and a request for random
 numbers. Its local variables are its state. It resumes after the join, when all scores are known, so its
-choices cannot depend on which reply arrived first.
+choices cannot depend on which reply arrived first. A search whose algorithm decides which thought is the
+answer returns its id.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Pick:
     why: Mapping[str, Mapping[str, Any]] | None = None
 
 
-Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, None]
-"""A search under way."""
+Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, Any]
+"""A search under way. It returns `None`, or the id of its answer, which replaces that of the answer rule."""
 
 
 class SearchState:

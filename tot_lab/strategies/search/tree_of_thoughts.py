@@ -122,6 +122,7 @@ class _Run:
         self.best: list[float] = []  # the best score after each pick
         self.errors: list[str] = []
         self.halt = ""  # the refusal that ends the search
+        self.found: str | None = None  # the answer that the search itself has returned
         self.budget_readings = 0
         self.barred: set[str] = set()  # thoughts that a person has pruned
         self.dead = False  # whether the calls of the last pick all failed
@@ -172,7 +173,11 @@ class _Run:
         while True:
             try:
                 step = searching.send(value)
-            except StopIteration:
+            except StopIteration as end:
+                if end.value is not None and end.value not in self.tree:
+                    name = self.settings.search.kind
+                    raise ValueError(f"search {name!r} returned {end.value!r}, which is no thought") from None
+                self.found = None if end.value in self.barred else end.value
                 return None
             if isinstance(step, Pick):
                 left = self._without_barred(self._checked(step)) if step.parents else step
@@ -345,6 +350,8 @@ class _Run:
             return "solved"
         if self.halt:
             return self.halt
+        if pick is None and self.found is not None:
+            return "answered"
         if pick is None:
             return "error" if self.dead else self._why_empty()
         if self._room() == 0:
@@ -383,7 +390,10 @@ class _Run:
         sound = [node for node in thoughts if node.state not in ("failed", "duplicate")]
         leaves = [node for node in sound if not node.children]
         leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))
-        text, winner = rule.choose(task, tree, sound, leaves)
+        if stop == "answered" and self.found is not None:
+            text, winner = first_answer(task, tree, [tree[self.found]], any_text=True)
+        else:
+            text, winner = rule.choose(task, tree, sound, leaves)
         if winner is None and halts(stop):  # a refused evaluation says nothing against its thought
             unscored = [node for node in thoughts if node.score is None and _refused(node)]
             unscored.sort(key=lambda node: -node.depth)
