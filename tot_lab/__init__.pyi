@@ -157,7 +157,10 @@ from tot_lab.strategies.search import Vote as _Vote
 from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
 from tot_lab.strategies.search.a_star import AStar as _AStar
+from tot_lab.strategies.search.continuation import Continue as _Continue
 from tot_lab.strategies.search.levin import Levin as _Levin
+from tot_lab.strategies.search.mixture import Mixture as _Mixture
+from tot_lab.strategies.search.refine import Refine as _Refine
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
@@ -188,8 +191,11 @@ from tot_lab.views.report import report_html as _report_html
 class proposers:
     """How a tree search makes children."""
 
+    Continue: TypeAlias = _Continue
+    Mixture: TypeAlias = _Mixture
     Propose: TypeAlias = _Propose
     Proposer: TypeAlias = _Proposer
+    Refine: TypeAlias = _Refine
     Sample: TypeAlias = _Sample
     WithTools: TypeAlias = _WithTools
 

@@ -44,6 +44,9 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "sample": "tot_lab.strategies.search:Sample",
         "propose": "tot_lab.strategies.search:Propose",
         "with_tools": "tot_lab.strategies.search:WithTools",
+        "continue": "tot_lab.strategies.search.continuation:Continue",
+        "refine": "tot_lab.strategies.search.refine:Refine",
+        "mixture": "tot_lab.strategies.search.mixture:Mixture",
     },
     "evaluators": {
         "value": "tot_lab.strategies.search:Value",

@@ -6,13 +6,11 @@ other. Every event is both yielded and returned; the search adds it to its tree 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tot_lab.core.domain import Path
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, emit
 from tot_lab.strategies.search.sampling import Sampler, emit_as_list
 
@@ -89,7 +87,7 @@ def expand(
     """Add up to `count` children at `place`, and score them unless the evaluator compares whole picks."""
     children = Children(sampler, evaluate, place)
     if place.source_paths:
-        task = with_sources(sampler.task, place.source_paths)
+        task = propose.with_sources(sampler.task, place.source_paths)
         events = yield from propose.grow(sampler._replace(task=task), place, count, children)
     else:
         events = yield from propose.grow(sampler, place, count, children)
@@ -109,9 +107,3 @@ def score(sampler: Sampler, evaluate: Evaluator, path: Path, id: str) -> Thinkin
     if evaluate.compares != "nothing":
         return []  # it is scored with its siblings, or with all children of the pick
     return (yield from evaluate.score_thought(sampler, path, id))
-
-
-def with_sources(task: Task, paths: Sequence[Path]) -> Task:
-    """`task` for a thought that continues several others: its context shows their paths too."""
-    others = [f"Another line of thought:\n{task.domain.steps(path)}" for path in paths]
-    return task.with_context(*others)

@@ -33,7 +33,8 @@ class Pick:
     Attributes:
         parents: Ids of thoughts. A thought may be expanded again: its sample indices and the ids of its
             children continue. A tuple of ids is aggregation: their children hang below the first and
-            name the others as their sources.
+            name the others as their sources, which may be complete. With the proposer `Refine`, the children
+            of `(parent, id)` are rewritten versions of `id`.
         count: Children for each parent: one number, or one for each. `None` means as many as the
             proposer makes.
         proposer: Makes the children of this pick. `None` means that of the search.

@@ -54,14 +54,14 @@ class TreeOfThoughts(Prompting):
     aliases: ClassVar[tuple[str, ...]] = ("tree-of-thoughts",)
 
     propose: Proposer = Sample()
-    """How thoughts are made: `Sample`, `Propose`, `WithTools`."""
+    """How thoughts are made: `Sample`, `Propose`, `Continue`, `Refine`, `Mixture`, `WithTools`."""
 
     evaluate: Evaluator = Value()
     """How thoughts are scored: `Value`, `Parts`, `Vote`, `Joint`, `Logprob`, or a function
     `(task, path) -> score`."""
 
     search: Search = BeamSearch()
-    """Which thoughts are expanded next: `BeamSearch`, `DepthFirst`, `BestFirst`, `MCTS`, or a function."""
+    """Which thoughts are expanded next: `BeamSearch`, `DepthFirst`, `BestFirst`, `MCTS`, …, or a function."""
 
     answer: AnswerRule = BestPath()
     """Which thought is the answer: `BestPath`, `Best`, `BestLeaf`, `Deepest`."""
@@ -174,7 +174,7 @@ class _Run:
             try:
                 step = searching.send(value)
             except StopIteration as end:
-                if end.value is not None and end.value not in self.tree:
+                if end.value is not None and not (isinstance(end.value, str) and end.value in self.tree):
                     name = self.settings.search.kind
                     raise ValueError(f"search {name!r} returned {end.value!r}, which is no thought") from None
                 self.found = None if end.value in self.barred else end.value
@@ -198,9 +198,10 @@ class _Run:
         for id in (id for parent in pick.parents for id in _group(parent)):
             if id not in self.tree:
                 raise ValueError(f"search {name!r} picked {id!r}, which is not a thought of its tree")
+        firsts = [_first(parent) for parent in pick.parents]
+        for id in firsts:
             if id in self.state.closed:
                 raise ValueError(f"search {name!r} picked {id!r}, which is complete or at the depth limit")
-        firsts = [_first(parent) for parent in pick.parents]
         if len(set(firsts)) < len(firsts):
             raise ValueError(f"search {name!r} picked a thought twice at once: got {firsts}")
         if isinstance(pick.count, Sequence) and len(pick.count) != len(firsts):
