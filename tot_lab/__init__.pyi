@@ -158,6 +158,7 @@ from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
 from tot_lab.strategies.search.a_star import AStar as _AStar
 from tot_lab.strategies.search.continuation import Continue as _Continue
+from tot_lab.strategies.search.graph_of_thoughts import GraphOfThoughts as _GraphOfThoughts
 from tot_lab.strategies.search.levin import Levin as _Levin
 from tot_lab.strategies.search.mixture import Mixture as _Mixture
 from tot_lab.strategies.search.refine import Refine as _Refine
@@ -220,6 +221,7 @@ class searches:
     BudgetLeft: TypeAlias = _BudgetLeft
     DepthFirst: TypeAlias = _DepthFirst
     FunctionSearch: TypeAlias = _FunctionSearch
+    GraphOfThoughts: TypeAlias = _GraphOfThoughts
     Levin: TypeAlias = _Levin
     MCTS: TypeAlias = _MCTS
     SampledBeam: TypeAlias = _SampledBeam

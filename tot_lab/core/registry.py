@@ -62,6 +62,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "mcts": "tot_lab.strategies.search:MCTS",
         "sampled_beam": "tot_lab.strategies.search.sampled_beam:SampledBeam",
         "a_star": "tot_lab.strategies.search.a_star:AStar",
+        "graph_of_thoughts": "tot_lab.strategies.search.graph_of_thoughts:GraphOfThoughts",
         "levin": "tot_lab.strategies.search.levin:Levin",
     },
     "answers": {

@@ -12,18 +12,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tot_lab.core.calls import Call
 from tot_lab.core.parts import Part, UserFunction, is_function
 from tot_lab.core.records import Decided
-from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import RandomNumbers, ThinkingStep
 from tot_lab.core.tree import Tree
 from tot_lab.strategies.search.expansion import Place
 from tot_lab.strategies.search.proposers import Proposer
 from tot_lab.strategies.search.sampling import Count
+
+if TYPE_CHECKING:
+    from tot_lab.strategies.search.tree_of_thoughts import TreeOfThoughts
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class SearchState:
     Attributes:
         task: The problem.
         root: The id of the thought that the search starts from.
-        strategy: Gives the calls of the search their model and sampling settings.
+        strategy: The settings of the search. Its own calls have their model and sampling settings.
         tree: All thoughts, with their scores and decisions.
         closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
         places: What each expansion so far has used, by parent.
@@ -65,7 +67,7 @@ class SearchState:
             keeps ranks or values of its own must correct them.
     """
 
-    def __init__(self, task: Task, root: str, strategy: Prompting) -> None:
+    def __init__(self, task: Task, root: str, strategy: TreeOfThoughts) -> None:
         self.task = task
         self.root = root
         self.strategy = strategy
