@@ -32,6 +32,8 @@ from tot_lab.views.figures import figures_of
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
 SETTINGS = {tl.BestOf: {"strategy": SEARCH, "attempts": 2}, tl.SelfConsistency: {"attempts": 3}}
 
+SETTINGS |= {built_in("strategies")["weighted_best_of"]: {"strategy": SEARCH, "attempts": 2}}
+SETTINGS |= {built_in("strategies")["early_stopping"]: {"attempts": 6, "window": 2}}
 SETTINGS |= {tl.Reflexion: {"strategy": tl.ChainOfThought(), "max_retries": 2}}
 SETTINGS |= {
     tl.GatherThenThink: {
