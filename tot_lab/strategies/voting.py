@@ -27,7 +27,11 @@ def votes_of(task: Task, answers: Sequence[Answer], weights: Sequence[float]) ->
 
 
 def choose_by_vote(
-    task: Task, answers: Sequence[Answer], by: str, weights: Sequence[float] | None = None
+    task: Task,
+    answers: Sequence[Answer],
+    by: str,
+    weights: Sequence[float] | None = None,
+    winner: Hashable | None = None,
 ) -> Thinking[Answer]:
     """Answer with the text that has the most votes, and prune the other attempts.
 
@@ -39,12 +43,13 @@ def choose_by_vote(
         answers: The answers of the attempts, at least one.
         by: What the score is recorded as.
         weights: The votes of each attempt. `None` means one vote each.
+        winner: The key of the answer that another rule has chosen. `None` means that with the most votes.
     """
     weights = [1] * len(answers) if weights is None else weights
     votes = votes_of(task, answers, weights)
     if not votes:
         return (yield from choose(answers, answers[0]))
-    winner = max(votes, key=votes.__getitem__)
+    winner = max(votes, key=votes.__getitem__) if winner is None else winner
     places = [k for k, answer in enumerate(answers) if answer_key(task, answer) == winner]
     chosen = answers[max(places, key=weights.__getitem__)]
     share: float | None = votes[winner] / sum(weights)
