@@ -25,7 +25,7 @@ class DeepConf(Prompting):
 
     The confidence of a token is minus the mean log-probability of its reported alternatives. Of a chain it is
     that of its groups of tokens, as `confidence` says. The model must report log-probabilities; a chain
-    without them does not vote, unless no chain has them.
+    without them does not vote. If no chain may vote, all answers count the same.
 
     Best for long reasoning whose weak passages show in the probabilities. Trade-off: only endpoints that
     report log-probabilities. Calls: `attempts`.
