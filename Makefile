@@ -40,6 +40,7 @@ clean:
 
 $(INSTALLED): pyproject.toml litellm.lock
 	@echo "Installing tot_lab and what it needs into .venv: about 850 MB, one to three minutes, once."
+	@echo "pip shows what it downloads, and then nothing for up to a minute while it unpacks the packages."
 	$(PYTHON) -m venv .venv
 	$(INSTALL) --require-hashes --no-deps -r litellm.lock
 	$(INSTALL) --editable .

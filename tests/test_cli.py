@@ -195,23 +195,6 @@ def test_a_folder_is_shown_as_a_whole_and_exported_run_by_run(here):
     assert "a_folder: is a folder. Expected a run's journal" in err
 
 
-def test_every_command_says_what_it_does(capsys):
-    def helped(*words):
-        with pytest.raises(SystemExit) as ended:
-            main([*words, "--help"])
-        assert ended.value.code == 0
-        return capsys.readouterr().out
-
-    named = re.compile(r"^    (\w+)\s{2,}(\S.*)$", re.MULTILINE)
-    commands = [((name,), what) for name, what in named.findall(helped())]
-    for (group,), _ in list(commands):
-        if group in ("cache", "model"):
-            commands += [((group, name), what) for name, what in named.findall(helped(group))]
-    assert len(commands) == 18
-    for words, what in commands:
-        assert f"{what[0].upper()}{what[1:]}" in " ".join(helped(*words).split())
-
-
 # One search, and many.
 
 HAND = ("--task", "game24", "4 5 6 10")
@@ -564,7 +547,7 @@ def test_a_sweep_in_which_all_goes_wrong_says_so(tmp_path, monkeypatch, capsys):
     tl.Cache(tmp_path / "empty")
     words = ("--mode", "replay", "--cache", "empty", "--tasks", "game24", "count=3")
     assert main(["sweep", "one_answer", *words, *SIM]) == 1
-    assert "3 runs failed, the first with: CacheMiss" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("3 of 3 runs failed, without a grade, all with: CacheMiss") == 1
 
 
 def test_run_interrupted_keeps_what_there_is(tmp_path):
@@ -579,7 +562,7 @@ def test_run_interrupted_keeps_what_there_is(tmp_path):
     said, errors = running.communicate(timeout=60)
     assert running.returncode == 130, errors
     assert "Traceback" not in errors
-    assert "ended: was cancelled" in said
+    assert re.search(r"ended:? +was cancelled", said)
     resumed = asyncio.run(tl.Lab(tl.sim.SimGame24(latency=0.2), runs=None).resume(tmp_path / "a.jsonl"))
     whole = asyncio.run(tl.Lab("sim/game24", runs=None).run(resumed.strategy, resumed.task))
     assert (resumed.stop_reason, resumed.answer) == (whole.stop_reason, whole.answer)

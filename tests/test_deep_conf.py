@@ -16,12 +16,11 @@ from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import TokenLogprob
-from tot_lab.core.registry import built_in
 from tot_lab.strategies.deep_conf import confidence_of, quantile, token_confidences
 
 SCRIPT = Path(__file__).parent / "golden" / "deep_conf_votes.py"
 GOLDEN = SCRIPT.with_suffix(".json")
-DeepConf, DeepConfOnline = (built_in("strategies")[name] for name in ("deep_conf", "deep_conf_online"))
+DeepConf, DeepConfOnline = tl.methods.DeepConf, tl.methods.DeepConfOnline
 KINDS = ("mean", "tail", "bottom", "lowest")
 
 

@@ -134,7 +134,7 @@ def test_a_search_that_a_budget_cut_short():
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, solved=None))
     cut = run(search, budget=tl.Budget(calls=7))
     (finding,) = diagnose(cut).of("cut_short")
-    assert finding.text.startswith("The search ended at budget:calls with ")
+    assert finding.text.startswith("The search spent the budget of calls with ")
     assert finding.nodes
     assert all(not cut.tree[id].children and cut.tree[id].state != "pruned" for id in finding.nodes)
     assert diagnose(run(search)).of("cut_short") == []  # at limit:depth, as it should
@@ -162,7 +162,7 @@ def test_scores_that_do_not_tell_good_from_hopeless():
         return made
 
     (finding,) = tree(0.2, 0.4).found("blind_scores")
-    assert "score 0.20 on average, the 5 that could not 0.40" in finding.text
+    assert "score 0.2 on average, the 5 that could not 0.4" in finding.text
     assert "in 0% of pairs" in finding.text
     assert len(finding.nodes) == FEW
     assert "in 50% of pairs" in tree(0.4, 0.4).found("blind_scores")[0].text
@@ -179,14 +179,14 @@ def test_marks_against_scores():
     made.mark(ids[0], None, "only a note")
     assert diagnose(made).of("marks") == []
     made.mark(ids[1], "right")
-    assert diagnose(made).of("marks")[0].text == "1 marked right (mean score 0.50) and 0 marked wrong."
+    assert diagnose(made).of("marks")[0].text == "1 marked right (mean score 0.5) and 0 marked wrong."
     made.mark(ids[0], "right")
     made.mark(ids[2], "wrong")
     made.mark(ids[3], "wrong")
     made.mark(unscored, "wrong")
     (finding,) = diagnose(made).of("marks")
     assert finding.text == (
-        "2 marked right (mean score 0.70) and 3 marked wrong (mean score 0.30); a right one scores above a "
+        "2 marked right (mean score 0.7) and 3 marked wrong (mean score 0.3); a right one scores above a "
         "wrong one in 88% of pairs (equal scores count half); 1 of them have no score."
     )
     assert finding.nodes == (*ids, unscored)
@@ -200,7 +200,7 @@ def test_scores_that_are_nearly_all_the_same():
         return made
 
     (finding,) = tree([0.2]).found("score_collapse")
-    assert finding.text == "9 of 10 thoughts got nearly the same score from value: 0.70 to 0.71."
+    assert finding.text == "9 of 10 thoughts got nearly the same score from value: 0.7 to 0.71."
     assert len(finding.nodes) == 9 == COLLAPSED * 10
     assert tree([0.2, 0.9]).found("score_collapse") == []
     assert tree([], same=6).found("score_collapse") == []
@@ -296,7 +296,7 @@ def test_failed_refused_and_cut_off_calls():
     diagnosis = diagnose(made.run())
     assert diagnosis == (
         Finding("failed_calls", "2 of 4 calls failed: 2 × timeout.", (step, made.root)),
-        Finding("refused_calls", "1 call was refused: 1 × budget:calls.", (step,)),
+        Finding("refused_calls", "1 call was refused: 1 × budget of calls.", (step,)),
         Finding("cut_off", "1 of 4 replies ended at max_tokens: 1 × ask.", (step,)),
     )
 

@@ -84,7 +84,7 @@ def execute_book(book: nbformat.NotebookNode, folder: Path) -> None:
 
 def problem(cell: nbformat.NotebookNode) -> str:
     """What keeps a person from reading the output of a cell: nothing is shown, or the address of an object, a
-    pile of figures, a warning, or too much.
+    pile of figures, a warning, or too much. The text is what is left where nothing else can be shown.
     """
     if not cell.outputs:
         return "nothing is shown"
@@ -93,12 +93,11 @@ def problem(cell: nbformat.NotebookNode) -> str:
             return output.text[:500]
         data = output.get("data", {"text/plain": output.get("text", "")})
         text = data.get("text/plain", "")
-        if data.keys() & {FIGURE, WIDGET, "text/html"}:
-            continue
-        if re.search(r" at 0x[0-9a-f]+|\bFigure(Widget)?\(", text):
+        if re.search(r" at 0x[0-9a-f]+|\bFigure(Widget)?\(|</\w+>", text):
             return text[:500]
-        if len(text) > 5_000:
-            return f"{len(text)} characters of text"
+        words = re.sub(r"<style>.*?</style>|<[^>]*>", " ", data.get("text/html", ""), flags=re.DOTALL)
+        if (size := max(len(text), len(words))) > 5_000:
+            return f"{size} characters of text"
     return ""
 
 
@@ -109,7 +108,7 @@ def test_a_cell_that_shows_nothing_useful_is_found():
         return book
 
     assert not problem(cell("42"))
-    for wrong in ("", "<A object at 0x7f00>", "x" * 5_001, "(Figure({}),)"):
+    for wrong in ("", "<A object at 0x7f00>", "x" * 5_001, "(Figure({}),)", "'<p>a page</p>'"):
         assert problem(cell(wrong))
 
 
@@ -123,6 +122,20 @@ def test_the_search_in_the_pictures_goes_as_they_say(tmp_path, monkeypatch):
     assert pruned.nodes == ("0.1",)
     assert not names["run"].correct
     assert execute(branched, names)["other"].correct
+
+
+@pytest.mark.slow
+def test_the_mark_in_the_guide_is_about_the_thought_that_it_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = blocks("docs/concepts/run_and_record.md")
+    (marked,) = (code for code in page if "run.mark(" in code)
+    search = next(code for code in page if "4 8 8 11" in code).partition("tl.Explorer(")[0]
+    run = execute(search + marked, {"tl": tl})["run"]
+    ((id, mark),) = run.marks.items()
+    way = mark.note.removesuffix(" is 24")
+    assert eval(way) == 24
+    left = run.tree[id].text.partition("left: ")[2].rstrip(")").split()
+    assert sorted(re.findall(r"\d+", way)) == sorted(left)
 
 
 @pytest.mark.slow

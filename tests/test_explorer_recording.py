@@ -19,6 +19,7 @@ from tot_lab.core.tree import Tree
 from tot_lab.record.journal import Header
 from tot_lab.record.run import usage_of
 from tot_lab.views.explorer.recording import LONGEST, NOTE, Recording, about_of
+from tot_lab.views.figures.timeline import timeline_info
 
 JS = Path(tl.__file__).parent / "views" / "explorer" / "js"
 NODE = shutil.which("node")
@@ -27,6 +28,7 @@ needs_node = pytest.mark.skipif(NODE is None, reason="needs node on the PATH")
 SCRIPT = """
 import { readFileSync } from "node:fs";
 import { Recording, STATES } from %s;
+import { plan } from %s;
 
 const told = (recording, frame) => {
   const nodes = [];
@@ -50,7 +52,9 @@ const answers = cases.map(({ chunks, steps }) => {
   const recording = new Recording();
   const taken = chunks.map((chunk) => [recording.append(chunk), recording.lines]);
   const calls = Array.from({ length: recording.calls }, (_, call) => recording.call(call));
+  const { lane, groups, critical, level, byOrder } = plan(recording);
   return {
+    timeline: { lane: [...lane], groups, critical, level, byOrder },
     taken, calls, lines: recording.lines, ended: recording.ended, links: recording.links,
     order: [...recording.order()], node: [...recording.node.subarray(0, recording.lines)],
     callsOf: Array.from({ length: recording.nodes }, (_, node) => recording.callsOf(node)),
@@ -64,7 +68,7 @@ process.stdout.write(JSON.stringify(answers));
 
 def in_node(cases):
     """What recording.js makes of chunks, and of the steps that are looked at in turn."""
-    script = SCRIPT % json.dumps((JS / "recording.js").as_uri())
+    script = SCRIPT % tuple(json.dumps((JS / name).as_uri()) for name in ("recording.js", "timeline.js"))
     given = json.dumps(cases).encode()
     done = subprocess.run(
         [NODE, "--input-type=module", "-e", script],
@@ -326,6 +330,20 @@ def test_calls_are_those_of_the_frame(runs):
         assert sum(map(len, told["callsOf"])) == len(frame)
         sources = {call["source"] for call in told["calls"]}
         assert sources == ({"model", "cache", "joined"} if one is held["on its way"] else {"model"})
+
+
+@needs_node
+def test_lanes_and_the_critical_path_are_those_of_the_figure(runs):
+    cases = [{"chunks": [json.loads(Recording(lines).chunk())], "steps": []} for lines in runs.values()]
+    for lines, told in zip(runs.values(), in_node(cases), strict=True):
+        info = timeline_info(tl.Run(about(), lines))
+        assert told["timeline"] == {
+            "lane": info.lane.tolist(),
+            "groups": [list(group) for group in info.groups],
+            "critical": info.critical,
+            "level": info.under_way.tolist(),
+            "byOrder": info.by_order,
+        }
 
 
 def plain(value):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import random
 import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from browser import soon
-from test_explorer_lab import AXE
+from contrast import contrast
 from test_explorer_page import opened
 from test_plan_execute import GOOD, Planner, plan, think, tool
 from test_plan_execute import run as run_plan
@@ -20,6 +21,7 @@ from test_react import Script, final, said
 import tot_lab as tl
 from tot_lab.core.records import Note
 from tot_lab.lab.plan_store import plans_of
+from tot_lab.views.figures.theme import colour
 
 __all__ = ["opened"]
 
@@ -65,6 +67,78 @@ def test_visits_and_values_are_those_by_which_the_search_chose(opened):
     for (_, id, terms), (visits, value) in zip(picks, found, strict=True):
         assert visits == terms["visits"], id
         assert math.isclose(value, terms["value"], rel_tol=1e-9), id
+
+
+@pytest.mark.slow
+def test_visits_are_shown_where_a_search_counts_them(opened):
+    run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=60))
+    page = opened(run)
+    id = run.tree.root.children[0]
+    below = sum(node.by != "" and f"{node.id}.".startswith(f"{id}.") for node in run.tree)
+    page.evaluate(f"{APP}.show(['{id}'])")
+    soon(lambda: f"visits{below}value" in page.locator(".tl-facts").text_content())
+    names = "[...document.querySelectorAll('option')].filter(one => !one.hidden).map(one => one.textContent)"
+    assert {"visits", "value"} <= set(page.evaluate(names))
+    beam = opened(game(tl.TreeOfThoughts()))
+    soon(lambda: set(beam.evaluate(names)) == {"score", "solvable", "cost", "depth"})
+    beam.evaluate(f"{APP}.show(['0.0'])")
+    soon(lambda: "not decided" not in beam.locator(".tl-facts").text_content())
+    assert "visits" not in beam.locator(".tl-facts").text_content()
+
+
+@pytest.mark.slow
+def test_a_search_without_terms_picks_by_the_scores(opened):
+    run = game(tl.TreeOfThoughts(search="best_first"))
+    line = [k for k, line in enumerate(run.lines) if getattr(line.e, "name", "") == "tot.picked"][1]
+    (id,) = run.lines[line].e.data["parents"]
+    page = opened(run)
+    page.evaluate(f"{APP}.setStep({line + 1})")
+    soon(lambda: page.locator(".tl-what").text_content().startswith(f"picked {id}: score "))
+    assert float(page.locator(".tl-what").text_content().split()[-1]) == run.tree[id].score
+
+
+@pytest.mark.slow
+def test_best_says_what_it_found_if_there_is_no_answer(opened):
+    with tl.Recorder("scored", task=tl.general("Six times seven?", answer=42, grade="number")) as recorder:
+        root = recorder.thought("Six times seven?")
+        for score in (0.3, 0.8):
+            id = recorder.thought("a step", parent=root)
+            recorder.score(id, score)
+            recorder.decide(id, "kept")
+        recorder.end("", stop="budget:calls")
+    page = opened(recorder.run)
+    page.get_by_role("button", name="best").click()
+    soon(lambda: page.get_by_text("no answer; the best of the kept thoughts is 0.1", exact=True).is_visible())
+    assert page.evaluate(f"{APP}.ids()") == ["0.1"]
+    page.evaluate(f"{APP}.show(['0.0'])")
+    soon(lambda: page.get_by_text("no answer; the best").count() == 0)
+    with tl.Recorder("unscored") as recorder:
+        recorder.thought("a step", parent=recorder.thought("Six times seven?"))
+        recorder.end("42", stop="answered")
+    page = opened(recorder.run)
+    page.get_by_role("button", name="best").click()
+    soon(lambda: page.get_by_text("no thought is the answer; no thought has a score").is_visible())
+
+
+@pytest.mark.slow
+def test_a_step_that_was_evaluated_without_a_readable_score_is_not_called_unscored(opened):
+    with tl.Recorder("unreadable") as recorder:
+        root = recorder.thought("Six times seven?")
+        first = recorder.thought("a step", parent=root)
+        recorder.score(first, None, by="value")
+        last = recorder.thought("42", parent=first)
+        recorder.score(last, None, by="value")
+        recorder.decide(last, "answer")
+        recorder.end("42", node=last)
+    page = opened(recorder.run)
+    page.evaluate(f"{APP}.set({{ view: 'steps', viewed: true }})")
+    rows = page.locator(".tl-step")
+    soon(lambda: rows.count() == 3)
+    assert ["score unreadable" in text for text in rows.all_text_contents()] == [False, True, True]
+    rows.nth(1).click()
+    soon(lambda: "scoreunreadable · by value" in page.locator(".tl-facts").text_content())
+    for part in (".tl-steps", ".tl-side"):
+        assert "none" not in page.locator(part).text_content()
 
 
 @pytest.mark.slow
@@ -221,7 +295,11 @@ def test_an_address_names_what_is_shown_and_shows_what_it_names(opened):
     soon(lambda: address_of(page).endswith(f"#run={run.id}&node=0.1&view=timeline"))
     page.evaluate(f"{APP}.setStep(20)")
     soon(lambda: address_of(page).endswith(f"#run={run.id}&node=0.1&step=20&view=timeline"))
-    address = address_of(page)
+    page.evaluate("navigator.clipboard.writeText = async text => { window.copied = text; }")
+    page.locator("summary", has_text="export").click()
+    page.get_by_role("button", name="copy link").click()
+    address = page.evaluate("window.copied")
+    assert address == address_of(page)
     page.get_by_role("button", name="tree").click()
     soon(lambda: address_of(page).endswith("view=tree"))
     page.evaluate(f"{APP}.show(['0.0'])")
@@ -336,7 +414,7 @@ def test_samples_stand_side_by_side_and_a_prompt_shows_what_is_its_own(opened):
     page = opened(written("one", "two"))
     page.evaluate(f"{APP}.show(['0.1'])")
     samples = page.locator(".tl-samples tr")
-    soon(lambda: samples.all_text_contents() == ["0.1unlikely", "0.9sure"])
+    soon(lambda: samples.all_text_contents() == ["0.1It is dull. unlikely", "0.9It shines. sure"])
     page.locator(".tl-details details summary").first.click()
     prompt = page.locator(".tl-details details[open] > pre").nth(1)
     soon(lambda: prompt.text_content() == "Judge number 1.")
@@ -382,26 +460,6 @@ def test_the_details_can_be_widened_and_read_in_full_width(opened):
     soon(lambda: side.bounding_box()["width"] > 1200)
     page.keyboard.press("Escape")
     soon(lambda: side.bounding_box()["width"] < 800)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_violation_on_any_view(opened, scheme):
-    page = opened(game(tl.TreeOfThoughts(answer="best_leaf"), "1 4 8 8"))
-    page.emulate_media(color_scheme=scheme)
-    page.evaluate(f"() => {{ {AXE.read_text()} }}")
-    for act in (
-        lambda: page.get_by_role("button", name="tree", exact=True).click(),
-        lambda: page.evaluate(f"{APP}.show(['0.0'])"),
-        lambda: page.get_by_role("button", name="read", exact=True).click(),
-        lambda: page.get_by_role("button", name="read", exact=True).click(),
-        lambda: page.get_by_role("button", name="steps", exact=True).click(),
-        lambda: page.get_by_role("button", name="timeline", exact=True).click(),
-    ):
-        act()
-        page.wait_for_timeout(300)
-        found = page.evaluate("axe.run()")["violations"]
-        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
 
 
 @pytest.mark.slow
@@ -527,9 +585,6 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
     card.click()
     assert page.evaluate(f"{APP}.ids()") == [run.plans[0]["s3"].node]
     assert versions.last.locator("path.tl-near").count() == 1
-    page.evaluate(f"() => {{ {AXE.read_text()} }}")
-    found = page.evaluate("axe.run()")["violations"]
-    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
     icons = {"pending": "○", "in_progress": "◐", "completed": "✓", "failed": "✗", "skipped": "↷"}
     for step in range(1, len(run.lines), 3):  # the view follows the slider
         page.evaluate(f"{APP}.setStep({step})")
@@ -543,3 +598,306 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
 def test_a_run_without_a_plan_has_no_plan_view(opened):
     page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
     assert not page.get_by_role("button", name="plan", exact=True).is_visible()
+
+
+def random_scores() -> tl.Run:
+    """20,000 thoughts with random scores, of which a third was pruned and some have no readable score.
+
+    The branches differ in density, scores and shares, so that no part of them stands for the whole.
+    """
+    dice = random.Random(7)
+    recorder = tl.Recorder("random scores")
+    ids = [recorder.thought("the root")]
+    for number in range(1, 20_000):
+        parent = (number - 1) // 4 if dice.random() < 0.7 else (number - 1) // 6
+        ids.append(recorder.thought(f"thought {number}", ids[parent]))
+        dull = ids[-1].startswith("0.0.")
+        readable = dice.random() > 0.05
+        recorder.score(ids[-1], dice.random() * (0.5 if dull else 1.0) if readable else None)
+        if readable:
+            recorder.decide(ids[-1], "pruned" if dice.random() < (0.6 if dull else 0.2) else "kept")
+    return recorder.run
+
+
+PAINTED = """() => {
+    const { scene, picture } = APP.panes[0];
+    const [bars, words] = [[], []];
+    const brush = CanvasRenderingContext2D.prototype;
+    const { beginPath, rect, fill, fillText } = brush;
+    let path = [];
+    brush.beginPath = function () {
+        path = [];
+        return beginPath.call(this);
+    };
+    brush.rect = function (...where) {
+        path.push(where);
+        return rect.apply(this, where);
+    };
+    brush.fill = function () {
+        for (const [x, y, wide, high] of path)
+            if (wide === 3) bars.push({ x, y, high, colour: this.fillStyle, share: this.globalAlpha });
+        return fill.call(this);
+    };
+    brush.fillText = function (text, ...where) {
+        words.push(text);
+        return fillText.call(this, text, ...where);
+    };
+    picture.show(scene, picture.theme);
+    Object.assign(brush, { beginPath, rect, fill, fillText });
+    const { canvas, camera, width, height } = picture;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+    for (const bar of bars) {
+        const at = 4 * (Math.floor(bar.y + bar.high / 2) * width + bar.x + 1);
+        bar.seen = [...data.slice(at, at + 3)];
+    }
+    const ids = Array.from(scene.nodes, (node) => scene.recording.id(node));
+    const way = ids.filter((_, slot) => scene.flags[slot] & 1);
+    return { bars, words, camera, width, height, ids, way, x: [...scene.x], y: [...scene.y] };
+}"""
+
+STATES = ("kept", "pruned", "unreadable")
+ALPHA = {"kept": 1.0, "pruned": 0.4}
+
+
+def rgb_of(colour: str) -> list[int]:
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+
+
+@pytest.mark.slow
+def test_from_afar_the_painted_means_shares_and_counts_are_the_true_ones(opened):
+    """What is drawn on the canvas, and the pixels that remain of it, against the run."""
+    run = random_scores()
+    page = opened(run)
+    assert re.search(r"\d+ of 20,000 thoughts shown", page.inner_text("body"))
+    page.evaluate(f"{APP}.open(true)")
+    soon(lambda: page.evaluate(f"{APP}.panes[0].scene.count") == len(run.tree))
+    page.wait_for_timeout(400)  # the view moves
+    assert "thoughts shown" not in page.inner_text("body")
+    shown = page.evaluate(PAINTED.replace("APP", APP))
+    camera = shown["camera"]
+
+    cells: dict[tuple[int, int], list[Any]] = {}
+    hidden = set()  # by the path to the best thought
+    for id, x, y in zip(shown["ids"], shown["x"], shown["y"], strict=True):
+        column = math.floor(((x - camera["x"]) * camera["kx"] + shown["width"] / 2) / 3)
+        cells.setdefault((int(y), column), []).append(run.tree[id])
+        if id in set(shown["way"]):
+            hidden |= {(int(y), column + by) for by in (-2, -1, 0, 1, 2)}
+    painted: dict[tuple[int, int], dict[str, tuple[float, float | None]]] = {}
+    for bar in shown["bars"]:
+        middle = bar["y"] + bar["high"] / 2
+        level = round((middle - shown["height"] / 2) / camera["ky"] + camera["y"])
+        place = (level, bar["x"] // 3)
+        if bar["colour"] == "#ffffff":  # the ground of a bar
+            continue
+        rgb = rgb_of(bar["colour"])
+        state = "unreadable" if bar["colour"] == "#5f6b78" else "kept" if bar["share"] == 1 else "pruned"
+        score = min(range(37), key=lambda k: math.dist(rgb_of(colour(k / 36)), rgb)) / 36
+        painted.setdefault(place, {})[state] = (bar["high"], None if state == "unreadable" else score)
+        if bar["high"] > 3 and place not in hidden:
+            blend = [255 + (one - 255) * ALPHA.get(state, 1.0) for one in rgb]
+            assert bar["seen"] == pytest.approx(blend, abs=2)
+
+    assert painted.keys() == cells.keys()
+    del painted[min(cells)]  # the question has no score and no decision
+    for place, parts in painted.items():
+        nodes = cells[place]
+        height = sum(high for high, _ in parts.values())
+        assert parts.keys() == {node.state for node in nodes}
+        for state, (high, mean) in parts.items():
+            members = [node for node in nodes if node.state == state]
+            assert high / height == pytest.approx(len(members) / len(nodes), abs=1e-9)
+            if mean is not None:
+                true = sum(node.score for node in members) / len(members)
+                assert mean == pytest.approx(true, abs=0.5 / 36 + 1e-9)
+
+    for level in range(1, max(level for level, _ in cells) + 1):
+        nodes = [node for node in run.tree if node.depth == level]
+        scores = [node.score for node in nodes if node.score is not None]
+        dropped = 100 * sum(node.state != "kept" for node in nodes) / len(nodes)
+        mean = sum(scores) / len(scores)
+        assert f"{len(nodes):,}" in shown["words"]
+        assert f"mean {mean:.3g}, {math.floor(dropped + 0.5)} % dropped" in shown["words"]
+        # The mean of what is painted, each cell counted as often as it has thoughts.
+        weight = total = 0.0
+        for (its, column), parts in painted.items():
+            if its == level:
+                height = sum(high for high, _ in parts.values())
+                for high, score in parts.values():
+                    if score is not None:
+                        weight += high / height * len(cells[its, column])
+                        total += high / height * len(cells[its, column]) * score
+        assert total / weight == pytest.approx(mean, abs=0.5 / 36)
+
+
+def picture_of(page: Any) -> list[list[Any]]:
+    """The texts of the exported picture: text, left, right and the width of the picture."""
+    return page.evaluate(
+        f"""async () => {{
+            const place = document.createElement("div");
+            place.innerHTML = await (await {APP}.panes[0].save("svg")).text();
+            document.body.append(place);
+            const wide = place.firstElementChild.viewBox.baseVal.width;
+            return [...place.querySelectorAll("g text")].map((one) => {{
+                const {{ x, width }} = one.getBBox();
+                return [one.textContent, x, x + width, wide];
+            }});
+        }}"""
+    )
+
+
+@pytest.mark.slow
+def test_a_phone_shows_texts_of_thoughts_and_cuts_none_off(opened):
+    run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=120))
+    page = opened(run)
+    page.set_viewport_size({"width": 390, "height": 844})
+    soon(lambda: page.evaluate(f"{APP}.panes[0].scene.sideways"))
+    page.wait_for_timeout(300)
+    texts = [text.rstrip("…") for text, *_ in picture_of(page)]
+    shown = [node for node in run.tree if node.text[:8] in "\n".join(texts)]
+    assert len(shown) > len(run.tree) / 2
+    best = run.tree[run.best.id].text[:8]
+    assert any(best in text for text in texts)
+    title = page.locator(".tl-title h2").bounding_box()
+    views = page.get_by_role("group", name="view", exact=True).bounding_box()
+    assert title["y"] + title["height"] <= views["y"] + 1  # the question has the whole width
+
+
+@pytest.mark.slow
+def test_a_selected_thought_has_a_text_and_no_text_leaves_the_picture(opened):
+    wide = tl.TreeOfThoughts(propose=tl.Propose(count=12), search=tl.BeamSearch(width=20))
+    run = game(wide, "4 5 6 10")
+    assert len(run.tree) > 150
+    page = opened(run)
+    pruned = [node.id for node in run.tree if node.state == "pruned"]
+    for id in (pruned[0], pruned[len(pruned) // 2], pruned[-1]):
+        page.evaluate(f"{APP}.show(['{id}'])")
+        page.wait_for_timeout(400)
+        boxes = picture_of(page)
+        assert any(run.tree[id].text.startswith(text.rstrip("…")) for text, *_ in boxes), id
+    page.get_by_role("button", name="fit").click()
+    page.wait_for_timeout(400)
+    for text, left, right, width in picture_of(page):
+        assert left > -3, text
+        assert right < width + 3, text
+
+
+@pytest.mark.slow
+def test_numbers_have_three_significant_digits(opened):
+    with tl.Recorder("written") as recorder:
+        root = recorder.thought("question")
+        id = recorder.thought("one", parent=root)
+        recorder.score(id, 2 / 3, by="value", samples=(20 / 3, 0.00005))
+        recorder.end("", node=None)
+    page = opened(recorder.run)
+    page.evaluate(f"{APP}.show(['0.0'])")
+    facts = page.locator(".tl-facts")
+    soon(lambda: "0.667 · by value · samples 6.67, 0.00005 · raw 0.667" in facts.text_content())
+
+
+@pytest.mark.slow
+def test_a_thought_that_was_voted_on_leads_to_the_votes(opened):
+    run = game(tl.TreeOfThoughts(evaluate=tl.Vote()), "1 4 8 8")
+    page = opened(run)
+    page.evaluate(f"{APP}.show(['0.0'])")
+    page.get_by_text("The replies of the evaluator (vote) are at").get_by_role("button", name="0").click()
+    soon(lambda: page.evaluate(f"{APP}.ids()") == ["0"])
+    page.locator(".tl-details summary b", has_text="vote").first.wait_for()
+
+
+LONG = "The whole text of a thought. " * 60
+
+
+@pytest.mark.slow
+def test_paper_has_the_reason_and_the_path_with_its_full_texts(opened):
+    task = tl.general("Which number?", answer="41", grade="number")
+    with tl.Recorder("own", task=task) as recorder:
+        first = recorder.thought(LONG, parent=recorder.thought(task.question))
+        last = recorder.thought("So it is 42.", parent=first)
+        other = recorder.thought("Another way.", parent=first)
+        for id, state in ((first, "kept"), (other, "pruned"), (last, "answer")):
+            recorder.score(id, 0.9)
+            recorder.decide(id, state)
+        recorder.end("42", node=last)
+    page = opened(recorder.run)
+    page.evaluate(f"{APP}.show(['{other}'])")
+    paper = page.locator(".tl-texts")
+    assert not paper.is_visible()
+    page.wait_for_timeout(300)
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert paper.locator("pre").all_text_contents() == [task.question, LONG, "So it is 42."]
+    reason = tl.analysis.why.first_findings(recorder.run)[0].text
+    assert reason in paper.text_content()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert paper.locator("pre").count() == 0
+
+
+CORNER = """(() => {
+    const canvas = [...document.querySelectorAll(".tl-stage canvas")].find((one) => one.checkVisibility());
+    return [...canvas.getContext("2d").getImageData(2, canvas.height - 3, 1, 1).data].slice(0, 3);
+})()"""
+"""The colour of a corner of the visible picture."""
+
+
+@pytest.mark.slow
+def test_a_timeline_is_printed_light_and_shown_dark_again(opened):
+    page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
+    page.emulate_media(color_scheme="dark")
+    page.get_by_role("button", name="timeline").click()
+    dark = [17, 20, 24]
+    soon(lambda: page.evaluate(CORNER) == dark)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(CORNER) == [255, 255, 255]
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    soon(lambda: page.evaluate(CORNER) == dark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_forced_colours_reach_the_pictures(opened, scheme):
+    page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
+    page.emulate_media(color_scheme=scheme, forced_colors="active")
+    system = """name => {
+        const probe = document.createElement("canvas").getContext("2d");
+        document.body.append(probe.canvas);
+        probe.fillStyle = name;
+        probe.fillRect(0, 0, 1, 1);
+        return [...probe.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    }"""
+    paper = page.evaluate(system, "Canvas")
+    for view in ("tree", "timeline"):
+        page.get_by_role("button", name=view, exact=True).click()
+        soon(lambda: page.evaluate(CORNER) == paper)
+    ground = page.evaluate("getComputedStyle(document.querySelector('.tl-badge')).backgroundColor")
+    ink = page.evaluate("getComputedStyle(document.querySelector('.tl-badge')).color")
+    assert contrast(ink, ground) > 7
+
+
+@pytest.mark.slow
+def test_compare_lists_what_was_set_differently_and_explains_its_colours(opened):
+    both = tl.TreeOfThoughts(propose=tl.Propose(count=4), evaluate=tl.Value(samples=3))
+    first = game(both, "1 4 8 8")
+    second = game(both.with_({"evaluate.samples": 1, "search": tl.BeamSearch(width=1)}), "1 4 8 8")
+    page = opened(first, second)
+    rows = page.locator(".tl-differences table tr")
+    soon(lambda: rows.count() > 3)
+    shown = [row.locator("th, td").all_text_contents() for row in rows.all()[1:]]
+    assert shown[:2] == [
+        ["evaluate", "Value(samples=3)", "default"],
+        ["search", "default", "BeamSearch(width=1)"],
+    ]
+    assert [row[0] for row in shown[2:]] == ["answer", "verdict", "ended", "usage"]
+    legend = page.get_by_role("group", name="legend")
+    for words in ("only here", "other text", "other score", "other fate"):
+        assert legend.get_by_text(words).is_visible()
+    item = page.locator(".tl-differences .tl-item").first.bounding_box()
+    box = page.locator(".tl-differences").bounding_box()
+    assert item["y"] < box["y"] + box["height"]  # the first difference is visible at once
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(300)
+    side = page.locator(".tl-side").bounding_box()
+    assert side["y"] + side["height"] <= page.get_by_role("group", name="time").bounding_box()["y"] + 1
+    page.get_by_role("group", name="time").get_by_role("button", name="play").click()  # nothing covers it
+    page.get_by_role("button", name="tree", exact=True).click()
+    soon(lambda: not legend.get_by_text("other fate").is_visible())

@@ -2,14 +2,20 @@
 answer, a mistake in one's own function, an empty cache."""
 
 import asyncio
+import threading
 import time
 
+import pandas
 import pytest
+from browser import offline_pages
 from providers import Providers, Said
 from support import wait
 
 import tot_lab as tl
+from tot_lab.core.calls import Reply
 from tot_lab.core.registry import built_in, names
+from tot_lab.views.explorer.sweep_page import save_html
+from tot_lab.views.report import report_html
 
 TASK = tl.general("What is two and two?", answer=4, grade="number")
 NOWHERE = "http://127.0.0.1:9/v1"  # nothing listens on the port `discard`
@@ -98,6 +104,17 @@ def test_a_mistake_in_a_model_function_shows_its_line_and_not_its_text():
     assert "sk-not" not in repr(run) + str(run.lines)
 
 
+def test_a_mistake_in_a_model_object_shows_its_line_too():
+    class Mine:
+        async def __call__(self, call):
+            return headers  # noqa: F821
+
+    line = Mine.__call__.__code__.co_firstlineno + 1
+    with pytest.warns(RuntimeWarning, match=f"NameError: .*headers.* \\(line {line} of __call__\\)"):
+        run = wait(tl.Lab(Mine(), runs=None).run(tl.OneAnswer(), TASK))
+    assert run.failure == f"NameError: name 'headers' is not defined (line {line} of __call__)"
+
+
 def test_an_error_of_a_library_is_not_called_a_mistake_of_the_function():
     async def model(call):
         raise ConnectionError("no server there")
@@ -148,3 +165,121 @@ def test_a_server_that_stops_answering_is_a_warning_at_the_first_retry(tmp_path)
         run = wait(later())
     assert len(warned) == 1
     assert "no answer from" in run.failure
+
+
+# What is failed, and what is wrong.
+
+
+def broken_after(count):
+    """A model that answers `count` calls, all wrongly, and then breaks down."""
+    asked = []
+
+    async def model(call):
+        asked.append(call)
+        if len(asked) > count:
+            raise ConnectionError("no server there")
+        return "Answer: 5"
+
+    return model
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_budget_that_only_failed_calls_used_up_judges_nothing(calls):
+    search = tl.TreeOfThoughts(propose=tl.Sample(count=3))
+    run = wait(tl.Lab(broken_after(0), runs=None).run(search, TASK, budget=tl.Budget(calls=calls)))
+    assert (run.answer, run.correct) == ("", None)
+    assert run.failure == "ConnectionError: no server there"
+    assert "failed" in repr(run)
+    points = tl.stats.anytime_performance(wait(tl.Lab(broken_after(0), runs=None).run(search, TASK)))
+    assert points["correct"].isna().all()
+
+
+def test_an_answer_is_judged_though_some_calls_failed():
+    run = wait(tl.Lab(broken_after(3), runs=None).run(tl.SelfConsistency(attempts=5), TASK))
+    assert (run.usage.errors, run.usage.calls) == (2, 5)
+    assert (run.answer, run.correct, run.failure) == ("5", False, None)
+    assert "✗ wrong" in repr(run)
+    assert "2 failed" in repr(run)
+
+
+def test_a_budget_that_answered_calls_used_up_leaves_no_answer_and_that_is_wrong():
+    run = wait(tl.Lab(broken_after(9), runs=None).run(tl.OneAnswer(), TASK, budget=tl.Budget(calls=0)))
+    assert (run.correct, run.failure) == (False, None)
+
+
+def test_runs_that_the_spending_limit_stopped_are_failed_until_they_are_finished(tmp_path):
+    async def model(call):
+        return Reply("Answer: 4", cost=0.01, input_tokens=1, output_tokens=1)
+
+    tasks = [tl.general(f"What is {n} and {4 - n}?", answer=4, grade="number") for n in range(3)]
+
+    def swept(spend):
+        lab = tl.Lab(model, runs=tmp_path, spend=spend)
+        return wait(lab.sweep({"one": tl.OneAnswer()}, tasks, name="s", at_once=1))
+
+    poor = swept(0.02)
+    assert [None if pandas.isna(one) else one for one in poor.df().correct].count(False) == 0
+    (row,) = tl.stats.success_rates(poor).itertuples()
+    assert (row.runs, row.errors, row.rate) == (poor.df().correct.notna().sum(), 3 - row.runs, 1.0)
+    assert row.errors > 0
+    assert "spending limit" in repr(poor)
+    stopped = next(run for run in map(tl.load, (tmp_path / "s").glob("*.jsonl")) if run.failure)
+    assert "spending limit" in stopped.failure
+    assert "✗" not in repr(stopped)
+    rich = swept(1.0)
+    assert list(rich.df().correct) == [True] * 3
+    assert "failed" not in repr(rich)
+
+
+def test_a_cancelled_run_is_not_wrong():
+    called = threading.Event()
+
+    async def model(call):
+        called.set()
+        await asyncio.sleep(60)
+
+    lab = tl.Lab(model, runs=None)
+
+    async def cancelled():
+        running = asyncio.create_task(lab.run(tl.OneAnswer(), TASK))
+        while not called.is_set():
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    wait(cancelled())
+    run = lab.last
+    assert (run.stop_reason, run.grade, run.failure) == ("cancelled", None, None)
+    assert "✗" not in repr(run)
+    (row,) = tl.stats.success_rates([run]).itertuples()
+    assert (row.runs, row.errors, row.ungraded) == (0, 0, 1)
+
+
+def test_statistics_count_failed_runs_apart_whether_from_a_sweep_or_a_list():
+    runs = [wait(tl.Lab(broken_after(n), runs=None).run(tl.OneAnswer(), TASK)) for n in (0, 1)]
+    with pytest.warns(UserWarning, match="failed"):
+        (row,) = tl.stats.success_rates(runs).itertuples()
+    assert (row.runs, row.solved, row.errors, row.ungraded) == (1, 0, 1, 0)
+
+
+def test_a_report_counts_failed_runs_apart(tmp_path):
+    runs = [wait(tl.Lab(broken_after(n), runs=None).run(tl.OneAnswer(), TASK)) for n in (0, 0, 1)]
+    page = report_html(runs, tmp_path / "report.html").read_text()
+    assert "<b>0 of 1 (0%)</b>correct" in page
+    assert "<b>2</b>failed" in page
+
+
+@pytest.mark.slow
+def test_the_page_of_a_sweep_marks_and_counts_failed_runs(tmp_path, chrome):
+    runs = [wait(tl.Lab(broken_after(n), runs=None).run(tl.OneAnswer(), TASK)) for n in (0, 0, 1)]
+    with offline_pages(chrome) as open_file:
+        page = open_file(save_html(runs, tmp_path / "sweep.html"))
+        page.get_by_text("3 runs · 0 right · 1 wrong · 2 failed").wait_for()
+        signs = page.locator("button.tl-run")
+        assert sorted(text[0] for text in signs.all_text_contents()) == ["!", "!", "✗"]
+        assert "failed: ConnectionError: no server there" in signs.filter(has_text="!").first.get_attribute(
+            "title"
+        )
+        page.get_by_role("button", name="wrong ›").click()
+        assert page.locator("button.tl-run[aria-current]").text_content().startswith("✗")

@@ -409,6 +409,7 @@ def test_a_good_thought_that_was_never_proposed_is_the_proposers():
 def test_a_call_that_brought_nothing_to_read_is_the_proposers_and_one_that_failed_is_nobodys():
     for reply, whose in ((tl.Reply("none"), "proposer"), (tl.Reply(error="down: no"), "cut short")):
         tree = Tree()
+        tree.recorder.call(tree.root, "begin", tl.Reply(GOOD), purpose="propose")
         kept = tree.thought(GOOD, 0.9, state="kept")
         tree.recorder.call(kept, "go on", reply, purpose="propose")
         assert blame_of(tree.run()) == (whose, 2, kept)

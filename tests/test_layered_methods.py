@@ -7,11 +7,9 @@ import pytest
 from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
-from tot_lab.core.registry import built_in
 
-METHODS = built_in("strategies")
-BudgetForcing, MixtureOfAgents = METHODS["budget_forcing"], METHODS["mixture_of_agents"]
-Forest = METHODS["forest_of_thoughts"]
+BudgetForcing, MixtureOfAgents = tl.methods.BudgetForcing, tl.methods.MixtureOfAgents
+Forest = tl.methods.ForestOfThoughts
 
 
 def notes(made, name):

@@ -9,12 +9,10 @@ import pytest
 from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
-from tot_lab.core.registry import built_in
 from tot_lab.strategies.voting import choose_by_vote
 
-METHODS = built_in("strategies")
-WeightedBestOf, EarlyStopping = METHODS["weighted_best_of"], METHODS["early_stopping"]
-SelfRefine, Debate = METHODS["self_refine"], METHODS["debate"]
+WeightedBestOf, EarlyStopping = tl.methods.WeightedBestOf, tl.methods.EarlyStopping
+SelfRefine, Debate = tl.methods.SelfRefine, tl.methods.Debate
 
 
 def attempt_of(call):

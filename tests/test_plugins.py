@@ -17,7 +17,7 @@ from browser import JupyterLab, soon
 from playwright.sync_api import expect
 
 import tot_lab as tl
-from tot_lab.apps.cli.arguments import describe_parts
+from tot_lab.apps.cli.help import describe_names
 from tot_lab.core import registry
 from tot_lab.core.parts import REGISTRY, class_of
 
@@ -137,7 +137,7 @@ def test_the_command_line_takes_the_components_of_a_package(installed, tmp_path)
         installed, tmp_path, "run", "one_answer", "--task", "general", "Hi", "--model", "acme/parrot"
     )
     assert "Hi" in out
-    help_ = tot_lab(installed, tmp_path, "run", "--help")
+    help_ = " ".join(tot_lab(installed, tmp_path, "run", "--help").split())
     assert "from installed packages: acme-again, acme/parrot, acme:, acme_chat, acme_climb" in help_
 
 
@@ -295,7 +295,7 @@ def test_a_broken_package_is_named_and_harms_nobody_else(packages):
 def test_a_broken_package_breaks_neither_the_help_nor_the_panel(packages):
     packages("plug_broken", "import no_such_module", {"sim/plug_bad": "plug_broken:Bad"}, "models")
     packages("plug_worse", "import no_such_module", {"plug_bad": "plug_worse:Bad"}, "domains")
-    assert "from installed packages: plug_bad, sim/plug_bad" in describe_parts()
+    assert "from installed packages: plug_bad, sim/plug_bad" in describe_names()
 
     async def opened():
         shown = tl.panel(tl.Lab("sim/game24", runs=None))

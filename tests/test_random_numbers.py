@@ -1,4 +1,4 @@
-"""Random numbers of a search: the same in every rerun and replay, others in every repeat, task and purpose."""
+"""Random numbers of a search: the same in every rerun and replay, others for every repeat, task, purpose."""
 
 import itertools
 from random import Random

@@ -11,6 +11,7 @@ from test_search_axes import TASK_OF_LETTERS, letters
 import tot_lab as tl
 from tot_lab.analysis.why import first_findings
 from tot_lab.core.records import Note, canonical
+from tot_lab.views.explorer.recording import about_of
 
 SEARCHES = [
     tl.BeamSearch(width=2),
@@ -183,6 +184,9 @@ def test_a_raised_budget_holds_from_the_next_pick_on():
     run = steered(lambda steer: steer.raise_budget(calls=18), budget=tl.Budget(calls=9))
     assert (run.usage.calls, run.stop_reason) == (18, "budget:calls")
     assert same(run)
+    assert run.header.budget["calls"] == 9
+    assert about_of(run)["budget"]["calls"] == 18
+    assert about_of(usual)["budget"]["calls"] == 9
 
 
 def test_a_budget_that_is_raised_as_it_is_spent_lets_the_search_go_on():
@@ -387,6 +391,7 @@ def test_a_file_with_bad_changes_is_refused_by_name(tmp_path, data):
     run.path.write_bytes(resealed(b"".join(lines)))
     loaded = tl.load(run.path)
     assert len(loaded.tree) == len(run.tree)
+    assert about_of(loaded)["id"] == run.id
     with pytest.raises(ValueError, match=r"The note person\.acts at thought 0 has a bad"):
         wait(loaded.replay(strategy=strategy(), task=TASK_OF_LETTERS))
 

@@ -239,6 +239,20 @@ def test_two_cells_are_compared(opened, swept):
     soon(lambda: page.evaluate(f"{APP}.view") == "compare")
     page.locator('[data-row="3"]').click(modifiers=["Shift"])
     soon(lambda: page.evaluate(both) == [ids[0], ids[3]])
+    page.evaluate("navigator.clipboard.writeText = async text => { window.copied = text; }")
+    page.locator("summary", has_text="export").click()
+    page.get_by_role("button", name="copy link").click()
+    address = page.evaluate("window.copied")
+    assert address.endswith(f"#run={ids[0]}&with={ids[3]}&view=compare")
+    soon(lambda: page.evaluate("location.href") == address)
+    page.go_back()
+    soon(lambda: page.evaluate(both) == [ids[0], ids[9]])
+    page.go_back()
+    soon(lambda: page.evaluate(both) == [ids[0]])
+    page.goto("about:blank")
+    page.goto(address)
+    soon(lambda: page.evaluate(both) == [ids[0], ids[3]])
+    assert page.evaluate(f"{APP}.view") == "compare"
 
 
 @pytest.mark.slow

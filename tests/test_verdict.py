@@ -96,7 +96,7 @@ def test_of_the_answers_on_a_path_only_the_last_is_judged():
 
 
 def test_the_caption_judges_a_run_without_an_answer_too():
-    lost = run(SEARCH, GRADED["wrong"][0], Scripted("..."), budget=tl.Budget(calls=1))
+    lost = run(SEARCH, GRADED["wrong"][0], budget=tl.Budget(calls=0))
     assert (lost.answer, lost.correct, lost.failure) == ("", False, None)
     assert "answer: none ✗" in tl.figures.plot_tree(lost).layout.title.subtitle.text
 
@@ -159,6 +159,18 @@ def test_a_run_that_has_not_ended_is_not_judged():
     recorder.thought(QUESTION)
     assert verdict_of(recorder.run)[:2] == (None, "ungraded")
     assert verdict_of(recorder.run).stopped == "has not ended"
+
+
+def test_nothing_has_a_score_of_none():
+    with tl.Recorder("none", task=tl.game24("4 5 6 10")) as recorder:
+        recorder.thought("a step", parent=recorder.thought("4 5 6 10"))
+        recorder.end("", stop="exhausted")
+    for shown in (repr(recorder.run), recorder.run._repr_html_()):
+        assert "had nothing left to expand" in shown
+        assert "score" not in shown
+        assert "✗" in shown
+        assert "wrong" not in shown
+    assert "score     0.5 · ended" in repr(made("right"))
 
 
 def test_no_answer_is_not_called_wrong():

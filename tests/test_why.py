@@ -11,6 +11,7 @@ from tot_lab.analysis.why import first_findings, why_it_failed
 
 HAND = tl.game24("4 5 6 10")
 GOOD = "10 - 4 = 6 (left: 5 6 6)"
+UNKNOWN = "The cause is not known: nothing tells which thoughts could lead to a right answer."
 BAD = "10 * 6 = 60 (left: 4 5 60)"
 
 
@@ -67,11 +68,83 @@ def test_the_proposer_made_no_right_thought():
     assert why.nodes == ("0",)
 
 
+def test_replies_without_a_thought_are_unreadable_and_not_wrong():
+    why = why_it_failed(lost())
+    assert why.text == "Proposer: no thought could be read from its replies at 0."
+    assert why.nodes == ("0",)
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        (["Answer: 4 + 5"], "the only answer that was written is wrong."),
+        (["Answer: 4 + 5", "Answer: 6 * 5"], "none of the 2 answers that were written is right."),
+    ],
+)
+def test_answers_are_not_called_children(answers, says):
+    chain = tl.SelfConsistency(attempts=len(answers)) if len(answers) > 1 else tl.ChainOfThought()
+    run = wait(lab_with(model=Script(*answers)).run(chain, HAND))
+    assert run.correct is False
+    assert why_it_failed(run).text == f"Proposer: {says}"
+
+
+def test_what_a_person_did_is_not_the_evaluators_fault():
+    def steered(*, by="value", reason="beam", score=0.05, kept=0.9, later=None):
+        with tl.Recorder("steered", task=HAND) as recorder:
+            root = recorder.thought(HAND.question)
+            recorder.call(root, "What next?", "…", purpose="propose")
+            good, other, bad = (recorder.thought(text, parent=root) for text in (GOOD, GOOD, BAD))
+            recorder.score(good, score, by=by)
+            recorder.decide(good, "pruned", reason)
+            if later is not None:
+                recorder.score(good, later, by="person")
+            recorder.score(other, 0.2, by="value")
+            recorder.decide(other, "pruned", "person")
+            recorder.score(bad, kept, by="value")
+            recorder.decide(bad, "kept")
+            recorder.call(bad, "What next?", "…", purpose="propose")
+            recorder.end("", stop="exhausted")
+        return why_it_failed(recorder.run)
+
+    both = "which could still lead to a right answer"
+    assert steered().text == f"Evaluator: pruned 0.0 (score 0.05), {both}."
+    assert steered().nodes == ("0.0",)  # the person pruned the other one
+    assert steered(by="person").text == f"Person: set the score of 0.0, {both}, and it was pruned."
+    assert steered(by="person", score=0.95).text.startswith("Search: pruned 0.0, ")
+    assert steered(later=0.95).text == f"Evaluator: pruned 0.0, {both}."  # before the person raised its score
+    assert steered(reason="person").text == f"Person: pruned 0.0 (score 0.05), 0.1 (score 0.2), {both}."
+
+
+def test_a_thought_without_a_readable_score_was_not_judged_badly():
+    why = why_it_failed(lost((GOOD, None, "pruned"), (BAD, 0.9, "kept")))
+    assert why.text == "Evaluator: gave no readable score to 0.0, which could still lead to a right answer."
+
+
+def test_a_right_answer_that_was_pruned_is_compared_with_the_one_that_was_given():
+    def critic(*verdicts):
+        replies = iter(["Answer: 42", verdicts[0], "Answer: 41", verdicts[1]])
+
+        async def model(call):
+            return next(replies)
+
+        return model
+
+    task = tl.general("Six times seven?", answer="42", grade="number")
+    again = "UNSATISFIED: that is not so, do count it again"
+    run = wait(
+        lab_with(model=critic(again, "SATISFIED: yes")).run(tl.Reflexion(strategy=tl.ChainOfThought()), task)
+    )
+    assert (run.answer, run.tree["0.0.0"].state) == ("41", "pruned")
+    assert why_it_failed(run).text == (
+        "Evaluator: scored the right answer 0.0.0 (score 0) lower than the wrong one, 0.1.0 (score 1)."
+    )
+
+
 def test_the_search_ended_before_the_right_thought_was_expanded():
     why = why_it_failed(lost((GOOD, 0.9, "kept"), (BAD, 0.1, "pruned"), end="budget:calls"))
     assert why.text == (
-        "Cut short: the search ended before it expanded 0.0 (score 0.9), which could still lead to a right "
-        "answer."
+        "Cut short: the run spent the budget of calls before it expanded 0.0 (score 0.9), which could still "
+        "lead to a right answer."
     )
 
 
@@ -129,8 +202,8 @@ def test_without_a_solver_it_names_the_best_that_was_pruned_and_blames_nobody():
     steps = [(f"step {k}", k / 10, "pruned") for k in range(6)] + [("on", 0.9, "kept")]
     why = why_it_failed(lost(*steps, task=task))
     assert why.text == (
-        "The run had nothing left to expand. The cause is not known: nothing judges the thoughts before the "
-        "answer. The best of the pruned ones: 0.5 (score 0.5), 0.4 (score 0.4), 0.3 (score 0.3)."
+        f"The run had nothing left to expand. {UNKNOWN} "
+        "The best of the pruned ones: 0.5 (score 0.5), 0.4 (score 0.4), 0.3 (score 0.3)."
     )
     assert why.nodes == ("0.5", "0.4", "0.3")
     assert not any(word in why.text for word in ("Proposer", "Evaluator", "Cut"))
@@ -139,15 +212,13 @@ def test_without_a_solver_it_names_the_best_that_was_pruned_and_blames_nobody():
 def test_without_a_solver_and_without_pruned_thoughts_it_says_how_the_run_ended():
     task = tl.general("What is six times seven?", answer="42", grade="number")
     why = why_it_failed(lost(("step", 0.5, "kept"), end="budget:calls", task=task))
-    assert why.text.startswith("The run spent the budget of calls. ")
+    assert why.text == "Cut short: the run spent the budget of calls before it gave an answer."
     assert why.nodes == ("0",)
     with tl.Recorder("one", task=task) as recorder:
         answer = recorder.thought("Answer: 41", parent=recorder.thought(task.question))
         recorder.end("41", node=answer)
     why = why_it_failed(recorder.run)
-    assert why.text == (
-        "The answer is wrong. The cause is not known: nothing judges the thoughts before the answer."
-    )
+    assert why.text == (f"The answer is wrong. {UNKNOWN}")
     assert why.nodes == (answer,)
 
 
@@ -226,6 +297,24 @@ def test_no_tool_returned_the_right_answer(calls, says):
     assert why_it_failed(run).nodes == (run.best.id,)
 
 
+@pytest.mark.parametrize(
+    ("title", "says"),
+    [
+        ("Delia", "Answer: the right one is in a tool result at {turn}, and none was given."),
+        ("Jorin", "Proposer: the only tool result that it requested does not contain the right answer."),
+    ],
+)
+def test_an_agent_that_a_budget_ended_was_cut_short(title, says):
+    model = Script(said(("page", {"title": title})))
+    run = wait(lab_with(page, model=model).run(tl.ReAct(), TOWN, budget=tl.Budget(calls=1)))
+    assert (run.answer, run.stop_reason) == ("", "budget:calls")
+    (turn,) = {line.e.node for line in run.lines if isinstance(line.e, tl.Call) and line.e.purpose == "tool"}
+    first, *others = first_findings(run)
+    ended = "Cut short: the run spent the budget of calls before it gave an answer."
+    assert first.text == f"{ended} {says.format(turn=turn)}"
+    assert not any("budget:" in finding.text for finding in others)
+
+
 def test_a_reference_that_is_no_answer_itself_is_not_looked_for():
     task = tl.general("How many?", answer=r"1[0-9]", grade="regex")
     why = why_it_failed(acted(said(("page", {"title": "Jorin"})), said(final("20")), task=task))
@@ -248,7 +337,7 @@ def test_the_agent_called_no_tool():
     run = acted(said(final("Fenwell")))
     assert why_it_failed(run).text == "Proposer: called no tool before the answer."
     assert why_it_failed(wait(lab_with(model=Script("Fenwell")).run(tl.ChainOfThought(), TOWN))).text == (
-        "The answer is wrong. The cause is not known: nothing judges the thoughts before the answer."
+        f"The answer is wrong. {UNKNOWN}"
     )
 
 

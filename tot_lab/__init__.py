@@ -45,6 +45,7 @@ _NAMES = places(
         "tot_lab.analysis.counterfactuals": "counterfactual",
         "tot_lab.analysis.deep_thought": "deep_thought",
         "tot_lab.analysis.diagnosis": "diagnose",
+        "tot_lab.analysis.matching": "match",
         "tot_lab.apps.deep_thinking": "think",
         "tot_lab.core.calls": "Call Reply",
         "tot_lab.core.domain": "Domain",
@@ -96,6 +97,12 @@ _NAMES |= {
     "tools": "tot_lab.tools",
 }
 
+methods = Namespace(
+    "methods",
+    "All strategies, those included that `tl` itself does not list.",
+    {},
+    group="strategies",
+)
 proposers = Namespace(
     "proposers",
     "How a tree search makes children.",
@@ -177,7 +184,7 @@ errors = Namespace(
         "tot_lab.runtime.recorder": "Divergence",
     },
 )
-_NAMESPACES = (proposers, evaluators, searches, answers, sim, figures, stats, records, errors)
+_NAMESPACES = (methods, proposers, evaluators, searches, answers, sim, figures, stats, records, errors)
 
 __all__ = sorted([*_NAMES, *(namespace.__name__ for namespace in _NAMESPACES), "__version__"])  # noqa: PLE0605
 

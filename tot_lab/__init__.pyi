@@ -17,6 +17,7 @@ from tot_lab.analysis.judging import judge_evaluator as _judge_evaluator
 from tot_lab.analysis.matched_cost import anytime_performance as _anytime_performance
 from tot_lab.analysis.matched_cost import at_matched_cost as _at_matched_cost
 from tot_lab.analysis.matched_cost import pareto_frontier as _pareto_frontier
+from tot_lab.analysis.matching import match as match
 from tot_lab.analysis.routing import Calibrated as _Calibrated
 from tot_lab.analysis.routing import calibrate_router as _calibrate_router
 from tot_lab.analysis.routing import regret as _regret
@@ -104,20 +105,37 @@ from tot_lab.runtime.replay import Replay as _Replay
 from tot_lab.runtime.roles import Role as Role
 from tot_lab.strategies import presets as presets
 from tot_lab.strategies.adaptive import Adaptive as Adaptive
+from tot_lab.strategies.adaptive import Adaptive as _Adaptive
 from tot_lab.strategies.baselines import BestOf as BestOf
+from tot_lab.strategies.baselines import BestOf as _BestOf
 from tot_lab.strategies.baselines import ChainOfThought as ChainOfThought
+from tot_lab.strategies.baselines import ChainOfThought as _ChainOfThought
 from tot_lab.strategies.baselines import OneAnswer as OneAnswer
+from tot_lab.strategies.baselines import OneAnswer as _OneAnswer
 from tot_lab.strategies.baselines import SelfConsistency as SelfConsistency
+from tot_lab.strategies.baselines import SelfConsistency as _SelfConsistency
 from tot_lab.strategies.baselines import baselines as baselines
+from tot_lab.strategies.budget_forcing import BudgetForcing as _BudgetForcing
+from tot_lab.strategies.debate import Debate as _Debate
+from tot_lab.strategies.deep_conf import DeepConf as _DeepConf
+from tot_lab.strategies.deep_conf import DeepConfOnline as _DeepConfOnline
 from tot_lab.strategies.deep_think import DeepThink as DeepThink
+from tot_lab.strategies.deep_think import DeepThink as _DeepThink
 from tot_lab.strategies.deep_think_replies import IterationResult as _IterationResult
 from tot_lab.strategies.deep_think_replies import ThoughtBranch as _ThoughtBranch
+from tot_lab.strategies.early_stopping import EarlyStopping as _EarlyStopping
+from tot_lab.strategies.forest_of_thoughts import ForestOfThoughts as _ForestOfThoughts
 from tot_lab.strategies.gather_then_think import GatherThenThink as GatherThenThink
+from tot_lab.strategies.gather_then_think import GatherThenThink as _GatherThenThink
+from tot_lab.strategies.mixture_of_agents import MixtureOfAgents as _MixtureOfAgents
 from tot_lab.strategies.plan_execute import PlanExecute as PlanExecute
+from tot_lab.strategies.plan_execute import PlanExecute as _PlanExecute
 from tot_lab.strategies.plans import Plan as _Plan
 from tot_lab.strategies.plans import PlanStep as _PlanStep
 from tot_lab.strategies.react import ReAct as ReAct
+from tot_lab.strategies.react import ReAct as _ReAct
 from tot_lab.strategies.reflexion import Reflexion as Reflexion
+from tot_lab.strategies.reflexion import Reflexion as _Reflexion
 from tot_lab.strategies.research import ResearchDelegate as _ResearchDelegate
 from tot_lab.strategies.search import MCTS as MCTS
 from tot_lab.strategies.search import MCTS as _MCTS
@@ -150,6 +168,7 @@ from tot_lab.strategies.search import Search as _Search
 from tot_lab.strategies.search import SearchState as _SearchState
 from tot_lab.strategies.search import Stop as Stop
 from tot_lab.strategies.search import TreeOfThoughts as TreeOfThoughts
+from tot_lab.strategies.search import TreeOfThoughts as _TreeOfThoughts
 from tot_lab.strategies.search import Value as Value
 from tot_lab.strategies.search import Value as _Value
 from tot_lab.strategies.search import Vote as Vote
@@ -163,13 +182,20 @@ from tot_lab.strategies.search.levin import Levin as _Levin
 from tot_lab.strategies.search.mixture import Mixture as _Mixture
 from tot_lab.strategies.search.refine import Refine as _Refine
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
+from tot_lab.strategies.self_refine import SelfRefine as _SelfRefine
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
+from tot_lab.strategies.synthesis import WithSynthesis as _WithSynthesis
 from tot_lab.strategies.thinking_level import ThinkingLevel as ThinkingLevel
 from tot_lab.strategies.thinking_level import ThinkingManager as _ThinkingManager
 from tot_lab.strategies.thinking_level import WithThinking as WithThinking
+from tot_lab.strategies.thinking_level import WithThinking as _WithThinking
 from tot_lab.strategies.tool_loop import ToolLoop as ToolLoop
+from tot_lab.strategies.tool_loop import ToolLoop as _ToolLoop
 from tot_lab.strategies.tree_then_act import TreeThenAct as TreeThenAct
+from tot_lab.strategies.tree_then_act import TreeThenAct as _TreeThenAct
+from tot_lab.strategies.verified import Verified as _Verified
+from tot_lab.strategies.weighted_best_of import WeightedBestOf as _WeightedBestOf
 from tot_lab.views.explorer.panel import panel as panel
 from tot_lab.views.explorer.widget import CompareExplorer as CompareExplorer
 from tot_lab.views.explorer.widget import Explorer as Explorer
@@ -183,11 +209,41 @@ from tot_lab.views.figures.icicle import plot_icicle as _plot_icicle
 from tot_lab.views.figures.importance import plot_importance as _plot_importance
 from tot_lab.views.figures.parallel import plot_parallel as _plot_parallel
 from tot_lab.views.figures.saving import save as _save
+from tot_lab.views.figures.scaling import plot_scaling as _plot_scaling
 from tot_lab.views.figures.scores import plot_scores as _plot_scores
 from tot_lab.views.figures.sweep import plot_sweep as _plot_sweep
 from tot_lab.views.figures.timeline import plot_timeline as _plot_timeline
 from tot_lab.views.figures.tree import plot_tree as _plot_tree
 from tot_lab.views.report import report_html as _report_html
+
+class methods:
+    """All strategies, those included that `tl` itself does not list."""
+
+    Adaptive: TypeAlias = _Adaptive
+    BestOf: TypeAlias = _BestOf
+    BudgetForcing: TypeAlias = _BudgetForcing
+    ChainOfThought: TypeAlias = _ChainOfThought
+    Debate: TypeAlias = _Debate
+    DeepConf: TypeAlias = _DeepConf
+    DeepConfOnline: TypeAlias = _DeepConfOnline
+    DeepThink: TypeAlias = _DeepThink
+    EarlyStopping: TypeAlias = _EarlyStopping
+    ForestOfThoughts: TypeAlias = _ForestOfThoughts
+    GatherThenThink: TypeAlias = _GatherThenThink
+    MixtureOfAgents: TypeAlias = _MixtureOfAgents
+    OneAnswer: TypeAlias = _OneAnswer
+    PlanExecute: TypeAlias = _PlanExecute
+    ReAct: TypeAlias = _ReAct
+    Reflexion: TypeAlias = _Reflexion
+    SelfConsistency: TypeAlias = _SelfConsistency
+    SelfRefine: TypeAlias = _SelfRefine
+    ToolLoop: TypeAlias = _ToolLoop
+    TreeOfThoughts: TypeAlias = _TreeOfThoughts
+    TreeThenAct: TypeAlias = _TreeThenAct
+    Verified: TypeAlias = _Verified
+    WeightedBestOf: TypeAlias = _WeightedBestOf
+    WithSynthesis: TypeAlias = _WithSynthesis
+    WithThinking: TypeAlias = _WithThinking
 
 class proposers:
     """How a tree search makes children."""
@@ -259,6 +315,7 @@ class figures:
     plot_importance = _plot_importance
     plot_parallel = _plot_parallel
     plot_pareto = _plot_pareto
+    plot_scaling = _plot_scaling
     plot_scores = _plot_scores
     plot_sweep = _plot_sweep
     plot_timeline = _plot_timeline

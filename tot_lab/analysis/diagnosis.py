@@ -20,17 +20,16 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
-from html import escape
 from typing import NamedTuple
 
 from tot_lab.analysis.frames import CallRow, calls_of, tools_of, tools_offered
 from tot_lab.analysis.known import Known, can_be_asked, judged, wins
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import Reply, refused
+from tot_lab.core.calls import Reply, html_text, refused
 from tot_lab.core.reading import json_of
-from tot_lab.core.records import Decided, Note
+from tot_lab.core.records import Decided, Note, describe_stop
 from tot_lab.core.tools import tool_of
-from tot_lab.core.tree import Node
+from tot_lab.core.tree import Node, format_score
 from tot_lab.record.losses import is_truncated
 from tot_lab.record.run import UNREADABLE, Run, expect_run
 
@@ -76,8 +75,8 @@ class Diagnosis(tuple[Finding, ...]):
 
     def _repr_html_(self) -> str:
         items = [
-            f"<li><b>{escape(finding.kind.replace('_', ' '))}</b> {escape(finding.text)}"
-            + (f" <code>{escape(_ids(finding.nodes))}</code>" if finding.nodes else "")
+            f"<li><b>{html_text(finding.kind.replace('_', ' '))}</b> {html_text(finding.text)}"
+            + (f" <code>{html_text(_ids(finding.nodes))}</code>" if finding.nodes else "")
             + "</li>"
             for finding in self
         ]
@@ -223,7 +222,8 @@ def _cut_short(facts: _Facts) -> Iterator[Finding]:
         if not node.children and node.state in ("kept", "proposed", "unreadable")
     ]
     if (stop.startswith("budget:") or stop == "limit:nodes") and waiting:
-        text = f"The search ended at {stop} with {_count(waiting, 'thought')} that it had not expanded."
+        ended = describe_stop(stop)
+        text = f"The search {ended} with {_count(waiting, 'thought')} that it had not expanded."
         yield Finding("cut_short", text, _of(waiting))
 
 
@@ -296,7 +296,7 @@ def _score_collapse(facts: _Facts) -> Iterator[Finding]:
         scores = _scores(nodes)
         first, last = _widest(scores, NEARLY)
         if len(nodes) >= ENOUGH and last - first >= COLLAPSED * len(nodes):
-            low, high = f"{scores[first]:.2f}", f"{scores[last - 1]:.2f}"
+            low, high = format_score(scores[first]), format_score(scores[last - 1])
             within = low if low == high else f"{low} to {high}"
             text = f"{last - first} of {len(nodes)} thoughts got nearly the same score from {by}: {within}."
             yield Finding("score_collapse", text, _of(nodes[first:last]))
@@ -352,7 +352,7 @@ def _lost_calls(facts: _Facts) -> Iterator[Finding]:
         yield Finding("failed_calls", text, _nodes_of(facts, (row for row, _ in failed)))
     unmade = [(row, reply) for row, reply in answered if refused(reply.error)]
     if unmade:
-        why = _tally((reply.error or "")[:40] for _, reply in unmade)
+        why = _tally((reply.error or "")[:40].replace(":", " of ") for _, reply in unmade)
         text = f"{_count(unmade, 'call')} {'was' if len(unmade) == 1 else 'were'} refused: {why}."
         yield Finding("refused_calls", text, _nodes_of(facts, (row for row, _ in unmade)))
     cut = [row for row, reply in made if is_truncated(row.call, reply)]
@@ -508,7 +508,7 @@ def _scores(nodes: Iterable[Node]) -> list[float]:
 
 def _mean(nodes: Sequence[Node]) -> str:
     scores = _scores(nodes)
-    return f"{sum(scores) / len(scores):.2f}"
+    return format_score(sum(scores) / len(scores))
 
 
 def _marked(facts: _Facts, nodes: Iterable[Node], verdict: str) -> list[Node]:

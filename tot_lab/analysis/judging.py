@@ -18,7 +18,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from tot_lab.analysis.frames import calls_of
@@ -26,6 +25,7 @@ from tot_lab.analysis.known import Known, can_be_asked, judged, wins
 from tot_lab.analysis.statistics import SEED, wilson
 from tot_lab.analysis.tables import placed
 from tot_lab.core.bulk import gc_paused
+from tot_lab.core.calls import html_text
 from tot_lab.core.purposes import role_of
 from tot_lab.core.tree import Node
 from tot_lab.record.losses import ByRole, columns_of, losses_of
@@ -243,7 +243,9 @@ class EvaluatorDiagnosis:
         return "\n".join(f"{name:<18}{text}" for name, text in self._lines)
 
     def _repr_html_(self) -> str:
-        rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._lines)
+        rows = (
+            f"<tr><th>{html_text(name)}</th><td>{html_text(text)}</td></tr>" for name, text in self._lines
+        )
         return f"<table>{''.join(rows)}</table>"
 
 

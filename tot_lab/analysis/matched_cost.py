@@ -20,13 +20,13 @@ from tot_lab.analysis.counterfactuals import result_of
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import success_rates
 from tot_lab.analysis.tables import Placed, is_sweep, placed, table
-from tot_lab.core.calls import Call, Reply, believed, is_made, refused
+from tot_lab.core.calls import REFUSED, Call, Reply, believed, is_made, refused
 from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
-from tot_lab.models.spending import REFUSED
 from tot_lab.record.edits import Edits
 from tot_lab.record.losses import ByRole, columns_of, losses_of
 from tot_lab.record.run import Run, Usage, replies_of
+from tot_lab.record.waiting import with_progress
 from tot_lab.runtime.budget import used_by
 from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.recorder import Divergence, Recorder
@@ -272,7 +272,9 @@ async def _points(place: Placed, amounts: Sequence[float], unit: Unit) -> list[P
         sums.append(sum(sums[-1:]) + (unit != "cost"))
     # Sums of cents differ from the written amount in their last digits.
     fits = [sum(spent <= amount * (1 + 1e-9) for spent in sums) for amount in amounts]
-    at = {calls: await cut.point(calls) for calls in dict.fromkeys(fits)}
+    distinct = list(dict.fromkeys(fits))
+    shown = with_progress(distinct, "anytime_performance, one run", len(distinct), "amount")
+    at = {calls: await cut.point(calls) for calls in shown}
     return [at[calls] for calls in fits]
 
 

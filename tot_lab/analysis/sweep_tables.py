@@ -14,7 +14,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,8 @@ from tot_lab._version import __version__
 from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.latex import latex_table
+from tot_lab.core.calls import html_text
+from tot_lab.core.extras import requires
 from tot_lab.core.files import write_whole
 from tot_lab.lab.sweeps.axes import differing_settings, flat_settings, format_value
 from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
@@ -215,8 +217,8 @@ def _described(sweep: Sweep) -> list[tuple[str, ...]]:
 
 
 def warned(sweep: Sweep) -> str:
-    """Return the warnings below the table, about failed runs and lost calls, one per line."""
-    warnings = [_failures(sweep), warning_of(losses_in(sweep))]
+    """Return the warnings below the table, about failed runs, lost calls and unequal checks, one per line."""
+    warnings = [_failures(sweep), warning_of(losses_in(sweep)), _unequal_checks(sweep)]
     return "\n".join(f"! {text}" for text in warnings if text)
 
 
@@ -230,6 +232,21 @@ def _failures(sweep: Sweep) -> str:
     whose = "" if len(errors) == 1 else f", {'all' if shared == len(errors) else f'{shared:,} of them'} with"
     runs = f"{len(errors):,} of {len(sweep.rows):,} runs failed, without a grade"
     return f"{runs}{whose}: {_one_line(errors[0])}"
+
+
+def _unequal_checks(sweep: Sweep) -> str:
+    """Return which settings answer only with what the domain has checked, if some do and some do not."""
+    tasks = sweep.tasks.values()
+    checking = [
+        label for label, strategy in sweep.settings.items() if any(map(strategy.checks_answers, tasks))
+    ]
+    if not checking or len(checking) == len(sweep.settings):
+        return ""
+    named = ", ".join(checking[:3]) + (f" and {len(checking) - 3:,} more" if len(checking) > 3 else "")
+    return (
+        f"only {named} answer{'s' if len(checking) == 1 else ''} with what the domain has checked; "
+        f"tl.methods.Verified gives the others the same check"
+    )
 
 
 def _one_line(error: str) -> str:
@@ -268,15 +285,17 @@ def html(sweep: Sweep, under_way: str = "") -> str:
     """Return the sweep as an HTML table."""
     head = "".join(f"<th>{word}</th>" for word in (*_HEADS, ""))
     rows = "".join(
-        f'<tr><th style="text-align:left">{escape(label)}</th>'
-        + "".join(f"<td>{escape(word)}</td>" for word in words)
+        f'<tr><th style="text-align:left">{html_text(label)}</th>'
+        + "".join(f"<td>{html_text(word)}</td>" for word in words)
         + ("<td></td>" if line.success is None else f'<td><meter value="{line.success:.3f}"></meter></td>')
         + "</tr>"
         for line, (label, *words) in zip(summary(sweep), _described(sweep), strict=True)
     )
-    progress = f"<pre>{escape(under_way)}</pre>" if under_way else ""
-    below = f"<p><b>{escape(lost)}</b></p>" if (lost := warned(sweep)) else ""
-    return f"<div>{progress}<p>{escape(headline(sweep))}</p><table><tr>{head}</tr>{rows}</table>{below}</div>"
+    progress = f"<pre>{html_text(under_way)}</pre>" if under_way else ""
+    below = f"<p><b>{html_text(lost)}</b></p>" if (lost := warned(sweep)) else ""
+    return (
+        f"<div>{progress}<p>{html_text(headline(sweep))}</p><table><tr>{head}</tr>{rows}</table>{below}</div>"
+    )
 
 
 # Files.
@@ -347,12 +366,15 @@ def write(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = N
         against: In a `.tex` table, the setting with which all others are compared.
 
     Raises:
+        ImportError: If pyarrow is not installed and the format requires it.
         ValueError: If the format is unknown, or `against` is not a setting of a `.tex` table.
     """
     target, record = Path(path), provenance(sweep)
     if against is not None and target.suffix != ".tex":
         raise ValueError(f"{target}: against= applies to .tex only. Use tl.stats.compare_all for a table.")
     if target.suffix == ".parquet":
+        if find_spec("pyarrow") is None:
+            raise ImportError(f"{requires(str(target), 'pyarrow', 'parquet')}. A .csv requires nothing.")
         frame = df(sweep)
         frame.attrs.update(record)
         file = io.BytesIO()

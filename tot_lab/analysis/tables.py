@@ -60,7 +60,7 @@ def placed(runs: Any, taker: str) -> Iterator[Placed]:
                 f"{taker} expects a sweep, a run or several runs: got {type(given).__name__}. Was `await` "
                 f"forgotten?"
             )
-    known = {repr(run.header.strategy): _strategy_of(run) for run in listed}
+    known = {repr(run.header.strategy): strategy_of(run) for run in listed}
     ours = {kind: strategy for kind, strategy in known.items() if strategy is not None}
     labels = dict(zip(ours, label_strategies(list(ours.values())), strict=True)) if ours else {}
     tasks: dict[str, dict[str, str]] = {}
@@ -86,7 +86,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
             "score": ("Float64", [run.grade for _, run in rows]),
             "answer": ("string", [run.answer or None for _, run in rows]),
             "stop_reason": ("category", [run.stop_reason for _, run in rows]),
-            "error": ("string", [run.error for _, run in rows]),
+            "error": ("string", [run.failure for _, run in rows]),
             "calls": (
                 "Int64",
                 [None if "calls" in run.header.unknown else run.usage.calls for _, run in rows],
@@ -100,7 +100,8 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
     )
 
 
-def _strategy_of(run: Run) -> Strategy | None:
+def strategy_of(run: Run) -> Strategy | None:
+    """Return the strategy of a run, or `None` if it cannot be built from the record."""
     try:
         return run.strategy
     except ValueError:  # a class of the user whose module is not imported

@@ -5,23 +5,24 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Sequence
-from decimal import Decimal
 
 from tot_lab.analysis.diagnosis import Diagnosis, Finding, seen_at_once
 from tot_lab.analysis.frames import calls_of, tools_of, tools_offered
 from tot_lab.analysis.judging import Blamed, blame_of
 from tot_lab.analysis.known import judged
 from tot_lab.core.purposes import role_of
-from tot_lab.core.records import describe_stop
+from tot_lab.core.records import Decided, Scored, describe_stop
 from tot_lab.core.tools import TOOL
-from tot_lab.core.tree import Node
+from tot_lab.core.tree import Node, format_score
 from tot_lab.record.run import Run
 
 NAMED = 3
 """Maximum number of thoughts that the sentence names. `nodes` has all of them."""
 
 
-REPEATED = ("right_not_chosen", "unsolvable", "good_pruned")
+_UNKNOWN = "The cause is not known: nothing tells which thoughts could lead to a right answer."
+
+REPEATED = ("right_not_chosen", "unsolvable", "good_pruned", "cut_short")
 """Kinds of findings that say the same as the reason if they concern the same thoughts."""
 
 
@@ -59,7 +60,7 @@ def why_it_failed(run: Run) -> Finding | None:
 
 
 def _reason(run: Run, blamed: Blamed) -> Finding:
-    nodes = [run.tree[id] for id in blamed.nodes]
+    nodes: Sequence[Node] = [run.tree[id] for id in blamed.nodes]
     named = _ids(nodes)
     match blamed.on:
         case "unsolvable":
@@ -67,22 +68,14 @@ def _reason(run: Run, blamed: Blamed) -> Finding:
         case "answerer":
             text = _not_chosen(run, nodes)
         case "proposer":
-            text = f"Proposer: no child of {named} could still lead to a right answer."
+            nodes, text = _not_proposed(run, nodes)
         case "cut short":
-            text = (
-                f"Cut short: the search ended before it expanded {named}, which could still lead to a right "
-                f"answer."
-            )
+            ended = _interruption(run) or "the search ended"
+            text = f"Cut short: {ended} before it expanded {named}, {_hope(run, nodes)}."
         case "evaluator" if run.best is not None and blamed.nodes == (run.best.id,):
             text = f"Evaluator: accepted {named} as the answer, which is wrong."
-        case "evaluator" if all(node.reason == "person" for node in nodes):
-            text = f"Person: pruned {named}, {_hope(run, nodes)}."
-        case "evaluator" if high := _scored_as_high(run, nodes):
-            nodes = high
-            although = "although no thought that was kept scored higher"
-            text = f"Search: pruned {_ids(nodes)}, {_hope(run, nodes)}, {although}."
         case "evaluator":
-            text = f"Evaluator: pruned {named}, {_hope(run, nodes)}."
+            nodes, text = _pruned(run, nodes)
         case _:
             nodes, text = _shown_by_record(run)
     return Finding("why_it_failed", text, tuple(node.id for node in nodes))
@@ -90,33 +83,92 @@ def _reason(run: Run, blamed: Blamed) -> Finding:
 
 def _hope(run: Run, nodes: Sequence[Node]) -> str:
     """Return what was lost with thoughts from which a right answer could be reached."""
-    task = run.task
-    if task is not None and all(task.domain.complete(task, run.steps(node.id)) for node in nodes):
+    if _are_right(run, nodes):
         return "which is right" if len(nodes) == 1 else "which are right"
     return "which could still lead to a right answer"
 
 
+def _are_right(run: Run, good: Sequence[Node]) -> bool:
+    """Return whether thoughts from which a right answer could be reached are right answers."""
+    task = run.task
+    answers = [None if task is None else task.domain.answer(task, run.steps(node.id)) for node in good]
+    return all(answer is not None and run.grades([answer]) == [1.0] for answer in answers)
+
+
+def _pruned(run: Run, good: Sequence[Node]) -> tuple[Sequence[Node], str]:
+    """Return who pruned thoughts from which a right answer could be reached, and those that it pruned."""
+    others = [node for node in good if node.reason != "person"]
+    if not others:
+        return good, f"Person: pruned {_ids(good)}, {_hope(run, good)}."
+    if _are_right(run, others) and (misjudged := _misjudged(run, others)):
+        return others, misjudged
+    by_person = _scored_by_person(run, others)
+    if high := _scored_as_high(run, [node for node in others if node.by != "person" or node.id in by_person]):
+        although = "although no thought that was kept scored higher"
+        return high, f"Search: pruned {_ids(high)}, {_hope(run, high)}, {although}."
+    if all(node.id in by_person for node in others):
+        return others, f"Person: set the score of {_ids(others)}, {_hope(run, others)}, and it was pruned."
+    others = [node for node in others if node.id not in by_person]
+    if all(node.unreadable for node in others):
+        return others, f"Evaluator: gave no readable score to {_ids(others)}, {_hope(run, others)}."
+    return others, f"Evaluator: pruned {_ids(others)}, {_hope(run, others)}."
+
+
+def _scored_by_person(run: Run, pruned: Sequence[Node]) -> set[str]:
+    """Return the thoughts that were pruned after a person had set their scores, not before."""
+    ids = {node.id for node in pruned if node.by == "person"}
+    scored: set[str] = set()
+    found: set[str] = set()
+    for event in run.events if ids else ():
+        if isinstance(event, Scored) and event.id in ids and event.by == "person":
+            scored.add(event.id)
+        elif isinstance(event, Decided) and event.id in scored:
+            found.add(event.id)
+    return found
+
+
+def _not_proposed(run: Run, ends: Sequence[Node]) -> tuple[Sequence[Node], str]:
+    """Return what the proposer made of the last thoughts from which a right answer could be reached."""
+    children = [run.tree[id] for node in ends for id in node.children]
+    if not children:
+        return ends, f"Proposer: no thought could be read from its replies at {_ids(ends)}."
+    task = run.task
+    if task is not None and all(node.text == run.question for node in ends):
+        if found := _shown_by_tools(run):
+            return found[0] or ends, found[1]
+        if all(not child.children and task.domain.complete(task, run.steps(child.id)) for child in children):
+            if len(children) == 1:
+                return ends, "Proposer: the only answer that was written is wrong."
+            return ends, f"Proposer: none of the {len(children)} answers that were written is right."
+    return ends, f"Proposer: no child of {_ids(ends)} could still lead to a right answer."
+
+
 def _not_chosen(run: Run, right: Sequence[Node]) -> str:
     """Return why another answer than the right ones was given, as far as their scores tell."""
+    another = f"Answer: a right one was at {_ids(right)}, and another one was given."
+    return _misjudged(run, right) or another
+
+
+def _misjudged(run: Run, right: Sequence[Node]) -> str:
+    """Return that right answers scored no higher than the given one, "" if that is not known."""
     given = run.best
-    if given is not None and given.score is not None and judged(given):
-        scores = [node.rank for node in right]
-        if max(scores) < given.rank and all(node.score is not None for node in right):
-            return (
-                f"Evaluator: scored the right answer {_ids(right)} lower than the wrong one, {_ids([given])}."
-            )
-        if max(scores) == given.rank:
-            equal = [node for node in right if node.rank == given.rank]
-            return (
-                f"Evaluator: scored the wrong answer {_ids([given])} as high as the right one, {_ids(equal)}."
-            )
-    return f"Answer: a right one was at {_ids(right)}, and another one was given."
+    if given is None or given.score is None or not judged(given) or not all(map(judged, right)):
+        return ""
+    scores = [node.rank for node in right]
+    if max(scores) < given.rank and all(node.score is not None for node in right):
+        return f"Evaluator: scored the right answer {_ids(right)} lower than the wrong one, {_ids([given])}."
+    if max(scores) == given.rank:
+        equal = [node for node in right if node.rank == given.rank]
+        return f"Evaluator: scored the wrong answer {_ids([given])} as high as the right one, {_ids(equal)}."
+    return ""
 
 
 def _scored_as_high(run: Run, pruned: Sequence[Node]) -> list[Node]:
     """Return the pruned thoughts that scored as high as all thoughts that were kept on their level."""
+    if not pruned:
+        return []
     depth = max(pruned, key=lambda node: node.rank).depth
-    kept = [node for node in run.tree if node.depth == depth and node.state in ("kept", "complete")]
+    kept = [node for node in run.tree if node.depth == depth and node.state in ("kept", "complete", "answer")]
     most = max((node.rank for node in kept), default=None)
     return [
         node
@@ -129,7 +181,12 @@ def _shown_by_record(run: Run) -> tuple[list[Node], str]:
     """Return what the record shows about a failure where nothing says which thoughts could lead to a right
     answer: a wrong answer that was accepted, the results of tools, or the grades of other answers.
     """
-    found = _shown_by_tools(run) if run.answer else None
+    found = _shown_by_tools(run)
+    if not run.answer and (ended := _interruption(run)):
+        calls = calls_of(run)
+        last = run.tree[calls[-1].call.node] if calls and calls[-1].call.node in run.tree else run.tree.root
+        nodes, more = found or ([], "")
+        return nodes or [last], f"Cut short: {ended} before it gave an answer. {more}".rstrip()
     if run.answer and run.stop_reason == "solved" and run.best is not None and judged(run.best):
         text = f"Evaluator: accepted {_ids([run.best])} as the answer, which is wrong."
         return [run.best], text if found is None else f"{text} {found[1]}"
@@ -138,7 +195,7 @@ def _shown_by_record(run: Run) -> tuple[list[Node], str]:
         return found[0] or [run.best or run.tree.root], found[1]
     pruned = [node for node in run.tree if node.state == "pruned" and node.score is not None]
     best = heapq.nlargest(NAMED, pruned, key=lambda node: node.rank)
-    text = f"{_end_of(run)}. The cause is not known: nothing judges the thoughts before the answer."
+    text = f"{_end_of(run)}. {_UNKNOWN}"
     text += f" The best of the pruned ones: {_ids(best)}." if best else ""
     return best or [run.best or run.tree.root], text
 
@@ -160,9 +217,10 @@ def _shown_by_tools(run: Run) -> tuple[list[Node], str] | None:
     ids = dict.fromkeys(id for id, text in results if id in run.tree and right.search(text))
     if ids:
         nodes = [run.tree[id] for id in ids]
+        given = "another one" if run.answer else "none"
         return (
             nodes,
-            f"Answer: the right one is in a tool result at {_ids(nodes)}, and another one was given.",
+            f"Answer: the right one is in a tool result at {_ids(nodes)}, and {given} was given.",
         )
     match len(results):
         case 0:
@@ -199,6 +257,13 @@ def _shown_by_grades(run: Run) -> tuple[list[Node], str] | None:
     return best, f"{text} The best, at {_ids(best[:1])}, has the grade {top:.3g}."
 
 
+def _interruption(run: Run) -> str:
+    """Return which limit or budget ended the run, or that it was cancelled, "" otherwise."""
+    stop = run.stop_reason or ""
+    interrupted = stop.startswith(("budget:", "limit:")) or stop == "cancelled"
+    return f"the run {describe_stop(stop)}" if interrupted else ""
+
+
 def _end_of(run: Run) -> str:
     """Return how the run ended, as far as that may explain the failure."""
     stop = run.stop_reason or ""
@@ -208,11 +273,9 @@ def _end_of(run: Run) -> str:
 
 
 def _ids(nodes: Sequence[Node]) -> str:
-    """Name up to `NAMED` thoughts with their scores, which have three digits as in the explorer."""
+    """Name up to `NAMED` thoughts with their scores."""
     names = [
-        node.id
-        if node.score is None or not judged(node)
-        else f"{node.id} (score {Decimal(f'{node.score:.3g}'):f})"
+        node.id if node.score is None or not judged(node) else f"{node.id} (score {format_score(node.score)})"
         for node in nodes[:NAMED]
     ]
     more = len(nodes) - len(names)

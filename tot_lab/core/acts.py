@@ -65,6 +65,15 @@ def acts_of(lines: Iterable[Line]) -> dict[tuple[str, int], list[Act]]:
     }
 
 
+def raised_limits(lines: Iterable[Line]) -> dict[str, float]:
+    """Return the limits that a person has raised, by name. Empty if a note does not describe acts."""
+    try:
+        acts = [act for taken in acts_of(lines).values() for act in taken]
+    except ValueError:
+        return {}
+    return {name: limit for act in acts if isinstance(act, RaiseBudget) for name, limit in act.limits.items()}
+
+
 def _data(note: Note, name: str, kind: Any) -> Any:
     try:
         return msgspec.convert(note.data.get(name), kind)

@@ -8,6 +8,7 @@ never the run.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from html import escape
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -220,6 +221,10 @@ def is_made(reply: Reply) -> bool:
     return reply.tool is None and not refused(reply.error)
 
 
+REFUSED = "budget:spend"
+"""The error of a call that the spending limit of a lab refused."""
+
+
 def refused(error: str | None) -> bool:
     """Whether `error` says that the call was refused, and so never made."""
     return error is not None and (halts(error) or error == "limit:at_most")
@@ -296,3 +301,8 @@ def format_error(error: BaseException) -> str:
 def readable(text: str) -> str:
     """Return `text` with each lone surrogate replaced by `?`, so that it can be encoded."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def html_text(text: str) -> str:
+    """Return `text` as HTML without markup. Notebooks do not read dollar signs as formulas in it."""
+    return escape(text).replace("$", "<span>$</span>")

@@ -193,6 +193,13 @@ class Rules:
         """A key that is equal for answers that count as the same."""
         return " ".join(answer.casefold().split())
 
+    def verify(self, task: Task, answer: str) -> bool | None:
+        """Whether `answer` keeps the rules that the problem itself states, judged without the reference.
+
+        `None` if the domain cannot tell.
+        """
+        return None
+
     def grade(self, task: Task, answer: str) -> float | None:
         """How correct `answer` is, from 0 to 1 (correct). `None` if there is no reference."""
         return None
@@ -216,6 +223,9 @@ class Domain(Prompts, Readers, Rules, Part):
     """
 
     kind: ClassVar[str] = ""
+
+    verifies_paths: ClassVar[bool] = False
+    """Whether a path of steps holds an answer only if `verify` accepts it."""
 
     player: ClassVar[str] = "sim/general"
     """Name of the simulated model that knows the prompts of this domain."""

@@ -46,6 +46,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "deep_think": "tot_lab.strategies.deep_think:DeepThink",
         "gather_then_think": "tot_lab.strategies.gather_then_think:GatherThenThink",
         "reflexion": "tot_lab.strategies.reflexion:Reflexion",
+        "verified": "tot_lab.strategies.verified:Verified",
         "with_thinking": "tot_lab.strategies.thinking_level:WithThinking",
         "with_synthesis": "tot_lab.strategies.synthesis:WithSynthesis",
     },
@@ -125,6 +126,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "importance": "tot_lab.views.figures.importance:plot_importance",
         "calibration": "tot_lab.views.figures.calibration:plot_calibration",
         "pareto_frontier": "tot_lab.views.figures.frontier:plot_pareto",
+        "scaling": "tot_lab.views.figures.scaling:plot_scaling",
     },
     "importers": {
         "journal": "tot_lab.record.importers:Journal",

@@ -18,6 +18,13 @@ class Strategy(Part):
 
     kind: ClassVar[str] = ""
 
+    scale: ClassVar[str] = ""
+    """The setting that scales the number of calls, such as `attempts`. "" means that there is none."""
+
+    def scale_setting(self) -> str | None:
+        """The path of the setting that scales the number of calls. `None` means that there is none."""
+        return type(self).scale or None
+
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         """Reason about `task`.
 
@@ -25,6 +32,10 @@ class Strategy(Part):
         nest.
         """
         raise NotImplementedError(f"the strategy {self.kind!r} has no think")
+
+    def checks_answers(self, task: Task) -> bool:
+        """Whether an answer to `task` has passed the check of its domain (`Domain.verify`)."""
+        return False
 
     def max_calls(self, task: Task) -> int | None:
         """The most model calls for `task`. `None` means that there is no bound."""

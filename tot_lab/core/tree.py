@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.records import Decided, Record, Scored, Thought
+
+
+def format_score(score: float) -> str:
+    """Return a score with three significant digits and without an exponent, as in the explorer."""
+    return f"{Decimal(f'{score:.3g}'):f}"
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import asyncio
 import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, cast
 
 import msgspec
 
-from tot_lab.core.calls import Model
+from tot_lab.core.calls import Model, Reply, is_made
 from tot_lab.core.records import Line, Record
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
@@ -35,6 +36,7 @@ from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
 from tot_lab.record.search_notes import SearchNotes
+from tot_lab.record.waiting import counted
 from tot_lab.runtime.branching import describe_change, doubts_of, source_of
 from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder
@@ -271,7 +273,7 @@ class Lab:
         check_arguments(strategy, task, budget, repeat)
         strategy, task = self._prepared(strategy, task)
         execution = self._start(strategy, task, budget, self.runner.header(strategy, task, budget, repeat))
-        run = await self._carry_out(execution, watch)
+        run = await self._carry_out(execution, watch, shows=True)
         self._remember(run)
         return run.prepare()
 
@@ -321,7 +323,7 @@ class Lab:
         header = self.runner.header(by, task, budget, run.header.repeat)
         header = msgspec.structs.replace(header, branched=changed)
         execution = self._start(by, task, budget, header, parent=run if strategy is None else None)
-        made = await self._carry_out(execution, watch)
+        made = await self._carry_out(execution, watch, shows=True)
         made.prepare().loaded = run.loaded
         for doubt in doubts_of(run, made):
             warnings.warn(doubt, RuntimeWarning, stacklevel=2)
@@ -336,14 +338,41 @@ class Lab:
         return self.runner.start(strategy, task, header=header, path=path, budget=budget, parent=parent)
 
     async def _carry_out(
-        self, execution: Execution, watch: Callable[[Sequence[Line]], None] | None = None
+        self,
+        execution: Execution,
+        watch: Callable[[Sequence[Line]], None] | None = None,
+        shows: bool = False,
     ) -> Run:
+        """Carry out a run. `shows` is whether it shows its progress, unless somebody watches it."""
         if watch is not None:
             execution.watch(watch)
         try:
-            return await execution.carry_out()
+            if watch or not shows or execution.is_over or self.gateway.mode == "replay":
+                return await execution.carry_out()
+            async with self._counted(execution):
+                return await execution.carry_out()
         finally:
             self.last = execution.run
+
+    def _counted(self, execution: Execution) -> AbstractAsyncContextManager[None]:
+        """Show the calls of a run that takes longer than two seconds."""
+        calls = 0
+
+        def take(lines: Sequence[Line]) -> None:
+            nonlocal calls
+            calls += sum(isinstance(line.e, Reply) and is_made(line.e) for line in lines)
+
+        def count() -> tuple[int, str]:
+            model = self.model
+            return calls, (
+                f"loading {model.name}" if isinstance(model, Endpoint) and not model.is_ready else ""
+            )
+
+        execution.recorder.watchers.append(take)
+        strategy, total = execution.strategy, None
+        with suppress(Exception):  # of a strategy or a domain of the user
+            total = strategy.max_calls(self.runner.equipped(execution.task))
+        return counted(strategy.kind or type(strategy).__name__, total, count)
 
     async def sweep(
         self,
@@ -441,7 +470,7 @@ class Lab:
             strategy = self._with_models(strategy)
         execution = self.runner.resume(Path(path), strategy, task, parent)
         was_over = execution.is_over
-        run = await self._carry_out(execution)
+        run = await self._carry_out(execution, shows=True)
         if not was_over and run.parent is None:
             self._remember(run)
         return run.prepare()

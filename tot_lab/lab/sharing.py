@@ -75,6 +75,7 @@ def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache
     Raises:
         CacheError: If the reply of a real model is not in the cache, or if a call had different replies in
             two runs.
+        ValueError: If no call of `runs` was cached. No file is written.
     """
     real = {key_of(request) for run in runs for _, request, is_real in requests_of(run) if is_real}
     entries: dict[str, Entry] = {}
@@ -87,6 +88,11 @@ def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache
         if entry is None:
             raise CacheError(f"Call {key[:12]}… of these runs is not in the cache {cache.path}.")
         entries[key] = entry
+    if not entries:
+        raise ValueError(
+            "Nothing to export: no call of these runs was cached. Calls of simulated models never are, "
+            "unless the lab was given a cache."
+        )
     export(path, entries.items(), [run.id for run in runs])
     return len(entries)
 

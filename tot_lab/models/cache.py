@@ -70,7 +70,7 @@ class Cache:
             `$TOT_LAB_CACHE`, or `tot_lab/calls` in the user's data folder.
         create: Whether to create a missing folder.
         shared: URL of a Redis (`redis://:password@host:6379/0`, `rediss://…`) in which several machines share
-            their replies. Requires `tot-lab[redis]`.
+            their replies. Requires `pip install 'tot-lab[redis]'`.
         allow_unavailable: Whether a Redis that cannot be reached now is accepted.
     """
 

@@ -65,13 +65,14 @@ class Function:
     def _explain(self, error: Exception) -> str:
         """Describe an exception of the function. A mistake in its code comes with the line.
 
-        The first mistake is also a warning, so that it is seen before a long experiment ends. The record stays
+        The first mistake is also a warning, so that it is seen before a long experiment ends. The record is
         the same where warnings are errors. The text of the line may hold a key and is not shown.
         """
         text = format_error(error)
         if not isinstance(error, _MISTAKES):
             return text
-        code = getattr(self.model, "__code__", None)
+        called = self.model if hasattr(self.model, "__code__") else type(self.model).__call__
+        code = getattr(called, "__code__", None)
         lines = [
             f"line {frame.lineno} of {frame.name}"
             for frame in extract_tb(error.__traceback__)

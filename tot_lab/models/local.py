@@ -26,6 +26,7 @@ import msgspec
 from pydantic import Field, field_validator, model_validator
 
 from tot_lab.core.calls import Call, CallObserver, Need, Reply
+from tot_lab.core.extras import requires
 from tot_lab.models import ready
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.lite_llm.loading import is_loaded, litellm_ready
@@ -214,7 +215,7 @@ class _Server:
                 raise OSError(self._failed[1])
             self.stop()  # cleans up a server that died
             if find_spec("xllamacpp") is None:
-                raise ModuleNotFoundError("Local models require xllamacpp: pip install 'tot-lab[local]'")
+                raise ModuleNotFoundError(requires("A local model", "xllamacpp", "local"))
             if self.weights in KNOWN:
                 check(self.weights, self.path)
             key = secrets.token_urlsafe()

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from tot_lab.core.extras import requires
 from tot_lab.models.entries import DamagedEntry, unpacked
 from tot_lab.models.store import CacheError, Store
 
@@ -64,7 +65,7 @@ class RedisStore:
         try:
             import redis  # noqa: PLC0415  an extra
         except ImportError:
-            raise CacheError("shared= requires redis: pip install 'tot-lab[redis]'") from None
+            raise CacheError(requires("shared=", "redis", "redis")) from None
         self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
         self._lost: tuple[type[Exception], ...] = (redis.ConnectionError, redis.TimeoutError, OSError)
         self._refusal: type[Exception] = redis.ResponseError

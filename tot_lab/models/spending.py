@@ -14,11 +14,9 @@ import math
 import threading
 from collections.abc import Sequence
 
-from tot_lab.core.calls import Call, CallObserver, Reply, believed
+from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, believed
 from tot_lab.models.function import Function
 from tot_lab.models.stack import Backend, Endpoint, Listening
-
-REFUSED = "budget:spend"
 
 
 class SpendLimiter:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from tot_lab.core.extras import requires
 from tot_lab.core.files import data_folder
 
 _BLOCK = 1 << 20
@@ -218,9 +219,7 @@ def _from_hub(name: str, known: Weights, staging: Path, progress: bool) -> Path:
     try:
         from huggingface_hub import hf_hub_download  # noqa: PLC0415
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            f"{name!r} is downloaded from the model hub, which requires: pip install huggingface_hub"
-        ) from None
+        raise ModuleNotFoundError(requires(f"The download of {name}", "huggingface_hub", "local")) from None
     repository, file = known.source
     try:
         bar = _shown_bar() if progress else _hidden_bar()

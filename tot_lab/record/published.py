@@ -30,6 +30,7 @@ from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Tho
 from tot_lab.core.task import Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.run import Run
+from tot_lab.record.waiting import with_progress
 
 GAME24, CROSSWORD = "published/game24", "published/crossword"
 """The domains of the tasks (`tot_lab.domains.published`)."""
@@ -139,7 +140,7 @@ def published(path: str | os.PathLike[str]) -> list[Run]:
         except (msgspec.ValidationError, ValueError) as error:
             raise JournalError(f"{path}, entry {number}: not an entry of a published log: {error}") from None
     runs = []
-    for number, raw, entry in read:
+    for number, raw, entry in with_progress(read, f"loading {path}", len(read)):
         try:
             records = (
                 _crossword(entry, number) if isinstance(entry, list) else _breadth_first(entry, raw, samples)

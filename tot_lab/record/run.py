@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from tot_lab.core.calls import Call, Reply, halts, is_made, refused
+from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
@@ -244,12 +244,23 @@ class Run(RunMethods):
 
     @cached_property
     def failure(self) -> str | None:
-        """Why the run failed, or `None` if it did not: the exception that ended it, or the error of the last
-        model call if failed calls ended it. A failed run has no grade."""
-        if self.error is not None or self.stop_reason != "error":
+        """Why the run failed, or `None` if it did not. A failed run has no grade.
+
+        It is the exception that ended the run, the spending limit of its lab, or the error of its last failed
+        model call. A failed call is the reason if it ended the run, or if all calls failed and there is no
+        answer. A run that lost some calls and ended by itself has not failed.
+        """
+        if self.stop_reason == REFUSED:
+            return "the lab's spending limit refused a call; with a higher one, lab.resume finishes the run"
+        if self._ended is None or self.error is not None:
             return self.error
-        replies = (line.e for line in reversed(self.lines) if isinstance(line.e, Reply))
-        return next((reply.error for reply in replies if reply.error is not None and is_made(reply)), None)
+        if self.stop_reason != "error" and self.answer:
+            return None
+        errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and is_made(line.e)]
+        failed = [error for error in errors if error is not None]
+        if failed and (self.stop_reason == "error" or len(failed) == len(errors)):
+            return failed[-1]
+        return None
 
     @property
     def score(self) -> float | None:
@@ -261,13 +272,15 @@ class Run(RunMethods):
         """How correct the answer is, 0–1.
 
         `None` if the task has no reference, if the function that grades it was not stored with the run, or if
-        the run failed (see `failure`): an answer that was never given is not wrong.
+        the run failed (see `failure`) or was cancelled: an answer that was never given is not wrong.
 
         A pattern (`grade="regex"`) of a loaded run is matched in another process. If that takes longer than 5
         s, it is stopped with a warning, the grade is `None`, and `ungraded` gives the reason. Until `grade`
         is read, everything that shows such a run says that it is not graded yet.
         """
-        return None if self._ended is None or self.failure is not None else self.grades([self.answer])[0]
+        if self._ended is None or self.failure is not None or self.stop_reason == "cancelled":
+            return None
+        return self.grades([self.answer])[0]
 
     def grades(self, answers: Sequence[str]) -> list[float | None]:
         """Grade each of `answers`, as `grade` does."""

@@ -1,4 +1,4 @@
-"""Progress of work that goes through many runs.
+"""Progress of work that takes longer than two seconds: many runs, or one run that waits for a model.
 
 Nothing is shown for two seconds. Then a terminal or notebook shows a bar, which disappears at the end, and a
 file or pipe receives a line every ten seconds.
@@ -6,10 +6,11 @@ file or pipe receives a line every ten seconds.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -21,18 +22,19 @@ _EVERY = 10.0
 """Seconds between two lines."""
 
 
-def with_progress(items: Iterable[T], what: str, total: int) -> Iterator[T]:
+def with_progress(items: Iterable[T], what: str, total: int, unit: str = "run") -> Iterator[T]:
     """Yield `items`, of which there are `total`, and show on stderr how far the caller is.
 
     Args:
         items: What the caller goes through.
         what: The work, such as `judge_evaluator`.
         total: The number of items.
+        unit: What an item is.
     """
-    if sys.stderr.isatty() or notebook_display() is not None:
+    if _shows_bars():
         from tqdm import tqdm  # noqa: PLC0415
 
-        yield from tqdm(items, desc=what, total=total, unit="run", delay=QUIET, leave=False, file=sys.stderr)
+        yield from tqdm(items, desc=what, total=total, unit=unit, delay=QUIET, leave=False, file=sys.stderr)
         return
     due = time.monotonic() + QUIET
     for number, item in enumerate(items):
@@ -40,7 +42,46 @@ def with_progress(items: Iterable[T], what: str, total: int) -> Iterator[T]:
         if time.monotonic() >= due:
             due = time.monotonic() + _EVERY
             with suppress(OSError, ValueError):  # the pipe was closed
-                print(f"{what}: {number + 1:,} of {total:,} runs", file=sys.stderr, flush=True)
+                print(f"{what}: {number + 1:,} of {total:,} {unit}s", file=sys.stderr, flush=True)
+
+
+@asynccontextmanager
+async def counted(what: str, total: int | None, count: Callable[[], tuple[int, str]]) -> AsyncIterator[None]:
+    """Show on stderr how many calls were made while the block waits.
+
+    Args:
+        what: The work, such as the name of a strategy.
+        total: The maximum number of calls, if it is known.
+        count: Returns the number of calls, and what the work waits for, or "".
+    """
+    showing = asyncio.create_task(_show(what, total, count))
+    try:
+        yield
+    finally:
+        showing.cancel()
+        await asyncio.wait([showing])
+
+
+async def _show(what: str, total: int | None, count: Callable[[], tuple[int, str]]) -> None:
+    await asyncio.sleep(QUIET)
+    if _shows_bars():
+        from tqdm import tqdm  # noqa: PLC0415
+
+        with tqdm(desc=what, total=total, unit="call", leave=False, file=sys.stderr) as bar:
+            while True:
+                bar.n, waits_for = count()
+                bar.set_postfix_str(waits_for)  # this also draws the bar
+                await asyncio.sleep(0.5)
+    while True:
+        calls, waits_for = count()
+        with suppress(OSError, ValueError):  # the pipe was closed
+            done = f"{calls:,} {'call' if calls == 1 else 'calls'}"
+            print(f"{what}: {waits_for or done}", file=sys.stderr, flush=True)
+        await asyncio.sleep(_EVERY)
+
+
+def _shows_bars() -> bool:
+    return sys.stderr.isatty() or notebook_display() is not None
 
 
 def notebook_display() -> Any:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tot_lab.core.acts import Act, acts_of
-from tot_lab.core.calls import Call, CallObserver, Model, Reply, is_cost, is_made
+from tot_lab.core.calls import REFUSED, Call, CallObserver, Model, Reply, is_cost, is_made
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import Part, UserFunction, map_parts, part_of
 from tot_lab.core.records import Ended, Line
@@ -27,7 +27,6 @@ from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.cache import Cache, CacheMiss, Mode
 from tot_lab.models.keys import SampleScope
-from tot_lab.models.spending import REFUSED
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.edits import Edits
 from tot_lab.record.journal import Header, read_journal

@@ -59,6 +59,8 @@ class JudgedAttempts(Prompting):
 
     kind: ClassVar[str] = ""
 
+    scale: ClassVar[str] = "attempts"
+
     strategy: Strategy
     """The strategy of each attempt."""
 
@@ -79,6 +81,9 @@ class JudgedAttempts(Prompting):
                 at_most=self._calls_per_attempt(task),
             )
         )
+
+    def checks_answers(self, task: Task) -> bool:
+        return self.strategy.checks_answers(task)
 
     def max_calls(self, task: Task) -> int | None:
         each = self._calls_per_attempt(task)
@@ -134,6 +139,8 @@ class SelfConsistency(Strategy):
         Wang et al. 2023, Self-Consistency Improves Chain of Thought Reasoning, arXiv:2203.11171.
     """
 
+    scale: ClassVar[str] = "attempts"
+
     strategy: Strategy = ChainOfThought()
     """The strategy of each attempt."""
 
@@ -147,6 +154,9 @@ class SelfConsistency(Strategy):
             at_most=self.strategy.max_calls(task),
         )
         return (yield from choose_by_vote(task, answers, "self_consistency"))
+
+    def checks_answers(self, task: Task) -> bool:
+        return self.strategy.checks_answers(task)
 
     def max_calls(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from pydantic import Field
@@ -31,7 +31,9 @@ class BudgetForcing(Prompting):
         replaces the delimiter that ends the thinking; here the reply as a whole goes on.
     """
 
-    waits: Annotated[int, Field(ge=0, le=900)] = 2
+    scale: ClassVar[str] = "waits"
+
+    waits: Annotated[int, Field(ge=0)] = 2
     """How often the reply is continued."""
 
     word: str = "Wait"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
 from pydantic import Field
@@ -34,10 +34,12 @@ class Debate(Prompting):
         arXiv:2305.14325, section 2.
     """
 
+    scale: ClassVar[str] = "agents"
+
     agents: Annotated[int, Field(ge=1)] = 3
     """The number of agents."""
 
-    rounds: Annotated[int, Field(ge=1, le=900)] = 2
+    rounds: Annotated[int, Field(ge=1)] = 2
     """Rounds, the first answers included."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:

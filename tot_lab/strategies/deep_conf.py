@@ -36,6 +36,8 @@ class DeepConf(Prompting):
 
     kind: ClassVar[str] = "deep_conf"
 
+    scale: ClassVar[str] = "attempts"
+
     attempts: Annotated[int, Field(ge=1)] = 16
     """The number of chains."""
 

@@ -36,6 +36,8 @@ class ForestOfThoughts(Prompting):
 
     kind: ClassVar[str] = "forest_of_thoughts"
 
+    scale: ClassVar[str] = "trees"
+
     strategy: Strategy = TreeOfThoughts()
     """The strategy of each tree."""
 
@@ -68,6 +70,9 @@ class ForestOfThoughts(Prompting):
         return (
             yield from choose_by_vote(task, answers, self.kind, weights if any(weights) else None, winner)
         )
+
+    def checks_answers(self, task: Task) -> bool:
+        return self.strategy.checks_answers(task)
 
     def max_calls(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from pydantic import Field
@@ -31,6 +31,8 @@ class MixtureOfAgents(Prompting):
         Wang et al. 2024, Mixture-of-Agents Enhances Large Language Model Capabilities, arXiv:2406.04692,
         section 2.2.
     """
+
+    scale: ClassVar[str] = "agents"
 
     agents: Annotated[int, Field(ge=1)] = 3
     """Agents in each layer."""

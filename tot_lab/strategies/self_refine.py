@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from pydantic import Field
@@ -31,6 +31,8 @@ class SelfRefine(Prompting):
         Madaan et al. 2023, Self-Refine: Iterative Refinement with Self-Feedback, arXiv:2303.17651,
         Algorithm 1.
     """
+
+    scale: ClassVar[str] = "rounds"
 
     rounds: Annotated[int, Field(ge=0)] = 4
     """The most refinements."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlia
 
 from pydantic import Field, TypeAdapter, field_validator
 
+from tot_lab.core.extras import requires
 from tot_lab.core.parts import UserFunction
 from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 from tot_lab.tools import pages
@@ -63,7 +64,8 @@ class _Query(Arguments):
 
 
 class WebFetch(Tool):
-    """Fetches a page and returns its text; HTML as Markdown with its links. Requires `tot-lab[web]`."""
+    """Fetches a page and returns its text; HTML as Markdown with its links. Requires
+    `pip install 'tot-lab[web]'`."""
 
     kind: ClassVar[str] = "web_fetch"
     name: Name = "web-fetch"
@@ -174,7 +176,7 @@ async def readable(page: bytes, charset: str, *, html: bool) -> str:
 
 
 def _needs_extra() -> ImportError:
-    return ImportError("fetching pages needs: pip install 'tot-lab[web]'")
+    return ImportError(requires("WebFetch", "httpx, beautifulsoup4 and markdownify", "web"))
 
 
 def _client(may_reach: Callable[[str], bool], timeout: float) -> httpx.AsyncClient:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from tot_lab.core.calls import Call, Reply, is_made
+from tot_lab.core.calls import Call, Reply, html_text, is_made
 from tot_lab.core.records import Ended, Line, Note, Position
 from tot_lab.core.tools import named
 from tot_lab.core.tree import Tree
@@ -108,7 +108,7 @@ class Progress:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         tree = escape(printable("\n".join(self.rows())))
         style = "background:none;color:inherit;font-size:12px;line-height:1.4;overflow-x:auto;margin:4px 0"
-        head = f'<div style="font-family:{FONT};font-size:13px">{escape(printable(self.head))}</div>'
+        head = f'<div style="font-family:{FONT};font-size:13px">{html_text(printable(self.head))}</div>'
         html = f'{head}<pre style="{style}">{tree}</pre>'
         return {"text/plain": str(self), "text/html": html}
 

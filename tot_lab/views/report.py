@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from tot_lab.analysis.frames import CallRow, tools_of
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import Reply, is_made, refused
+from tot_lab.core.calls import Reply, html_text, is_made, refused
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Note
 from tot_lab.core.tools import tool_of
-from tot_lab.core.tree import Node, Tree
+from tot_lab.core.tree import Node, Tree, format_score
 from tot_lab.record.losses import describe, losses_of, total, warning_of
 from tot_lab.record.run import Run, money
 from tot_lab.views.figures.theme import (
@@ -37,7 +37,7 @@ from tot_lab.views.figures.theme import (
 )
 from tot_lab.views.figures.tree import MAX_THOUGHTS, plot_tree
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
-from tot_lab.views.tree_svg import tree_svg
+from tot_lab.views.tree_svg import svg_url, tree_svg
 
 MAX_DRAWN = 150
 """Maximum number of thoughts for which a notebook card draws the tree."""
@@ -50,6 +50,7 @@ class RunSummary(NamedTuple):
     """The facts about a run that every view shows, formatted as text.
 
     Attributes:
+        score: Score of the answer, or "" if it has none.
         verdict: Whether the answer is correct, with the expected one if it is not, or "" if unknown.
         failed: The most common error of the calls, or "".
         tools: Number of calls of each tool, or "" if there were none.
@@ -86,7 +87,7 @@ def summarize(run: Run) -> RunSummary:
         printable(run.question),
         printable(run.answer),
         _format_verdict(run),
-        "none" if run.score is None else f"{run.score:.3g}",
+        "" if run.score is None else format_score(run.score),
         "unfinished" if run.stop_reason is None else stop_words(run),
         f"{len(run.tree):,}",
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
@@ -104,6 +105,7 @@ def summarize(run: Run) -> RunSummary:
 def _format_verdict(run: Run) -> str:
     """Return the grade in words, with the expected answer if another one was given."""
     grade, expected = format_grade(run), verdict_of(run).expected
+    grade = "✗" if grade == "✗ wrong" and not run.answer else grade
     return f"{grade}, expected {expected}" if grade.startswith("✗") and expected else grade
 
 
@@ -167,12 +169,13 @@ def prepare(run: Run) -> Run:
 def run_text(run: Run) -> str:
     """Return the repr of a run: its facts and a small tree."""
     summary = summarize(run)
+    stopped = short(summary.stopped, 90)
     rows = [
         f"{summary.strategy} · {summary.model}" + (" · simulated model" if summary.simulated else ""),
         f"  question  {short(summary.question, 90)}",
         f"  answer    {short(summary.answer, 90) or 'none'}"
         + (f"  {summary.verdict}" if summary.verdict else ""),
-        f"  score     {summary.score} · ended: {short(summary.stopped, 90)}",
+        f"  score     {summary.score} · ended: {stopped}" if summary.score else f"  ended     {stopped}",
         f"  calls     {summary.calls} · tokens {summary.tokens} · cost {summary.cost}",
         *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
         *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
@@ -250,17 +253,21 @@ def _with_sort_keys(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, 
 
 
 def run_html(run: Run) -> str:
-    """Return the card of a run in a notebook, for light and dark pages."""
+    """Return the card of a run in a notebook, for light and dark pages.
+
+    The tree is an image: the sanitiser of an untrusted notebook removes the elements of an SVG, but not
+    their texts.
+    """
     summary = summarize(run)
     line = "#1a9850" if summary.verdict.startswith("✓") else PATH  # visible on light and on dark pages
     verdict = (
         f'<b style="margin-left:.7em;padding:1px 8px;border:1px solid {line};border-radius:9px">'
-        f"{escape(summary.verdict)}</b>"
+        f"{html_text(summary.verdict)}</b>"
         if summary.verdict
         else ""
     )
     cells = [
-        ("score", summary.score),
+        *([("score", summary.score)] if summary.score else []),
         ("ended", summary.stopped),
         ("thoughts", summary.thoughts),
         ("calls", summary.calls),
@@ -270,21 +277,21 @@ def run_html(run: Run) -> str:
     ]
     table = "".join(
         f'<div style="min-width:4em"><div style="font-size:11px;opacity:.65">{name}</div>'
-        f"<div>{escape(short(value, 60))}</div></div>"
+        f"<div>{html_text(short(value, 60))}</div></div>"
         for name, value in cells
     )
     return (
         f'<div style="font-family:{FONT};font-size:13px;line-height:1.45;color:inherit;background:none;'
         f"border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 16px;max-width:880px;"
         'break-inside:avoid">'
-        f'<div style="opacity:.75">{escape(summary.strategy)} · {escape(summary.model)}'
+        f'<div style="opacity:.75">{html_text(summary.strategy)} · {html_text(summary.model)}'
         f"{_badge_html(summary.simulated)}</div>"
-        f'<div style="font-size:15px;margin:2px 0 6px">{escape(short(summary.question, 300))}</div>'
+        f'<div style="font-size:15px;margin:2px 0 6px">{html_text(short(summary.question, 300))}</div>'
         f'<div style="margin-bottom:8px"><span style="opacity:.65">answer</span> '
-        f"<b>{escape(short(summary.answer, 300)) or 'none'}</b>{verdict}</div>"
+        f"<b>{html_text(short(summary.answer, 300)) or 'none'}</b>{verdict}</div>"
         f'<div style="display:flex;flex-wrap:wrap;gap:6px 26px;margin-bottom:8px">{table}</div>'
         f"{_failure_html(summary)}{_tree_html(run)}"
-        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{escape(summary.run_facts)}</div></div>'
+        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{html_text(summary.run_facts)}</div></div>'
     )
 
 
@@ -364,7 +371,7 @@ def _format_tool_time(run: Run, carried_out: Sequence[CallRow]) -> str:
 
 def _tree_row(node: Node, used: int) -> str:
     none = "?" if node.unreadable else "–"
-    score = "" if node.parent is None else f"{none:>4} " if node.score is None else f"{node.score:.2f} "
+    score = "" if node.parent is None else f"{none if node.score is None else format_score(node.score):<5} "
     state = "" if node.parent is None or node.state in ("proposed", "kept") else f"[{node.state}] "
     return f"{score}{state}{short(node.text, max(92 - used - len(score + state), 20))}"
 
@@ -391,7 +398,10 @@ def _tree_html(run: Run) -> str:
             "tl.figures.plot_tree(run) draws them" if count <= MAX_THOUGHTS else "run.nodes_df() lists them"
         )
         return f'<div style="opacity:.65">{count:,} thoughts: {hint}</div>'
-    return tree_svg(run)
+    return (
+        f'<img alt="The tree of {count:,} thoughts" src="{svg_url(tree_svg(run))}" '
+        'style="max-width:100%;height:auto;border-radius:6px">'
+    )
 
 
 _NUMBERS = ("score", "calls", "tokens in", "tokens out", "cost", "seconds")
@@ -401,6 +411,7 @@ def _totals(runs: Sequence[Run]) -> list[tuple[str, str]]:
     """Return the names and values of the totals over all runs. A total is unknown if a summand is unknown."""
     graded = [verdict for run in runs if (verdict := format_grade(run)).startswith(("✓", "✗"))]
     right = sum(verdict.startswith("✓") for verdict in graded)
+    failed = sum(run.failure is not None for run in runs)
     usage = [run.usage for run in runs]
     tools = sum(count_records(run).carried_out for run in runs)
 
@@ -411,6 +422,7 @@ def _totals(runs: Sequence[Run]) -> list[tuple[str, str]]:
     return [
         ("runs", f"{len(runs):,}"),
         *([("correct", f"{right:,} of {len(graded):,} ({right / len(graded):.0%})")] if graded else []),
+        *([("failed", f"{failed:,}")] if failed else []),
         ("calls", number(total("calls"))),
         *([("tool calls", number(tools))] if tools else []),
         ("tokens in", number(total("input_tokens"))),
@@ -433,7 +445,7 @@ def _failure_html(summary: RunSummary) -> str:
     """Return a line with the most common error of the calls, or ""."""
     if not summary.failed:
         return ""
-    return f'<div style="margin-bottom:8px">failed: {escape(short(summary.failed, 400))}</div>'
+    return f'<div style="margin-bottom:8px">failed: {html_text(short(summary.failed, 400))}</div>'
 
 
 def _table_row(place: int, run: Run, summary: RunSummary) -> str:
@@ -495,10 +507,12 @@ def _path_html(run: Run) -> str:
 
 
 def _format_fate(node: Node) -> str:
-    score = (
-        "unreadable" if node.unreadable else "no score" if node.score is None else f"score {node.score:.3g}"
-    )
-    return f"{node.id} · {node.state} · {score}"
+    parts = [node.id, node.state]
+    if node.unreadable:
+        parts.append("unreadable")
+    elif node.score is not None:
+        parts.append(f"score {format_score(node.score)}")
+    return " · ".join(parts)
 
 
 _LIGHT = (

@@ -21,6 +21,7 @@ from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
 from tot_lab.views.figures.saving import PIXELS, check_width, format_of, rendered
 from tot_lab.views.figures.theme import (
+    DARK,
     EDGE,
     FAINT,
     FONT,
@@ -92,13 +93,10 @@ class Frame(NamedTuple):
         return self.left + x * self.step, self.top + y * self.rise
 
 
-def tree_svg(run: Run, *, background: str | None = None) -> str:
+def tree_svg(run: Run) -> str:
     """Return the tree of a run as a standalone SVG image, with labels if there is room.
 
-    Args:
-        run: The run.
-        background: CSS colour of the background. `None` makes it transparent, with lines in the text colour
-            of the surrounding page.
+    The image is light or dark, as the page that shows it.
 
     Raises:
         ValueError: If there are no thoughts.
@@ -115,19 +113,24 @@ def tree_svg(run: Run, *, background: str | None = None) -> str:
         16.0,
         labels,
         11,
-        "currentColor" if background is None else INK,
-        "#808080" if background is None else EDGE,
+        "currentColor",
+        "#808080",
     )
     width = widest * step + 2 * frame.left
     height = deepest * frame.rise + frame.top + (58.0 if labels else 16.0)
-    drawn = [
+    start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img" '
-        f'style="max-width:100%;height:auto;font:11px {escape(FONT)}">'
-    ]
-    if background is not None:
-        drawn.append(f'<rect width="100%" height="100%" fill="{escape(background)}"/>')
-    return "".join([*drawn, *_tree(info, frame), "</svg>"])
+        f'font-size="{frame.size}" font-family="{escape(FONT)}">'
+        f"<style>svg{{color:{INK};background:{LIGHT.paper}}}@media(prefers-color-scheme:dark)"
+        f"{{svg{{color:{DARK.ink};background:{DARK.paper}}}}}</style>"
+    )
+    return "".join([start, *_tree(info, frame), "</svg>"])
+
+
+def svg_url(svg: str) -> str:
+    """Return an SVG image as the address of an image."""
+    return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
 
 
 def save_figure(run: Run, path: str | os.PathLike[str], *, width: float = 3.5) -> Path:
@@ -163,7 +166,6 @@ def _as_image(svg: str, width: int, height: int) -> Any:
     import plotly.graph_objects as go  # noqa: PLC0415  an SVG does not need it
 
     hidden = {"visible": False}
-    source = "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
     place = {"xref": "paper", "yref": "paper", "x": 0, "y": 1, "sizex": 1, "sizey": 1, "sizing": "stretch"}
     return go.Figure(
         layout={
@@ -173,7 +175,7 @@ def _as_image(svg: str, width: int, height: int) -> Any:
             "margin": dict.fromkeys("lrtb", 0),
             "xaxis": hidden,
             "yaxis": hidden,
-            "images": [{"source": source, **place}],
+            "images": [{"source": svg_url(svg), **place}],
         }
     )
 

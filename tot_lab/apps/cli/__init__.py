@@ -6,6 +6,9 @@
     runs.py         replay, show, export    work with recorded runs
     maintenance.py  cache, model, trust     manage cached replies, model weights and approvals
     arguments.py    NAME FIELD=VALUE        the grammar for strategies, models, tasks and budgets
+    help.py         --help [NAME]           the texts of help
+    completion.py                           completes words after Tab
+    colour.py                               colours verdicts on a terminal
 
 A command prints where it wrote its results, and overwrites nothing but its own report. The exit code is 2 for
 invalid arguments, 1 for any other error, and 130 after Ctrl-C. An error is printed as one line.
@@ -23,7 +26,25 @@ from typing import Any, NoReturn
 from tot_lab._version import __version__
 from tot_lab.apps.cli import demo, maintenance, runs, searches, thinking
 from tot_lab.apps.cli.arguments import InvalidArgument
+from tot_lab.apps.cli.completion import complete
+from tot_lab.apps.cli.help import Formatter, list_commands
 from tot_lab.models import CacheError
+
+_GROUPS = {
+    "first steps": [demo],
+    "searches": [searches, thinking],
+    "recorded runs": [runs],
+    "this machine": [maintenance],
+}
+
+_START = """Study how language models reason by search. Three things to try:
+
+  tot-lab demo                  20 searches on a simulated model, and a report
+  tot-lab run tree_of_thoughts --task game24 "4 5 6 10" --model sim/game24
+                                one search; tot-lab show then opens its tree
+  tot-lab notebooks examples    the notebooks, to open with JupyterLab
+
+None needs a key or a network. All commands: tot-lab --help"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -33,13 +54,14 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in `argv` (default: `sys.argv`) and return its exit code."""
-    parser = _Parser(prog="tot-lab", description="Study how language models reason by search.")
-    parser.add_argument("--version", action="version", version=f"tot-lab {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for family in (demo, searches, thinking, runs, maintenance):
-        family.add(commands)
-    args = parser.parse_args(argv)
+    parser = _parser()
+    complete(parser)
+    given = sys.argv[1:] if argv is None else argv
     try:
+        if not given:
+            print(_START)
+            return 0
+        args = parser.parse_args(given)
         with warnings.catch_warnings():
             warnings.showwarning = _warn  # type: ignore[assignment]
             return int(args.handler(args) or 0)
@@ -56,6 +78,29 @@ def main(argv: Sequence[str] | None = None) -> int:
             message = f"{error.filename2 or error.filename}: {error.strerror}"
         print(f"tot-lab: {message}", file=sys.stderr)
         return 2 if isinstance(error, InvalidArgument) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="tot-lab",
+        usage="tot-lab COMMAND ...",
+        description="Study how language models reason by search.",
+        formatter_class=Formatter,
+    )
+    parser.add_argument("--version", action="version", version=f"tot-lab {__version__}")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="tot-lab"
+    )
+    groups: list[str] = []
+    for title, families in _GROUPS.items():
+        known = set(commands.choices)
+        for family in families:
+            family.add(commands)
+        new = {name: one for name, one in commands.choices.items() if name not in known}
+        groups.append(list_commands(title, new))
+    more = "What a command accepts: tot-lab COMMAND --help"
+    parser.epilog = "\n\n".join([*groups, more])
+    return parser
 
 
 def _warn(message: Warning | str, *_: Any) -> None:

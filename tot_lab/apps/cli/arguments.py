@@ -11,17 +11,17 @@ import argparse
 import inspect
 import json
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
+from tot_lab.apps.cli.help import PRESETS, Formatter
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import REGISTRY, Part, class_of, known_names
-from tot_lab.core.registry import axes, built_in, offered
+from tot_lab.core.registry import built_in, offered
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
@@ -29,11 +29,10 @@ from tot_lab.domains import tasks
 from tot_lab.domains.named import domain_names, factory_of, problem_in
 from tot_lab.lab.settings import allowed_by_user
 from tot_lab.lab.sweeps.axes import grid
-from tot_lab.models import Cache, model_named, simulated_models
+from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import default_folder
-from tot_lab.strategies import Stop, baselines, presets
-from tot_lab.tools import EffectPolicy, Tool, WebSearch, tools_named
-from tot_lab.tools.named import domain_tools, needed
+from tot_lab.strategies import baselines
+from tot_lab.tools import EffectPolicy, Tool, tools_named
 
 T = TypeVar("T")
 
@@ -128,9 +127,6 @@ def _expect_known(given: Iterable[str], known: Iterable[str]) -> None:
 
 # Strategies, models, tasks, tools and budgets.
 
-_PRESETS: dict[str, Callable[[], Strategy]] = {
-    f"presets.{name}": getattr(presets, name) for name in presets.__all__
-}
 _STRATEGIES: dict[str, type[Strategy]] = built_in("strategies")
 
 
@@ -149,8 +145,8 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
                 make_task = {
                     label: [one] for label, one in _call_validated(baselines, **parse_settings(rest)).items()
                 }
-            elif name in _PRESETS:
-                make_task = {name: grid(_PRESETS[name](), **parse_fields(rest))}
+            elif name in PRESETS:
+                make_task = {name: grid(PRESETS[name](), **parse_fields(rest))}
             elif name in REGISTRY or name in offered():
                 make_task = {name: grid(class_of(name, Strategy), **parse_fields(rest))}
             else:
@@ -172,7 +168,7 @@ def _group_by_name(words: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def _strategies() -> list[str]:
-    return [*_STRATEGIES, *_PRESETS, "baselines"]
+    return [*_STRATEGIES, *PRESETS, "baselines"]
 
 
 def parse_model(words: Sequence[str]) -> Any:
@@ -273,108 +269,37 @@ def parse_budget(words: Sequence[str] | None) -> Budget | None:
         return Budget(**given) if given else None
 
 
-def describe_parts() -> str:
-    """Return the list of strategies, models, domains and tools for the help text."""
-    lines = ["strategies, with their settings and defaults:"]
-    for name, strategy in _STRATEGIES.items():
-        lines += [f"  {name}: {_first_sentence(strategy)}", *_format_settings(strategy)]
-    lines += [f"  {name}: {_first_sentence(preset)}" for name, preset in _PRESETS.items()]
-    lines += [
-        "  baselines: four strategies to compare a search with, attempts=5",
-        "",
-        "models:",
-        *(f"  {model.kind}: {_first_sentence(model)}" for model in simulated_models()),
-        "  local/NAME, or any litellm name such as gpt-4.1-mini (its key: OPENAI_API_KEY in the environment)",
-        "",
-        f"domains: {', '.join(domain_names())}",
-        "",
-        "tools, with their required settings and effects:",
-        *(
-            f"  {_describe_tool(kind)}: {_first_sentence(kind)}"
-            for kind in built_in("tools").values()
-            if kind is not WebSearch
-        ),
-        *(
-            f"  {domain}: {_join(tool.name for tool in make_task)}"
-            for domain, make_task in domain_tools().items()
-        ),
-        "",
-        *([f"from installed packages: {', '.join(sorted(offered()))}"] if offered() else []),
-    ]
-    return "\n".join(lines)
-
-
-def _describe_tool(kind: type[Tool]) -> str:
-    """Return the name of a tool with its required settings and effects."""
-    effects = kind.model_fields["effects"].default
-    requirements = [*(f"{name}=…" for name in needed(kind)), *(f"--allow {effect}" for effect in effects)]
-    return " ".join([kind.kind, *requirements])
-
-
-def _first_sentence(part: Any) -> str:
-    """Return the first sentence of a docstring."""
-    paragraph = " ".join((part.__doc__ or "").partition("\n\n")[0].split())
-    sentence = re.split(r"(?<!et al)\. ", paragraph)[0].rstrip(".")
-    return textwrap.shorten(sentence, 84, placeholder=" …")
-
-
-def _format_settings(part: type[Part]) -> list[str]:
-    """Return the settings of `part` as `FIELD=DEFAULT|OTHER …`, wrapped for a terminal."""
-    shown = []
-    for name, field in part.model_fields.items():
-        default = [] if field.is_required() else [_format_value(field.get_default(call_default_factory=True))]
-        others = [choice for choice in _choices(field.annotation) if choice not in default]
-        shown.append(f"{name}={'|'.join([*default, *others])}")
-    return textwrap.wrap(" ".join(shown), 100, initial_indent=_INSIDE, subsequent_indent=_INSIDE)
-
-
-_INSIDE = " " * 6
-
-
-def _format_value(value: Any) -> str:
-    """Return the value of a setting as it is written on the command line."""
-    if isinstance(value, Part):
-        return value.kind
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
-
-
-def _choices(annotation: Any) -> list[str]:
-    """Return the names that are accepted by a field with this annotation."""
-    if get_origin(annotation) is Literal:
-        return list(get_args(annotation))
-    if annotation is Strategy:
-        return list(_STRATEGIES)
-    if isinstance(annotation, type) and issubclass(annotation, Part) and not annotation.kind:
-        return [part.kind for part in (*axes(), Stop) if issubclass(part, annotation)]
-    return [choice for inner in get_args(annotation) for choice in _choices(inner)]
-
-
 # Parsers.
 
 
 def command(
-    commands: Any, name: str, what: str, handler: Callable[[argparse.Namespace], int | None] | None = None
+    commands: Any,
+    name: str,
+    what: str,
+    handler: Callable[[argparse.Namespace], int | None] | None = None,
+    add_help: bool = True,
 ) -> argparse.ArgumentParser:
     """Add a command with one line of help. If `handler` is `None`, the handler of the group is used."""
-    make_task: argparse.ArgumentParser = commands.add_parser(
+    parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=what,
         description=f"{what[0].upper()}{what[1:]}.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
+        add_help=add_help,
     )
     if handler is not None:
-        make_task.set_defaults(handler=handler)
-    return make_task
+        parser.set_defaults(handler=handler)
+    return parser
 
 
-def add_runs(parser: argparse.ArgumentParser) -> None:
+def add_runs(parser: Any) -> None:
     """Add the positional argument `RUN`."""
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="a run's journal, or a folder of journals"
     )
 
 
-def add_cache(parser: argparse.ArgumentParser, what: str = "folder of the cache (default: your own)") -> None:
+def add_cache(parser: Any, what: str = "folder of the cache (default: your own)") -> None:
     """Add the option `--cache`."""
     parser.add_argument("--cache", type=Path, metavar="DIR", help=what)
 
@@ -384,7 +309,7 @@ TOOL_OPTIONS: dict[str, dict[str, Any]] = {
         "nargs": "+",
         "metavar": ("NAME,NAME", "FIELD=VALUE"),
         "help": "tools for the strategy: calculator,python or read_file root=notes; multi_hop: the "
-        "documents of that domain; `tot-lab run --help` lists all",
+        "documents of that domain; `tot-lab run --help` lists their names",
     },
     "--allow": {
         "nargs": "+",
@@ -394,7 +319,7 @@ TOOL_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def add_tools(parser: argparse.ArgumentParser) -> None:
+def add_tools(parser: Any) -> None:
     """Add the options `--tools` and `--allow`."""
     for option, settings in TOOL_OPTIONS.items():
         parser.add_argument(option, **settings)

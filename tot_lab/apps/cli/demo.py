@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tot_lab
 from tot_lab.apps.cli.arguments import command
+from tot_lab.apps.cli.colour import in_colour
 from tot_lab.domains import game24_tasks
 from tot_lab.domains.game24.player import SimGame24
 from tot_lab.lab.lab import Lab
@@ -72,9 +73,9 @@ def demo_table(runs: Sequence[Run]) -> str:
     rows = [f"{'hand':<12}{'answer':<26}{'verdict':<13}{'ended':<28}{'thoughts':>8}{'calls':>7}{'tokens':>8}"]
     for run in runs:
         tokens = (run.usage.input_tokens or 0) + (run.usage.output_tokens or 0)
-        verdict = grade_words(run)
+        verdict = in_colour(f"{grade_words(run):<13}", run)
         rows.append(
-            f"{run.question:<12}{run.answer or '(none)':<26}{verdict:<13}{stop_words(run):<28}"
+            f"{run.question:<12}{run.answer or '(none)':<26}{verdict}{stop_words(run):<28}"
             f"{len(run.tree):>8}{run.usage.calls:>7}{tokens:>8,}"
         )
     return "\n".join(rows)

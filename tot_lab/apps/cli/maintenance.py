@@ -18,11 +18,13 @@ from tot_lab.apps.cli.arguments import (
     command,
     existing_cache,
 )
+from tot_lab.apps.cli.help import first_sentence
 from tot_lab.apps.cli.runs import find_journals, load_run
+from tot_lab.core.registry import offered
 from tot_lab.lab.settings import FILE, approve_project_file, project_file
 from tot_lab.lab.sharing import contents_of, export_calls, import_calls, prune, replies_by_key, verify
-from tot_lab.models import Cache
-from tot_lab.models.weights import KNOWN, pull
+from tot_lab.models import Cache, simulated_models
+from tot_lab.models.weights import KNOWN, models_folder, pull
 
 
 def add(commands: Any) -> None:
@@ -47,12 +49,10 @@ def add(commands: Any) -> None:
     pruned.add_argument(
         "--yes", action="store_true", help="delete the calls; without it they are only counted"
     )
-    model = command(commands, "model", "manage models that run on this machine", _model)
-    pulled = command(
-        model.add_subparsers(dest="action", required=True, metavar="ACTION"),
-        "pull",
-        "download a model's weights",
-    )
+    model = command(commands, "model", "list models, and download the weights of local ones", _model)
+    actions = model.add_subparsers(dest="action", required=True, metavar="ACTION")
+    command(actions, "list", "list the models that --model accepts, and which weights are on this machine")
+    pulled = command(actions, "pull", "download a model's weights")
     pulled.add_argument("name", choices=sorted(KNOWN), help="name of the model")
     trusted = command(
         commands, "trust", f"approve a {FILE} that sends an API key to a server it names", _trust
@@ -82,7 +82,31 @@ def _trust(args: argparse.Namespace) -> None:
 
 
 def _model(args: argparse.Namespace) -> None:
-    print(pull(args.name, progress=sys.stderr.isatty()))  # `pull` is the only action
+    print(pull(args.name, progress=sys.stderr.isatty()) if args.action == "pull" else describe_models())
+
+
+def describe_models() -> str:
+    """Return the names that `--model` accepts, with what each needs."""
+    rows = ["simulated, free:"]
+    rows += [f"  {kind.kind:<28}{first_sentence(kind)}" for kind in simulated_models()]
+    rows += ["", f"on this machine (weights in {models_folder()}; pip install 'tot-lab[local]'):"]
+    for name, weights in KNOWN.items():
+        is_here = (models_folder() / f"{name}.gguf").is_file()
+        state = "downloaded" if is_here else f"tot-lab model pull {name}"
+        rows.append(f"  {f'local/{name}':<28}{weights.size / 1e6:>5,.0f} MB, {weights.licence}: {state}")
+    rows += ["", "of a provider, or on a server of yours, by their litellm names:"]
+    rows += [f"  {name:<28}{needs}" for name, needs in _ELSEWHERE.items()]
+    packages = sorted(offered("models"))
+    return "\n".join([*rows, *(["", f"from installed packages: {', '.join(packages)}"] if packages else [])])
+
+
+_ELSEWHERE = {
+    "gpt-4.1-mini": "OPENAI_API_KEY in the environment",
+    "anthropic/claude-haiku-4-5": "ANTHROPIC_API_KEY in the environment",
+    "gemini/gemini-2.5-flash": "GEMINI_API_KEY in the environment",
+    "ollama/qwen3:8b": "Ollama, running on this machine",
+    "hosted_vllm/NAME": "api_base=http://localhost:8000/v1",
+}
 
 
 def _cache(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
 import webbrowser
 from collections.abc import Callable, Sequence
@@ -75,8 +76,13 @@ def _show(args: argparse.Namespace) -> None:
     else:
         run, other = load_run(args.run), load_run(args.other) if args.other else None
         page = save_html(run, out, other).resolve()
-    if args.no_open or not webbrowser.open(page.as_uri()):
-        print(page)
+    print(page)
+    if not args.no_open and not webbrowser.open(page.as_uri()):
+        print(
+            "No browser was found. Open the page in one, as a file, here or on another machine: it needs no "
+            "network and no other file.",
+            file=sys.stderr,
+        )
 
 
 def _export(args: argparse.Namespace) -> None:

@@ -22,7 +22,6 @@ from tot_lab.apps.cli.arguments import (
     add_tools,
     argument_errors,
     command,
-    describe_parts,
     effect_policy_for,
     parse_budget,
     parse_model,
@@ -31,13 +30,10 @@ from tot_lab.apps.cli.arguments import (
     parse_tasks,
     parse_tools,
 )
-from tot_lab.core.calls import Reply, is_made
-from tot_lab.core.records import Line
-from tot_lab.core.strategy import Strategy
-from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
+from tot_lab.apps.cli.colour import run_in_colour
+from tot_lab.apps.cli.help import PartHelp
+from tot_lab.core.extras import requires
 from tot_lab.lab.lab import Lab
-from tot_lab.lab.sweeps.axes import single_line
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.cache import MODES
 from tot_lab.models.simulated import Simulated
@@ -48,58 +44,60 @@ from tot_lab.runtime.gateway import Gateway
 
 _RUN = """
 examples:
-  tot-lab run tree_of_thoughts search.width=5 propose=propose --task game24 "4 5 6 10" --model sim/game24
-  tot-lab run presets.game24 --task game24 "4 5 6 10" --model sim/game24 skill=0.5 --budget calls=60
-  tot-lab run chain_of_thought --task general "What is 17 * 3?" answer=51 grade=number --model gpt-4.1-mini
-  tot-lab run react --task multi_hop 1 --tools multi_hop --model sim/agent
-  tot-lab run react --task general "How many words has notes.md?" --tools python read_file root=. \\
-      --allow files,process --model gpt-4.1-mini
+  tot-lab run tree_of_thoughts search.width=5 propose=propose \\
+      --task game24 "4 5 6 10" --model sim/game24
+  tot-lab run presets.game24 --task game24 "4 5 6 10" \\
+      --model sim/game24 skill=0.5 --budget calls=60
+  tot-lab run chain_of_thought --task general "What is 17 * 3?" answer=51 \\
+      grade=number --model gpt-4.1-mini
+  tot-lab run react --task general "How many words has notes.md?" \\
+      --tools python read_file root=. --allow files,process --model gpt-4.1-mini
+
+A VALUE is a number, a word, none, true, false, or JSON:
+'search={"kind": "mcts", "exploration": 2}'
 """
 
 _SWEEP = """
 examples:
-  tot-lab sweep tree_of_thoughts search.width=1,2,5 propose=sample,propose baselines \\
-      --tasks game24 count=40 --model sim/game24 --repeats 2 --name beams --out beams.csv
-  tot-lab sweep presets.game24 one_answer --task game24 "4 5 6 10" --task game24 "1 2 3 4" --model sim/game24
-  tot-lab sweep self_consistency attempts=1,5,20 --tasks problems.jsonl question=q answer=a grade=number \\
-      --model gpt-4.1-mini --spend 2.50 --estimate
+  tot-lab sweep tree_of_thoughts search.width=1,2,5 propose=sample,propose \\
+      baselines --tasks game24 count=40 --model sim/game24 --repeats 2 \\
+      --name beams --out beams.csv
+  tot-lab sweep self_consistency attempts=1,5,20 --tasks problems.jsonl \\
+      question=q answer=a grade=number --model gpt-4.1-mini --estimate
 
-Repeat the same command to continue an interrupted sweep. Finished calls are not made again.
-"""
-
-_VALUES = """
-A VALUE is a number, a word, none, true, false, or JSON: 'search={"kind": "mcts", "exploration": 2}'.
-For what a setting means: python -c "import tot_lab as tl; help(tl.TreeOfThoughts)"
+Repeat the same command to continue an interrupted sweep. Finished calls are not
+made again.
 """
 
 
 def add(commands: Any) -> None:
     """Add the commands `run` and `sweep`."""
-    _add_run(command(commands, "run", "run one search", _run))
-    _add_sweep(command(commands, "sweep", "run many searches and tabulate the results", _sweep))
+    _add_run(command(commands, "run", "run one search", _run, add_help=False))
+    _add_sweep(
+        command(commands, "sweep", "run many searches and tabulate the results", _sweep, add_help=False)
+    )
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
-    run.epilog = "\n".join([_RUN, describe_parts(), _VALUES])
-    run.usage = "tot-lab run STRATEGY [FIELD=VALUE ...] --task DOMAIN PROBLEM --model NAME [options]"
-    _add_common(run, "a strategy and its settings (listed below), before all options")
-    run.add_argument(
+    run.epilog = _RUN
+    run.usage = "tot-lab run STRATEGY [FIELD=VALUE ...] --task DOMAIN PROBLEM\n" + _USAGE
+    what, results = _add_common(run, "a strategy and its settings, before all options")
+    what.add_argument(
         "--task",
         required=True,
         nargs="+",
         metavar=("DOMAIN", "PROBLEM"),
-        help='the task: game24 "4 5 6 10" | general "What is 17 * 3?" answer=51 grade=number | '
-        'open_ended "Write a haiku." | '
-        "mini_crossword 1 | creative_writing 1 | word_sums 1 | multi_hop 1 | constrained 1",
+        help='game24 "4 5 6 10", mini_crossword 1, open_ended "Write a haiku.", or '
+        'general "What is 17 * 3?" answer=51 grade=number',
     )
-    run.add_argument(
+    what.add_argument(
         "--repeat",
         type=_integer_from(0),
         default=0,
         metavar="N",
         help="index of an independent repeat; each repeat draws new samples (default: 0)",
     )
-    run.add_argument(
+    results.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
@@ -108,15 +106,14 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 
 def _add_sweep(sweep: argparse.ArgumentParser) -> None:
-    sweep.epilog = "\n".join([_SWEEP, describe_parts(), _VALUES])
-    sweep.usage = (
-        "tot-lab sweep STRATEGY [FIELD=VALUE,VALUE ...] [STRATEGY ...] --tasks FILE --model NAME [options]"
+    sweep.epilog = _SWEEP
+    sweep.usage = "tot-lab sweep STRATEGY [FIELD=VALUE,VALUE ...] [STRATEGY ...]\n" + _USAGE.replace(
+        "--model", "--tasks FILE --model"
     )
-    _add_common(
-        sweep,
-        "strategies and settings (listed below), before all options; every combination of values is run",
+    what, results = _add_common(
+        sweep, "strategies and settings, before all options; every combination of values is run"
     )
-    sweep.add_argument(
+    what.add_argument(
         "--tasks",
         nargs="+",
         metavar=("FILE", "FIELD=VALUE"),
@@ -124,7 +121,7 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
         "or regex); or tasks of the package: game24 count=40, mini_crossword count=24 or creative_writing "
         "count=20",
     )
-    sweep.add_argument(
+    what.add_argument(
         "--task",
         nargs="+",
         action="append",
@@ -137,51 +134,62 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
         "--at-once": {"help": "maximum number of concurrent runs (default: enough to keep the model busy)"},
     }
     for option, settings in counts.items():
-        sweep.add_argument(option, type=_integer_from(1), metavar="N", **settings)
-    sweep.add_argument(
+        what.add_argument(option, type=_integer_from(1), metavar="N", **settings)
+    results.add_argument(
         "--name", default="sweep", help="folder for the journals, inside runs/ (default: sweep)"
     )
-    sweep.add_argument(
+    results.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
         help="write the table: .csv or .parquet (one row per run) or .tex (one row per setting); versions, "
         "model and settings are in the file, or for .csv and .tex in a .json beside it",
     )
-    sweep.add_argument(
+    results.add_argument(
         "--estimate", action="store_true", help="only print the number of calls left; call no model"
     )
 
 
-def _add_common(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("strategy", nargs="*", metavar="STRATEGY FIELD=VALUE", help=what)
-    parser.add_argument(
+_USAGE = "           --model NAME [FIELD=VALUE ...] [options]"
+
+
+def _add_common(parser: argparse.ArgumentParser, what: str) -> tuple[Any, Any]:
+    """Add the options of both commands. Returns the groups for what is run and for the results."""
+    run, limits, cache, results = map(
+        parser.add_argument_group, ("what to run", "limits", "cache", "results")
+    )
+    run.add_argument("strategy", nargs="*", metavar="STRATEGY FIELD=VALUE", help=what)
+    run.add_argument(
         "--model",
         required=True,
         nargs="+",
         metavar=("NAME", "FIELD=VALUE"),
-        help="the model: sim/game24 skill=0.5 (simulated, free), or a real one: "
-        "hosted_vllm/NAME api_base=http://localhost:8000/v1",
+        help="the model: sim/game24 skill=0.5 (simulated, free), or a real one: gpt-4.1-mini (its key: "
+        "OPENAI_API_KEY in the environment), hosted_vllm/NAME api_base=http://localhost:8000/v1",
     )
-    parser.add_argument(
+    add_tools(run)
+    limits.add_argument(
         "--budget",
         nargs="+",
         metavar="FIELD=VALUE",
         help="limits of each run: calls, tokens, input_tokens, output_tokens, usd (cached calls count at "
         "their price) and seconds",
     )
-    parser.add_argument(
+    limits.add_argument(
         "--spend", type=float, metavar="USD", help="limit on the money spent by all runs together"
     )
-    parser.add_argument(
+    cache.add_argument(
         "--mode",
         choices=MODES,
         default="auto",
         help="auto: use cached replies, call the model for the rest (default); replay: cached replies only; "
         "refresh: call the model for every reply, and cache them in a new store; off: no cache",
     )
-    add_tools(parser)
-    add_cache(parser, "folder of the cache (default: your own, for real models only)")
+    add_cache(cache, "folder of the cache (default: your own, for real models only)")
+    parser.add_argument(
+        "-h", "--help", action=PartHelp, nargs="*", metavar="NAME", help="show this, or what NAME does"
+    )
+    return run, results
 
 
 def _integer_from(least: int) -> Any:
@@ -202,7 +210,7 @@ def _lab(args: argparse.Namespace, runs: Path | str = "runs") -> Lab:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Carry out `tot-lab run`. Returns 1 if the run ended with an error or could not be written."""
+    """Carry out `tot-lab run`. Returns 1 if the run failed or could not be written."""
     found = [strategy for settings in parse_strategies(args.strategy).values() for strategy in settings]
     if len(found) > 1:
         raise InvalidArgument(f"A run takes one setting: got {len(found)}. Use `tot-lab sweep` for several.")
@@ -215,12 +223,10 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"{out} already exists. Name another file.")
     lab = _lab(args, "runs" if out is None else out.parent)
     with argument_errors():
-        max_calls = found[0].max_calls(
-            lab.runner.equipped(task)
-        )  # raises if the domain lacks what the strategy needs
+        found[0].max_calls(lab.runner.equipped(task))  # raises if the domain lacks what the strategy needs
     interrupted = False
     try:
-        asyncio.run(_run_with_progress(lab, found[0], task, budget, args.repeat, max_calls))
+        asyncio.run(lab.run(found[0], task, budget=budget, repeat=args.repeat))
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -231,27 +237,11 @@ def _run(args: argparse.Namespace) -> int:
         print("\ninterrupted before the run began", file=sys.stderr)
         return 130
     where = "it could not be written" if run.path is None else f"{run.path}  (tot-lab show {run.path})"
-    print(f"{run}\n  journal   {where}")
+    print(f"{run_in_colour(run)}\n  journal   {where}")
     if interrupted:
         print("\ninterrupted; lab.resume continues the journal from Python", file=sys.stderr)
         return 130
-    return int(run.stop_reason == "error" or run.path is None)
-
-
-async def _run_with_progress(
-    lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, repeat: int, max_calls: int | None
-) -> None:
-    """Run one search, with a progress bar in a terminal."""
-    from tqdm import tqdm  # noqa: PLC0415
-
-    with tqdm(total=max_calls, unit="call", disable=None, leave=False) as bar:
-
-        def count(lines: Sequence[Line]) -> None:
-            bar.update(sum(isinstance(line.e, Reply) and is_made(line.e) for line in lines))
-
-        recorder, running = lab.stream(strategy, task, budget=budget, repeat=repeat).start()
-        recorder.watchers.append(count)
-        await running
+    return int(run.failure is not None or run.path is None)
 
 
 def _sweep(args: argparse.Namespace) -> int:
@@ -286,9 +276,7 @@ def _sweep(args: argparse.Namespace) -> int:
         )
     if sweep.rows:
         print(table(sweep))
-    failed = [row.error for row in sweep.rows.values() if row.error]
-    if failed:
-        print(f"\n{len(failed):,} runs failed, the first with: {single_line(failed[0])}")
+    failed = sum(row.error is not None for row in sweep.rows.values())
     graded = any(row.score is not None or row.error for row in sweep.rows.values())
     if not graded and any(task.reference is not None for task in given):
         print("\nThe tasks have answers but no grading: add grade=number (or exact, or regex).")
@@ -301,7 +289,7 @@ def _sweep(args: argparse.Namespace) -> int:
         print(
             f"table:    {write(sweep, args.out)}"
         )  # `table` has already printed the warning about lost calls
-    return int(len(failed) == len(sweep.cells) or bool(sweep.in_memory))
+    return int(failed == len(sweep.cells) or bool(sweep.in_memory))
 
 
 def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
@@ -313,9 +301,7 @@ def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
     if out.is_dir() or not out.parent.is_dir():
         raise InvalidArgument(f"{out}: {'is a folder' if out.is_dir() else f'no such folder: {out.parent}'}.")
     if out.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise InvalidArgument(
-            f"{out}: Parquet requires pyarrow. Run pip install 'tot-lab[parquet]', or name a .csv."
-        )
+        raise InvalidArgument(f"{requires(str(out), 'pyarrow', 'parquet')}. A .csv requires nothing.")
     if tasks and out.exists() and Path(tasks[0]).exists() and out.samefile(tasks[0]):
         raise InvalidArgument(f"{out} is the file of the tasks. Name another file for the table.")
 

@@ -63,8 +63,10 @@ SIZES = ("branches", "iterations", "beam", "preset")
 _EXAMPLES = """
 examples:
   tot-lab think "Which database suits an append-only log of 2 TB?"
-  tot-lab think "Why does this test fail one time in ten?" --files test_queue.py 'src/*.py'
-  tot-lab think "Which of the two designs?" --tools read_file root=docs --allow files --model gpt-4.1-mini
+  tot-lab think "Why does this test fail one time in ten?" \\
+      --files test_queue.py 'src/*.py'
+  tot-lab think "Which of the two designs?" \\
+      --tools read_file root=docs --allow files --model gpt-4.1-mini
 """
 
 

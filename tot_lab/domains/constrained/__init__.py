@@ -159,6 +159,11 @@ class Constrained(General):
             super().same(task, strip_answer(answer)) if design is None else json.dumps(design, sort_keys=True)
         )
 
+    def verify(self, task: Task, answer: str) -> bool | None:
+        """Return whether `answer` satisfies every rule of the task, or `None` if the question states none."""
+        rules = rules_in(task.question)
+        return all(check_rules(rules, answer)) if rules else None
+
     def grade(self, task: Task, answer: str) -> float | None:
         """Return the share of rules that an answer satisfies, 0–1. Returns `None` without a reference."""
         rules = rules_in(task.question)

@@ -76,6 +76,7 @@ class Game24(Domain):
 
     kind = "game24"
     player = "sim/game24"
+    verifies_paths = True
     value_labels: ClassVar[dict[str, float]] = {"sure": 20.0, "likely": 1.0, "impossible": 0.001}
 
     structured: bool = False
@@ -303,6 +304,10 @@ class Game24(Domain):
 
     def is_bounded(self, task: Task) -> bool:
         return True
+
+    def verify(self, task: Task, answer: str) -> bool:
+        """Return whether `answer` uses each number of the hand once and equals 24."""
+        return self.grade(task, answer) == 1.0
 
     def grade(self, task: Task, answer: str) -> float:
         """Return 1.0 if `answer`, with or without `= 24`, uses each number of the hand once and equals 24,

@@ -18,13 +18,14 @@ from typing import Any, Literal
 import msgspec
 
 from tot_lab._version import __version__
+from tot_lab.core.extras import requires
 from tot_lab.lab.sweeps.sweep import Row
 from tot_lab.models.limits import MINUTE, Limits, RateLimiter
 
 try:
     from distributed import SchedulerPlugin
 except ImportError:
-    raise ImportError("client= requires dask: pip install 'tot-lab[dask]'") from None
+    raise ImportError(requires("client=", "dask", "dask")) from None
 
 UNSETTLED = (
     "A dask worker died while it waited for replies. They may have been charged, and are not included in "

@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from html import escape
 from typing import TYPE_CHECKING
 
+from tot_lab.core.calls import html_text
 from tot_lab.record.run import money
 from tot_lab.record.waiting import notebook_display
 
@@ -50,6 +50,9 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
     spend_limiter = sweep.runner.gateway.spend_limiter
     spent = spend_limiter.spent
 
+    def show(text: str, html: str) -> None:
+        handle.update({"text/plain": text, "text/html": html}, raw=True)
+
     def update() -> None:
         nonlocal updated
         bar.initial = sweep.found  # Runs that were finished before took no time.
@@ -57,7 +60,7 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
         bar.update()
         if handle and time.monotonic() - updated > REFRESH:
             updated = time.monotonic()
-            handle.update(_Page(sweep._repr_html_(str(bar))))
+            show(str(bar), sweep._repr_html_(str(bar)))
 
     try:
         yield update
@@ -65,7 +68,7 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
         bar.close()
         if handle:
             # The cell may show the table as its result.
-            handle.update(_Page(f"<p>{escape(sweep.headline())}</p>"))
+            show(sweep.headline(), f"<p>{html_text(sweep.headline())}</p>")
 
 
 class _Lines:
@@ -112,8 +115,3 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-class _Page(str):
-    def _repr_html_(self) -> str:
-        return self

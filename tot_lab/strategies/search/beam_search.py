@@ -16,6 +16,7 @@ class BeamSearch(Search):
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("bfs", "beam")
+    scale: ClassVar[str] = "width"
 
     width: Count | None = 2
     """Thoughts kept per level. `None` keeps all of them."""

@@ -46,6 +46,7 @@ class MCTS(Search):
 
     kind: ClassVar[str] = "mcts"
     aliases: ClassVar[tuple[str, ...]] = ("monte_carlo_tree_search",)
+    scale: ClassVar[str] = "iterations"
 
     exploration: Annotated[float, Field(ge=0)] = math.sqrt(2)
     """The exploration constant of UCT."""

@@ -9,8 +9,8 @@ from tot_lab.strategies.search.searches import Pick, Searching, SearchState
 class SampledBeam(BeamSearch):
     """Beam search that draws each level from the new thoughts, in proportion to their scores.
 
-    `width` thoughts are drawn with replacement, and a thought that is drawn twice is expanded once. Unreadable
-    scores count as 0. If no score is positive, the first `width` thoughts are kept.
+    `width` thoughts are drawn with replacement, and a thought that is drawn twice is expanded once.
+    Unreadable scores count as 0. If no score is positive, the first `width` thoughts are kept.
 
     References:
         Yao et al. 2023: the selection method `sample` of the published code.

@@ -111,6 +111,9 @@ class Search(Part):
 
     kind: ClassVar[str] = ""
 
+    scale: ClassVar[str] = ""
+    """The setting that scales the number of calls, such as `width`. "" means that there is none."""
+
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         if is_function(value) and issubclass(FunctionSearch, cls):

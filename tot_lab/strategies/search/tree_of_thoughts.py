@@ -82,6 +82,13 @@ class TreeOfThoughts(Prompting):
     def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
         return migrate_settings(settings)
 
+    def scale_setting(self) -> str:
+        """The setting of the search that scales it, or else the number of thoughts."""
+        return f"search.{self.search.scale}" if self.search.scale else "stop.nodes"
+
+    def checks_answers(self, task: Task) -> bool:
+        return task.domain.verifies_paths and not self.answer.any_text
+
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         search = _Run(self, task, at).run()
         return (yield from with_budget(self.budget, search) if self.budget else search)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from operator import sub
 from typing import Any
 
@@ -19,6 +19,7 @@ import msgspec
 
 from tot_lab.analysis.judging import labels_of
 from tot_lab.analysis.why import blame_and_findings
+from tot_lab.core.acts import raised_limits
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, readable
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought, id_key
@@ -44,7 +45,12 @@ NOTE = 20_000
 """Maximum number of characters of the fields of a note in a chunk. Longer ones are omitted."""
 
 BATCH = 200_000
-"""Approximate number of characters in a batch of texts."""
+"""Approximate number of characters in the first batch of texts."""
+
+GROWTH = 8
+"""Maximum size of a later batch, as a multiple of the first. The page draws after each batch, which takes
+longer the more it has, so the batches of a large run become larger.
+"""
 
 
 PREFIXES = ("", "b:")
@@ -78,14 +84,14 @@ class Recording:
         """
         first = len(self.lines)
         self.lines.extend(lines)
-        for number in range(first, len(self.lines)):
-            line = self.lines[number]
+        for number, line in enumerate(islice(self.lines, first, None), first):
             event = line.e
-            if isinstance(event, Thought):
-                if self.nodes.setdefault(event.id, len(self._thought_lines)) != len(self._thought_lines):
+            if type(event) is Thought:
+                node = len(self._thought_lines)
+                if self.nodes.setdefault(event.id, node) != node:
                     raise ValueError(f"Duplicate thought: the id {event.id!r} is recorded twice.")
                 self._thought_lines.append(number)
-            elif isinstance(event, Call):
+            elif type(event) is Call:
                 self._calls[line.p] = len(self._call_lines)
                 self._call_lines.append(number)
 
@@ -121,10 +127,12 @@ class Recording:
         for place, line in enumerate(lines):
             thought = line.e
             parents.append(-1 if thought.parent is None else self.nodes[thought.parent])
-            last = thought.id.rpartition(".")[2]
+            above, _, last = thought.id.rpartition(".")
             ordinal = int(last) if last.isdecimal() and last.isascii() and len(last) < 10 else 0
             ordinals.append(ordinal)
-            if thought.id != (f"{thought.parent}.{ordinal}" if thought.parent is not None else f"{ordinal}"):
+            alone = thought.id == last
+            regular = alone if thought.parent is None else not alone and above == thought.parent
+            if not regular or last != str(ordinal):
                 names[place] = readable(thought.id)
             if thought.source or thought.depends:
                 links["sources"].extend([place, self._number(id)] for id in thought.source)
@@ -229,6 +237,7 @@ class Recording:
 
     def texts(self, first: int = 0) -> Iterator[bytes]:
         """Yield batches with the beginnings of the texts, starting at thought number `first`."""
+        enough = BATCH * min(1 + first // 10_000, GROWTH)
         batch: list[str] = []
         size = 0
         for node in range(first, len(self._thought_lines)):
@@ -236,7 +245,7 @@ class Recording:
             assert isinstance(thought, Thought)
             batch.append(_truncate(thought.text))
             size += len(batch[-1])
-            if size >= BATCH:
+            if size >= enough:
                 yield _ascii({"first": node + 1 - len(batch), "texts": batch})
                 batch, size = [], 0
         if batch:
@@ -315,7 +324,7 @@ def about_of(run: Run) -> dict[str, Any]:
         "strategy": run.header.strategy,
         "model": run.model,
         "started": run.header.started,
-        "budget": run.header.budget,
+        "budget": {**(run.header.budget or {}), **raised_limits(run.lines)},
         "repeat": run.header.repeat,
         "simulated": run.simulated,
         "verdict": verdict_of(run)._asdict(),

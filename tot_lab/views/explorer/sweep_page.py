@@ -62,6 +62,9 @@ class SweepExplorer:
         """Write the page as a file. See `sweep.save_html`."""
         return save_html(self.runs, path)
 
+    def __repr__(self) -> str:
+        return "Explorer of several runs (it is drawn in a notebook; save_html(path) writes it as a page)"
+
     def _repr_html_(self) -> str:
         # The frame has an origin of its own, so that the page cannot act in the notebook.
         return (

@@ -43,7 +43,7 @@ from tot_lab.record.marks import Mark, Verdict, watch
 from tot_lab.record.run import Run, expect_run
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.steering import Steering
-from tot_lab.views.explorer.recording import PREFIXES, Recording, about_of, facts_of
+from tot_lab.views.explorer.recording import GROWTH, PREFIXES, Recording, about_of, facts_of
 from tot_lab.views.explorer.sweep_page import SweepExplorer
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ RATE = 30
 """Maximum number of batches per second."""
 
 LINES = 100_000
-"""Maximum number of lines in a batch."""
+"""Maximum number of lines in the first batch. Later ones are up to `GROWTH` times as large."""
 
 FIRST, LAST = 0.1, 5.0
 """Initial and maximum number of seconds between attempts to reach a page that has not reported."""
@@ -71,12 +71,13 @@ batch."""
 
 
 # A page never unloads a module, and anywidget creates a module per widget. Therefore the module of a widget
-# is only this loader, and the bundle is loaded once.
+# is only this loader, and the bundle is loaded once. Without a kernel, it shows the saved page.
 _LOADER = """
 export default () => {
   let made;
   return {
     async initialize(given) {
+      if (given.model.get("_page")) return;
       const source = given.model.get("_bundle");
       const known = (globalThis[Symbol.for("tot_lab.explorer")] ??= new Map());
       if (!known.has(source)) {
@@ -86,7 +87,14 @@ export default () => {
       made = (await known.get(source)).default();
       return made.initialize(given);
     },
-    render: (given) => made.render(given),
+    render(given) {
+      const srcdoc = given.model.get("_page");
+      if (!srcdoc) return made.render(given);
+      const frame = Object.assign(document.createElement("iframe"), { srcdoc, title: "search" });
+      frame.sandbox = "allow-scripts allow-downloads"; // an origin of its own: it cannot act in the page
+      frame.style.cssText = "width: 100%; height: 640px; border: 0";
+      given.el.append(frame);
+    },
   };
 };
 """
@@ -150,22 +158,21 @@ class _DisplayedRun:
         """Replace the live source by the completed run."""
         self._source, self.known, self.live = run, len(run.lines), False
 
-    def update(self) -> Recording:
-        """Return the recording, extended by the new lines."""
-        read = len(self.recording.lines)
-        if read < self.known:
-            self.recording.extend(self._source.lines[read : self.known])
+    def update(self, until: int | None = None) -> Recording:
+        """Return the recording, extended to the line `until`, exclusive. `None` means all new lines."""
+        read, until = len(self.recording.lines), self.known if until is None else until
+        if read < until:
+            self.recording.extend(self._source.lines[read:until])
         return self.recording
 
     def next_batch(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Yield the next unsent batch, if there is one."""
-        recording = self.update()
         if self.lines < self.known:
             until, chunk = self.chunk()
             yield {"kind": "lines", "count": self.known}, chunk
             self.lines = until
-        elif self.texts < len(recording.nodes):
-            texts = next(recording.texts(self.texts))
+        elif self.texts < len(self.update().nodes):
+            texts = next(self.recording.texts(self.texts))
             yield {"kind": "texts"}, texts
             self.texts += count_texts(texts)
 
@@ -174,12 +181,10 @@ class _DisplayedRun:
 
         The last result is cached.
         """
-        part = (
-            self.lines,
-            min(self.lines + LINES, self.known),
-        )  # read once, because another thread may add lines
+        size = max(LINES, min(self.lines, GROWTH * LINES))
+        part = (self.lines, min(self.lines + size, self.known))  # read once: another thread may add lines
         if self._chunk is None or self._chunk[0] != part:
-            self._chunk = (part, self.update().chunk(*part))
+            self._chunk = (part, self.update(part[1]).chunk(*part))
         return part[1], self._chunk[1]
 
     @property
@@ -214,6 +219,7 @@ class Explorer(anywidget.AnyWidget):
     _bundle = traitlets.Unicode((Path(__file__).parent / "static" / "explorer.js").read_text("utf-8")).tag(
         sync=True
     )
+    _page = traitlets.Unicode().tag(sync=True)
 
     ids = traitlets.List(traitlets.Unicode(), help="ids of the selected thoughts").tag(sync=True)
     step = traitlets.Int(
@@ -438,6 +444,15 @@ class Explorer(anywidget.AnyWidget):
 
         first, *others = [shown.run for shown in self._displayed]
         return save_html(first, path, *others)
+
+    def _get_embed_state(self, drop_defaults: bool = False) -> Any:
+        """Return the state for a page without a kernel, as of `ipywidgets.embed`. It has the saved page."""
+        from tot_lab.views.explorer.page import page  # noqa: PLC0415
+
+        embedded = super()._get_embed_state()  # with its defaults: the module of a widget is one of them
+        shown = page(*(shown.run for shown in self._displayed)).decode()
+        embedded["state"] |= {"_page": shown, "_bundle": ""}
+        return embedded
 
     def close(self) -> None:
         """Stop a live run, and free all memory of the kernel and the browser.

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tot_lab.core.extras import requires
 from tot_lab.core.files import write_whole
 from tot_lab.views.figures.theme import plain, short, wrap
 
@@ -80,6 +81,9 @@ def check_width(width: float) -> None:
         raise ValueError(f"width must be between 2 and 50 inches: got {width!r}.")
 
 
+_DRAWN_BY = "Kaleido, and Chrome or Chromium"
+
+
 def rendered(figure: go.Figure, path: str | os.PathLike[str]) -> bytes:
     """Return the content of an image file of a Plotly figure, in the format of the path.
 
@@ -90,9 +94,8 @@ def rendered(figure: go.Figure, path: str | os.PathLike[str]) -> bytes:
     format = format_of(path)
     if find_spec("kaleido") is None:
         raise ImportError(
-            f"{os.fspath(path)} was not written: {format.upper()} requires Kaleido, and Chrome or Chromium. "
-            f"Run pip install 'tot-lab[figures]', and install one of the browsers if there is none. "
-            f"run.save_figure('tree.svg') requires neither."
+            f"{os.fspath(path)} was not written: {requires(format.upper(), _DRAWN_BY, 'figures')}. "
+            f"Install one of the browsers if there is none. run.save_figure('tree.svg') requires neither."
         )
     try:
         image: bytes = figure.to_image(format=format, scale=DOTS / PIXELS if format == "png" else 1)

@@ -14,6 +14,7 @@ import { faceOf } from "./face.js";
 import { floor, max, min, round } from "./numbers.js";
 import { quantityOf } from "./quantities.js";
 import { paneOf } from "./pane.js";
+import { sheetOf } from "./print.js";
 import { Scene, layoutParents } from "./scene.js";
 import { searchOf } from "./search.js";
 import { isChain } from "./steps.js";
@@ -95,6 +96,7 @@ export const NO_FACTS = { findings: [], marks: {}, solvable: "", plans: [] };
  * @property {(ids: string[], outside?: boolean) => void} show selects; outside: the host made the selection
  * @property {() => string[]} ids the ids of the selected thoughts
  * @property {(text: string, what: string) => void} copy copies a text to the clipboard
+ * @property {string} note what `best` did, if that is not the answer
  * @property {() => void} best selects the thought with the answer, or else the best of the kept ones, and says which
  * @property {(which: number, node: number) => void} toggle opens or closes a thought
  * @property {(all: boolean) => void} open expands every thought, or the most relevant ones
@@ -151,6 +153,7 @@ export function mount(element, source, { height = 620 } = {}) {
     reading: false,
     only: false,
     selected: [[], []],
+    note: "",
     search: searchOf(""),
     panes: [],
     drawn: false,
@@ -198,9 +201,10 @@ export function mount(element, source, { height = 620 } = {}) {
     best() {
       const { best, leader } = frameOf(which);
       const node = there(best) ? best : leader;
+      const recording = source.runs[which];
       select(which, [node].filter(there));
-      if (!there(node)) announce("no thought has a score");
-      else if (!there(best)) announce(`no answer; the best of the kept thoughts is ${source.runs[which].id(node)}`);
+      const rest = there(node) ? `the best of the kept thoughts is ${recording.id(node)}` : "no thought has a score";
+      if (!there(best)) app.note = `${recording.ended?.answer ? "no thought is the answer" : "no answer"}; ${rest}`;
     },
     toggle(which, node) {
       const now = collapsedOf(which);
@@ -255,26 +259,39 @@ export function mount(element, source, { height = 620 } = {}) {
 
   app.panes = [0, 1].map((which) => paneOf(app, which));
   const [panel, time, legend] = [panelOf(app), timeBar(app), legendOf(app)];
+  const sheet = sheetOf(app);
   const face = faceOf(app, panel.element, time.element, legend.element);
+  face.root.append(sheet.element);
   const { root } = face;
   root.style.setProperty("--height", `${height}px`);
   element.append(root);
-  const sheet = new CSSStyleSheet(); // a strict content security policy allows it
-  sheet.replaceSync(css);
-  document.adoptedStyleSheets.push(sheet);
+  const style = new CSSStyleSheet(); // a strict content security policy allows it
+  style.replaceSync(css);
+  /** @type {Document | ShadowRoot} */
+  let styled = document;
+  /** Styles the page, or the shadow root of an output, as in marimo. @param {Document | ShadowRoot} home */
+  const adopt = (home) => {
+    styled.adoptedStyleSheets = styled.adoptedStyleSheets.filter((one) => one !== style);
+    styled = home;
+    styled.adoptedStyleSheets.push(style);
+  };
+  adopt(document);
   const look = () => {
     theme = null;
     changed();
   };
-  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const narrow = matchMedia("(max-width: 520px)");
+  const looks = [matchMedia("(prefers-color-scheme: dark)"), matchMedia("(forced-colors: active)"), narrow];
   const watch = new MutationObserver(look);
   watch.observe(document.body, { attributes: true });
-  dark.addEventListener("change", look);
+  for (const one of looks) one.addEventListener("change", look);
   /** Prints in the colours of the light theme, with pictures that fit the paper. @param {boolean} on */
   const print = (on) => {
     printing = on; // a drawing that is under way keeps the colours
     theme = paint();
     for (const pane of app.panes) pane.print(on);
+    sheet.print(on);
+    changed();
   };
   const [before, after] = [() => print(true), () => print(false)];
   addEventListener("beforeprint", before);
@@ -285,8 +302,8 @@ export function mount(element, source, { height = 620 } = {}) {
     source.onChange(app.came),
     source.onSelect((ids) => app.show(ids, true)),
     () => watch.disconnect(),
-    () => dark.removeEventListener("change", look),
-    () => (document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet)),
+    () => looks.forEach((one) => one.removeEventListener("change", look)),
+    () => (styled.adoptedStyleSheets = styled.adoptedStyleSheets.filter((one) => one !== style)),
   ];
 
   /** Keys of the whole explorer. The outline has further keys. @type {Record<string, () => void>} */
@@ -358,6 +375,7 @@ export function mount(element, source, { height = 620 } = {}) {
    * @param {number} one @param {number[]} nodes @param {boolean} [outside] */
   function select(one, nodes, outside) {
     which = one;
+    app.note = "";
     const recording = source.runs[which];
     const pairs = app.view === "compare" && aligned?.pairs[which];
     const twins = pairs ? nodes.map((node) => pairs[node] ?? -1).filter(there) : [];
@@ -452,6 +470,8 @@ export function mount(element, source, { height = 620 } = {}) {
     if (app.playing) advance(app.playing, now, first.lines);
     if (app.following) app.step = Infinity;
     theme ??= paint();
+    const home = element.getRootNode();
+    if (home instanceof ShadowRoot && home !== styled) adopt(home);
     const frames = runs.map((_, which) => frameOf(which));
     if (compared) compare(runs, frames);
     if (!both) panes[1].element.remove();
@@ -476,7 +496,7 @@ export function mount(element, source, { height = 620 } = {}) {
               quantity: app.colour === "score" ? null : colours(which),
               difference: compared ? aligned?.marked[which] : null,
               union: unions?.[which],
-              narrow: matchMedia("(max-width: 520px)").matches,
+              narrow: narrow.matches,
             },
         version,
         lookedAt(which),
@@ -488,6 +508,7 @@ export function mount(element, source, { height = 620 } = {}) {
     legend.show(frames[0]);
     time.show(frames[0]);
     panel.show(which, lookedAt(which), frames[which]);
+    sheet.fetch();
     source.stepped?.(app.following ? null : frames[0].step);
   }
 

@@ -14,7 +14,14 @@ import { KINDS, kindsOf } from "./origins.js";
 import { KIND, STATES } from "./recording.js";
 import { LOST, SHAPE_OF_STATE, shapeOfAnswer } from "./scene.js";
 import { QUANTITIES } from "./quantities.js";
-import { ANSWER, CORNERS, LINK_WORDS, SCORES, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
+import { ANSWER, CORNERS, DIFFERENCES, LIGHT, LINK_WORDS, SCORES, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
+
+/** Describes what a person changed in the search, "" for other lines. @param {Recording} recording @param {number} line */
+function actsOf(recording, line) {
+  const { name, data } = recording.note(line) ?? {};
+  if (name !== "person.acts" || !Array.isArray(data?.acts)) return "";
+  return `a person's changes: ${data.acts.map((/** @type {any} */ its) => `${its?.act} ${its?.node ?? ""}`.replace("_", " ").trim()).join(", ")}`;
+}
 
 /**
  * Describes the last line before the step of `frame`.
@@ -34,7 +41,7 @@ export function happened(recording, frame) {
   if (kind === KIND.decided)
     return [`thought ${id} ${STATES[frame.state[node]]}`, frame.reason(node)].filter(Boolean).join(": ");
   if (kind === KIND.ended) return `ended: ${recording.about.verdict?.stopped ?? frame.stop}`;
-  if (kind === KIND.note) return pickOf(recording, line) || `note ${recording.note(line)?.name}${at}`;
+  if (kind === KIND.note) return pickOf(recording, line, undefined, frame.score) || actsOf(recording, line) || `note ${recording.note(line)?.name}${at}`;
   const call = recording.call(recording.row[line]);
   const what = callOf(call, at);
   if (kind === KIND.call) return `asked: ${what}`;
@@ -132,6 +139,13 @@ function shapeOf(place) {
   return put(svg, { viewBox: "-2 -2 4 4", "aria-hidden": "true", class: hollow }, shape);
 }
 
+/** Returns a patch of a colour. @param {string} colour */
+function swatchOf(colour) {
+  const patch = h("i.none");
+  patch.style.background = colour;
+  return patch;
+}
+
 /** Returns a picture of a link. @param {string} kind */
 const lineOf = (kind) => h("i", { class: `tl-link-${kind}` });
 
@@ -159,7 +173,8 @@ export function legendOf(app) {
     if (recording.hasSteps) kindsOf(frame).forEach((kind, node) => (kind && !state[node] ? steps[kind - 1]++ : 0));
     const links = [...new Set(scene?.links.map(({ kind }) => kind))];
     const lost = scene?.flags.some((has) => has & LOST);
-    renew(states, [counts, answer, solvable, steps, links, lost], () => [
+    const compared = app.view === "compare";
+    renew(states, [counts, answer, solvable, steps, links, lost, compared], () => [
       LEGEND.map((name) => {
         const state = STATES.indexOf(name);
         const count = counts[state] - (state ? 0 : steps.reduce((a, b) => a + b, 0));
@@ -170,12 +185,15 @@ export function legendOf(app) {
       }),
       steps.map((count, place) => count > 0 && h("span.quiet", shapeOf(STEP_SHAPES + place), `${SHAPES[STEP_SHAPES + place][0]} ${number(count)}`)),
       lost && h("span.quiet", "✕ lost here"),
+      compared && DIFFERENCES.slice(1).map((name, place) =>
+        h("span.quiet", swatchOf(LIGHT.differences[place + 1]), name)),
       links.map((kind) => h("span.quiet", lineOf(kind), LINK_WORDS[kind])),
       solvable.length > 0 &&
         button(`◎ last solvable ${number(solvable.length)}`, () => app.show(solvable), "the last thoughts that could lead to a right answer", "flat"),
     ]);
     const [low, high] = app.colours(0).ends;
     renew(ends, [low, high], () => [low, scale, high, h("i.none"), "none"]);
+    for (const name of /** @type {const} */ (["visits", "value"])) colour.options[QUANTITIES.indexOf(name)].hidden = !recording.hasVisits;
     if (colour.value !== app.colour) colour.value = app.colour;
   };
   return { element, show };

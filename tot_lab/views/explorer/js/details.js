@@ -13,6 +13,7 @@
 import { diffOf } from "./diff.js";
 import { brief, button, count, dotted, field, h, money, number, press, renew, say, seconds, short } from "./dom.js";
 import { STATES } from "./recording.js";
+import { backedUp } from "./quantities.js";
 import { textOf } from "./rich.js";
 
 /** Number of rows of a list that are shown before a click on "more". */
@@ -29,6 +30,9 @@ function sharedWith(one, other) {
   if (same < one.length) same = one.lastIndexOf("\n", same - 1) + 1;
   return same < SHARED ? 0 : same;
 }
+
+/** Number of characters of an evaluator's reply that stand beside its score. */
+const SENTENCES = 300;
 
 /** Maximum number of thoughts in the description of a pick, and of picks of a thought. */
 const [PICKED, PICKS] = [3, 5];
@@ -49,6 +53,9 @@ const LINKS = {
 export const stateOf = (recording, frame, node) =>
   frame.state[node] ? STATES[frame.state[node]] : recording.parent[node] < 0 ? "question" : "not decided";
 
+/** Returns the score of an evaluated thought in words. @param {number} score */
+export const scoreOf = (score) => (isNaN(score) ? "unreadable" : brief(score));
+
 /**
  * Describes the state of a thought in a few words.
  * @param {Recording} recording
@@ -56,7 +63,7 @@ export const stateOf = (recording, frame, node) =>
  * @param {number} node
  */
 export const fateOf = (recording, frame, node) =>
-  dotted(stateOf(recording, frame, node), frame.scoredLine[node] >= 0 && `score ${isNaN(frame.score[node]) ? "unreadable" : brief(frame.score[node])}`);
+  dotted(stateOf(recording, frame, node), frame.scoredLine[node] >= 0 && `score ${scoreOf(frame.score[node])}`);
 
 /**
  * Returns the calls of a thought up to the step of `frame`, and the usage of those with a reply, also as text. A
@@ -123,20 +130,31 @@ export const item = ([id, about, words], go) =>
   button([h("b", id), h("span.quiet", about), h("span", words)], go, undefined, "item");
 
 /**
- * Describes why a search picked thoughts, "" if the line is not a pick. The terms are those that the search recorded.
+ * Describes why a search picked thoughts, "" if the line is not a pick. The terms are those that the search recorded. A
+ * search that recorded none picked by the scores.
  * @param {Recording} recording
  * @param {number} line
  * @param {string} [only] the id of the only thought to describe
+ * @param {Float64Array} [scores] at this line
  */
-export function pickOf(recording, line, only) {
+export function pickOf(recording, line, only, scores) {
   const note = recording.note(line);
   if (note?.name !== "tot.picked") return "";
   const { parents = [], why = {} } = note.data ?? {};
   const terms = (/** @type {string} */ id) =>
     Object.entries(why[id] ?? {}).map(([term, value]) => `${term} ${typeof value === "number" ? brief(value) : JSON.stringify(value)}`);
   if (only !== undefined) return parents.includes(only) ? dotted(`step ${number(line + 1)}`, ...terms(only)) : "";
-  const some = parents.slice(0, PICKED).map((/** @type {string} */ id) => [id, terms(id).join(", ")].filter(Boolean).join(": "));
+  const some = parents.slice(0, PICKED).map((/** @type {string} */ id) => {
+    const score = scores?.[recording.indexOf(id)] ?? NaN;
+    return [id, terms(id).join(", ") || (isNaN(score) ? "" : `score ${brief(score)}`)].filter(Boolean).join(": ");
+  });
   return `picked ${some.join("; ")}${parents.length > PICKED ? ` and ${number(parents.length - PICKED)} more` : ""}`;
+}
+
+/** Returns the visits of a thought by Monte Carlo tree search, and its value. @param {Frame} frame @param {number} node */
+function visitsOf(frame, node) {
+  const { visits, totals } = backedUp(frame);
+  return visits[node] > 0 && { visits: number(visits[node]), value: brief(totals[node] / visits[node]) };
 }
 
 /**
@@ -250,17 +268,18 @@ export function panelOf(app) {
     );
   }
 
-  /** Builds the samples of an evaluation side by side: scores, and the last lines of the evaluator's replies.
+  /** Builds the samples of an evaluation side by side: scores, and what the evaluator wrote. Of a long reply, that is its
+   * end, where the score is.
    * @param {ReturnType<typeof usageOf>} used @param {import("./recording.js").Evaluation | null} evaluation */
   function samplesOf({ calls }, evaluation) {
     const asked = calls.map((call, place) => ({ ...call, texts: details?.calls[place] })).filter(({ kind }) => kind === evaluation?.by);
     const rows = asked.map(({ texts, error }, sample) => {
-      const lines = (texts?.reply ?? "").trim().split("\n");
+      const words = (texts?.reply ?? "").trim().replace(/\s+/g, " ");
       const draw = evaluation?.draws[sample];
       return h(
         "tr",
-        h("td", h("b", draw == null ? (asked.length > 1 ? "unreadable" : brief(evaluation?.score ?? NaN)) : brief(draw))),
-        h("td", error ? `failed: ${error}` : short(lines[lines.length - 1], 300)),
+        h("td", h("b", draw == null ? (asked.length > 1 ? "unreadable" : scoreOf(evaluation?.score ?? NaN)) : brief(draw))),
+        h("td", error ? `failed: ${error}` : words.length > SENTENCES ? `…${words.slice(-SENTENCES)}` : words),
       );
     });
     return rows.length > 0 && h("table.samples", h("caption", `replies of the evaluator (${evaluation?.by})`), rows);
@@ -390,15 +409,16 @@ export function panelOf(app) {
     const facts = {
       score: evaluation
         ? dotted(
-            brief(evaluation.score),
+            scoreOf(evaluation.score),
             `by ${evaluation.by || "the strategy"}`,
-            draws.length > 0 && short(`samples ${draws.map((draw) => draw ?? "unreadable").join(", ")}`, 100),
-            !isNaN(evaluation.raw) && `raw ${evaluation.raw}`,
+            draws.length > 0 && short(`samples ${draws.map((draw) => (draw == null ? "unreadable" : brief(draw))).join(", ")}`, 100),
+            !isNaN(evaluation.raw) && `raw ${brief(evaluation.raw)}`,
           )
         : "not evaluated",
       state: [stateOf(recording, frame, node), frame.reason(node)].filter(Boolean).join(": "),
       solvable: { 1: "yes", 0: "no" }[source.facts(which).solvable[node]],
       ...(!["score", "solvable"].includes(app.colour) && { [app.colour]: colours.word(colours.values[node]) }),
+      ...(recording.hasVisits && visitsOf(frame, node)),
       picked: picksOf(recording, frame, id),
       [`in ${"BA"[which]}`]:
         twin !== undefined && fateOf(source.runs[1 - which], app.frameOf(1 - which), twin),
@@ -413,12 +433,17 @@ export function panelOf(app) {
       fateOf(recording, frame, child),
       short(recording.text(child), 100),
     ]);
-    renew(thought, [shown, words, other, facts, findings, links.length, came, used.calls.length], () => [
+    // A vote compares siblings, so its calls are those of the parent.
+    const above = recording.parent[node];
+    const asks = (/** @type {number} */ one) => recording.callsOf(one).some((call) => recording.call(call).kind === evaluation?.by);
+    const judged = evaluation && above >= 0 && !asks(node) && asks(above) ? above : -1;
+    renew(thought, [shown, words, other, facts, findings, links.length, came, used.calls.length, judged], () => [
       h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node))),
       textOf(words),
       h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
       other !== undefined && other !== words && [h("h3", which ? "changes from A" : "changes in B"), which ? diffOf(other, words) : diffOf(words, other)],
       samplesOf(used, evaluation),
+      judged >= 0 && h("p", `The replies of the evaluator (${evaluation?.by}) are at `, link(which, judged)),
       found(),
       links.map(({ from, to, kind }) =>
         h("p", `${LINKS[kind][+(to === node)]} `, link(which, from === node ? to : from)),
@@ -438,7 +463,7 @@ export function panelOf(app) {
     const its = source.facts(which).marks[id] ?? { verdict: null, note: "" };
     renew(mark, [shown, its, !source.mark], () =>
       source.mark ? markOf(name, its) : (its.verdict || its.note) && `Marked: ${dotted(its.verdict, its.note)}`);
-    renew(branch, [shown, !!details, !source.live, source.searches], () =>
+    renew(branch, [shown, !source.live && !!details, source.live, source.searches], () =>
       which ? null : source.live ? source.searches && source.steer && steerOf(id, node === 0, recording) : source.branch && branchOf(id, words));
   }
   return { element, show };

@@ -5,11 +5,11 @@
  * text. Pruned thoughts are faint, the path to the best thought is highlighted, and the shape shows the state.
  */
 
-import { number } from "./dom.js";
+import { brief, number } from "./dom.js";
 import { between, floats, max, min, round } from "./numbers.js";
-import { cellsOf, heightOf, levelsOf } from "./overview.js";
+import { PARTS, cellsOf, heightOf, levelsOf } from "./overview.js";
 import {
-  CHOSEN, DIM, FRONTIER, LEADING, LOST, PATH, QUESTION, RECEDES, SIZE, WAITING, detailAt, drawn, footOf, textBelow,
+  CHOSEN, DIM, FRONTIER, LEADING, LOST, PATH, QUESTION, RECEDES, SIZE, UNSCORED, WAITING, detailAt, drawn, footOf, textBelow,
   wrapped,
 } from "./scene.js";
 import { CORNERS, SCALE, STEPS, WRONG } from "./theme.js";
@@ -25,9 +25,15 @@ const BATCH = 48;
 /** Opacity of a link until a thought at one of its ends is hovered or selected. */
 const FAINT = 0.5;
 
+/** What a bar means. */
+const KEY = "bar: shares of the kept (full), dropped (pale) and failed or unreadable (grey) thoughts, in the colour of their mean";
+
 /** Opacity of the parts of a bar (PARTS in overview.js), and minimum distance of levels with a histogram in pixels. */
-const OPACITY = [1, 0.4, 0.2, 0.1];
+const OPACITY = [1, 0.4, 1, 0.1];
 const STRIP = 64;
+
+/** The fill of the part of a bar that has no score because something failed. */
+const FAILED = STEPS + 3;
 
 /** Characters for a user's marks. @type {Record<string, string>} */
 const SIGNS = { right: "✓", wrong: "×", note: "…" };
@@ -40,7 +46,7 @@ const SIGNS = { right: "✓", wrong: "×", note: "…" };
  * @param {import("./scene.js").Camera} camera
  * @param {number} width
  * @param {number} height
- * @returns {number} the number of painted thoughts
+ * @returns {number} the number of painted thoughts, those in bars included
  */
 export function draw(brush, scene, theme, camera, width, height) {
   const { kx, ky } = camera;
@@ -48,7 +54,7 @@ export function draw(brush, scene, theme, camera, width, height) {
   const { far, radius, scores } = detail;
   const { x, y, flags, parents, fill } = scene;
   const { edge, path, chosen, line, faint, ink } = theme;
-  const fills = [...SCALE, theme.unscored, theme.raised, theme.raised];
+  const fills = [...SCALE, theme.unscored, theme.raised, theme.raised, faint];
   const seen = drawn(scene, camera, width, height);
   const dots = radius < 2.6;
 
@@ -214,13 +220,22 @@ export function draw(brush, scene, theme, camera, width, height) {
   }
 
   const big = max(radius, ky < 5 ? 2 : 3);
+  let painted = seen.length;
   if (far) {
-    const bars = cellsOf(scene, camera, width, height).flatMap(({ x, y, wide, high, parts }) => {
+    const cells = cellsOf(scene, camera, width, height);
+    painted = cells.reduce((all, { count }) => all + count, 0);
+    // Pale colours need the paper below them, not an edge.
+    together(cells.keys(), () => 0, (cell) => {
+      const { x, y, wide, high } = cells[cell];
+      brush.rect(x, y - high / 2, wide, high);
+    }, () => paint(theme.paper));
+    const bars = cells.flatMap(({ x, y, wide, high, parts }) => {
       let from = y - high / 2;
       return parts.map(({ kind, share, mean }) => {
         const part = { x, y: from, wide, high: share * high };
         from += part.high;
-        const step = Number.isNaN(mean) ? STEPS : round(between(mean, 0, 1) * (STEPS - 1));
+        const scored = Number.isNaN(mean) ? UNSCORED : round(between(mean, 0, 1) * (STEPS - 1));
+        const step = PARTS[kind] === "failed" ? FAILED : scored;
         return { part, its: kind * 64 + step };
       });
     });
@@ -276,7 +291,9 @@ export function draw(brush, scene, theme, camera, width, height) {
     for (const slot of new Set([answer, ...scene.selected])) {
       if (slot < 0) continue;
       const [line] = wrapped(scene.text(slot), 40, 1);
-      if (line) label([line], px(slot) + max(radius, 3) + 6 + line.length * SIZE * 0.25, py(slot) + 4, 1, QUESTION);
+      const [half, gap] = [line?.length * SIZE * 0.25, max(radius, 3) + 6];
+      const side = px(slot) + gap + 2 * half > width ? -1 : 1; // on the left where the right has no room
+      if (line) label([line], px(slot) + side * (gap + half), py(slot) + 4, 1, QUESTION);
     }
   }
   if (!far || detail.rows) {
@@ -304,6 +321,7 @@ export function draw(brush, scene, theme, camera, width, height) {
       }
     }
   }
+  if (far) label([KEY], width / 2, height - 6, 1, width);
   if (far && ky >= STRIP) {
     for (const { level, count, mean, dropped, bins } of levelsOf(scene)) {
       const down = (level - camera.y) * ky + height / 2 - heightOf(ky) / 2 - 16;
@@ -317,9 +335,9 @@ export function draw(brush, scene, theme, camera, width, height) {
         brush.rect(6 + bin * 4, down + 10 - (its / most) * 20, 3.5, (its / most) * 20);
         paint(fills[round(((bin + 0.5) / bins.length) * (STEPS - 1))]);
       });
-      const score = Number.isNaN(mean) ? "no score" : `mean ${mean.toFixed(2)}`;
+      const score = scene.quantity ? "" : Number.isNaN(mean) ? "no score, " : `mean ${brief(mean)}, `;
       write(number(count), 102, down - 2, ink, 1);
-      write(`${score}, ${round(dropped * 100)} % dropped`, 102, down + 10, ink, 0.8, 400, 106);
+      write(`${score}${round(dropped * 100)} % dropped`, 102, down + 10, ink, 0.8, 400, 106);
     }
   }
   for (const [slot, mark] of scene.marks) {
@@ -333,5 +351,5 @@ export function draw(brush, scene, theme, camera, width, height) {
     ring(slot, 4);
     stroke(chosen, 2.5);
   }
-  return seen.length;
+  return painted;
 }

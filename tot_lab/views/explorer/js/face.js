@@ -2,7 +2,7 @@
  * The frame around the pictures: header, toolbar, side panel and help.
  */
 
-import { brief, button, count, dotted, field, h, money, number, press, put, renew, say, short } from "./dom.js";
+import { brief, button, count, dotted, field, h, money, press, put, renew, say, short } from "./dom.js";
 import { item } from "./details.js";
 import { max, min, round } from "./numbers.js";
 import { SYNTAX } from "./search.js";
@@ -20,7 +20,30 @@ f + -     fit all, zoom
 space     play, pause
 , .       step back, forward
 r         read the details in full width
+← →       in the timeline: thoughts in the order of their calls
 / ?       search, help`;
+
+/** Returns the settings in `text` (`verdict_of` in verdict.py) by name. @param {string} [text] */
+function settingsOf(text = "") {
+  /** @type {Map<string, string>} */
+  const all = new Map();
+  let name = "";
+  for (const part of text.split(/, (?=\w+=)/)) {
+    const [, its, value] = /^(\w+)=(.*)$/s.exec(part) ?? [];
+    const open = (all.get(name) ?? "").split(/[([{]/).length > (all.get(name) ?? "").split(/[)\]}]/).length;
+    if (open) all.set(name, `${all.get(name)}, ${part}`); // a setting of a setting
+    else if (its) all.set((name = its), value);
+  }
+  return all;
+}
+
+/** Returns the settings that two runs do not share, each with both values. @param {(string | undefined)[]} texts */
+function unlike(texts) {
+  const both = texts.map(settingsOf);
+  const names = new Set(both.flatMap((all) => [...all.keys()]));
+  return Object.fromEntries([...names].map((name) => [name, both.map((all) => all.get(name) ?? "default")])
+    .filter(([, [a, b]]) => a !== b));
+}
 
 /**
  * Returns the strip below the title: is the answer right, how did the run end, and what was set?
@@ -188,7 +211,7 @@ export function faceOf(app, panel, time, legend) {
     svg.hidden = legend.hidden = app.view === "timeline" || listed;
     for (const one of matches) one.hidden = hits === undefined;
     const { error } = app.search;
-    say(found, error || (hits === undefined ? "" : count(hits, "match", "matches")));
+    say(found, error || dotted(hits !== undefined && count(hits, "match", "matches"), app.note));
     put(query, { "aria-invalid": `${!!error}` });
     press(only, app.only);
     press(wider, app.reading);
@@ -197,14 +220,13 @@ export function faceOf(app, panel, time, legend) {
     if (!aligned) return;
     const { differences: all, counts } = aligned;
     const usages = runs.map((_, which) => app.frameOf(which).usage);
+    /** @type {Record<string, (string | undefined)[]>} */
     const facts = {
-      settings: runs.map(({ about }) => about.verdict?.settings),
+      ...unlike(runs.map(({ about: { name, model, verdict } }) => `strategy=${name}, model=${model}, ${verdict?.settings}`)),
       answer: runs.map(({ ended }) => short(ended?.answer || "none", 120)),
       verdict: runs.map(({ about, ended }) => (ended ? about.verdict?.grade : "unfinished")),
       ended: runs.map(({ about }) => about.verdict?.stopped),
-      calls: usages.map(({ calls }) => number(calls)),
-      tokens: usages.map(({ input, output }) => number(input + output)),
-      cost: usages.map(({ cost }) => money(cost)),
+      usage: usages.map(({ calls, input, output, cost }) => dotted(count(calls, "call"), count(input + output, "token"), money(cost))),
     };
     renew(differences, [aligned.at, theme.dark, facts], () => [
       about.question !== second?.about.question && h("p.finding", "The runs have different questions."),

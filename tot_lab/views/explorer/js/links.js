@@ -1,5 +1,6 @@
 /**
- * Addresses of what the explorer of a page shows: `#run=…&node=0.1.0&step=60&view=timeline`.
+ * Addresses of what the explorer of a page shows: `#run=…&node=0.1.0&step=60&view=timeline`, and `with=…` for the second of
+ * two runs.
  *
  * A selection or another view is a step of the browser's history. A movement in time only changes the address.
  */
@@ -13,9 +14,10 @@ const PAUSE = 250;
 
 /** Returns the address of what `app` shows. A step at the end and an empty selection are omitted. @param {App} app */
 export function addressOf(app) {
-  const [{ about, lines }] = app.source.runs;
+  const [{ about, lines }, second] = app.source.runs;
   const { step } = app.frameOf(0);
   const parts = new URLSearchParams({ run: about.id });
+  if (second) parts.set("with", second.about.id);
   const [node] = app.ids().slice(-1);
   if (node) parts.set("node", node);
   if (step < lines) parts.set("step", `${step}`);
@@ -74,5 +76,6 @@ export function keepAddress(app) {
 /** Whether the page has an address of its own: not inside a notebook. */
 export const addressed = () => location.protocol !== "about:";
 
-/** Returns the id of the run that an address names, null if it names no run. @param {string} address */
-export const runOf = (address) => new URLSearchParams(address.slice(1)).get("run");
+/** Returns the ids of the run and of the second run that an address names, null for those it does not name.
+ * @param {string} address */
+export const runsOf = (address) => ["run", "with"].map((name) => new URLSearchParams(address.slice(1)).get(name));

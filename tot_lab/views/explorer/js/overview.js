@@ -2,7 +2,7 @@
  * A scene from afar: what the thoughts of each spot are together.
  *
  * Thoughts that are too many to draw are counted in the cells of a grid. A cell is a bar whose parts are the shares of
- * the states, each in the colour of its mean score, so that the picture has the same means, shares and counts as the run.
+ * the states, each in the colour of its mean score (or of the quantity by which thoughts are coloured), so that the picture has the same means, shares and counts as the run.
  *
  * @typedef {import("./scene.js").Scene} Scene
  * @typedef {import("./scene.js").Camera} Camera
@@ -24,7 +24,8 @@ const APART = 3;
 export const BINS = 10;
 
 /**
- * A part of a bar. `share` is that of the thoughts of the cell. `mean` is the mean score, NaN if no thought has one.
+ * A part of a bar. `share` is that of the thoughts of the cell. `mean` is the mean of `shares` of the scene, NaN if
+ * no thought has one.
  * @typedef {{kind: number, count: number, share: number, mean: number}} Part
  */
 
@@ -37,7 +38,7 @@ export const heightOf = (ky) => between(max(ky, APART) * 0.7, 2, 26);
  * @returns {{x: number, y: number, wide: number, high: number, count: number, parts: Part[]}[]}
  */
 export function cellsOf(scene, camera, width, height) {
-  const { count, x, y, scores, states, flags } = scene;
+  const { count, x, y, shares, states, flags } = scene;
   const { kx, ky } = camera;
   const row = max(ky, APART);
   const columns = ceil(width / WIDE) + 2;
@@ -45,7 +46,7 @@ export function cellsOf(scene, camera, width, height) {
   const top = height / 2 - camera.y * ky; // of level 0
   const first = floor(-top / row) - 1;
   const size = PARTS.length * 3;
-  const sums = floats(columns * rows * size); // per cell and kind: thoughts, thoughts with a score, sum of scores
+  const sums = floats(columns * rows * size); // per cell and kind: thoughts, thoughts with a share, sum of shares
   for (let slot = 0; slot < count; slot++) {
     const px = (x[slot] - camera.x) * kx + width / 2;
     const column = floor(px / WIDE) + 1;
@@ -54,9 +55,9 @@ export function cellsOf(scene, camera, width, height) {
     const kind = flags[slot] & DIM ? 3 : PART_OF_STATE[states[slot]];
     const at = (line * columns + column) * size + kind * 3;
     sums[at]++;
-    if (Number.isNaN(scores[slot])) continue;
+    if (Number.isNaN(shares[slot])) continue;
     sums[at + 1]++;
-    sums[at + 2] += scores[slot];
+    sums[at + 2] += shares[slot];
   }
   const cells = [];
   const high = heightOf(ky);
@@ -76,11 +77,11 @@ export function cellsOf(scene, camera, width, height) {
 }
 
 /**
- * Returns the number of thoughts of each level, their mean score, the share of those that were dropped, and a histogram of
- * their scores. The root is left out.
+ * Returns the number of thoughts of each level, the mean of their `shares`, the share of those that were dropped, and a
+ * histogram of their `shares`. The root is left out.
  * @param {Scene} scene
  */
-export function levelsOf({ count, y, scores, states }) {
+export function levelsOf({ count, y, shares, states }) {
   /** @type {{level: number, count: number, scored: number, mean: number, dropped: number, bins: number[]}[]} */
   const levels = [];
   for (let slot = 0; slot < count; slot++) {
@@ -88,10 +89,10 @@ export function levelsOf({ count, y, scores, states }) {
     const its = (levels[y[slot] - 1] ??= { level: y[slot], count: 0, scored: 0, mean: 0, dropped: 0, bins: new Array(BINS).fill(0) });
     its.count++;
     if (PART_OF_STATE[states[slot]]) its.dropped++;
-    if (Number.isNaN(scores[slot])) continue;
+    if (Number.isNaN(shares[slot])) continue;
     its.scored++;
-    its.mean += scores[slot];
-    its.bins[min(floor(between(scores[slot], 0, 1) * BINS), BINS - 1)]++;
+    its.mean += shares[slot];
+    its.bins[min(floor(between(shares[slot], 0, 1) * BINS), BINS - 1)]++;
   }
   return levels.map((its) => ({ ...its, mean: its.mean / its.scored, dropped: its.dropped / its.count }));
 }

@@ -127,7 +127,7 @@ export function paneOf(app, which) {
       table.hidden = clock.hidden;
       if (!view) {
         renew(table, [recording.about.id, recording.lines], () => [
-          h("caption", "calls"),
+          h("caption", recording.calls > CALLS ? `the first ${CALLS} of ${number(recording.calls)} calls` : "calls"),
           h("thead", h("tr", ["thought", "call", "asked at, in seconds", "took", "outcome"].map((name) => h("th", { scope: "col" }, name)))),
           tableOf(recording, CALLS).map((row) => h("tr", row.map((cell) => h("td", cell)))),
         ]);
@@ -165,6 +165,7 @@ export function paneOf(app, which) {
     /** Replaces the canvas by a drawing that fits the paper, or shows the canvas again. @param {boolean} on */
     print(on) {
       paper.replaceChildren();
+      if (on && !clock.hidden) timeline.print(LIGHT);
       if (!on || !pane.scene || canvas.hidden) return;
       const svg = svgOf(pane.scene, LIGHT, { width: 1000, height: 560 });
       paper.append(new DOMParser().parseFromString(svg, "image/svg+xml").documentElement);

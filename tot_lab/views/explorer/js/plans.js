@@ -106,7 +106,7 @@ export function plansView(app) {
       const card = button(
         [
           h("b", `${ICONS[step.status] ?? ""} ${id} ${short(title, TITLE)}`),
-          h("span.quiet", dotted(step.status.replace("_", " "), tool, step.seconds !== null && seconds(step.seconds), retries > 0 && count(retries, "retry", "retries"))),
+          h("span.quiet", dotted(step.status.replace("_", " "), tool && `tool ${tool}`, step.seconds !== null && seconds(step.seconds), retries > 0 && count(retries, "retry", "retries"))),
           words && h("span", short(words, RESULT)),
         ],
         () => app.show([node]),
@@ -132,6 +132,7 @@ export function plansView(app) {
         if (plans[place - 1]?.node === plan.node) return null; // beside the first version
         return [
           h("h3", short(plan.goal, 300)),
+          plan.steps.some(({ depends }) => depends.length) && h("p.quiet", h("i.link-depends"), "needs the step above"),
           h("div.versions", plans.filter(({ node }) => node === plan.node).map((one) => versionOf(one, chosen))),
         ];
       }));

@@ -104,6 +104,8 @@ export class Recording {
 
   /** Whether a tool was called or a strategy ran inside another, so that thoughts are steps of different kinds. */
   hasSteps = false;
+  /** Whether the search counted visits. */
+  hasVisits = false;
   /** @type {Ended | null} */
   ended = null;
   frame = new Frame(this);
@@ -178,6 +180,8 @@ export class Recording {
         this.ended = { line, ...chunk.ended };
         about = chunk.ended.node;
       }
+      if (kind === KIND.note && data.name === "tot.picked")
+        this.hasVisits ||= Object.values(data.data?.why ?? {}).some((its) => its?.visits >= 0);
       if (kind === KIND.note && PART.test(data.name) && this.parent[about] >= 0) this.hasSteps = true;
       this.kind[line] = kind;
       node[line] = about;

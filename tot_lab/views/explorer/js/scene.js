@@ -68,9 +68,9 @@ const receding = (state) => [3, 5, 6, 7].includes(state);
 /** Maximum number of thoughts on one level whose shapes are distinguishable in a window. */
 const WIDEST = 60;
 
-/** A tree with at most `SIDEWAYS` thoughts grows from left to right in the window of a phone, and if it is mostly a chain:
- * more than `SHORT` thoughts, and two levels for every three of them. */
-const [SHORT, SIDEWAYS] = [6, 100];
+/** A tree grows from left to right in the window of a phone if it has at most `PHONE` thoughts, so that most have a text.
+ * So does one of at most `SIDEWAYS` that is mostly a chain: more than `SHORT` thoughts, and two levels for every three. */
+const [SHORT, PHONE, SIDEWAYS] = [6, 45, 100];
 
 /** Returns the ids of the thoughts that the reason of a failure names. @param {{findings?: import("./app.js").Finding[]}} facts */
 export function reasonOf({ findings = [] }) {
@@ -95,7 +95,7 @@ export class Scene {
   constructor(recording, frame, view = {}, previous = null) {
     const { collapsed = new Set(), dim, layout = "auto", selected = [], facts = {}, quantity, difference, union, narrow = false } = view;
     const { findings = [], marks = {}, solvable = "" } = facts;
-    const { nodes: total, score, state } = frame;
+    const { nodes: total, score, state, best } = frame;
     const above = layoutParents(recording, frame);
     const family = familiesOf(above);
 
@@ -130,7 +130,7 @@ export class Scene {
     const [width, height] = union ? [union.width, union.height] : [greatest(x), greatest(y)];
     const chain = nodes.length > SHORT && (height + 1) * 3 >= nodes.length * 2;
     /** Whether the tree grows from left to right instead of downwards. */
-    this.sideways = !union && layout === "auto" && (chain || narrow) && nodes.length <= SIDEWAYS;
+    this.sideways = !union && layout === "auto" && nodes.length <= (chain ? SIDEWAYS : narrow ? PHONE : 0);
     this.x = this.sideways ? y : x;
     this.y = this.sideways ? x : y;
     this.width = this.sideways ? height : width;
@@ -139,6 +139,8 @@ export class Scene {
     /** Scores. NaN means that there is none. */
     const scores = (this.scores = floats(nodes.length));
     nodes.forEach((node, slot) => (scores[slot] = score[node]));
+    /** What the colours mean, from 0 to 1: the score or another quantity. NaN means that there is none. */
+    this.shares = quantity ? scores.map((_, slot) => quantity.shares[nodes[slot]]) : scores;
     /** Whether an evaluator was asked, even if its reply could not be read. */
     this.evaluated = nodes.map((node) => Number(frame.scoredLine[node] >= 0));
     // The recording reuses one frame object, so values that are needed later are copied.
@@ -151,11 +153,11 @@ export class Scene {
     }));
     /** Step of the score scale, or UNSCORED, BLANK or HOLLOW. */
     const answer = shapeOfAnswer(frame);
-    if (shape[slotOf(frame.best)] === ANSWER) shape[slotOf(frame.best)] = answer;
+    if (shape[slotOf(best)] === ANSWER) shape[slotOf(best)] = answer;
     this.fill = shape.map((its, slot) => {
       if (!its) return BLANK;
       if (its === ANSWER || its === WRONG) return HOLLOW;
-      const share = quantity ? quantity.shares[nodes[slot]] : scores[slot];
+      const share = this.shares[slot];
       return Number.isNaN(share) ? UNSCORED : round(between(share, 0, 1) * (STEPS - 1));
     });
     const flags = (this.flags = nodes.map((node) => (dim?.[node] ? DIM : 0) | (receding(state[node]) ? RECEDES : 0)));
@@ -170,12 +172,12 @@ export class Scene {
     const lead = (slot, flag) => {
       for (; slot >= 0 && !(flags[slot] & flag); slot = parents[slot]) flags[slot] |= flag;
     };
-    lead(seen(frame.best), PATH);
+    lead(seen(best), PATH);
     if (answer === WRONG) {
-      let turn = frame.best;
-      while (solvable[turn] === "0") turn = above[turn];
+      let turn = -1; // the last thought before the first that could not lead to a right answer
+      for (let node = best; node >= 0; node = above[node]) if (solvable[node] === "0") turn = above[node];
       if (solvable[turn] === "1")
-        for (let slot = seen(frame.best); slot !== seen(turn); slot = parents[slot]) flags[slot] |= LOST;
+        for (let slot = seen(best); slot !== seen(turn); slot = parents[slot]) flags[slot] |= LOST;
     }
     for (const node of selected) lead(seen(node), CHOSEN);
     // Writing to index -1 of a typed array has no effect.
@@ -186,16 +188,18 @@ export class Scene {
     /** The slot below the pointer, -1 for no slot. */
     this.hovered = -1;
     /** The node of the answer, -1 for no answer yet. */
-    this.best = frame.best;
+    this.best = best;
     /** Slots of the visible selected thoughts. */
     this.selected = [...selected].map(slotOf).filter((slot) => slot >= 0);
     /** Priority. In an overview, the thought with the highest priority is drawn of those in the same place. */
     this.weight = flags.map((has, slot) =>
-      (has & (PATH | CHOSEN) ? 300 : has & DIM ? 0 : has & RECEDES ? 100 : 200) + (99 * scores[slot] || 0));
+      (has & (PATH | CHOSEN) ? 300 : has & DIM ? 0 : has & RECEDES ? 100 : has & FRONTIER ? 250 : 200) + (49 * scores[slot] || 0));
     const blamed = reasonOf({ findings }).map((id) => recording.indexOf(id));
     /** Slots of the last thoughts that could still lead to a right answer, in a run that failed. */
     this.lastSolvable = blamed.filter((node) => solvable[node] === "1").map(slotOf).filter((slot) => slot >= 0);
-    for (const slot of this.lastSolvable) this.weight[slot] = 399; // they always have room for their texts
+    // These always have room for their texts.
+    for (const slot of this.lastSolvable) this.weight[slot] = 399;
+    for (const slot of this.selected) this.weight[slot] = 400;
     /** Code of DIFFERENCES of each node. */
     this.difference = difference;
     /** Verdicts of a user, "note" for a mark without a verdict. @type {Map<number, string>} */
@@ -259,9 +263,9 @@ export class Scene {
       cells.fill(slot + 1);
       return 1;
     };
-    for (let slot = 0; slot < count; slot++) if (hidden[slot]) badges[slot] = take(slot, 3);
+    for (let slot = 0; slot < count; slot++) if (hidden[slot]) badges[slot] = take(slot, 5);
     const ranks = Int32Array.from(weight, (its) => 400 - round(its));
-    for (const slot of grouped(ranks, 402).members) has[slot] = take(slot, LABEL / CELL);
+    for (const slot of grouped(ranks, 402).members) has[slot] = take(slot, LABEL / CELL + 1);
     this.#labels = { kx, has, badges };
     return this.#labels;
   }
@@ -390,7 +394,11 @@ const LOOKED_AT = 1200;
 export function wrapped(text, letters, most) {
   // Characters that change the direction of text are replaced by spaces.
   const line = text.slice(0, LOOKED_AT).replace(/[\0-\x20\x7f\u2028-\u202e\u2066-\u2069]+/g, " ").trim();
-  const rows = line.match(RegExp(`.{1,${letters}}( |$)|.{1,${max(letters - 1, 1)}}[,;:/=)\\]}-]|.{${letters}}`, "gu")) ?? [];
+  const cut = (/** @type {string} */ pattern) => line.match(RegExp(pattern, "gu")) ?? [];
+  const anywhere = `.{1,${letters}}( |$)|.{1,${max(letters - 1, 1)}}[,;:/=)\\]}-]|.{${letters}}`;
+  // Rows end at punctuation, or before a bracket, if the text has room for such rows.
+  const apart = cut(`.{1,${letters}}$|.{${ceil(0.4 * letters)},${letters}}((?<=[,;.]) | (?=[([{]))|${anywhere}`);
+  const rows = apart.length <= most ? apart : cut(anywhere);
   if (rows.length > most) {
     const rest = [...rows.slice(most - 1).join("")];
     rows[most - 1] = `${rest.slice(0, letters - 1).join("").trim()}…`;
@@ -407,7 +415,7 @@ export const QUESTION = 360;
 /** In pixels: width of the text below a thought where not every thought has room for one, and of the cells in which free
  * room is counted. */
 const LABEL = 112;
-const CELL = 14;
+const CELL = 8;
 
 /** Number of siblings that are compared to find a shared beginning, and least length of such a beginning. */
 const COMPARED = 50;
@@ -459,6 +467,9 @@ const ROOMY = 58;
 /** Minimum distance of levels in pixels in a tree that grows from left to right, so that each thought has a text. */
 const LEGIBLE = 84;
 
+/** Minimum distance of siblings in such a tree, if at most twice the height of the view is needed for it. */
+const BELOW = 30;
+
 /** Maximum distance of siblings and of levels in pixels. */
 const NEAREST = { kx: 240, ky: 150 };
 
@@ -469,10 +480,16 @@ const NEAREST = { kx: 240, ky: 150 };
  * @returns {Camera}
  */
 export function fitted(scene, width, height) {
-  const kx = between((width - 72) / (scene.width + 0.94), scene.sideways ? LEGIBLE : 1e-6, 165);
-  const ky = between((height - 44) / (scene.height + 0.75), 1e-6, 118);
-  const x = min(scene.width / 2, scene.sideways ? (width - 72) / 2 / kx : Infinity); // a long chain begins at the left
-  return { x, y: scene.height / 2 + 9 / max(ky, 1), kx, ky };
+  const { sideways, slot, best } = scene;
+  const room = min((width - 72) / (scene.width + 0.94), sideways ? Infinity : max(width - LABEL, 1) / scene.width);
+  const kx = between(room, sideways ? LEGIBLE : 1e-6, 165);
+  const fits = (height - 44) / (scene.height + 0.75);
+  const ky = between(fits, sideways && fits > BELOW / 2 ? BELOW : 1e-6, 118);
+  const x = min(scene.width / 2, sideways ? (width - 72) / 2 / kx : Infinity); // a long chain begins at the left
+  // If not all siblings are visible, the answer is.
+  const half = min(scene.height, (height - 44) / ky - 0.75) / 2;
+  const y = between(scene.y[slot[best] ?? 0] ?? 0, half, scene.height - half);
+  return { x, y: y + 9 / max(ky, 1), kx, ky };
 }
 
 /**
@@ -501,7 +518,7 @@ export function detailAt({ kx, ky }, sideways = false) {
   const far = kx < 4.5 || ky < 7;
   const radius = far ? between(max(kx * 0.45, ky * 0.2), 1, 2) : min(0.34 * kx, 0.34 * ky, 7.5);
   const scores = kx >= 30 && ky >= 36;
-  const rows = ky >= (sideways ? 26 : 46) ? between(floor((ky - 50) / LEADING), 1, kx < ROOMY ? 3 : 8) : 0;
+  const rows = ky >= (sideways ? BELOW : 46) ? between(floor((ky - 50) / LEADING), 1, kx < ROOMY ? 3 : 8) : 0;
   const across = kx < ROOMY ? LABEL : kx * 0.93;
   return { far, kx, radius, scores, rows, across, below: radius + 5 + LEADING * (Number(scores) + rows) };
 }

@@ -8,8 +8,8 @@
  * @typedef {ReturnType<typeof stepsOf>[number]} Step
  */
 
-import { stateOf } from "./details.js";
-import { brief, button, count, dotted, h, number, renew, seconds, short } from "./dom.js";
+import { scoreOf, stateOf } from "./details.js";
+import { button, count, dotted, h, number, renew, seconds, short } from "./dom.js";
 import { integers } from "./numbers.js";
 import { originsOf } from "./origins.js";
 import { STATES } from "./recording.js";
@@ -106,7 +106,7 @@ export function stepsView(app) {
   element.addEventListener("keydown", (event) => {
     const way = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const buttons = [...element.querySelectorAll("button")];
-    const at = buttons.indexOf(/** @type {any} */ (document.activeElement));
+    const at = buttons.indexOf(/** @type {any} */ (element.querySelector("button:focus")));
     if (!way || at < 0) return;
     event.preventDefault();
     buttons[at + way]?.focus();
@@ -134,8 +134,8 @@ export function stepsView(app) {
         h(
           "span.quiet",
           dotted(
-            scored && `score ${brief(frame.score[node])}`,
-            frame.state[node] > 0 && kind !== "answer" && stateOf(run, frame, node),
+            scored && `score ${scoreOf(frame.score[node])}`,
+            frame.state[node] > 1 && kind !== "answer" && stateOf(run, frame, node),
             step.seconds >= 0 && seconds(step.seconds),
             reply && reply.input + reply.output >= 0 && `${number(reply.input)} → ${number(reply.output)} tokens`,
           ),

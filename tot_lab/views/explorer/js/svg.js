@@ -74,9 +74,10 @@ class Pen {
     const pen = `stroke="${this.strokeStyle}" stroke-width="${this.lineWidth}"${this.#dash}`;
     this.#add(`path d="${this.#path}" fill="none" ${pen}`);
   }
-  /** @param {string} text @param {number} x @param {number} y */
-  fillText(text, x, y) {
-    const pen = `font-weight="${parseInt(this.font)}" fill="${this.fillStyle}"`;
+  /** @param {string} text @param {number} x @param {number} y @param {number} [room] maximum width */
+  fillText(text, x, y, room = Infinity) {
+    const tight = text.length * WIDEST > room ? ` textLength="${px(room)}" lengthAdjust="spacingAndGlyphs"` : "";
+    const pen = `font-weight="${parseInt(this.font)}" fill="${this.fillStyle}"${tight}`;
     this.#add(`text x="${px(x)}" y="${px(y)}" ${pen}`, `${escaped(text)}</text>`);
   }
   /** @param {string} element @param {string} [inside] */
@@ -85,6 +86,9 @@ class Pen {
     this.svg += `<${element}${opacity}${inside ? `>${inside}` : "/>"}`;
   }
 }
+
+/** Width in pixels of an average letter in a wide font. */
+const WIDEST = 0.55 * SIZE;
 
 /** In pixels: height of a line of the heading, and of the legend. */
 const [LINE, FOOT] = [18, 28];
@@ -158,7 +162,7 @@ export function svgOf(scene, theme, options = {}) {
   if (seen < scene.count) {
     pen.globalAlpha = 1;
     pen.fillStyle = theme.faint;
-    pen.fillText(`${number(seen)} of ${number(scene.count)} thoughts drawn`, width / 2, height - 6);
+    pen.fillText(`${number(seen)} of ${number(scene.count)} thoughts drawn`, width / 2, height - 20);
   }
   const above = heading.length && LINE * heading.length + 8;
   const tall = height + above + (above && FOOT);

@@ -9,14 +9,15 @@
 
 import { mount } from "./app.js";
 import { brief, button, count, dotted, field, h, number, press, put, renew, say, short } from "./dom.js";
-import { addressOf, addressed, keepAddress, runOf } from "./links.js";
+import { addressOf, addressed, keepAddress, runsOf } from "./links.js";
 import { Recording } from "./recording.js";
 import css from "./style.css";
-import { BLAMES, columnsOf, correctOf, nextFailed, rowsMatching, sorted, valueOf } from "./table.js";
+import { BLAMES, columnsOf, correctOf, nextWrong, rowsMatching, sorted, valueOf } from "./table.js";
 import { themeOf } from "./theme.js";
 
-/** Number of rows of the matrix and of the table that are shown at first. More follow when the list is scrolled. */
-const ROWS = 60;
+/** Number of rows of the matrix and of the table that are shown at first, and of runs in a row of the matrix above which
+ * the row counts as several. More follow when the list is scrolled. */
+const [ROWS, RUNS] = [60, 8];
 
 /** Maximum number of characters of a value in a table. */
 const LONGEST = 80;
@@ -100,8 +101,8 @@ export function showSweep(place, sweep, unpacked) {
         "div.row",
         query,
         error,
-        button("‹ failed", () => step(-1), "previous failed run ([)"),
-        button("failed ›", () => step(1), "next failed run (])"),
+        button("‹ wrong", () => step(-1), "previous wrong run ([)"),
+        button("wrong ›", () => step(1), "next wrong run (])"),
         compare,
       ),
       list,
@@ -144,18 +145,19 @@ export function showSweep(place, sweep, unpacked) {
     return by ? sorted(sweep, found, by, way) : found;
   }
 
-  /** Opens the next failed run of the list. @param {number} to 1, or -1 for the previous one */
+  /** Opens the next wrong run of the list. @param {number} to 1, or -1 for the previous one */
   function step(to) {
-    const row = nextFailed(sweep, inOrder(), open[0] ?? (to > 0 ? -1 : Infinity), to);
+    const row = nextWrong(sweep, inOrder(), open[0] ?? (to > 0 ? -1 : Infinity), to);
     if (row >= 0) openRun(row);
-    else say(status, "no failed run in the list");
+    else say(status, "no wrong run in the list");
   }
 
-  /** Opens the run that the address names. */
+  /** Opens the run, or the two, that the address names. */
   function follow() {
-    const id = runOf(location.hash);
-    const row = rows.find((one) => id !== null && value(one, "run_id") === id);
-    if (row !== undefined && row !== open[0]) openRun(row, false, true);
+    const [first, ...others] = runsOf(location.hash).flatMap((id) => rows.filter((row) => value(row, "run_id") === id));
+    if (first === undefined || [first, ...others].join() === open.join()) return;
+    openRun(first, false, true);
+    for (const other of others) openRun(other, true, true);
   }
 
   /** Opens a run, or two. @param {number} row @param {boolean} [beside] compares it with the open one
@@ -183,7 +185,10 @@ export function showSweep(place, sweep, unpacked) {
         recording.setTexts(0, texts);
         return recording;
       });
-      if (!named && addressed()) history.pushState(null, "", `#run=${encodeURIComponent(`${value(row, "run_id")}`)}`);
+      if (!named && addressed()) {
+        const [run, second] = open.map((one) => `${value(one, "run_id")}`);
+        history.pushState(null, "", `#${new URLSearchParams({ run, ...(second && { with: second }) })}`);
+      }
       app = mount(
         host,
         {
@@ -200,7 +205,7 @@ export function showSweep(place, sweep, unpacked) {
         { height: Math.max(480, Math.min(innerHeight - 24, 700)) },
       );
       Object.assign(place, { explorer: app }); // for tests
-      address = open.length > 1 ? { shown() {}, end() {} } : keepAddress(app);
+      address = keepAddress(app);
       say(status, "");
       host.scrollIntoView({ block: "nearest" });
     } catch (failed) {
@@ -219,8 +224,9 @@ export function showSweep(place, sweep, unpacked) {
   function runButton(row) {
     const correct = correctOf(sweep, row);
     const { blame, why, pack } = sweep.facts[row];
-    const sign = !pack ? "!" : correct ? "✓" : correct === false ? `✗${BLAMES[/** @type {keyof typeof BLAMES} */ (blame)] ?? ""}` : "–";
-    const words = !pack ? "did not start" : correct ? "right" : correct === false ? "wrong" : "not graded";
+    const error = value(row, "error");
+    const sign = !pack || error ? "!" : correct ? "✓" : correct === false ? `✗${BLAMES[/** @type {keyof typeof BLAMES} */ (blame)] ?? ""}` : "–";
+    const words = !pack ? "did not start" : error ? `failed: ${short(`${error}`, LONGEST)}` : correct ? "right" : correct === false ? "wrong" : "not graded";
     const its = h("button", {
       type: "button",
       tabindex: "-1",
@@ -245,15 +251,16 @@ export function showSweep(place, sweep, unpacked) {
   function matrix() {
     const shown = new Set(found);
     const some = tasks.filter((task) => settings.some((setting) => cells.get(`${task}\n${setting}`)?.some((row) => shown.has(row))));
+    const first = Math.ceil(most / Math.max(1, found.length / some.length / RUNS));
     return [
       h(
         "table.matrix",
         h("thead", h("tr", h("th", { scope: "col" }, "task"), settings.map((setting) => h("th", { scope: "col" }, setting)))),
-        h("tbody", some.slice(0, most).map((task) =>
+        h("tbody", some.slice(0, first).map((task) =>
           h("tr", h("th", { scope: "row", title: task }, short(task, LONGEST)), settings.map((setting) =>
             h("td", (cells.get(`${task}\n${setting}`) ?? []).filter((row) => shown.has(row)).map(runButton)))))),
       ),
-      more(some.length - most),
+      more(some.length - first),
     ];
   }
 
@@ -283,7 +290,9 @@ export function showSweep(place, sweep, unpacked) {
   function show() {
     const right = found.filter((row) => correctOf(sweep, row)).length;
     const wrong = found.filter((row) => correctOf(sweep, row) === false);
-    say(tally, dotted(count(found.length, "run"), `${number(right)} right`, `${number(wrong.length)} wrong`));
+    const failed = found.filter((row) => value(row, "error")).length;
+    const parts = [`${number(right)} right`, `${number(wrong.length)} wrong`, failed && `${number(failed)} failed`];
+    say(tally, dotted(count(found.length, "run"), ...parts));
     views.forEach((one) => press(one, one.textContent === view));
     press(compare, comparing);
     renew(list, [view, found, by, way, most, open], () => (view === "matrix" ? matrix() : table()));

@@ -5,7 +5,7 @@
  *   why: string | null}[]}} Sweep `sweep_page` in sweep_page.py
  */
 
-/** The sign of a failed run for each component to blame (`BLAMES` in judging.py). */
+/** The sign of a wrong run for each component to blame (`BLAMES` in judging.py). */
 export const BLAMES = {
   proposer: "P", evaluator: "E", answerer: "A", "cut short": "C", unsolvable: "U", unknown: "?",
 };
@@ -79,14 +79,14 @@ export function sorted(sweep, rows, column, way) {
   });
 }
 
-/** Returns the next failed row after `row` in the order of `rows`, -1 if no row failed. @param {Sweep} sweep
+/** Returns the next wrong row after `row` in the order of `rows`, -1 if no run was wrong. @param {Sweep} sweep
  * @param {number[]} rows @param {number} row @param {number} way 1 for the next, -1 for the previous */
-export function nextFailed(sweep, rows, row, way) {
-  const failed = rows.filter((one) => correctOf(sweep, one) === false && sweep.facts[one].pack);
-  const at = failed.indexOf(row);
-  if (!failed.length) return -1;
-  if (at >= 0) return failed[(at + way + failed.length) % failed.length];
+export function nextWrong(sweep, rows, row, way) {
+  const wrong = rows.filter((one) => correctOf(sweep, one) === false && sweep.facts[one].pack);
+  const at = wrong.indexOf(row);
+  if (!wrong.length) return -1;
+  if (at >= 0) return wrong[(at + way + wrong.length) % wrong.length];
   const place = rows.indexOf(row);
-  const later = failed.filter((one) => (rows.indexOf(one) - place) * way > 0);
-  return (way > 0 ? later[0] : later[later.length - 1]) ?? failed[way > 0 ? 0 : failed.length - 1];
+  const later = wrong.filter((one) => (rows.indexOf(one) - place) * way > 0);
+  return (way > 0 ? later[0] : later[later.length - 1]) ?? wrong[way > 0 ? 0 : wrong.length - 1];
 }

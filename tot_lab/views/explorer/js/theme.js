@@ -155,14 +155,22 @@ export const SCALE = Array.from({ length: STEPS }, (_, step) => {
   return `rgb(${mixed})`;
 });
 
-/** Returns the theme of the page that contains `element`, from Jupyter's CSS variables or else from the preference of
- * the system.
+/** The surfaces and lines of a system with forced colours. */
+const FORCED = {
+  ...{ paper: "Canvas", raised: "Canvas", ink: "CanvasText", faint: "CanvasText" },
+  ...{ edge: "CanvasText", line: "CanvasText", chosen: "Highlight" },
+};
+
+/** Returns the theme of the page that contains `element`: forced colours, or Jupyter's CSS variables, or else the
+ * preference of the system.
  * @param {Element} element @returns {Theme} */
 export function themeOf(element) {
+  const preferred = matchMedia("(prefers-color-scheme: dark)").matches ? DARK : LIGHT;
+  if (matchMedia("(forced-colors: active)").matches) return { ...preferred, ...FORCED };
   const style = getComputedStyle(element);
   const [paper, raised, ink] = ["layout-color0", "layout-color1", "ui-font-color0"].map((name) =>
     style.getPropertyValue(`--jp-${name}`).trim());
-  if (!paper) return matchMedia("(prefers-color-scheme: dark)").matches ? DARK : LIGHT;
+  if (!paper) return preferred;
   // A canvas parses every notation of a colour.
   const brush = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
   brush.fillStyle = paper;

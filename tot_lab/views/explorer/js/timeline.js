@@ -35,7 +35,7 @@ const LEGEND = 24;
 const BAND = 40;
 const AXIS = 36;
 const THICK = 20;
-const TOP = LEGEND + BAND; // of the lanes
+const ROW = 18; // a further row of the legend
 
 /**
  * Computes the data of the drawing. Times are seconds, or line numbers if no call took 10 ms (`byOrder`), so that at
@@ -190,6 +190,21 @@ export class Timeline {
       if (call >= 0 && !moved && this.#shown) pick(this.#shown.recording.call(call).node);
     };
     canvas.ondblclick = () => this.fit();
+    canvas.tabIndex = 0;
+    canvas.onkeydown = (event) => {
+      const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!way || !this.#shown) return;
+      event.preventDefault();
+      const { recording, made, selected } = this.#shown;
+      const nodes = Array.from(made.from, (_, call) => recording.call(call).node);
+      const order = [...new Set(nodes)].filter((node) => node >= 0);
+      const place = order.indexOf(selected);
+      const node = order[place < 0 ? 0 : between(place + way, 0, order.length - 1)];
+      if (node === undefined) return;
+      const at = made.from[nodes.indexOf(node)] / made.end;
+      if (at < this.#start || at > this.#start + this.#span) this.#see(at - this.#span / 4, this.#span);
+      pick(node);
+    };
   }
 
   /**
@@ -206,6 +221,12 @@ export class Timeline {
     if (!known) this.#canvas.ariaLabel = `Calls over time. ${inWords(made)}`;
     this.#shown = { recording, made, frame, theme, selected, whole: made.byOrder ? 0 : whole };
     this.#redraw();
+  }
+
+  /** Draws at once, in the colours of `theme`, for printing. @param {Theme} theme */
+  print(theme) {
+    if (this.#shown) this.#shown.theme = theme;
+    this.#draw();
   }
 
   /** Shows the whole run. */
@@ -281,42 +302,45 @@ export class Timeline {
     };
     fill(theme.paper, 0, 0, wide, tall);
 
-    let right = LEFT;
+    let [right, legend] = [LEFT, LEGEND];
     for (const [words, colour, w, h, alpha] of /** @type {[string, string, number, number, number?][]} */ ([
       ...kinds.map((name, place) => [short(name, 24), KINDS[place], 10, 10]),
       ["waiting", KINDS[0], 10, 10, 0.3],
-      ["from the cache", KINDS[0], 2, 6],
-      ["failed", theme.ink, 10, 4],
+      ...(state.includes(CACHED) ? [["from the cache", KINDS[0], 2, 6]] : []),
+      ...(failed.length ? [["failed", theme.ink, 10, 4]] : []),
       ["critical path", theme.path, 10, 2.5],
     ])) {
-      fill(colour, right, 12 - h / 2, w, h, alpha);
-      write(words, right + 14, 12);
-      right += pen.measureText(words).width + 28;
+      const room = pen.measureText(words).width + 28;
+      if (right + room > wide && right > LEFT) [right, legend] = [LEFT, legend + ROW];
+      fill(colour, right, legend - LEGEND / 2 - h / 2, w, h, alpha);
+      write(words, right + 14, legend - LEGEND / 2);
+      right += room;
     }
+    const top = legend + BAND; // of the lanes
 
     const bottom = tall - AXIS;
     const least = (80 * span) / width;
     const ten = 10 ** floor(log10(least));
     const tick = max(ten * ([1, 2, 5].find((times) => ten * times >= least) ?? 10), +byOrder);
     for (let place = ceil(start / tick); place * tick <= start + span; place++) {
-      fill(theme.edge, across(place * tick), LEGEND, 1, bottom - LEGEND, 0.4);
+      fill(theme.edge, across(place * tick), legend, 1, bottom - legend, 0.4);
       write(`${+(place * tick).toPrecision(9)}`, across(place * tick), bottom + 9);
     }
     for (const { line, level } of made.picks) {
       const at = across(byOrder ? line : recording.time[line]);
       if (at < LEFT || at > LEFT + width) continue;
-      for (let y = LEGEND; y < bottom; y += 8) fill(theme.faint, at, y, 1, 4);
+      for (let y = legend; y < bottom; y += 8) fill(theme.faint, at, y, 1, 4);
       if (made.picks.length <= MARKED) write(`level ${level}`, at + 3, bottom - 8);
     }
     write(byOrder ? UNREADABLE : "seconds since the run began", LEFT, bottom + 25);
-    write(`${most} at once`, 4, LEGEND + 8);
-    const high = min((bottom - TOP) / lanes, THICK);
-    if (!made.groups.length) write("calls", 4, TOP + 8);
+    write(`${most} at once`, 4, legend + 8);
+    const high = min((bottom - top) / lanes, THICK);
+    if (!made.groups.length) write("calls", 4, top + 8);
     for (const [name, first] of made.groups) {
-      fill(theme.edge, 4, TOP + first * high - 1, LEFT + width - 4, 1, 0.6);
-      if (high > 9) write(short(name, 9), 4, TOP + (first + 0.5) * high);
+      fill(theme.edge, 4, top + first * high - 1, LEFT + width - 4, 1, 0.6);
+      if (high > 9) write(short(name, 9), 4, top + (first + 0.5) * high);
     }
-    pen.rect(LEFT, LEGEND, width, bottom - LEGEND);
+    pen.rect(LEFT, legend, width, bottom - legend);
     pen.clip();
 
     // The number of open calls, for each pixel the maximum. The pixel before the window covers all earlier times.
@@ -324,7 +348,7 @@ export class Timeline {
       let peak = now;
       for (; across(changes[change]) < x + 1; change++) peak = max(peak, (now = level[change]));
       const up = (peak * (BAND - 12)) / most;
-      fill(theme.faint, x, TOP - 6 - up, 1, up, 0.45);
+      fill(theme.faint, x, top - 6 - up, 1, up, 0.45);
     }
 
     // The calls in their lanes. Bars that would only cover painted pixels are skipped.
@@ -334,7 +358,7 @@ export class Timeline {
       const painted = floats(tall).fill(LEFT);
       for (const call of calls) {
         const x = across(from[call]);
-        const y = TOP + lane[call] * high;
+        const y = top + lane[call] * high;
         const end = across(to[call]);
         const row = floor(y);
         if (x > wide || end < painted[row]) continue;
@@ -352,8 +376,10 @@ export class Timeline {
       const goes = byOrder ? x : across(sent) || x;
       if (goes > x) fill(colour, x, y, goes - x, bar, 0.3);
       fill(colour, goes, y, end - goes, bar, shade);
-      const name = node < 0 ? kind : `${recording.id(node)} ${kind}`;
-      if (bar < NAMED || shade < 1 || pen.measureText(name).width + 8 > end - goes) return;
+      if (bar < NAMED || shade < 1) return;
+      const id = node < 0 ? "" : recording.id(node);
+      const name = [`${id} ${kind}`.trim(), id].find((one) => pen.measureText(one).width + 8 <= end - goes);
+      if (!name) return;
       pen.fillStyle = colour === KINDS[0] ? "#fff" : "#000";
       pen.fillText(name, goes + 4, y + bar / 2 - 1);
     });
@@ -366,7 +392,7 @@ export class Timeline {
     pen.lineWidth = 2;
     if (selected >= 0) sweep(recording.callsOf(selected), (x, y, end) => pen.strokeRect(x, y, end - x, bar));
     const moment = across(byOrder ? frame.step : frame.time);
-    fill(theme.paper, moment, LEGEND, wide, tall, 0.6);
-    fill(theme.ink, moment - 1, LEGEND, 2, tall);
+    fill(theme.paper, moment, legend, wide, tall, 0.6);
+    fill(theme.ink, moment - 1, legend, 2, tall);
   }
 }

@@ -9,8 +9,9 @@
 import { NO_FACTS, mount } from "./app.js";
 import { Recording } from "./recording.js";
 
-/** Milliseconds of silence before a new report, and before a message is shown. */
+/** Milliseconds of silence before a new report, at least and at most, and before a message is shown. */
 const SILENCE = 1000;
+const LONGEST = 30_000;
 const PATIENCE = 2000;
 
 /**
@@ -44,6 +45,7 @@ class Kernel {
   #questions = new Map();
   #asked = 0;
   #silent = SILENCE;
+  #heard = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   #waiting = false;
@@ -56,7 +58,10 @@ class Kernel {
 
   /** @param {any} content @param {DataView[]} buffers */
   #receive(content, buffers) {
-    this.#silent = SILENCE;
+    const began = performance.now();
+    // The kernel serialises a large run in batches of growing size. A report meanwhile would request the same batch again.
+    this.#silent = this.whole ? SILENCE : Math.min(Math.max(4 * (began - this.#heard), SILENCE), LONGEST);
+    this.#heard = began;
     this.#waiting = false;
     const { kind, which, run } = content;
     if (kind === "answer") {
@@ -98,7 +103,7 @@ class Kernel {
     clearTimeout(this.#timer);
     if (!this.views || (this.whole && !this.state.live.some(Boolean))) return;
     this.#timer = setTimeout(() => {
-      this.#silent = Math.min(this.#silent * 2, 30_000);
+      this.#silent = Math.min(this.#silent * 2, LONGEST);
       this.ask();
     }, this.#silent);
   }
@@ -160,10 +165,13 @@ class Kernel {
     }, views ? 0 : 500); // moving a cell removes its view and adds one immediately
   }
 
-  /** Message about missing data, "" if there is no problem. */
+  /** Message about missing data, "" if there is none. */
   get trouble() {
     if (this.#waiting) return "waiting for the kernel: it is busy, or gone (then run the cell again)";
-    return this.state.failed && `the search ended with an error: ${this.state.failed}`;
+    if (this.state.failed) return `the search ended with an error: ${this.state.failed}`;
+    const { counts, live } = this.state;
+    const which = this.runs.findIndex(({ lines }, which) => !live[which] && lines < counts[which]);
+    return which < 0 ? "" : `loading: ${Math.floor((100 * this.runs[which].lines) / counts[which])} % of the record`;
   }
 }
 

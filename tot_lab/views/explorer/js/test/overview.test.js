@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PARTS, cellsOf, levelsOf } from "../overview.js";
+import { quantityOf } from "../quantities.js";
 import { Scene, fitted } from "../scene.js";
 import { svgOf } from "../svg.js";
 import { LIGHT, SCALE, STEPS } from "../theme.js";
@@ -64,6 +65,20 @@ test("each level has its own count, mean, share and histogram", () => {
     near(dropped, its.pruned, 1e-12, "share");
     bins.forEach((some, bin) => assert.equal(some, mine.filter(([, score]) => Math.min(Math.floor(score * 10), 9) === bin).length));
   }
+});
+
+test("coloured by another quantity, bars and histograms have its means", () => {
+  const recording = recorded(random(5_000, 4));
+  const frame = recording.at(recording.lines);
+  const quantity = quantityOf("depth", frame, "");
+  const scene = new Scene(recording, frame, { quantity });
+  const deepest = recording.depth.slice(0, recording.nodes).reduce((a, b) => Math.max(a, b), 0);
+  const parts = cellsOf(scene, fitted(scene, ...SIZE), ...SIZE).flatMap(({ parts }) => parts);
+  assert.deepEqual(
+    [...new Set(parts.map(({ mean }) => Math.round(mean * deepest)))].sort((a, b) => a - b),
+    Array.from({ length: deepest + 1 }, (_, depth) => depth),
+  );
+  for (const { level, mean } of levelsOf(scene)) near(mean, level / deepest, 1e-9, "mean depth");
 });
 
 test("what is painted is what was counted", () => {

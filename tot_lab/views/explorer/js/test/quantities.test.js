@@ -52,11 +52,15 @@ function wrong(solvable, nodes) {
 test("the path of a wrong answer breaks after the last thought that could lead to a right one", () => {
   assert.deepEqual(wrong("1010", ["0.1"]), { ringed: ["0.1"], lost: ["0.0", "0.0.0"] });
   assert.deepEqual(wrong("1100", ["0.0"]), { ringed: ["0.0"], lost: ["0.0.0"] });
+  // Nothing judges what an agent did below the thought that was lost.
+  assert.deepEqual(wrong("101?", ["0.1"]).lost, ["0.0", "0.0.0"]);
 });
 
 test("nothing is ringed or broken where it is not known", () => {
   assert.deepEqual(wrong("", ["0.1"]), { ringed: [], lost: [] });
   assert.deepEqual(wrong("1?10", ["0.0"]).ringed, []);
   assert.deepEqual(wrong("??00", ["0.0"]).lost, []);
+  assert.deepEqual(wrong("1?10", ["0.0"]).lost, []);
+  assert.deepEqual(wrong("111?", ["0.0"]).lost, []);
   assert.deepEqual(wrong("0000", ["0"]), { ringed: [], lost: [] }); // no answer could be right
 });

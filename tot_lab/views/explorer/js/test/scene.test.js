@@ -246,6 +246,31 @@ test("from afar one thought is drawn per spot, the weightiest; near only what is
   }
 });
 
+test("rows end at punctuation or before a bracket if there is room for such rows", () => {
+  assert.deepEqual(wrapped("8 / 1 = 8 (left: 4 8 8)", 20, 2), ["8 / 1 = 8", "(left: 4 8 8)"]);
+  assert.deepEqual(wrapped("8 / 1 = 8 (left: 4 8 8)", 20, 1), ["8 / 1 = 8 (left: 4…"]);
+  assert.deepEqual(wrapped("8 / 1 = 8 (left: 4 8 8)", 30, 2), ["8 / 1 = 8 (left: 4 8 8)"]);
+  assert.deepEqual(wrapped("First buy milk, then go home again.", 20, 3), ["First buy milk,", "then go home again."]);
+  assert.deepEqual(wrapped("a, b, c, d, e, f, g, h", 20, 3), ["a, b, c, d, e, f, g,", "h"]);
+});
+
+test("texts that have room on a level do not overlap, and those of selected thoughts are among them", () => {
+  const rows = [["0"]];
+  for (let at = 0; at < 60; at++) rows.push([`0.${at}`, at / 60, at % 2 ? "pruned" : "kept"]);
+  const recording = recorded(rows);
+  const node = recording.indexOf("0.31");
+  for (const kx of [5, 11, 30, 57]) {
+    const scene = sceneOf(recording, { selected: [node] });
+    const has = scene.labelled(kx);
+    const places = [...scene.x].filter((_, slot) => scene.y[slot] === 1 && has[slot]).map((x) => x * kx).sort((a, b) => a - b);
+    assert.ok(places.length > 2);
+    places.forEach((x, at) => assert.ok(!at || x - places[at - 1] >= 112, `${kx}: ${x}`));
+    assert.equal(has[scene.slot[node]], 1);
+    const best = scene.slot[recording.indexOf("0.58")];
+    assert.equal(has[best], 1, "the highest score of the kept thoughts");
+  }
+});
+
 test("text is wrapped at words, cut with an ellipsis, and never parts a pair of surrogates", () => {
   assert.deepEqual(wrapped("one two three four", 9, 3), ["one two", "three", "four"]);
   assert.deepEqual(wrapped("one two three four", 9, 1), ["one two…"]);

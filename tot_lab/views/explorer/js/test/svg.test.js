@@ -68,13 +68,17 @@ test("collapsed thoughts, links, marks and the ways are drawn", () => {
   assert.ok(svg.includes(`fill="${LIGHT.verdicts.right}"`));
 });
 
-test("a big tree is reduced, and the picture says so", () => {
+test("a big tree is counted whole in bars, and the picture says so", () => {
   const scene = sceneOf(full(6, 5));
   const svg = svgOf(scene, LIGHT, { width: 900, height: 500 });
   wellFormed(svg);
-  const [, shown] = svg.match(/>([\d,]+) of 9,331 thoughts drawn</);
-  assert.ok(Number(shown.replace(",", "")) < 5000);
+  assert.ok(svg.includes(">bar: shares of the kept"));
+  assert.ok(!svg.includes("thoughts drawn"));
   assert.ok(svg.length < 1e6);
+  const camera = { ...fitted(scene, 900, 500), x: 0 };
+  const [, shown] = svgOf(scene, LIGHT, { width: 900, height: 500, camera }).match(/>([\d,]+) of 9,331 thoughts drawn</);
+  const half = scene.x.filter((x) => x * camera.kx < 450).length;
+  assert.ok(Math.abs(Number(shown.replace(",", "")) - half) < 100, `${shown}, not ${half}`);
 });
 
 test("a camera shows what it sees", () => {

@@ -1,0 +1,79 @@
+"""Success against compute, one line per method: against sums made by hand."""
+
+import pandas
+import pytest
+from support import wait
+
+import tot_lab as tl
+from tot_lab.views.figures.scaling import scaling_info
+
+
+def rows(*settings):
+    """A table of (setting, task, correct, calls)."""
+    return pandas.DataFrame(
+        [
+            {"setting": setting, "task": task, "correct": correct, "calls": calls}
+            for setting, task, correct, calls in settings
+        ]
+    )
+
+
+DF = rows(
+    ("beam search.width=5", "a", True, 50),
+    ("beam search.width=5", "b", True, 70),
+    ("beam search.width=1", "a", True, 10),
+    ("beam search.width=1", "b", False, 20),
+    ("vote", "a", False, 5),
+    ("vote", "b", False, 5),
+)
+
+
+def test_the_scales_of_a_method_are_one_line_in_order_of_cost():
+    beam, vote = scaling_info(DF)
+    assert (beam.name, beam.settings) == ("beam", ["beam search.width=1", "beam search.width=5"])
+    assert [point.value for point in beam.cost] == [15, 60]
+    assert [point.value for point in beam.success] == [0.5, 1.0]
+    assert (vote.name, vote.cost[0].value, vote.success[0].value) == ("vote", 5, 0)
+    rates = tl.stats.success_rates(DF).set_index("setting")
+    assert beam.success[0].low == rates.loc["beam search.width=1", "low"]
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("ToT", "ToT"),
+        ("ToT search.width=2 evaluate.samples=3", "ToT"),
+        ("self-consistency of 5", "self-consistency of 5"),
+        ("best of strategy=chain of thought attempts=3", "best of"),
+        ("a = b", "a = b"),
+    ],
+)
+def test_a_method_is_the_label_without_its_settings(label, name):
+    (method,) = scaling_info(rows((label, "a", True, 1)))
+    assert method.name == name
+
+
+def test_a_setting_without_cost_is_left_out():
+    assert scaling_info(rows(("free", "a", True, 0), ("unknown", "a", True, None))) == []
+
+
+def test_the_oracle_is_the_share_of_runs_with_a_right_leaf_and_is_dashed():
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.3, seed=3), runs=None)
+    sweep = wait(lab.sweep({"vote": tl.grid(tl.SelfConsistency, {"attempts": [3, 12]})}, tl.game24_tasks(4)))
+    (vote,) = scaling_info(sweep)
+    table = sweep.df()
+    for setting, point in zip(vote.settings, vote.oracle, strict=True):
+        right = []
+        for run in map(sweep.run, table[table["setting"] == setting]["run_id"]):
+            held = [run.task.domain.answer(run.task, [leaf.text]) for leaf in run.tree.leaves()]
+            right.append(any(run.task.grade(answer or "") == 1 for answer in held))
+        assert point.value == sum(right) / len(right)
+    figure = tl.figures.plot_scaling(sweep)
+    assert [line.line.dash for line in figure.data] == [None, "dash"]
+    assert figure.layout.xaxis.type == "log"
+    assert "simulated" in figure.to_json()
+    assert sweep.run(figure.data[0].customdata[0][0]).strategy.attempts == 3
+
+
+def test_a_plain_table_has_no_oracle():
+    assert [line.name for line in tl.figures.plot_scaling(DF).data if len(line.x)] == ["beam", "vote"]

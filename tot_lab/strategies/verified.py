@@ -1,0 +1,52 @@
+"""The domain's own check of an answer, for any strategy.
+
+A tree search whose answers are verified paths has a checker that a vote over chains lacks. With this strategy
+both have the same one.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from tot_lab.core.records import Note
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking
+from tot_lab.strategies.baselines import ChainOfThought
+
+
+class Verified(Strategy):
+    """Run a strategy and give its answer only if the domain does not reject it.
+
+    The domain's check needs no reference (see `Domain.verify`): Game of 24 checks the arithmetic and the
+    numbers, and most domains cannot tell, so that every answer passes. A rejected answer is empty, and a vote
+    ignores it: `tl.SelfConsistency(strategy=tl.methods.Verified())` votes among verified answers, which is
+    the fair comparison with a tree search that answers with verified paths.
+
+    Best for fair comparisons, and for answers that can be checked. Trade-off: there may be no answer. Calls:
+    those of the strategy.
+    """
+
+    kind: ClassVar[str] = "verified"
+
+    strategy: Strategy = ChainOfThought()
+    """The strategy whose answer is checked."""
+
+    def scale_setting(self) -> str | None:
+        path = self.strategy.scale_setting()
+        return None if path is None else f"strategy.{path}"
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        answer = yield from self.strategy.think(task, at)
+        if not answer.text or task.domain.verify(task, answer.text) is not False:
+            return answer
+        yield Note("answer.rejected", answer.node or at, {"answer": answer.text})
+        return msgspec.structs.replace(answer, text="", score=None)
+
+    def checks_answers(self, task: Task) -> bool:
+        return task.domain.verify(task.hidden(), "") is not None
+
+    def max_calls(self, task: Task) -> int | None:
+        return self.strategy.max_calls(task)

@@ -1,0 +1,153 @@
+"""Figure of success rate against compute: one line per method, over the scales at which it was run."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tot_lab.analysis.matched_cost import Unit
+from tot_lab.analysis.tables import is_sweep, placed, table
+from tot_lab.views.figures.points import (
+    Point,
+    axis_title,
+    format_mean,
+    format_run_count,
+    format_value,
+    hover_lines,
+    interval_bars,
+    points,
+    style_table_figure,
+)
+from tot_lab.views.figures.theme import COLOURS, legend_at
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+MAX_METHODS = len(COLOURS) * 2
+"""Maximum number of methods. Further ones are left out."""
+
+_SETTING = re.compile(r" [\w.]+=(?:(?! [\w.]+=).)*")
+
+
+class Method(NamedTuple):
+    """A method at several scales, in ascending order of cost.
+
+    Attributes:
+        name: Its name, without the settings.
+        settings: The settings of the sweep.
+        cost: Mean cost of a run.
+        success: Success rate.
+        oracle: Success rate of a perfect choice among the leaves of each run. Empty if that is not known.
+    """
+
+    name: str
+    settings: list[str]
+    cost: list[Point]
+    success: list[Point]
+    oracle: list[Point]
+
+
+def scaling_info(df: Any, cost: Unit = "calls") -> list[Method]:
+    """Compute the data of `plot_scaling`."""
+    frame = _frame(df, cost)
+    columns = [cost, "correct", *(["reachable"] if "reachable" in frame else [])]
+    found = {column: points(frame, ["setting"], column) for column in columns}
+    settings: dict[str, list[str]] = {}
+    for setting in dict.fromkeys(frame["setting"]):
+        if found[cost][setting,].value > 0:  # neither unknown nor zero, which a logarithmic axis lacks
+            settings.setdefault(_SETTING.sub("", str(setting)) or str(setting), []).append(setting)
+    methods = []
+    for name, scales in settings.items():
+        scales.sort(key=lambda setting: found[cost][setting,].value)
+        columns_of = {column: [found[column][setting,] for setting in scales] for column in columns}
+        methods.append(
+            Method(name, scales, columns_of[cost], columns_of["correct"], columns_of.get("reachable", []))
+        )
+    return methods
+
+
+def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> go.Figure:
+    """Plot success rate against the mean cost of a run, with one line per method and 95% intervals.
+
+    A method is the name of a setting without its `name=value` parts: `beam search.width=2` and `beam
+    search.width=5` are two points of the method `beam`. `tl.match` gives methods scales of equal cost. The
+    cost is what each run really spent.
+
+    Args:
+        df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
+            `cost`. Of a sweep, a dashed line shows the oracle: the share of runs that have a right answer at
+            any leaf, which a perfect answer rule would choose.
+        cost: `calls`, `tokens` (in and out) or `cost` (USD). The axis is logarithmic.
+        dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
+
+    Returns:
+        A figure whose points contain run ids: `sweep.run(figure.data[k].customdata[n][0])`.
+    """
+    import plotly.graph_objects as go  # noqa: PLC0415
+
+    methods = scaling_info(df, cost)
+    frame = table(df)
+    figure = go.Figure()
+    for k, method in enumerate(methods[:MAX_METHODS]):
+        colour, symbol = COLOURS[k % len(COLOURS)], ("circle", "diamond")[k // len(COLOURS)]
+        for name, rates, line in (
+            (method.name, method.success, {"color": colour, "width": 2}),
+            (f"{method.name}, oracle", method.oracle, {"color": colour, "width": 1.5, "dash": "dash"}),
+        ):
+            figure.add_scatter(
+                x=[point.value for point in method.cost[: len(rates)]],
+                y=[point.value for point in rates],
+                name=format_value(name),
+                legendgroup=method.name,
+                showlegend=rates is method.success,
+                mode="lines+markers" if rates is method.success else "lines",
+                line=line,
+                marker={"size": 8, "color": colour, "symbol": symbol},
+                customdata=[point.run_ids for point in rates],
+                hoverinfo="text",
+                hovertext=[_hover(method, n, cost, rates) for n in range(len(rates))],
+                **(interval_bars(rates, colour) if rates is method.success else {}),
+            )
+    left_out = len(methods) - MAX_METHODS
+    lines = [
+        f"{format_run_count(frame)}  ·  mean and 95% interval",
+        "dashed: a right answer at any leaf" if any(method.oracle for method in methods) else "",
+        f"{left_out:,} more methods not shown" if left_out > 0 else "",
+    ]
+    style_table_figure(
+        figure,
+        frame,
+        "Success rate by compute",
+        lines,
+        dark,
+        height=440,
+        margin={"r": 24},
+        legend=legend_at(-0.2),
+        hovermode="closest",
+    )
+    figure.update_xaxes(title=axis_title(cost), type="log")
+    figure.update_yaxes(title=axis_title("correct"), range=(-0.04, 1.04), tickformat=".0%", dtick=0.2)
+    return figure
+
+
+def _frame(df: Any, cost: str) -> pandas.DataFrame:
+    """Return the table with the column `cost`, and of a sweep the column `reachable`."""
+    import pandas  # noqa: PLC0415
+
+    needs = ["input_tokens", "output_tokens"] if cost == "tokens" else [cost]
+    frame = table(df, ["setting", "correct", *needs])
+    if cost == "tokens":
+        frame = frame.assign(tokens=frame["input_tokens"] + frame["output_tokens"])
+    if is_sweep(df):
+        grades = {one.run_id: one.run.reachable for one in placed(df, "plot_scaling") if one.run is not None}
+        right = [None if (grade := grades.get(id)) is None else grade == 1.0 for id in frame["run_id"]]
+        frame = frame.assign(reachable=pandas.array(right, dtype="boolean"))
+    return frame
+
+
+def _hover(method: Method, n: int, cost: str, rates: list[Point]) -> str:
+    spent = f"{format_value(cost)} per run {format_mean(method.cost[n], cost, False)}"
+    what = [] if rates is method.success else ["oracle: a right answer at any leaf"]
+    name = f"<b>{format_value(method.settings[n])}</b>"
+    return "<br>".join([name, *what, spent, *hover_lines(rates[n], "correct", True)])
