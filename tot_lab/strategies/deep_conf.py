@@ -92,6 +92,9 @@ class DeepConfOnline(DeepConf):
     `batch` at a time, and those below the bar do not vote. A call cannot be ended by its confidence: a chain
     below the bar is paid in full, and what is saved are whole chains.
 
+    Best for easy and hard questions mixed. Trade-off: the batches run one after the other. Calls: at most
+    `attempts`, at least `warmup`.
+
     References:
         Fu et al. 2025, Deep Think with Confidence, arXiv:2508.15260, section 3.3 (online; lowest group
         confidence, adaptive sampling). The published package 0.1.0 has no adaptive sampling, and never drops
