@@ -19,6 +19,8 @@ SEARCHES = [
     tl.DepthFirst(),
     tl.MCTS(iterations=8),
     tl.MCTS(iterations=4, batch=2),
+    tl.searches.AStar(heuristic="score"),
+    tl.searches.Levin(),
 ]
 
 
