@@ -73,16 +73,15 @@ def test_each_layer_reads_the_layer_before():
         def scripted(call, reply=reply, asked=asked):
             number = call.sample_index
             shown = [text for text in (f"text {k} after" for k in range(99)) if text in call.prompt]
-            asked.append((number, call.purpose, [int(text.split()[1]) for text in shown]))
+            asked.append((number, [int(text.split()[1]) for text in shown]))
             return reply(number, shown)
 
         made = run(MixtureOfAgents(agents=agents, layers=layers), TASK, Scripted(scripted))
         shown, last = naive_mixture(agents, layers, reply)
         assert made.answer == last.rpartition(" ")[2]
-        for number, purpose, read in sorted(asked):
+        for number, read in sorted(asked):
             layer = number // agents
             assert read == [int(text.split()[1]) for text in shown[layer]]
-            assert purpose == ("synthesize" if number == agents * layers else "answer")
             assert made.tree[f"0.{number}"].source == tuple(f"0.{k}" for k in read)
         assert wait(made.replay()).identical
 

@@ -20,7 +20,7 @@ from tot_lab.views.explorer.panel import panel
 
 HANDS = tl.game24_tasks(24)
 EASIEST = HANDS[0].question
-WRAPPERS = (tl.BestOf, tl.methods.WeightedBestOf, tl.WithThinking, tl.WithSynthesis)
+WRAPPERS = (tl.BestOf, tl.WithThinking, tl.WithSynthesis)
 DEFAULTS = {kind: kind(strategy=tl.ChainOfThought()) for kind in WRAPPERS}
 
 

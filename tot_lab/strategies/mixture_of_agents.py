@@ -73,14 +73,13 @@ class MixtureOfAgents(Prompting):
             task = task.with_context(
                 f"Answers of several models, some of which may be wrong:\n\n{answers}", _COMBINE
             )
-        purpose = "synthesize" if last else "answer"
-        call = self.call(at, purpose, task.answer_prompt(True), number)
+        call = self.call(at, "answer", task.answer_prompt(True), number)
         if self.models and not last:
             model = self.models[number % self.agents % len(self.models)]
             call = msgspec.structs.replace(call, model=model)
         reply: Reply = yield from ask(call)
         if reply.error is not None:
-            yield Note("call.failed", at, {"kind": purpose, "error": reply.error})
+            yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
             return reply.error
         sources = tuple(thought.id for thought in read)
         return (yield from emit(Thought(f"{at}.{number}", at, reply.text, sources)))

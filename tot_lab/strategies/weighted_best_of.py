@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking
-from tot_lab.strategies.baselines import JudgedAttempts
+from tot_lab.strategies.baselines import ChainOfThought, JudgedAttempts
 from tot_lab.strategies.voting import choose_by_vote
 
 
@@ -21,6 +22,9 @@ class WeightedBestOf(JudgedAttempts):
         Li et al. 2023, Making Language Models Better Reasoners with Step-Aware Verifier, arXiv:2206.02336,
         section 3 (weighted voting); Snell et al. 2024, arXiv:2408.03314, section 5.1 (best-of-N weighted).
     """
+
+    strategy: Strategy = ChainOfThought()
+    """The strategy of each attempt."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         answers = yield from self.judged_attempts(task, at)
