@@ -179,6 +179,7 @@ from tot_lab.strategies.search.a_star import AStar as _AStar
 from tot_lab.strategies.search.continuation import Continue as _Continue
 from tot_lab.strategies.search.graph_of_thoughts import GraphOfThoughts as _GraphOfThoughts
 from tot_lab.strategies.search.levin import Levin as _Levin
+from tot_lab.strategies.search.likelihood import Likelihood as _Likelihood
 from tot_lab.strategies.search.mixture import Mixture as _Mixture
 from tot_lab.strategies.search.refine import Refine as _Refine
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
@@ -263,6 +264,7 @@ class evaluators:
     Evaluator: TypeAlias = _Evaluator
     FunctionEvaluator: TypeAlias = _FunctionEvaluator
     Joint: TypeAlias = _Joint
+    Likelihood: TypeAlias = _Likelihood
     Logprob: TypeAlias = _Logprob
     Parts: TypeAlias = _Parts
     Value: TypeAlias = _Value

@@ -64,6 +64,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "vote": "tot_lab.strategies.search:Vote",
         "joint": "tot_lab.strategies.search:Joint",
         "logprob": "tot_lab.strategies.search:Logprob",
+        "likelihood": "tot_lab.strategies.search.likelihood:Likelihood",
     },
     "searches": {
         "beam_search": "tot_lab.strategies.search:BeamSearch",

@@ -16,8 +16,8 @@ class Levin(CheapestFirst):
 
     The scores are the policy: the probability of a thought given its parent is its share of the scores of its
     siblings, and equal shares if no score is above 0. An unreadable score counts as 0, and a thought with
-    probability 0 is not expanded. `evaluate=tl.Logprob()` and `evaluate=tl.Vote()` give scores that are
-    probabilities.
+    probability 0 is not expanded. With `evaluate=tl.evaluators.Likelihood()`, the policy is that of the model
+    that proposes, as in the paper.
 
     The search ends when a complete thought is the cheapest; this thought is the answer. It is reached after
     at most d/π thoughts, itself included, for every complete thought of the tree. This needs

@@ -115,7 +115,7 @@ class Sample(_Prompted):
             if text is None:
                 yield unreadable(parent, "sample", sample_index)
                 return None
-            return (yield from children.add(number, text))
+            return (yield from children.add(number, text, reply=reply))
 
         numbers = range(place.next_child, place.next_child + count)
         branches = [sampled(number, place.take_sample_index("sample")) for number in numbers]
