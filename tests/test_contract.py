@@ -32,6 +32,11 @@ from tot_lab.views.figures import figures_of
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
 SETTINGS = {tl.BestOf: {"strategy": SEARCH, "attempts": 2}, tl.SelfConsistency: {"attempts": 3}}
 
+SETTINGS |= {tl.methods.WeightedBestOf: {"strategy": SEARCH, "attempts": 2}}
+SETTINGS |= {tl.methods.EarlyStopping: {"attempts": 6, "window": 2}}
+SETTINGS |= {tl.methods.ForestOfThoughts: {"strategy": SEARCH, "trees": 3, "batch": 2}}
+SETTINGS |= {tl.methods.DeepConf: {"attempts": 6, "top": 0.5}}
+SETTINGS |= {tl.methods.DeepConfOnline: {"attempts": 6, "warmup": 2, "batch": 2}}
 SETTINGS |= {tl.Reflexion: {"strategy": tl.ChainOfThought(), "max_retries": 2}}
 SETTINGS |= {
     tl.GatherThenThink: {

@@ -92,6 +92,10 @@ CODE_ONLY = {
     "strategies",
     "routes",
     "prior_critiques",
+    "models",
+    "temperatures",
+    "options",
+    "operations",
 }
 
 

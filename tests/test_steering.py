@@ -20,6 +20,8 @@ SEARCHES = [
     tl.MCTS(iterations=8),
     tl.MCTS(iterations=4, batch=2),
     tl.searches.LATS(iterations=8),
+    tl.searches.AStar(heuristic="score"),
+    tl.searches.Levin(),
 ]
 BY_BUDGET = [
     tl.searches.PRMBeam(width=2, count=3),

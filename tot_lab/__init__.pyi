@@ -115,12 +115,19 @@ from tot_lab.strategies.baselines import OneAnswer as _OneAnswer
 from tot_lab.strategies.baselines import SelfConsistency as SelfConsistency
 from tot_lab.strategies.baselines import SelfConsistency as _SelfConsistency
 from tot_lab.strategies.baselines import baselines as baselines
+from tot_lab.strategies.budget_forcing import BudgetForcing as _BudgetForcing
+from tot_lab.strategies.debate import Debate as _Debate
+from tot_lab.strategies.deep_conf import DeepConf as _DeepConf
+from tot_lab.strategies.deep_conf import DeepConfOnline as _DeepConfOnline
 from tot_lab.strategies.deep_think import DeepThink as DeepThink
 from tot_lab.strategies.deep_think import DeepThink as _DeepThink
 from tot_lab.strategies.deep_think_replies import IterationResult as _IterationResult
 from tot_lab.strategies.deep_think_replies import ThoughtBranch as _ThoughtBranch
+from tot_lab.strategies.early_stopping import EarlyStopping as _EarlyStopping
+from tot_lab.strategies.forest_of_thoughts import ForestOfThoughts as _ForestOfThoughts
 from tot_lab.strategies.gather_then_think import GatherThenThink as GatherThenThink
 from tot_lab.strategies.gather_then_think import GatherThenThink as _GatherThenThink
+from tot_lab.strategies.mixture_of_agents import MixtureOfAgents as _MixtureOfAgents
 from tot_lab.strategies.plan_execute import PlanExecute as PlanExecute
 from tot_lab.strategies.plan_execute import PlanExecute as _PlanExecute
 from tot_lab.strategies.plans import Plan as _Plan
@@ -168,18 +175,26 @@ from tot_lab.strategies.search import Vote as Vote
 from tot_lab.strategies.search import Vote as _Vote
 from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
+from tot_lab.strategies.search.a_star import AStar as _AStar
 from tot_lab.strategies.search.ab_mcts_a import ABMCTSA as _ABMCTSA
 from tot_lab.strategies.search.bg_mcts import BGMCTS as _BGMCTS
+from tot_lab.strategies.search.continuation import Continue as _Continue
 from tot_lab.strategies.search.dvts import DVTS as _DVTS
+from tot_lab.strategies.search.graph_of_thoughts import GraphOfThoughts as _GraphOfThoughts
 from tot_lab.strategies.search.lats import LATS as _LATS
+from tot_lab.strategies.search.levin import Levin as _Levin
+from tot_lab.strategies.search.likelihood import Likelihood as _Likelihood
 from tot_lab.strategies.search.majority_vote import MajorityVote as _MajorityVote
+from tot_lab.strategies.search.mixture import Mixture as _Mixture
 from tot_lab.strategies.search.particle_filter import ParticleFilter as _ParticleFilter
 from tot_lab.strategies.search.particle_gibbs import ParticleGibbs as _ParticleGibbs
 from tot_lab.strategies.search.prm_beam import PRMBeam as _PRMBeam
 from tot_lab.strategies.search.rebase import REBASE as _REBASE
+from tot_lab.strategies.search.refine import Refine as _Refine
 from tot_lab.strategies.search.reward_model import RewardModel as _RewardModel
 from tot_lab.strategies.search.rollout import Rollout as _Rollout
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
+from tot_lab.strategies.self_refine import SelfRefine as _SelfRefine
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
 from tot_lab.strategies.synthesis import WithSynthesis as _WithSynthesis
@@ -192,6 +207,7 @@ from tot_lab.strategies.tool_loop import ToolLoop as _ToolLoop
 from tot_lab.strategies.tree_then_act import TreeThenAct as TreeThenAct
 from tot_lab.strategies.tree_then_act import TreeThenAct as _TreeThenAct
 from tot_lab.strategies.verified import Verified as _Verified
+from tot_lab.strategies.weighted_best_of import WeightedBestOf as _WeightedBestOf
 from tot_lab.views.explorer.panel import panel as panel
 from tot_lab.views.explorer.widget import CompareExplorer as CompareExplorer
 from tot_lab.views.explorer.widget import Explorer as Explorer
@@ -217,26 +233,38 @@ class methods:
 
     Adaptive: TypeAlias = _Adaptive
     BestOf: TypeAlias = _BestOf
+    BudgetForcing: TypeAlias = _BudgetForcing
     ChainOfThought: TypeAlias = _ChainOfThought
+    Debate: TypeAlias = _Debate
+    DeepConf: TypeAlias = _DeepConf
+    DeepConfOnline: TypeAlias = _DeepConfOnline
     DeepThink: TypeAlias = _DeepThink
+    EarlyStopping: TypeAlias = _EarlyStopping
+    ForestOfThoughts: TypeAlias = _ForestOfThoughts
     GatherThenThink: TypeAlias = _GatherThenThink
+    MixtureOfAgents: TypeAlias = _MixtureOfAgents
     OneAnswer: TypeAlias = _OneAnswer
     PlanExecute: TypeAlias = _PlanExecute
     ReAct: TypeAlias = _ReAct
     Reflexion: TypeAlias = _Reflexion
     SelfConsistency: TypeAlias = _SelfConsistency
+    SelfRefine: TypeAlias = _SelfRefine
     ToolLoop: TypeAlias = _ToolLoop
     TreeOfThoughts: TypeAlias = _TreeOfThoughts
     TreeThenAct: TypeAlias = _TreeThenAct
     Verified: TypeAlias = _Verified
+    WeightedBestOf: TypeAlias = _WeightedBestOf
     WithSynthesis: TypeAlias = _WithSynthesis
     WithThinking: TypeAlias = _WithThinking
 
 class proposers:
     """How a tree search makes children."""
 
+    Continue: TypeAlias = _Continue
+    Mixture: TypeAlias = _Mixture
     Propose: TypeAlias = _Propose
     Proposer: TypeAlias = _Proposer
+    Refine: TypeAlias = _Refine
     Sample: TypeAlias = _Sample
     WithTools: TypeAlias = _WithTools
 
@@ -247,6 +275,7 @@ class evaluators:
     Evaluator: TypeAlias = _Evaluator
     FunctionEvaluator: TypeAlias = _FunctionEvaluator
     Joint: TypeAlias = _Joint
+    Likelihood: TypeAlias = _Likelihood
     Logprob: TypeAlias = _Logprob
     Parts: TypeAlias = _Parts
     RewardModel: TypeAlias = _RewardModel
@@ -258,6 +287,7 @@ class searches:
     """How a tree search picks what it expands next."""
 
     ABMCTSA: TypeAlias = _ABMCTSA
+    AStar: TypeAlias = _AStar
     BGMCTS: TypeAlias = _BGMCTS
     BeamSearch: TypeAlias = _BeamSearch
     BestFirst: TypeAlias = _BestFirst
@@ -265,7 +295,9 @@ class searches:
     DVTS: TypeAlias = _DVTS
     DepthFirst: TypeAlias = _DepthFirst
     FunctionSearch: TypeAlias = _FunctionSearch
+    GraphOfThoughts: TypeAlias = _GraphOfThoughts
     LATS: TypeAlias = _LATS
+    Levin: TypeAlias = _Levin
     MCTS: TypeAlias = _MCTS
     PRMBeam: TypeAlias = _PRMBeam
     ParticleFilter: TypeAlias = _ParticleFilter

@@ -6,8 +6,6 @@ and attempts are compared after the join.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -20,6 +18,7 @@ from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather, resample
+from tot_lab.strategies.voting import choose, choose_by_vote
 
 
 class OneAnswer(Prompting):
@@ -55,12 +54,10 @@ class ChainOfThought(Prompting):
         return 1
 
 
-class BestOf(Prompting):
-    """Run a strategy several times and keep the attempt with the highest score, the first in case of a tie.
+class JudgedAttempts(Prompting):
+    """Base of strategies that run another one several times and score each attempt."""
 
-    Best for answers that are easier to judge than to find. Trade-off: it is no better than its judge. Calls:
-    `attempts` times those of the strategy, and with `value` 1 more for each attempt.
-    """
+    kind: ClassVar[str] = ""
 
     scale: ClassVar[str] = "attempts"
 
@@ -75,14 +72,15 @@ class BestOf(Prompting):
     score, and a function `(task, path) -> score` returns 0 to 1, or `None` for no score.
     """
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def judged_attempts(self, task: Task, at: str) -> Thinking[list[Answer]]:
+        """The answers of all attempts below a new thought `at`, with their scores."""
         yield Thought(at, parent_of(at), task.question)
-        answers = yield from gather(
-            [self._attempt(task, f"{at}.{k}", k) for k in range(self.attempts)],
-            at_most=self._calls_per_attempt(task),
+        return (
+            yield from gather(
+                [self._attempt(task, f"{at}.{k}", k) for k in range(self.attempts)],
+                at_most=self._calls_per_attempt(task),
+            )
         )
-        ranked = sorted(answers, key=_worth, reverse=True)
-        return (yield from _choose(ranked, ranked[0]))
 
     def checks_answers(self, task: Task) -> bool:
         return self.strategy.checks_answers(task)
@@ -116,6 +114,19 @@ class BestOf(Prompting):
         return msgspec.structs.replace(answer, score=scored.score)
 
 
+class BestOf(JudgedAttempts):
+    """Run a strategy several times and keep the attempt with the highest score, the first in case of a tie.
+
+    Best for answers that are easier to judge than to find. Trade-off: it is no better than its judge. Calls:
+    `attempts` times those of the strategy, and with `value` 1 more for each attempt.
+    """
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        answers = yield from self.judged_attempts(task, at)
+        ranked = sorted(answers, key=_worth, reverse=True)
+        return (yield from choose(ranked, ranked[0]))
+
+
 class SelfConsistency(Strategy):
     """Run a strategy several times and keep the most frequent answer, or the first of equally frequent ones.
 
@@ -142,17 +153,7 @@ class SelfConsistency(Strategy):
             [resample(k, self.strategy.think(task, f"{at}.{k}")) for k in range(self.attempts)],
             at_most=self.strategy.max_calls(task),
         )
-        keys = [task.domain.same(task, answer.text) if answer.text else None for answer in answers]
-        votes = Counter(key for key in keys if key is not None)
-        if not votes:
-            return (yield from _choose(answers, answers[0]))
-        (winner, count), *_ = votes.most_common(1)
-        chosen = answers[keys.index(winner)]
-        share: float | None = count / len(answers)
-        if chosen.node is not None:
-            scored = yield from emit(Scored(chosen.node, share, count, by="self_consistency"))
-            share = scored.score
-        return (yield from _choose(answers, msgspec.structs.replace(chosen, score=share)))
+        return (yield from choose_by_vote(task, answers, "self_consistency"))
 
     def checks_answers(self, task: Task) -> bool:
         return self.strategy.checks_answers(task)
@@ -200,13 +201,3 @@ def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -
 def _worth(answer: Answer) -> tuple[bool, float]:
     """Sort key: answers before none, scored ones before unscored ones, then by score."""
     return bool(answer.text), -1.0 if answer.score is None else answer.score
-
-
-def _choose(ranked: Sequence[Answer], chosen: Answer) -> Thinking[Answer]:
-    """Answer with `chosen`, and prune the answers of the other attempts."""
-    for answer in ranked:
-        if answer.node is not None and answer.node != chosen.node:
-            yield Decided(answer.node, "pruned", "another attempt was chosen")
-    nodes = tuple(answer.node for answer in ranked if answer.node is not None)
-    stop = "answered" if chosen.text else chosen.stop_reason
-    return Answer(chosen.text, stop, chosen.node, chosen.score, nodes)

@@ -275,7 +275,7 @@ class ThinkingManager:
         level = ThinkingLevel(self.settings.level)
         if call.effort is None:
             call = msgspec.structs.replace(call, effort=level.value)
-        if call.logprobs:
+        if call.logprobs and call.max_tokens == 1:  # its score is read from the first token
             return call
         if call.max_tokens is not None:
             room = max(level.token_budget, _SET_ASIDE[level.value])

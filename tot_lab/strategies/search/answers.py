@@ -15,7 +15,8 @@ class AnswerRule(Part):
     """Chooses the answer of a finished search.
 
     If a budget ends the search before any score arrived, the first of the deepest unscored thoughts is the
-    answer, without a score. Thoughts whose path holds an answer take precedence.
+    answer, without a score. Thoughts whose path holds an answer take precedence. A search that returns its
+    answer itself (A*, Levin) needs the rule only if it is stopped before.
     """
 
     kind: ClassVar[str] = ""

@@ -1,7 +1,8 @@
 """Evaluators: how thoughts are scored.
 
-`compares` says what one evaluation compares: nothing (each thought is scored by itself), the children of one
-parent, or all children of one pick. An evaluator implements the one method for its case. A score that cannot
+`compares` says what one evaluation compares: nothing (each thought is scored by itself, or by the reply that
+it was read from), the children of one parent, or all children of one pick. An evaluator implements the one
+method for its case. A score that cannot
 be read is `None`, never an invented number.
 """
 
@@ -49,8 +50,11 @@ class Evaluator(Part):
     """Scores thoughts from 0 to 1. Subclass it, or pass a function, for a custom evaluator."""
 
     kind: ClassVar[str] = ""
-    compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "nothing"
-    """Which thoughts one evaluation compares, and so which of the three methods below is called."""
+    compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "nothing"
+    """Which thoughts one evaluation compares, and so which of the four methods below is called."""
+
+    logprobs: ClassVar[int] = 0
+    """Alternatives per token whose log-probabilities the proposals must report."""
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:
@@ -75,6 +79,13 @@ class Evaluator(Part):
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         """Score the thought `id`, the last of `path`."""
         raise NotImplementedError(f"the evaluator {self.kind!r} has no score_thought")
+
+    def score_reply(self, id: str, reply: Reply | None) -> Thinking[list[Event]]:
+        """Score the thought `id` by the reply that it was read from.
+
+        `None` means that it shares its reply with others, or that a person has changed it.
+        """
+        raise NotImplementedError(f"the evaluator {self.kind!r} has no score_reply")
 
     def score_siblings(
         self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
@@ -258,7 +269,7 @@ class Vote(_Sampled, _Templated):
         Yao et al. 2023, section 3, state evaluator (b): vote across states.
     """
 
-    compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "pick"
+    compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "pick"
 
     def calls_per_pick(self) -> int:
         return self.max_calls
@@ -287,7 +298,7 @@ class Vote(_Sampled, _Templated):
 class Joint(_Combined, _Templated):
     """Scores all new children of one parent in one call."""
 
-    compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "siblings"
+    compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "siblings"
 
     def calls_per_siblings(self) -> int:
         return self.max_calls
@@ -397,7 +408,7 @@ class BatchEvaluator(FunctionEvaluator):
     parameter named `paths`.
     """
 
-    compares: ClassVar[Literal["nothing", "siblings", "pick"]] = "pick"
+    compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "pick"
 
     def score_pick(
         self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]

@@ -6,13 +6,12 @@ other. Every event is both yielded and returned; the search adds it to its tree 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tot_lab.core.calls import Reply
 from tot_lab.core.domain import Path
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, emit
 from tot_lab.strategies.search.sampling import Sampler, emit_as_list
 
@@ -68,7 +67,9 @@ class Children:
         self.place = place
         self.calls_per_child = evaluate.calls_per_thought(sampler.task)
 
-    def add(self, number: int, text: str, *, repeats: int | None = None) -> Thinking[list[Event]]:
+    def add(
+        self, number: int, text: str, *, repeats: int | None = None, reply: Reply | None = None
+    ) -> Thinking[list[Event]]:
         """Record child `number` and score it, if it is scored by itself.
 
         Args:
@@ -76,6 +77,7 @@ class Children:
             text: The thought.
             repeats: The number of an earlier sibling with the same text: such a child is recorded as a
                 duplicate and not scored again.
+            reply: The reply that holds this thought alone.
         """
         parent, sources = self.place.node, self.place.sources
         thought = yield from emit(Thought(f"{parent}.{number}", parent, text, sources))
@@ -83,7 +85,8 @@ class Children:
             duplicate = Decided(thought.id, "duplicate", f"repeats {parent}.{repeats}")
             return [thought, *(yield from emit_as_list(duplicate))]
         path = [*self.place.path, thought.text]
-        return [thought, *(yield from score(self.sampler, self.evaluate, path, thought.id))]
+        reply = reply if thought.text == text else None
+        return [thought, *(yield from score(self.sampler, self.evaluate, path, thought.id, reply))]
 
 
 def expand(
@@ -91,8 +94,10 @@ def expand(
 ) -> Thinking[list[Event]]:
     """Add up to `count` children at `place`, and score them unless the evaluator compares whole picks."""
     children = Children(sampler, evaluate, place)
+    if evaluate.logprobs:
+        sampler = sampler._replace(logprobs=evaluate.logprobs)
     if place.source_paths:
-        task = with_sources(sampler.task, place.source_paths)
+        task = propose.with_sources(sampler.task, place.source_paths)
         events = yield from propose.grow(sampler._replace(task=task), place, count, children)
     else:
         events = yield from propose.grow(sampler, place, count, children)
@@ -104,17 +109,15 @@ def expand(
     return events
 
 
-def score(sampler: Sampler, evaluate: Evaluator, path: Path, id: str) -> Thinking[list[Event]]:
+def score(
+    sampler: Sampler, evaluate: Evaluator, path: Path, id: str, reply: Reply | None = None
+) -> Thinking[list[Event]]:
     """Score the thought `id` by the knowledge of its domain, or else by the evaluator."""
     known = sampler.task.domain.assess(sampler.task, path)
     if known is not None:
         return (yield from emit_as_list(Scored(id, known, known, by="domain")))
+    if evaluate.compares == "reply":
+        return (yield from evaluate.score_reply(id, reply))
     if evaluate.compares != "nothing":
         return []  # it is scored with its siblings, or with all children of the pick
     return (yield from evaluate.score_thought(sampler, path, id))
-
-
-def with_sources(task: Task, paths: Sequence[Path]) -> Task:
-    """`task` for a thought that continues several others: its context shows their paths too."""
-    others = [f"Another line of thought:\n{task.domain.steps(path)}" for path in paths]
-    return task.with_context(*others)

@@ -14,9 +14,11 @@ import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.domain import Path
 from tot_lab.core.parts import Part
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.records import Event
+from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.acting import Acting, ToolLimits, names_of_tools
 from tot_lab.strategies.search.expansion import Children, Place
@@ -49,6 +51,11 @@ class Proposer(Part):
         """Add up to `count` children at `place`. Returns all recorded events."""
         raise NotImplementedError(f"the proposer {self.kind!r} has no grow")
 
+    def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:
+        """`task` for children that continue several thoughts. Its context shows the `paths` of the others."""
+        others = [f"Another line of thought:\n{task.domain.steps(path)}" for path in paths]
+        return task.with_context(*others)
+
 
 class _Prompted(Proposer):
     """A proposer that asks with a prompt."""
@@ -77,10 +84,13 @@ class _Prompted(Proposer):
     def _ask(
         self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt, sample_index: int
     ) -> Thinking[Reply]:
+        return sampler.ask(self._call(purpose, sampler, place, prompt, sample_index))
+
+    def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt, sample_index: int) -> Call:
         call = sampler.call(place.node, purpose, place.path, prompt, sample_index)
         if self.temperature is not None:
             call = msgspec.structs.replace(call, temperature=self.temperature)
-        return sampler.ask(call)
+        return call
 
 
 class Sample(_Prompted):
@@ -95,17 +105,17 @@ class Sample(_Prompted):
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         task, path, parent = sampler.task, place.path, place.node
-        prompt = sampler.prompt(self.prompt, path, partial(task.domain.sample_prompt, task, path), count=1)
+        prompt = sampler.prompt(self.prompt, path, partial(self._default_prompt, task, path), count=1)
 
         def sampled(number: int, sample_index: int) -> Thinking[list[Event] | None]:
             reply = yield from self._ask("sample", sampler, place, prompt, sample_index)
             if reply.error is not None:
                 return (yield from emit_as_list(call_failed(parent, "sample", reply.error)))
-            text = task.domain.read_sample(task, path, reply.text)
+            text = self._read(task, path, reply.text)
             if text is None:
                 yield unreadable(parent, "sample", sample_index)
                 return None
-            return (yield from children.add(number, text))
+            return (yield from children.add(number, text, reply=reply))
 
         numbers = range(place.next_child, place.next_child + count)
         branches = [sampled(number, place.take_sample_index("sample")) for number in numbers]
@@ -116,6 +126,12 @@ class Sample(_Prompted):
             missing = grown.index(None)
             grown[missing] = yield from sampled(numbers[missing], place.take_sample_index("sample"))
         return [event for events in grown for event in events or ()]
+
+    def _default_prompt(self, task: Task, path: Path) -> str:
+        return task.domain.sample_prompt(task, path)
+
+    def _read(self, task: Task, path: Path, text: str) -> str | None:
+        return task.domain.read_sample(task, path, text)
 
 
 class Propose(_Prompted):
@@ -204,6 +220,9 @@ class WithTools(ToolLimits, Proposer):
 
     def max_calls(self, count: int) -> int:
         return self.proposer.max_calls(count) * (1 + self.max_round_trips)
+
+    def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:
+        return self.proposer.with_sources(task, paths)
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         turns = _ToolTurns(

@@ -51,6 +51,7 @@ class Sampler(NamedTuple):
         parallel: Whether calls that do not depend on each other are made at once.
         ask: How a proposer's call is made: directly, or with tools before the reply.
         calls_per_ask: The most calls that `ask` makes.
+        logprobs: Alternatives per token whose log-probabilities the calls request.
     """
 
     strategy: Prompting
@@ -58,6 +59,7 @@ class Sampler(NamedTuple):
     parallel: bool = True
     ask: Callable[[Call], Thinking[Reply]] = ask
     calls_per_ask: int = 1
+    logprobs: int = 0
 
     def prompt(self, template: str | None, path: Path, default: Callable[[], str], **slots: Any) -> Prompt:
         """The prompt of `template`, or of the domain (`default`) if there is none.
@@ -76,6 +78,8 @@ class Sampler(NamedTuple):
         """A call for the thought `at` with the sampling settings of the strategy."""
         format = self.task.domain.response_format(purpose, self.task, path)
         call = self.strategy.call(at, purpose, prompt.text, sample_index, format)
+        if self.logprobs:
+            call = msgspec.structs.replace(call, logprobs=self.logprobs)
         if prompt.system:
             call = msgspec.structs.replace(call, messages=(Message("system", prompt.system), *call.messages))
         return call

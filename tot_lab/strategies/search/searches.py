@@ -3,7 +3,8 @@
 A search is a generator. It yields `Pick(parents)` and receives the ids of the new children that may be
 expanded in turn. It may also yield calls of its own, events, `BudgetLeft()`, and a request for random
 numbers. Its local variables are its state. It resumes after the join, when all scores are known, so its
-choices cannot depend on which reply arrived first.
+choices cannot depend on which reply arrived first. A search whose algorithm decides which thought is the
+answer returns its id.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tot_lab.core.calls import Call
 from tot_lab.core.parts import Part, UserFunction, is_function
 from tot_lab.core.records import Decided
-from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import RandomNumbers, ThinkingStep
 from tot_lab.core.tree import Tree
 from tot_lab.strategies.search.expansion import Place
 from tot_lab.strategies.search.proposers import Proposer
 from tot_lab.strategies.search.sampling import Count
+
+if TYPE_CHECKING:
+    from tot_lab.strategies.search.tree_of_thoughts import TreeOfThoughts
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ class Pick:
     Attributes:
         parents: Ids of thoughts. A thought may be expanded again: its sample indices and the ids of its
             children continue. A tuple of ids is aggregation: their children hang below the first and
-            name the others as their sources.
+            name the others as their sources, which may be complete. With the proposer `Refine`, the children
+            of `(parent, id)` are rewritten versions of `id`.
         count: Children for each parent: one number, or one for each. `None` means as many as the
             proposer makes.
         proposer: Makes the children of this pick. `None` means that of the search.
@@ -47,8 +51,8 @@ class Pick:
     context: Sequence[str] = ()
 
 
-Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, None]
-"""A search under way."""
+Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, Any]
+"""A search under way. It returns `None`, or the id of its answer, which replaces that of the answer rule."""
 
 
 class SearchState:
@@ -57,7 +61,7 @@ class SearchState:
     Attributes:
         task: The problem.
         root: The id of the thought that the search starts from.
-        strategy: Gives the calls of the search their model and sampling settings.
+        strategy: The settings of the search. Its own calls have their model and sampling settings.
         tree: All thoughts, with their scores and decisions.
         closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
         places: What each expansion so far has used, by parent.
@@ -65,7 +69,7 @@ class SearchState:
             keeps ranks or values of its own must correct them.
     """
 
-    def __init__(self, task: Task, root: str, strategy: Prompting) -> None:
+    def __init__(self, task: Task, root: str, strategy: TreeOfThoughts) -> None:
         self.task = task
         self.root = root
         self.strategy = strategy

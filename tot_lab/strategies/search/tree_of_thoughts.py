@@ -54,14 +54,14 @@ class TreeOfThoughts(Prompting):
     aliases: ClassVar[tuple[str, ...]] = ("tree-of-thoughts",)
 
     propose: Proposer = Sample()
-    """How thoughts are made: `Sample`, `Propose`, `WithTools`."""
+    """How thoughts are made: `Sample`, `Propose`, `Continue`, `Refine`, `Mixture`, `WithTools`."""
 
     evaluate: Evaluator = Value()
     """How thoughts are scored: `Value`, `Parts`, `Vote`, `Joint`, `Logprob`, or a function
     `(task, path) -> score`."""
 
     search: Search = BeamSearch()
-    """Which thoughts are expanded next: `BeamSearch`, `DepthFirst`, `BestFirst`, `MCTS`, or a function."""
+    """Which thoughts are expanded next: `BeamSearch`, `DepthFirst`, `BestFirst`, `MCTS`, …, or a function."""
 
     answer: AnswerRule = BestPath()
     """Which thought is the answer: `BestPath`, `Best`, `BestLeaf`, `Deepest`, `MajorityVote`."""
@@ -129,6 +129,7 @@ class _Run:
         self.best: list[float] = []  # the best score after each pick
         self.errors: list[str] = []
         self.halt = ""  # the refusal that ends the search
+        self.found: str | None = None  # the answer that the search itself has returned
         self.budget_readings = 0
         self.barred: set[str] = set()  # thoughts that a person has pruned
         self.dead = False  # whether the calls of the last pick all failed
@@ -179,7 +180,11 @@ class _Run:
         while True:
             try:
                 step = searching.send(value)
-            except StopIteration:
+            except StopIteration as end:
+                if end.value is not None and not (isinstance(end.value, str) and end.value in self.tree):
+                    name = self.settings.search.kind
+                    raise ValueError(f"search {name!r} returned {end.value!r}, which is no thought") from None
+                self.found = None if end.value in self.barred else end.value
                 return None
             if isinstance(step, Pick):
                 left = self._without_barred(self._checked(step)) if step.parents else step
@@ -200,9 +205,10 @@ class _Run:
         for id in (id for parent in pick.parents for id in _group(parent)):
             if id not in self.tree:
                 raise ValueError(f"search {name!r} picked {id!r}, which is not a thought of its tree")
+        firsts = [_first(parent) for parent in pick.parents]
+        for id in firsts:
             if id in self.state.closed:
                 raise ValueError(f"search {name!r} picked {id!r}, which is complete or at the depth limit")
-        firsts = [_first(parent) for parent in pick.parents]
         if len(set(firsts)) < len(firsts):
             raise ValueError(f"search {name!r} picked a thought twice at once: got {firsts}")
         if isinstance(pick.count, Sequence) and len(pick.count) != len(firsts):
@@ -357,6 +363,8 @@ class _Run:
             return "solved"
         if self.halt:
             return self.halt
+        if pick is None and self.found is not None:
+            return "answered"
         if pick is None:
             return "error" if self.dead else self._why_empty()
         if self._room() == 0:
@@ -395,7 +403,10 @@ class _Run:
         sound = [node for node in thoughts if node.state not in ("failed", "duplicate")]
         leaves = [node for node in sound if not node.children]
         leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))
-        text, winner = rule.choose(task, tree, sound, leaves)
+        if stop == "answered" and self.found is not None:
+            text, winner = first_answer(task, tree, [tree[self.found]], any_text=True)
+        else:
+            text, winner = rule.choose(task, tree, sound, leaves)
         if winner is None and halts(stop):  # a refused evaluation says nothing against its thought
             unscored = [node for node in thoughts if node.score is None and _refused(node)]
             unscored.sort(key=lambda node: -node.depth)

@@ -1,0 +1,165 @@
+"""DeepConf beside the published package: confidences of chains, filter and weighted vote.
+
+`pytest -m proof tests/test_deep_conf.py` runs the published functions. `python tests/test_deep_conf.py
+PYTHON` writes the golden file anew, with a Python that has the package.
+"""
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from random import Random
+
+import pytest
+from support import TASK, Scripted, run, wait
+
+import tot_lab as tl
+from tot_lab.core.calls import TokenLogprob
+from tot_lab.strategies.deep_conf import confidence_of, quantile, token_confidences
+
+SCRIPT = Path(__file__).parent / "golden" / "deep_conf_votes.py"
+GOLDEN = SCRIPT.with_suffix(".json")
+DeepConf, DeepConfOnline = tl.methods.DeepConf, tl.methods.DeepConfOnline
+KINDS = ("mean", "tail", "bottom", "lowest")
+
+
+def case(seed):
+    """Chains with answers and token confidences (three decimals, as the package rounds them)."""
+    random = Random(seed)
+    group = random.randint(1, 12)
+    chains = []
+    for _ in range(random.randint(4, 10)):
+        tokens = [round(random.uniform(0.5, 20), 3) for _ in range(random.randint(group, 40))]
+        chains.append([tokens, random.choice(["24", "26", "26", "30", ""])])
+    return {
+        "group": group,
+        "top": random.choice([0.1, 0.3, 0.5, 0.9, 1.0]),
+        "bar": random.choice([0.1, 0.5, 0.9]),
+        "warmup": random.randint(1, len(chains)),
+        "chains": chains,
+        "logprobs": [[random.uniform(-9, 0) for _ in range(random.randint(1, 20))] for _ in range(3)],
+    }
+
+
+CASES = [case(seed) for seed in range(100)]
+
+
+def published(python):
+    """What the package computes for `CASES`."""
+    done = subprocess.run(
+        [python, SCRIPT], input=json.dumps(CASES), capture_output=True, text=True, check=True, timeout=300
+    )
+    return json.loads(done.stdout)
+
+
+def model_of(one):
+    """A model whose reply k is chain k of a case."""
+
+    def reply(call):
+        tokens, answer = one["chains"][call.sample_index]
+        logprobs = tuple(TokenLogprob("a", -9.0, {"a": -value, "b": -value}) for value in tokens)
+        return tl.Reply(f"Well.\nAnswer: {answer}" if answer else "", logprobs=logprobs)
+
+    return Scripted(reply)
+
+
+def chains_in(made):
+    return {event.at: event.data for event in made.events if getattr(event, "name", "") == "deep_conf.chain"}
+
+
+def test_offline_confidences_filter_and_vote_are_those_of_the_published_package():
+    for one, theirs in zip(CASES, json.loads(GOLDEN.read_text()), strict=True):
+        for kind in KINDS:
+            confidences, vote = theirs["offline"][kind]
+            attempts = len(one["chains"])
+            strategy = DeepConf(attempts=attempts, confidence=kind, group=one["group"], top=one["top"])
+            made = run(strategy, TASK, model_of(one))
+            assert made.answer == (vote or "")
+            chains = chains_in(made)
+            assert [chains[f"0.{k}"]["confidence"] for k in range(attempts)] == pytest.approx(confidences)
+
+
+def test_online_bar_and_vote_are_those_of_the_published_package():
+    compared = 0
+    for one, theirs in zip(CASES, json.loads(GOLDEN.read_text()), strict=True):
+        bar, vote = theirs["online"]
+        attempts = len(one["chains"])
+        made = run(
+            DeepConfOnline(
+                attempts=attempts, warmup=one["warmup"], group=one["group"], top=one["bar"], consensus=1.0
+            ),
+            TASK,
+            model_of(one),
+        )
+        recorded = [event.data for event in made.events if getattr(event, "name", "") == "deep_conf.bar"]
+        assert [data["confidence"] for data in recorded] == pytest.approx(
+            [bar], abs=1e-3
+        )  # theirs is rounded
+        voters = [chains[f"0.{k}"]["votes"] for chains in [chains_in(made)] for k in range(len(chains))]
+        answers = {answer for (_, answer), votes in zip(one["chains"], voters, strict=False) if votes}
+        if vote is None:  # no chain above the bar has an answer: theirs gives up, ours counts all answers
+            assert not answers
+        elif len(voters) < attempts:  # theirs never stops early
+            assert answers == {made.answer}
+        else:
+            compared += 1
+            assert made.answer == vote
+    assert compared > 40
+
+
+def test_token_confidences_are_those_of_the_published_package():
+    for one, theirs in zip(CASES, json.loads(GOLDEN.read_text()), strict=True):
+        tokens = [
+            TokenLogprob("a", row[0], {str(k): value for k, value in enumerate(row)})
+            for row in one["logprobs"]
+        ]
+        assert token_confidences(tokens) == pytest.approx(theirs["tokens"], abs=6e-4)  # theirs is rounded
+    assert token_confidences([TokenLogprob("a", -2.0)]) == [2.0]  # without alternatives, that of the token
+
+
+@pytest.mark.proof
+def test_the_golden_file_is_what_the_published_package_computes(tmp_path):
+    venv.create(tmp_path / "apart", with_pip=True)
+    python = tmp_path / "apart" / "bin" / "python"
+    for packages in (["numpy"], ["--no-deps", "deepconf==0.1.0"]):
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True, timeout=300)
+    assert published(python) == json.loads(GOLDEN.read_text())
+
+
+def test_the_groups_are_all_runs_of_that_many_tokens():
+    for seed in range(500):
+        random = Random(seed)
+        tokens = [random.random() for _ in range(random.randint(1, 40))]
+        group = random.randint(1, 50)
+        size = min(group, len(tokens))
+        means = sorted(sum(tokens[k : k + size]) / size for k in range(len(tokens) - size + 1))
+        tenth = means[: max(1, int(0.1 * len(means)))]
+        assert confidence_of(tokens, "lowest", group) == pytest.approx(means[0])
+        assert confidence_of(tokens, "bottom", group) == pytest.approx(sum(tenth) / len(tenth))
+    assert confidence_of([], "tail", 3) == 0.0
+    assert quantile([], 0.5) == 0.0
+
+
+def test_online_sampling_ends_when_the_votes_agree():
+    sure = {"chains": [[[5.0], "26"]] * 40}
+    model = model_of(sure)
+    made = run(DeepConfOnline(attempts=40, warmup=4, batch=4), TASK, model)
+    assert (made.answer, len(model.calls)) == ("26", 4)
+    split = {"chains": [[[5.0], "26"], [[5.0], "24"]] * 20}
+    model = model_of(split)
+    assert run(DeepConfOnline(attempts=40, warmup=4, batch=4), TASK, model).answer == "26"
+    assert len(model.calls) == 40
+
+
+def test_a_model_without_log_probabilities_gives_a_plain_vote():
+    model = Scripted(lambda call: f"Answer: {(24, 26, 26)[call.sample_index]}")
+    made = run(DeepConf(attempts=3), TASK, model)
+    assert (made.answer, made.score) == ("26", pytest.approx(2 / 3))
+    assert {call.logprobs for call in model.calls} == {20}
+    assert all(data == {"confidence": 0.0, "votes": False} for data in chains_in(made).values())
+    assert wait(made.replay()).identical
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text("[\n" + ",\n".join(json.dumps(one) for one in published(sys.argv[1])) + "\n]\n")

@@ -1,0 +1,67 @@
+"""Budget forcing: make the model think on where it would have stopped."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+from pydantic import Field
+
+from tot_lab.core.calls import Message, stop_of
+from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.strategy import Prompting
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking, ask, emit
+
+
+class BudgetForcing(Prompting):
+    """Ask for reasoning and an answer, and append "Wait" to the reply several times, so that the model
+    continues it.
+
+    The last message of a call is the unfinished reply (assistant prefill). The endpoint must continue it, as
+    for the proposer `Continue`. `max_tokens` bounds each part.
+
+    Best for models that find their mistakes when they look again. Trade-off: a right answer may be given up.
+    Calls: 1 + `waits`.
+
+    Each part is the child of the part before it. The answer is that of the whole reply.
+
+    References:
+        Muennighoff et al. 2025, s1: Simple test-time scaling, arXiv:2501.19393, section 3.1. The paper
+        replaces the delimiter that ends the thinking; here the reply as a whole goes on.
+    """
+
+    scale: ClassVar[str] = "waits"
+
+    waits: Annotated[int, Field(ge=0)] = 2
+    """How often the reply is continued."""
+
+    word: str = "Wait"
+    """What is appended."""
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        prompt, node, whole, stop = task.answer_prompt(True), at, "", "answered"
+        for number in range(self.waits + 1):
+            begun = f"\n{self.word}" if number else ""
+            call = self.call(node, "answer", prompt)
+            if number:
+                continued = (*call.messages, Message("assistant", whole + begun))
+                call = msgspec.structs.replace(call, messages=continued)
+            reply = yield from ask(call)
+            if reply.error is not None:
+                yield Note("call.failed", node, {"kind": "answer", "error": reply.error})
+                stop = stop_of(reply.error)
+                break
+            part = yield from emit(Thought(f"{node}.0", node, begun + reply.text))
+            node, whole = part.id, whole + part.text
+        if node == at:
+            return Answer("", stop)
+        text = task.domain.read_answer(task, whole)
+        if text is None:
+            yield Note("parse.unreadable", node, {"kind": "answer", "draw": 0})
+        yield Decided(node, "answer", stop)
+        return Answer(text or "", stop, node)
+
+    def max_calls(self, task: Task) -> int:
+        return 1 + self.waits

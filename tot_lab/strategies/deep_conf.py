@@ -1,0 +1,179 @@
+"""DeepConf: votes weighted by the confidence of the tokens, offline and online."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+import msgspec
+from pydantic import Field
+
+from tot_lab.core.calls import TokenLogprob, halts, stop_of
+from tot_lab.core.records import Note, Thought, parent_of
+from tot_lab.core.strategy import Prompting
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking, ask, emit, gather
+from tot_lab.strategies.voting import choose_by_vote, votes_of
+
+ALTERNATIVES = 20
+"""Number of requested log-probabilities, the most that OpenAI reports."""
+
+
+class DeepConf(Prompting):
+    """Sample several chains of thought, and let the most confident ones vote, weighted by their confidence.
+
+    The confidence of a token is minus the mean log-probability of its reported alternatives. Of a chain it is
+    that of its groups of tokens, as `confidence` says. The model must report log-probabilities; a chain
+    without them does not vote. If no chain may vote, all answers count the same.
+
+    Best for long reasoning whose weak passages show in the probabilities. Trade-off: only endpoints that
+    report log-probabilities. Calls: `attempts`.
+
+    References:
+        Fu et al. 2025, Deep Think with Confidence, arXiv:2508.15260, sections 3.1 and 3.2 (offline).
+    """
+
+    kind: ClassVar[str] = "deep_conf"
+
+    scale: ClassVar[str] = "attempts"
+
+    attempts: Annotated[int, Field(ge=1)] = 16
+    """The number of chains."""
+
+    confidence: Literal["lowest", "bottom", "tail", "mean"] = "tail"
+    """The confidence of a chain: of its least confident group (`lowest`), the mean of the tenth of its groups
+    with the least confidence (`bottom`), that of its last group (`tail`), or the mean of all tokens.
+    """
+
+    group: Annotated[int, Field(ge=1)] = 2048
+    """Tokens of a group. A shorter chain is one group."""
+
+    top: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Share of the answered chains that vote, those with the highest confidence (η in the paper)."""
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        chains = yield from self._chains(task, at, range(self.attempts))
+        bar = quantile([chain.confidence for chain in chains if chain.votes_above(0.0)], 1 - self.top)
+        return (yield from self._vote(task, chains, bar))
+
+    def max_calls(self, task: Task) -> int:
+        return self.attempts
+
+    def _chains(self, task: Task, at: str, numbers: Sequence[int]) -> Thinking[list[_Chain]]:
+        return (yield from gather([self._chain(task, at, number) for number in numbers], at_most=1))
+
+    def _chain(self, task: Task, at: str, number: int) -> Thinking[_Chain]:
+        call = self.call(at, "answer", task.answer_prompt(True), number)
+        reply = yield from ask(msgspec.structs.replace(call, logprobs=ALTERNATIVES))
+        if reply.error is not None:
+            yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
+            return _Chain(Answer("", stop_of(reply.error)), 0.0)
+        thought = yield from emit(Thought(f"{at}.{number}", at, reply.text))
+        text = task.domain.read_answer(task, thought.text) or ""
+        confidence = confidence_of(token_confidences(reply.logprobs), self.confidence, self.group)
+        return _Chain(Answer(text, "answered", thought.id), confidence)
+
+    def _vote(self, task: Task, chains: Sequence[_Chain], bar: float) -> Thinking[Answer]:
+        weights = [chain.confidence if chain.votes_above(bar) else 0.0 for chain in chains]
+        for chain, weight in zip(chains, weights, strict=True):
+            if chain.answer.node is not None:
+                data = {"confidence": chain.confidence, "votes": weight > 0}
+                yield Note("deep_conf.chain", chain.answer.node, data)
+        answers = [chain.answer for chain in chains]
+        return (yield from choose_by_vote(task, answers, self.kind, weights if any(weights) else None))
+
+
+class DeepConfOnline(DeepConf):
+    """DeepConf that sets the bar by the first chains, and stops when the votes agree.
+
+    The bar is the confidence that the share `top` of the first `warmup` chains reach. Further chains run
+    `batch` at a time, and those below the bar do not vote. A call cannot be ended by its confidence: a chain
+    below the bar is paid in full, and what is saved are whole chains.
+
+    Best for easy and hard questions mixed. Trade-off: the batches run one after the other. Calls: at most
+    `attempts`, at least `warmup`.
+
+    References:
+        Fu et al. 2025, Deep Think with Confidence, arXiv:2508.15260, section 3.3 (online; lowest group
+        confidence, adaptive sampling). The published package 0.1.0 has no adaptive sampling, and never drops
+        a further chain that is shorter than a group.
+    """
+
+    kind: ClassVar[str] = "deep_conf_online"
+
+    attempts: Annotated[int, Field(ge=1)] = 64
+    """The most chains, those of the warm-up included."""
+
+    confidence: Literal["lowest", "bottom", "tail", "mean"] = "lowest"
+
+    top: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of the first chains that reach the bar: 0.1 is DeepConf-low in the paper, 0.9 DeepConf-high."""
+
+    warmup: Annotated[int, Field(ge=1)] = 16
+    """Chains that set the bar."""
+
+    batch: Annotated[int, Field(ge=1)] = 16
+    """Further chains that run at the same time."""
+
+    consensus: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Share of all votes at which an answer ends the sampling (τ in the paper)."""
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, parent_of(at), task.question)
+        chains = yield from self._chains(task, at, range(min(self.warmup, self.attempts)))
+        bar = quantile([chain.confidence for chain in chains if chain.answer.node is not None], 1 - self.top)
+        yield Note("deep_conf.bar", at, {"confidence": bar})
+        while len(chains) < self.attempts and not self._agree(task, chains, bar):
+            if any(halts(chain.answer.stop_reason) for chain in chains):
+                break
+            numbers = range(len(chains), min(len(chains) + self.batch, self.attempts))
+            chains += yield from self._chains(task, at, numbers)
+        return (yield from self._vote(task, chains, bar))
+
+    def _agree(self, task: Task, chains: Sequence[_Chain], bar: float) -> bool:
+        """Whether one answer has the share `consensus` of the votes."""
+        voters = [chain for chain in chains if chain.votes_above(bar)]
+        weights = [chain.confidence for chain in voters]
+        votes = votes_of(task, [chain.answer for chain in voters], weights)
+        return bool(votes) and max(votes.values()) >= self.consensus * sum(weights)
+
+
+class _Chain(NamedTuple):
+    """One chain of thought. The confidence is 0 if the reply has no log-probabilities."""
+
+    answer: Answer
+    confidence: float
+
+    def votes_above(self, bar: float) -> bool:
+        return self.answer.text != "" and self.confidence > 0 and self.confidence >= bar
+
+
+def token_confidences(tokens: Sequence[TokenLogprob]) -> list[float]:
+    """Minus the mean log-probability of the alternatives of each token."""
+    reported = [[*token.top.values()] or [token.logprob] for token in tokens]
+    return [-sum(values) / len(values) for values in reported]
+
+
+def confidence_of(tokens: Sequence[float], kind: str, group: int) -> float:
+    """The confidence of a chain from those of its tokens. 0 if there are none."""
+    if not tokens:
+        return 0.0
+    if kind in ("mean", "tail"):
+        part = tokens if kind == "mean" else tokens[-group:]
+        return sum(part) / len(part)
+    group = min(group, len(tokens))
+    sums = [0.0, *accumulate(tokens)]
+    groups = sorted((sums[end] - sums[end - group]) / group for end in range(group, len(sums)))
+    lowest = groups[: max(1, len(groups) // 10)] if kind == "bottom" else groups[:1]
+    return sum(lowest) / len(lowest)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which the share of `values` lies, interpolated. 0 if there are none."""
+    if not values:
+        return 0.0
+    ranked, place = sorted(values), share * (len(values) - 1)
+    low, high = ranked[int(place)], ranked[min(int(place) + 1, len(ranked) - 1)]
+    return low + (high - low) * (place - int(place))

@@ -1,0 +1,142 @@
+"""A* over thoughts, and the loop of searches that expand the cheapest thought first.
+
+The heap orders thoughts by a key that each search computes from the terms of their parent. A thought whose
+path is complete ends the search when it is the cheapest, not when it is proposed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import Field
+
+from tot_lab.core.parts import UserFunction
+from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState, expansions_of_all
+
+Terms: TypeAlias = dict[str, float]
+"""What the cost of a thought consists of. It is recorded with the choice."""
+
+
+class CheapestFirst(Search):
+    """Expands the cheapest thought of the whole frontier first, and answers with the first complete thought
+    that is the cheapest. Of equal keys, the older thought comes first.
+
+    A thought is complete if nothing can be added to its path and its domain does not call it incomplete.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def run(self, state: SearchState) -> Searching:
+        terms = {state.root: self.terms_of_root()}
+        siblings: dict[str, list[str]] = {}
+        heap: list[tuple[Any, int, str]] = []
+        best = state.root
+        while best not in state.closed:
+            children = yield Pick([best], why={best: terms[best]})
+            for id in children:
+                siblings.setdefault(state.tree[id].parent or state.root, []).append(id)
+            by_person = bool(state.rescored) or any(state.tree[id].parent != best for id in children)
+            for parent in siblings if by_person else [best]:
+                terms.update(self.terms(state, terms[parent], siblings.get(parent, [])))
+            if by_person:
+                heap = [self._entry(state, terms, id) for *_, id in heap]
+                heapq.heapify(heap)
+            for id in children:
+                if id in terms and not is_dead_end(state, id):
+                    heapq.heappush(heap, self._entry(state, terms, id))
+            if not heap:
+                return None
+            best = heapq.heappop(heap)[-1]
+        return best
+
+    def _entry(self, state: SearchState, terms: dict[str, Terms], id: str) -> tuple[Any, int, str]:
+        return self.key(terms[id]), state.tree[id].order, id
+
+    def terms_of_root(self) -> Terms:
+        """The terms of the thought that the search starts from."""
+        raise NotImplementedError(f"the search {self.kind!r} has no terms_of_root")
+
+    def terms(self, state: SearchState, above: Terms, siblings: Sequence[str]) -> dict[str, Terms]:
+        """The terms of `siblings`, whose parent has the terms `above`. Those left out are never expanded."""
+        raise NotImplementedError(f"the search {self.kind!r} has no terms")
+
+    def key(self, terms: Terms) -> Any:
+        """The sort key of a thought with these terms."""
+        raise NotImplementedError(f"the search {self.kind!r} has no key")
+
+    def max_expansions(self, branch: int, depth: int) -> int:
+        return expansions_of_all(branch, depth)
+
+
+class AStar(CheapestFirst):
+    """Expands the thought with the smallest f = g + weight · h: cost so far, and estimated cost to the end.
+
+    The search ends when a complete thought has the smallest f; this thought is the answer. It is the cheapest
+    if h never overestimates, and at most `weight` times as expensive as the cheapest if `weight` is above 1.
+    Both need `stop=Stop(solved=None)`, because otherwise the first thought with score 1 ends the search,
+    and no `merge`, which keeps the first path to a state and not the cheapest. h of a complete thought is 0.
+    Of equal f, the smaller h comes first, then the older thought.
+
+    With the defaults it is uniform-cost search.
+
+    References:
+        Hart, Nilsson & Raphael 1968 (A*); Pohl 1970 (weight); Zhuang et al. 2024, ToolChain*,
+        arXiv:2310.13227, section 3 (a step costs 1 minus its score).
+    """
+
+    kind: ClassVar[str] = "a_star"
+
+    cost: Literal["score", "steps"] | UserFunction = "score"
+    """The cost g of a path. With `score`, each step costs 1 minus its score, and 1 if the score is
+    unreadable. With `steps`, each step costs 1. A function `(task, path) -> number` returns the cost of the
+    whole path, which may not fall when a step is added.
+    """
+
+    heuristic: Literal["zero", "score"] | UserFunction = "zero"
+    """The estimated cost h from a thought to the end. With `score`, it is 1 minus the score of the thought:
+    never too high if `cost="steps"`. A function `(task, path) -> number` may return infinity for a dead end.
+    """
+
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    """Weight of h. 0 is uniform-cost search. Above 1, the search is greedier and expands fewer thoughts."""
+
+    def terms_of_root(self) -> Terms:
+        return {"f": 0.0, "g": 0.0, "h": 0.0}
+
+    def terms(self, state: SearchState, above: Terms, siblings: Sequence[str]) -> dict[str, Terms]:
+        found: dict[str, Terms] = {}
+        for id in siblings:
+            doubt = 1.0 - max(state.tree[id].rank, 0.0)
+            if isinstance(self.cost, UserFunction):
+                g = number_of(self.cost, state, id)
+            else:
+                g = above["g"] + (doubt if self.cost == "score" else 1.0)
+            if id in state.closed or self.heuristic == "zero":
+                h = 0.0
+            else:
+                h = doubt if self.heuristic == "score" else number_of(self.heuristic, state, id)
+            if max(g, h) < float("inf"):
+                found[id] = {"f": g + self.weight * h, "g": g, "h": h}
+        return found
+
+    def key(self, terms: Terms) -> Any:
+        return terms["f"], terms["h"]
+
+
+def is_dead_end(state: SearchState, id: str) -> bool:
+    """Whether nothing can be added to the path of a thought that its domain calls incomplete."""
+    return id in state.closed and state.task.domain.complete(state.task, state.tree.texts(id)) is False
+
+
+def number_of(function: UserFunction, state: SearchState, id: str) -> float:
+    """What a function `(task, path) -> number` returns for the path of a thought.
+
+    Raises:
+        ValueError: If it is not a number, below 0, or NaN.
+    """
+    given = function(state.task.without_steps(), state.tree.texts(id))
+    if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
+        raise ValueError(f"{function.name!r} must return a number of at least 0: got {given!r} for {id}.")
+    return float(given)

@@ -1,0 +1,39 @@
+"""Scores by the probability that the proposing model gave its own words."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+from tot_lab.core.calls import Reply
+from tot_lab.core.records import Event, Scored
+from tot_lab.core.thinking import Thinking
+from tot_lab.strategies.search.evaluators import Evaluator
+from tot_lab.strategies.search.sampling import emit_as_list
+
+
+class Likelihood(Evaluator):
+    """Scores each thought by the probability of its tokens when it was proposed. It makes no calls.
+
+    The model must report log-probabilities, and the proposer must make one thought per reply (`Sample`,
+    `Continue`). Otherwise the score is unreadable. `raw` is the log-probability of the whole reply.
+
+    References:
+        Orseau et al. 2018, arXiv:1811.10928, section 2 (policy); Wu et al. 2016, arXiv:1609.08144, section 7
+        (normalisation by length).
+    """
+
+    compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "reply"
+    logprobs: ClassVar[int] = 1
+
+    per_token: bool = True
+    """Whether the score is the geometric mean of the probabilities of the tokens. Otherwise it is their
+    product, which favours short thoughts."""
+
+    def score_reply(self, id: str, reply: Reply | None) -> Thinking[list[Event]]:
+        tokens = reply.logprobs if reply is not None else ()
+        total = sum(token.logprob for token in tokens)
+        if not tokens:
+            return (yield from emit_as_list(Scored(id, None, None, (None,), "likelihood")))
+        score = min(math.exp(total / len(tokens) if self.per_token else total), 1.0)
+        return (yield from emit_as_list(Scored(id, score, total, (score,), "likelihood")))

@@ -1,0 +1,81 @@
+"""Thoughts by several models or at several temperatures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Self, TypeVar
+
+import msgspec
+from pydantic import Field, model_validator
+
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.domain import Path
+from tot_lab.core.records import Event
+from tot_lab.core.task import Task
+from tot_lab.core.thinking import Thinking
+from tot_lab.strategies.search.expansion import Children, Place
+from tot_lab.strategies.search.proposers import Proposer, Sample, WithTools
+from tot_lab.strategies.search.sampling import Sampler
+
+T = TypeVar("T")
+Temperature = Annotated[float, Field(ge=0, le=2)]
+
+
+class Mixture(Proposer):
+    """Takes models and temperatures in turn: sample k of a thought uses model and temperature k, and after
+    the last the first again.
+
+    A search may also choose: `members` lists one proposer for each, for `Pick([id], 1, proposer=member)`.
+
+    References:
+        Inoue et al. 2025, AB-MCTS, arXiv:2503.04412, section 3.5 (Multi-LLM AB-MCTS); Wang et al. 2024,
+        Mixture-of-Agents, arXiv:2406.04692.
+    """
+
+    models: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Names of models, or of roles of the lab. Empty means the model of the strategy."""
+
+    temperatures: Annotated[tuple[Temperature, ...], Field(strict=False)] = ()
+    """Sampling temperatures. Empty means that of `proposer`."""
+
+    proposer: Proposer = Sample()
+    """Makes the thoughts. For tools, write `WithTools(proposer=Mixture(…))`."""
+
+    @model_validator(mode="after")
+    def _is_inside_of_tools(self) -> Self:
+        if isinstance(self.proposer, WithTools):
+            raise ValueError("proposer must not be WithTools: write WithTools(proposer=Mixture(…)) instead.")
+        return self
+
+    @property
+    def members(self) -> list[Mixture]:
+        """The mixture as one proposer for each of its models and temperatures, in turn."""
+        count = max(len(self.models), len(self.temperatures), 1)
+        return [
+            self.with_(models=_at(self.models, k), temperatures=_at(self.temperatures, k))
+            for k in range(count)
+        ]
+
+    def max_children(self) -> int:
+        return self.proposer.max_children()
+
+    def max_calls(self, count: int) -> int:
+        return self.proposer.max_calls(count)
+
+    def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:
+        return self.proposer.with_sources(task, paths)
+
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+        def asked(call: Call) -> Thinking[Reply]:
+            for model in _at(self.models, call.sample_index):
+                call = msgspec.structs.replace(call, model=model)
+            for temperature in _at(self.temperatures, call.sample_index):
+                call = msgspec.structs.replace(call, temperature=temperature)
+            return sampler.ask(call)
+
+        return self.proposer.grow(sampler._replace(ask=asked), place, count, children)
+
+
+def _at(values: tuple[T, ...], index: int) -> tuple[T, ...]:
+    """The value at `index`, counted in a circle. Empty if there are no values."""
+    return (values[index % len(values)],) if values else ()

@@ -1,0 +1,69 @@
+"""Votes over the answers of several attempts, and the record of the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import msgspec
+
+from tot_lab.core.records import Decided, Scored
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Thinking, emit
+
+
+def answer_key(task: Task, answer: Answer) -> Hashable | None:
+    """A key that is equal for answers that count as the same. `None` if there is no answer."""
+    return task.domain.same(task, answer.text) if answer.text else None
+
+
+def votes_of(task: Task, answers: Sequence[Answer], weights: Sequence[float]) -> dict[Hashable, float]:
+    """The sum of the weights of each answer, in the order in which the answers were given first."""
+    votes: dict[Hashable, float] = {}
+    for answer, weight in zip(answers, weights, strict=True):
+        key = answer_key(task, answer)
+        if key is not None:
+            votes[key] = votes.get(key, 0) + weight
+    return votes
+
+
+def choose_by_vote(
+    task: Task,
+    answers: Sequence[Answer],
+    by: str,
+    weights: Sequence[float] | None = None,
+    winner: Hashable | None = None,
+) -> Thinking[Answer]:
+    """Answer with the text that has the most votes, and prune the other attempts.
+
+    Of equal sums, the answer that was given first wins. Its score is its share of all votes, and its thought
+    is that of the attempt with the largest weight.
+
+    Args:
+        task: The problem.
+        answers: The answers of the attempts, at least one.
+        by: What the score is recorded as.
+        weights: The votes of each attempt. `None` means one vote each.
+        winner: The key of the answer that another rule has chosen. `None` means that with the most votes.
+    """
+    weights = [1] * len(answers) if weights is None else weights
+    votes = votes_of(task, answers, weights)
+    if not votes:
+        return (yield from choose(answers, answers[0]))
+    winner = max(votes, key=votes.__getitem__) if winner is None else winner
+    places = [k for k, answer in enumerate(answers) if answer_key(task, answer) == winner]
+    chosen = answers[max(places, key=weights.__getitem__)]
+    share: float | None = votes[winner] / sum(weights)
+    if chosen.node is not None:
+        scored = yield from emit(Scored(chosen.node, share, votes[winner], by=by))
+        share = scored.score
+    return (yield from choose(answers, msgspec.structs.replace(chosen, score=share)))
+
+
+def choose(ranked: Sequence[Answer], chosen: Answer) -> Thinking[Answer]:
+    """Answer with `chosen`, and prune the answers of the other attempts."""
+    for answer in ranked:
+        if answer.node is not None and answer.node != chosen.node:
+            yield Decided(answer.node, "pruned", "another attempt was chosen")
+    nodes = tuple(answer.node for answer in ranked if answer.node is not None)
+    stop = "answered" if chosen.text else chosen.stop_reason
+    return Answer(chosen.text, stop, chosen.node, chosen.score, nodes)
