@@ -243,10 +243,10 @@ def _unequal_checks(sweep: Sweep) -> str:
     ]
     if not checking or len(checking) == len(sweep.settings):
         return ""
-    named = ", ".join(checking[:3]) + (f" and {len(checking) - 3:,} more" if len(checking) > 3 else "")
+    others = f" and {len(checking) - 1:,} more" if len(checking) > 1 else ""
     return (
-        f"only {named} answer{'s' if len(checking) == 1 else ''} with what the domain has checked; "
-        f"tl.methods.Verified gives the others the same check"
+        f"the domain has checked the answers of {checking[0]}{others}, and not of the other settings; "
+        f"tl.methods.Verified checks them too"
     )
 
 
