@@ -104,7 +104,7 @@ def naive_early_stopping(answers, window):
     for start in range(0, len(answers), window):
         part = answers[start : start + window]
         taken += part
-        if len(set(part)) == 1 and None not in part:
+        if len(part) == window and len(set(part)) == 1 and None not in part:
             return len(taken), str(part[0])
     votes = Counter(answer for answer in taken if answer is not None)
     return len(taken), (str(votes.most_common(1)[0][0]) if votes else "")

@@ -19,8 +19,8 @@ class EarlyStopping(SelfConsistency):
     """Self-consistency whose attempts run in windows, and which stops after a window with equal answers.
 
     The answer is that of the window that agrees, and without one the most frequent of all attempts. A window
-    in which an attempt gives no answer does not agree. In the published code it does if no attempt of it
-    gives one, and attempts that fill no window are left out.
+    in which an attempt gives no answer does not agree, nor does a last one that is not full. In the published
+    code a window without any answer agrees, and attempts that fill no window are left out.
 
     Best for many easy questions with a few hard ones. Trade-off: the windows run one after the other. Calls:
     at most those of `SelfConsistency`, at least `window` times those of the strategy.
@@ -48,7 +48,7 @@ class EarlyStopping(SelfConsistency):
             )
             answers += window
             keys = {answer_key(task, answer) for answer in window}
-            winner = keys.pop() if len(keys) == 1 else None
+            winner = keys.pop() if len(keys) == 1 and len(window) == self.window else None
             agreed = winner is not None
             yield Note("early_stopping.window", at, {"attempts": len(answers), "agreed": agreed})
             if agreed or any(halts(answer.stop_reason) for answer in window):
