@@ -238,7 +238,7 @@ def many(lab: JupyterLab, browser: Browser) -> None:
             session.send("HeapProfiler.collectGarbage")
             heap = session.send("Runtime.getHeapUsage")
             held = (heap["usedSize"] + heap["backingStorageSize"]) / 1e6
-            line("  browser, MB", held, "target ≤ 1,500", "objects and arrays of the whole page")
+            line("  browser, MB", held, "target ≤ 1500", "objects and arrays of the whole page")
     for place, what in enumerate(("an overview", "opened")):
         small, large = took[MANY][place], took[MILLION][place]
         line(f"{MILLION:,} thoughts ÷ {MANY:,}: {what}", large / small, "target ≤ 5", "")

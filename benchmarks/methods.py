@@ -17,6 +17,7 @@ from typing import Any
 
 import tot_lab as tl
 from tot_lab.core.registry import names
+from tot_lab.core.strategy import strategy_named
 
 TOKENS = 8_000
 SKILLS = (0.2, 0.4, 0.6)
@@ -44,8 +45,11 @@ def methods() -> dict[str, tl.Strategy]:
         "self-consistency": tl.SelfConsistency(strategy=chain, attempts=2),
         "self-consistency, checked": tl.SelfConsistency(strategy=tl.methods.Verified(), attempts=2),
     }
+    for name in ("weighted_best_of", "early_stopping", "self_refine", "debate", "mixture_of_agents"):
+        made[name.replace("_", " ")] = strategy_named(name)
     for name in names("searches"):
         made[name.replace("_", " ")] = tree.with_(search=name)
+    made["forest of thoughts"] = strategy_named("forest_of_thoughts")
     return made
 
 

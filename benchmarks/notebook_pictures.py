@@ -8,6 +8,7 @@ with what the notebook prints are replaced.
 from __future__ import annotations
 
 import base64
+import os
 import struct
 import sys
 import zlib
@@ -61,6 +62,7 @@ def main(names: list[str]) -> None:
 
 def renewed(path: Path) -> Any:
     """Return a notebook with new outputs of the cells that nbval ignores, and of those without any."""
+    os.environ["TQDM_DISABLE"] = "1"  # no bars, as in the tests
     book, new = (nbformat.read(str(path), as_version=4) for _ in range(2))  # type: ignore[no-untyped-call]
     NotebookClient(new, timeout=600, resources={"metadata": {"path": str(path.parent)}}).execute()
     for stored, cell in zip(book.cells, new.cells, strict=True):

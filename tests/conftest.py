@@ -1,5 +1,6 @@
 """What tests of several files stand on."""
 
+import os
 import subprocess
 from collections import Counter
 from itertools import count
@@ -24,6 +25,15 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
         fast[item.path] += item.get_closest_marker("slow") is None
     items.sort(key=lambda item: fast[item.path])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Notebooks show no bars here: whether one appears depends on how busy the machine is."""
+    if item.path.suffix == ".ipynb":
+        os.environ["TQDM_DISABLE"] = "1"  # which the kernel of the notebook inherits
+    else:
+        os.environ.pop("TQDM_DISABLE", None)
 
 
 @pytest.fixture(scope="session")

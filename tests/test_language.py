@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FILES = sorted((ROOT / "tot_lab").rglob("*.py"))
+FILES = sorted(path for path in (ROOT / "tot_lab").rglob("*.py") if "node_modules" not in path.parts)
 TEXTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")]
 TEXTS += sorted((ROOT / "docs").rglob("*.md"))
 

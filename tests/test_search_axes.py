@@ -770,3 +770,35 @@ def test_a_journal_of_an_earlier_schema_that_was_changed_says_where_it_differs(t
     replayed = wait(tl.load(changed).replay())
     assert not replayed.identical
     assert where in replayed.divergence
+
+
+# What a search shows and asks.
+
+
+def test_the_context_of_a_pick_is_shown_in_its_prompts_alone():
+    def search(state):
+        first = yield tl.Pick([state.root], 1, context=["a lesson", "", "another"])
+        yield tl.Pick(first, 1)
+
+    _, model = searched(search)
+    samples = [call for call in model.calls if call.purpose == "sample"]
+    assert [("a lesson\n\nanother" in call.prompt) for call in samples] == [True, False]
+
+
+def test_calls_of_the_search_itself_are_in_the_bound():
+    class Asking(tl.searches.Search):
+        kind = "tests/asking"
+
+        def run(self, state):
+            yield tl.Pick([state.root])
+            for k in range(4):
+                yield state.call(state.root, "critique", "Well?", k)
+
+        def max_expansions(self, branch, depth):
+            return 1
+
+        def max_own_calls(self, branch, depth):
+            return 4
+
+    strategy = tl.TreeOfThoughts(search=Asking())
+    assert run(strategy).usage.calls == strategy.max_calls(TASK) == 6 + 4

@@ -19,9 +19,18 @@ SEARCHES = [
     tl.DepthFirst(),
     tl.MCTS(iterations=8),
     tl.MCTS(iterations=4, batch=2),
+    tl.searches.LATS(iterations=8),
     tl.searches.AStar(heuristic="score"),
     tl.searches.Levin(),
 ]
+BY_BUDGET = [
+    tl.searches.PRMBeam(width=2, count=3),
+    tl.searches.DVTS(subtrees=2, count=3),
+    tl.searches.REBASE(width=6),
+    tl.searches.ParticleFilter(particles=6),
+    tl.searches.ParticleGibbs(particles=6, iterations=3),
+]
+"""Searches that say how many children a thought gets: six below the root."""
 
 
 def worth(path):
@@ -86,7 +95,7 @@ def same(run):
     return made.identical
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=repr)
+@pytest.mark.parametrize("search", [*SEARCHES, *BY_BUDGET], ids=repr)
 def test_nothing_below_a_pruned_thought_is_expanded_and_it_is_not_the_answer(search):
     usual = plain(search)
     first = next(pick for pick in picks(usual) if pick != ["0"])[0]
@@ -105,7 +114,7 @@ def test_nothing_below_a_pruned_thought_is_expanded_and_it_is_not_the_answer(sea
     assert same(run)
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=repr)
+@pytest.mark.parametrize("search", [*SEARCHES, *BY_BUDGET], ids=repr)
 def test_a_new_score_counts_as_if_the_evaluator_had_given_it(search):
     # 0.0 is scored while the root is expanded, and rescored before the next pick.
     usual = plain(search, score=lambda path: 0.99 if path == ["a"] else worth(path))
@@ -166,6 +175,14 @@ def test_a_thought_can_be_grafted_wherever_the_search_has_been(search):
     run = steered(lambda steer: steer.graft("0.1", "z", 1.0), search, at=2)
     assert run.tree["0.1.3"].text == "z"
     assert any("0.1.3" in pick for pick in picks(run))
+    assert same(run)
+
+
+@pytest.mark.parametrize("search", BY_BUDGET, ids=repr)
+def test_a_graft_takes_part_in_the_next_choice(search):
+    run = steered(lambda steer: steer.graft("0", "z", 1.0), search, at=0)
+    assert run.tree["0.6"].by == "person"
+    assert "0.6" in picks(run)[1]
     assert same(run)
 
 
@@ -336,7 +353,7 @@ def test_a_paused_run_can_be_cancelled():
     assert stream.run.stop_reason == "cancelled"
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=repr)
+@pytest.mark.parametrize("search", [*SEARCHES, *BY_BUDGET], ids=repr)
 def test_a_run_that_was_cut_off_anywhere_is_resumed_with_its_changes(search, tmp_path):
     def act(steer):
         steer.prune("0.2")

@@ -62,7 +62,7 @@ def test_it_costs_what_the_strategy_costs():
         (
             {"vote": tl.SelfConsistency(attempts=1), "tree": tl.TreeOfThoughts()},
             HAND,
-            "only tree answers with",
+            "has checked the answers of tree, and not",
         ),
         ({"vote": tl.SelfConsistency(strategy=tl.methods.Verified()), "tree": tl.TreeOfThoughts()}, HAND, ""),
         ({"vote": tl.SelfConsistency(), "tree": tl.TreeOfThoughts(answer="best")}, HAND, ""),

@@ -176,12 +176,23 @@ from tot_lab.strategies.search import Vote as _Vote
 from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
 from tot_lab.strategies.search.a_star import AStar as _AStar
+from tot_lab.strategies.search.ab_mcts_a import ABMCTSA as _ABMCTSA
+from tot_lab.strategies.search.bg_mcts import BGMCTS as _BGMCTS
 from tot_lab.strategies.search.continuation import Continue as _Continue
+from tot_lab.strategies.search.dvts import DVTS as _DVTS
 from tot_lab.strategies.search.graph_of_thoughts import GraphOfThoughts as _GraphOfThoughts
+from tot_lab.strategies.search.lats import LATS as _LATS
 from tot_lab.strategies.search.levin import Levin as _Levin
 from tot_lab.strategies.search.likelihood import Likelihood as _Likelihood
+from tot_lab.strategies.search.majority_vote import MajorityVote as _MajorityVote
 from tot_lab.strategies.search.mixture import Mixture as _Mixture
+from tot_lab.strategies.search.particle_filter import ParticleFilter as _ParticleFilter
+from tot_lab.strategies.search.particle_gibbs import ParticleGibbs as _ParticleGibbs
+from tot_lab.strategies.search.prm_beam import PRMBeam as _PRMBeam
+from tot_lab.strategies.search.rebase import REBASE as _REBASE
 from tot_lab.strategies.search.refine import Refine as _Refine
+from tot_lab.strategies.search.reward_model import RewardModel as _RewardModel
+from tot_lab.strategies.search.rollout import Rollout as _Rollout
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
 from tot_lab.strategies.self_refine import SelfRefine as _SelfRefine
 from tot_lab.strategies.structured import ask_json as ask_json
@@ -267,21 +278,31 @@ class evaluators:
     Likelihood: TypeAlias = _Likelihood
     Logprob: TypeAlias = _Logprob
     Parts: TypeAlias = _Parts
+    RewardModel: TypeAlias = _RewardModel
+    Rollout: TypeAlias = _Rollout
     Value: TypeAlias = _Value
     Vote: TypeAlias = _Vote
 
 class searches:
     """How a tree search picks what it expands next."""
 
+    ABMCTSA: TypeAlias = _ABMCTSA
     AStar: TypeAlias = _AStar
+    BGMCTS: TypeAlias = _BGMCTS
     BeamSearch: TypeAlias = _BeamSearch
     BestFirst: TypeAlias = _BestFirst
     BudgetLeft: TypeAlias = _BudgetLeft
+    DVTS: TypeAlias = _DVTS
     DepthFirst: TypeAlias = _DepthFirst
     FunctionSearch: TypeAlias = _FunctionSearch
     GraphOfThoughts: TypeAlias = _GraphOfThoughts
+    LATS: TypeAlias = _LATS
     Levin: TypeAlias = _Levin
     MCTS: TypeAlias = _MCTS
+    PRMBeam: TypeAlias = _PRMBeam
+    ParticleFilter: TypeAlias = _ParticleFilter
+    ParticleGibbs: TypeAlias = _ParticleGibbs
+    REBASE: TypeAlias = _REBASE
     SampledBeam: TypeAlias = _SampledBeam
     Search: TypeAlias = _Search
     SearchState: TypeAlias = _SearchState
@@ -294,6 +315,7 @@ class answers:
     BestLeaf: TypeAlias = _BestLeaf
     BestPath: TypeAlias = _BestPath
     Deepest: TypeAlias = _Deepest
+    MajorityVote: TypeAlias = _MajorityVote
 
 class sim:
     """Simulated models, one for each domain."""

@@ -33,7 +33,7 @@ from tot_lab.core.parts import part_of
 from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, Gather, Thinking, WithBudget
+from tot_lab.core.thinking import Budget, BudgetLeft, Gather, RandomNumbers, Thinking, WithBudget
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
@@ -76,12 +76,14 @@ def answer_to(call: Call) -> str | Reply:
         yes = roll.uniform(0.01, 0.99)
         top = {"Yes": math.log(yes), " no": math.log(1 - yes)} if roll.random() < 0.9 else {"Well": -0.1}
         return Reply("Yes", logprobs=(TokenLogprob("Yes", math.log(yes), top),))
-    if call.purpose == "sample":
+    if call.purpose in ("sample", "rollout"):
         return f"step {roll.randrange(100)}"
     if call.purpose == "propose":
         return "\n".join(f"{k}. step {roll.randrange(100)}" for k in range(1, 5))
     if call.purpose == "value":
         return "no idea" if roll.random() < 0.1 else f"score: {roll.randrange(100) / 100}\nbecause"
+    if call.purpose == "reward":
+        return roll.choice(["I cannot tell.", *(str([roll.randrange(101) / 100] * k) for k in range(1, 4))])
     if call.purpose == "vote":
         return f"best: {roll.randint(1, 3)}"
     if call.purpose == "joint":
@@ -537,6 +539,10 @@ def can_be_driven_by_hand(trial: Trial) -> None:
                 value = [drive(branch) for branch in step.branches]
             elif isinstance(step, WithBudget):
                 value = drive(step.thinking)
+            elif isinstance(step, BudgetLeft):
+                value = Budget()
+            elif isinstance(step, RandomNumbers):
+                value = random.Random("\0".join([*step, "0"]))  # as the driver seeds repeat 0
 
     answer = drive(thinking_of(trial.strategy, whole.task or trial.task, {}))
     expect(isinstance(answer, Answer), f"it must return an Answer: got {answer!r}")

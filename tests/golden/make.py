@@ -39,6 +39,12 @@ SEARCHES = {
         evaluate="joint",
         search=tl.searches.FunctionSearch(function=newest_first, width=2),
     ),
+    "prm_beam": tl.TreeOfThoughts(search=tl.searches.PRMBeam(width=2, count=2)),
+    "dvts": tl.TreeOfThoughts(search=tl.searches.DVTS(subtrees=2, count=2)),
+    "rebase": tl.TreeOfThoughts(search=tl.searches.REBASE(width=5), answer="majority_vote"),
+    "particle_gibbs": tl.TreeOfThoughts(
+        search="particle_gibbs", evaluate="reward_model", stop=tl.Stop(solved=None)
+    ),
     "vote": tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate=tl.Vote(samples=3), stop=tl.Stop(depth=2)),
 }
 

@@ -14,6 +14,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -242,10 +243,10 @@ def _unequal_checks(sweep: Sweep) -> str:
     ]
     if not checking or len(checking) == len(sweep.settings):
         return ""
-    named = ", ".join(checking[:3]) + (f" and {len(checking) - 3:,} more" if len(checking) > 3 else "")
+    others = f" and {len(checking) - 1:,} more" if len(checking) > 1 else ""
     return (
-        f"only {named} answer{'s' if len(checking) == 1 else ''} with what the domain has checked; "
-        f"tl.methods.Verified gives the others the same check"
+        f"the domain has checked the answers of {checking[0]}{others}, and not of the other settings; "
+        f"tl.methods.Verified checks them too"
     )
 
 
@@ -286,7 +287,7 @@ def html(sweep: Sweep, under_way: str = "") -> str:
     head = "".join(f"<th>{word}</th>" for word in (*_HEADS, ""))
     rows = "".join(
         f'<tr><th style="text-align:left">{html_text(label)}</th>'
-        + "".join(f"<td>{html_text(word)}</td>" for word in words)
+        + "".join(f"<td>{escape(word)}</td>" for word in words)
         + ("<td></td>" if line.success is None else f'<td><meter value="{line.success:.3f}"></meter></td>')
         + "</tr>"
         for line, (label, *words) in zip(summary(sweep), _described(sweep), strict=True)

@@ -7,8 +7,8 @@ loaded run are counted by role without importing the package whose strategy made
 from __future__ import annotations
 
 ROLES = {
-    "propose": ("propose", "sample", "branch"),
-    "evaluate": ("value", "part", "vote", "joint", "logprob", "judge"),
+    "propose": ("propose", "sample", "branch", "rollout"),
+    "evaluate": ("value", "part", "vote", "joint", "logprob", "judge", "reward"),
     "answer": ("answer", "develop"),
     "act": ("act", "analysis"),
     "plan": ("plan", "patch", "augment"),

@@ -123,13 +123,14 @@ class RandomNumbers(NamedTuple):
 
     Attributes:
         task: The problem, as text.
-        at: The node that asks.
         purpose: What the numbers are for. Different purposes draw independent numbers.
+        attempt: The attempts that the strategy is part of (`resample`). As for calls, these make the
+            difference, and not the node.
     """
 
     task: str
-    at: str = "0"
     purpose: str = "search"
+    attempt: str = ""
 
 
 class Acts(NamedTuple):
@@ -290,9 +291,11 @@ def intercept(interceptor: Interceptor, thinking: Thinking[T], calls: int) -> Th
 
 
 def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:
-    """Run `thinking` as attempt `number` of several, with replies sampled separately from other attempts."""
+    """Run `thinking` as attempt `number` of several, with replies and random numbers of its own."""
 
-    def numbered(call: Call) -> Call:
-        return msgspec.structs.replace(call, attempt=(number, *call.attempt))
+    def numbered(step: Call | RandomNumbers) -> Call | RandomNumbers:
+        if isinstance(step, RandomNumbers):
+            return step._replace(attempt=f"{number} {step.attempt}")
+        return msgspec.structs.replace(step, attempt=(number, *step.attempt))
 
-    return (yield from map_steps(numbered, thinking))
+    return (yield from map_steps(numbered, thinking, (Call, RandomNumbers)))

@@ -32,11 +32,12 @@ from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import Mode
 from tot_lab.models.checking import Check, check
 from tot_lab.models.keys import SampleScope
+from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
 from tot_lab.record.search_notes import SearchNotes
-from tot_lab.record.waiting import counted
+from tot_lab.record.waiting import counted, notebook_display
 from tot_lab.runtime.branching import describe_change, doubts_of, source_of
 from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder
@@ -346,8 +347,10 @@ class Lab:
         """Carry out a run. `shows` is whether it shows its progress, unless somebody watches it."""
         if watch is not None:
             execution.watch(watch)
+        # The latency of a simulated model is chosen; a bar would differ in each run of the same notebook.
+        chosen = isinstance(self.model, Simulated) and notebook_display() is not None
         try:
-            if watch or not shows or execution.is_over or self.gateway.mode == "replay":
+            if watch or not shows or chosen or execution.is_over or self.gateway.mode == "replay":
                 return await execution.carry_out()
             async with self._counted(execution):
                 return await execution.carry_out()

@@ -122,6 +122,8 @@ def losses_of(run: Run) -> ByRole | None:
                 count(purpose, "unreadable")
             if purpose in _EVALUATED_BY:
                 rounds[_EVALUATED_BY[purpose]].retries += 1
+        elif isinstance(event, Scored) and event.by == "rollout":  # it has a note of each unreadable reply
+            rounds.update({by: _Round() for by in rounds})
         elif isinstance(event, Scored) and (by := event.by if event.by in rounds else latest) is not None:
             rounds[by].read(event.samples)  # a user's evaluator has the purpose, but not the name
         elif isinstance(event, Decided) and event.what == "failed":

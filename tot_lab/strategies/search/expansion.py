@@ -36,6 +36,9 @@ class Place:
     next_child: int = 0
     """Number of the next child. Further expansions continue from it."""
 
+    counted: int = 0
+    """Children of the thought that `next_child` and `children` take into account."""
+
     samples: dict[str, int] = field(default_factory=dict)
     """The next sample index by purpose, for calls made for `node`."""
 

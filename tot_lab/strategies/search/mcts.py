@@ -38,7 +38,9 @@ class MCTS(Search):
     """UCT over thoughts. Descend by mean value plus exploration, expand a leaf, and back up the scores of its
     children.
 
-    The score of a thought takes the place of a rollout.
+    The score of a thought takes the place of a rollout. With `evaluate=tl.evaluators.Rollout()` it is one.
+    The package treequest 0.3 decides likewise, but weighs the exploration term by a softmax of the scores of
+    siblings.
 
     References:
         Kocsis & Szepesvári 2006 (UCT); Zhou et al. 2023 (LATS) for values in place of rollouts.
@@ -150,8 +152,13 @@ def graft(state: SearchState, statistics: Statistics, parent: str, added: Sequen
         value = max(state.tree[id].rank, 0.0)
         statistics.visits[id], statistics.totals[id] = 1, value
         back_up(state, statistics, parent, value)
+    reopen(state, statistics, parent, state.open(added))
+
+
+def reopen(state: SearchState, statistics: Statistics, parent: str, added: Sequence[str]) -> None:
+    """Open thoughts below `parent`, and the way to them if it was exhausted."""
     path = [node.id for node in state.tree.path(parent)]
-    statistics.open.setdefault(parent, []).extend(state.open(added))
+    statistics.open.setdefault(parent, []).extend(added)
     for above, below in pairwise(path):  # what was exhausted has something to expand again
         if statistics.open[parent] and below not in statistics.open.setdefault(above, []):
             statistics.open[above].append(below)

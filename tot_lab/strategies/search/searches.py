@@ -41,12 +41,14 @@ class Pick:
             proposer makes.
         proposer: Makes the children of this pick. `None` means that of the search.
         why: What the choice rests on, by id (visits, value, exploration term, …). It is recorded.
+        context: Sections that the prompts of this pick show after the context of the task.
     """
 
     parents: Sequence[str | tuple[str, ...]]
     count: int | Sequence[int] | None = None
     proposer: Proposer | None = None
     why: Mapping[str, Mapping[str, Any]] | None = None
+    context: Sequence[str] = ()
 
 
 Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, Any]
@@ -82,7 +84,7 @@ class SearchState:
 
     def random_numbers(self, purpose: str = "search") -> RandomNumbers:
         """A request for random numbers, such as `random = yield state.random_numbers()`."""
-        return RandomNumbers(f"{self.task.domain.kind}: {self.task.question}", self.root, purpose)
+        return RandomNumbers(f"{self.task.domain.kind}: {self.task.question}", purpose)
 
     def ranked(self, ids: Iterable[str]) -> list[str]:
         """`ids` by score, best first; of equals the one given first, as in Yao et al. 2023."""
@@ -131,9 +133,21 @@ class Search(Part):
         """
         return None
 
+    def max_expansions_by_count(self, branch: int, depth: int) -> Sequence[tuple[int, int]] | None:
+        """The most expansions by their number of children: `[(5, 1), (2, 8)]` is one into 5, and 8 into 2.
+
+        A search that asks for numbers of children of its own overrides it in place of `max_expansions`.
+        """
+        most = self.max_expansions(branch, depth)
+        return None if most is None else [(branch, most)]
+
     def max_picks(self, branch: int, depth: int) -> int | None:
         """The most picks it makes in such a tree."""
         return self.max_expansions(branch, depth)
+
+    def max_own_calls(self, branch: int, depth: int) -> int:
+        """The most calls of its own, such as reflections, that it makes in such a tree."""
+        return 0
 
 
 def expansions_of_all(branch: int, depth: int) -> int:

@@ -64,7 +64,7 @@ class TreeOfThoughts(Prompting):
     """Which thoughts are expanded next: `BeamSearch`, `DepthFirst`, `BestFirst`, `MCTS`, …, or a function."""
 
     answer: AnswerRule = BestPath()
-    """Which thought is the answer: `BestPath`, `Best`, `BestLeaf`, `Deepest`."""
+    """Which thought is the answer: `BestPath`, `Best`, `BestLeaf`, `Deepest`, `MajorityVote`."""
 
     stop: Stop = Stop()
     """When the search ends."""
@@ -96,16 +96,16 @@ class TreeOfThoughts(Prompting):
     def max_calls(self, task: Task) -> int | None:
         """The most calls a search can make: 30 with the defaults. `None` means that there is no bound."""
         branch = self.propose.max_children()
-        expansions = self.search.max_expansions(branch, self.stop.depth)
+        by_count = self.search.max_expansions_by_count(branch, self.stop.depth)
         picks = self.search.max_picks(branch, self.stop.depth)
-        if expansions is None or picks is None:
+        if by_count is None or picks is None:
             return None
-        if self.stop.nodes is not None:
-            expansions = min(expansions, self.stop.nodes)
-        per_pick = self.evaluate.calls_per_pick()
-        return expansions * calls_per_expansion(self.propose, self.evaluate, task, branch) + (
-            min(picks, expansions) * per_pick
-        )
+        expansions, calls = 0, self.search.max_own_calls(branch, self.stop.depth)
+        for count, most in by_count:
+            number = most if self.stop.nodes is None else min(most, self.stop.nodes)
+            expansions += number
+            calls += number * calls_per_expansion(self.propose, self.evaluate, task, count)
+        return calls + min(picks, expansions) * self.evaluate.calls_per_pick()
 
 
 def calls_per_expansion(propose: Proposer, evaluate: Evaluator, task: Task, count: int) -> int:
@@ -258,6 +258,9 @@ class _Run:
         """
         propose, evaluate = pick.proposer or self.settings.propose, self.settings.evaluate
         counts = _counts(pick, propose)
+        sampler = self.sampler
+        if pick.context:
+            sampler = sampler._replace(task=self.task.with_context(*pick.context))
         at_most = calls_per_expansion(propose, evaluate, self.task, max(counts))
         at_once = None if self.settings.parallel else 1
         fresh: list[str] = []
@@ -271,7 +274,7 @@ class _Run:
                 if room is not None:
                     count = min(count, room)
                     room -= count
-                branches.append(expand(self.sampler, propose, evaluate, self._continued(parent), count))
+                branches.append(expand(sampler, propose, evaluate, self._continued(parent), count))
             grown = yield from gather(branches, at_most=at_most, at_once=at_once)
             for events in grown:
                 self._take(events, fresh)
@@ -280,7 +283,7 @@ class _Run:
             if unscored:
                 place = self._place(self.tree[unscored[0]].parent or self.at)
                 candidates = [(id, self.tree.texts(id)) for id in unscored]
-                self._take((yield from evaluate.score_pick(self.sampler, place, candidates)), fresh)
+                self._take((yield from evaluate.score_pick(sampler, place, candidates)), fresh)
         self.dead = len(self.errors) > failures and not any(self.tree[id].by for id in fresh)
         return fresh
 
@@ -306,7 +309,9 @@ class _Run:
         place = self._place(node)
         place.sources = tuple(sources)
         place.source_paths = tuple(map(self.tree.texts, sources))
-        for child in self.tree[node].children:
+        fresh = self.tree[node].children[place.counted :]
+        place.counted += len(fresh)
+        for child in fresh:
             number = id_key(child)[-1]
             place.next_child = max(place.next_child, number + 1)
             place.children.setdefault(self.tree[child].text, number)

@@ -21,6 +21,7 @@ from tot_lab.views.figures.points import (
     format_mean,
     format_run_count,
     format_value,
+    held_constant,
     hover_lines,
     interval_bars,
     is_rate,
@@ -155,6 +156,7 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
         "mean and 95% interval of both",
         f"unknown, not shown: {first_names(info.unknown)}" if info.unknown else "",
         f"{hidden:,} dominated settings not shown" if hidden else "",
+        held_constant(frame, [cost]),
     ]
     layout = {"height": 420, "margin": {"r": 24}, "legend": legend_at(-0.16), "hovermode": "closest"}
     style_table_figure(figure, frame, "Success against cost", lines, dark, **layout)

@@ -102,6 +102,16 @@ def constant_columns(frame: pandas.DataFrame) -> list[str]:
     return [name for name in frame.columns if name not in results and frame[name].nunique() == 1]
 
 
+def held_constant(frame: pandas.DataFrame, drawn: Sequence[str | None] = ()) -> str:
+    """Return the line of the heading with the settings, except those drawn, that have one value."""
+    held = [
+        f"{text_of(name)} {text_of(values[0])}"
+        for name in constant_columns(frame)
+        if name not in drawn and len(values := frame[name].dropna().unique()) == 1
+    ]
+    return f"held constant: {first_names(held)}" if held else ""
+
+
 def varies(frame: pandas.DataFrame, by: Sequence[str], column: str) -> bool:
     """Return whether a column has several values within any group of equal values of `by`."""
     inside = frame.groupby(list(by), observed=True, dropna=False)[column].nunique(dropna=False)

@@ -13,6 +13,7 @@ from tot_lab.views.figures.points import (
     format_mean,
     format_run_count,
     format_value,
+    held_constant,
     hover_lines,
     interval_bars,
     points,
@@ -99,7 +100,7 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
                 x=[point.value for point in method.cost[: len(rates)]],
                 y=[point.value for point in rates],
                 name=format_value(name),
-                legendgroup=method.name,
+                legendgroup=str(k),
                 showlegend=rates is method.success,
                 mode="lines+markers" if rates is method.success else "lines",
                 line=line,
@@ -114,6 +115,7 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
         f"{format_run_count(frame)}  ·  mean and 95% interval",
         "dashed: a right answer at any leaf" if any(method.oracle for method in methods) else "",
         f"{left_out:,} more methods not shown" if left_out > 0 else "",
+        held_constant(frame, [cost]),
     ]
     style_table_figure(
         figure,

@@ -20,14 +20,13 @@ from tot_lab.views.figures.points import (
     Point,
     axis_title,
     budget_unit,
-    constant_columns,
     expect_numeric,
     figure_title,
-    first_names,
     format_amount,
     format_heading,
     format_run_count,
     format_value,
+    held_constant,
     hover_lines,
     interval_bars,
     is_numeric,
@@ -217,7 +216,7 @@ def plot_sweep(
         [
             f"{format_run_count(frame)}  ·  mean and 95% interval",
             _notes(info, x, color),
-            _held_constant(frame, [x, y, color]),
+            held_constant(frame, [x, y, color]),
         ],
         dark,
         height=height,
@@ -347,16 +346,6 @@ def _others(info: SweepInfo, k: int, mode: str, dark: bool | None) -> dict[str, 
     shade = palette(dark).edge
     look = {"line": {"color": shade, "width": 0.7}, "marker": {"color": shade, "size": 3}}
     return {"x": x, "y": y, "mode": mode.partition("+")[0], "showlegend": False, "hoverinfo": "skip", **look}
-
-
-def _held_constant(frame: pandas.DataFrame, drawn: Sequence[str | None]) -> str:
-    """Return the line of the heading with the settings that have one value in all runs."""
-    held = [
-        f"{text_of(name)} {text_of(values[0])}"
-        for name in constant_columns(frame)
-        if name not in drawn and len(values := frame[name].dropna().unique()) == 1
-    ]
-    return f"held constant: {first_names(held)}" if held else ""
 
 
 def _settings_info(frame: pandas.DataFrame, x: str, y: str, color: str | None) -> SweepInfo:

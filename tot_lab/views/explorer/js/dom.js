@@ -58,15 +58,26 @@ export function renew(element, given, build) {
   const now = JSON.stringify(given);
   if (known.get(element) === now) return;
   known.set(element, now);
-  const inside = () => [...element.querySelectorAll("button, summary, textarea, details")];
+  const inside = () => {
+    /** Elements by their name, and the number of those before them with the same name. @type {Map<string, HTMLElement>} */
+    const all = new Map();
+    for (const one of /** @type {NodeListOf<HTMLElement>} */ (element.querySelectorAll("button, summary, textarea, details"))) {
+      const name = one.tagName + (one.querySelector("b") ?? one).textContent;
+      let place = 0;
+      while (all.has(name + place)) place++;
+      all.set(name + place, one);
+    }
+    return all;
+  };
   const before = inside();
-  const focused = before.findIndex((one) => one.matches(":focus"));
+  const focused = document.activeElement;
   element.replaceChildren();
   put(element, build());
-  inside().forEach((one, place) => {
-    if (before[place]?.matches("[open]")) put(one, { open: one.matches("details") });
-    if (place === focused) /** @type {HTMLElement} */ (one).focus();
-  });
+  for (const [name, one] of inside()) {
+    const old = before.get(name);
+    if (old?.matches("details[open]")) put(one, { open: true });
+    if (old && old === focused) one.focus();
+  }
 }
 
 /** Sets a text. The DOM is changed only if the text differs. @param {Element} element @param {string} text */

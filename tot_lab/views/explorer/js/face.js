@@ -20,7 +20,7 @@ f + -     fit all, zoom
 space     play, pause
 , .       step back, forward
 r         read the details in full width
-← →       in the timeline: thoughts in the order of their calls
+← →       over the calls: previous, next thought
 / ?       search, help`;
 
 /** Returns the settings in `text` (`verdict_of` in verdict.py) by name. @param {string} [text] */

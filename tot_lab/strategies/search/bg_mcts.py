@@ -1,0 +1,163 @@
+"""Budget-guided Monte Carlo tree search: wide while the budget lasts, deep when it runs out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from tot_lab.core.thinking import Budget, BudgetLeft
+from tot_lab.strategies.search.mcts import Statistics, back_up
+from tot_lab.strategies.search.sampling import Count
+from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+
+Weight = Annotated[float, Field(ge=0)]
+
+
+class Findings(Statistics):
+    """What one run has found. The visits of a thought are the number of thoughts at and below it.
+
+    Attributes:
+        depths: Sum of the depths of the thoughts at and below each thought.
+        answers: Depths of finished thoughts.
+        deepest: The greatest depth so far.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depths: dict[str, int] = {}
+        self.answers: list[int] = []
+        self.deepest = 1
+
+    @property
+    def answer_depth(self) -> float:
+        """The mean depth of finished thoughts, or the greatest depth before there is one."""
+        return sum(self.answers) / len(self.answers) if self.answers else self.deepest
+
+
+class BGMCTS(Search):
+    """PUCT whose exploration fades as the budget is spent, while depth counts ever more. At each thought, the
+    best child competes with the expected value of a further child.
+
+    The share of the budget that is left is that of the scarcest limit (calls, tokens, USD or seconds), from
+    the start of the search on. Without a limit it stays 1. A thought without children gets as many as the
+    proposer makes, and a further pick adds one. Unreadable scores count as 0. A pick takes time in proportion
+    to the children of the thoughts on its way.
+
+    The published code differs from the paper: it counts no visits of the question, so that nothing is
+    explored there, and a finished thought has the depth 0 and may be expanded.
+
+    References:
+        Miyamoto et al. 2026, Aligning Tree-Search Policies with Fixed Token Budgets, arXiv:2602.09574,
+        section 3 (BG-PUCT, completion bias, generative child).
+    """
+
+    kind: ClassVar[str] = "bg_mcts"
+    scale: ClassVar[str] = "iterations"
+
+    exploration: Weight = math.sqrt(2)
+    """Weight of the exploration term (`c` in the paper)."""
+
+    completion: Weight = 1.0
+    """Weight of the depth of thoughts, relative to that of answers (κ)."""
+
+    widening: Weight = 1.0
+    """Weight of the variance of the children in the value of a further one (λ)."""
+
+    iterations: Count = 30
+    """The most picks."""
+
+    def run(self, state: SearchState) -> Searching:
+        findings = Findings()
+        whole = left = yield BudgetLeft()
+        for number in range(self.iterations):
+            if number > 0:
+                left = yield BudgetLeft()
+            parent, why = self._select(state, findings, share_left(left, whole))
+            known = len(state.tree[parent].children)
+            children = yield Pick([parent], 1 if known else None, why=why)
+            for id, old in state.rescored.items():
+                if id in findings.visits:
+                    change = max(state.tree[id].rank, 0.0) - max(old, 0.0)
+                    for node in state.tree.path(id):
+                        findings.totals[node.id] += change
+            add(state, findings, children, state.tree[parent].children[known:])
+
+    def max_expansions(self, branch: int, depth: int) -> int:
+        return self.iterations
+
+    def _select(self, state: SearchState, findings: Findings, left: float) -> tuple[str, dict[str, Any]]:
+        """Descend to the thought that gets a child. Returns it with the terms of all choices on the way."""
+        id, why = state.root, dict[str, dict[str, Any]]()
+        while True:
+            scores = {child: score_of(state, child) for child in state.tree[id].children}
+            scores = {child: score for child, score in scores.items() if child in findings.visits}
+            why.setdefault(id, {})["budget left"] = left
+            if not scores:
+                return id, why
+            mean = sum(scores.values()) / len(scores)
+            variance = sum((score - mean) ** 2 for score in scores.values()) / len(scores)
+            generate = why[id]["generate"] = mean + self.widening * left * variance
+            priors = softmax(scores)
+            terms = {
+                child: self._terms(findings, child, id, priors[child], left)
+                for child in state.open(findings.open.get(id, ()))
+                if state.tree[child].state != "pruned"
+            }
+            best = max(terms, key=lambda child: sum(terms[child]), default="")  # the first of equals
+            if not best or generate >= sum(terms[best]):
+                return id, why
+            id, (value, bias, bonus) = best, terms[best]
+            why[id] = {
+                "visits": findings.visits[id],
+                "value": value,
+                "completion": bias,
+                "exploration": bonus,
+            }
+
+    def _terms(
+        self, findings: Findings, id: str, parent: str, prior: float, left: float
+    ) -> tuple[float, float, float]:
+        """The terms of BG-PUCT: mean value, completion bias, and exploration."""
+        value, bonus = findings.terms(id, parent, self.exploration)
+        depth = findings.depths[id] / findings.visits[id]
+        bias = self.completion * (1 - left) * depth / findings.answer_depth
+        return value, bias, left * prior * bonus
+
+
+def share_left(left: Budget, whole: Budget) -> float:
+    """The share of the scarcest limit that is left, 1 if there is none."""
+    limits = [(getattr(left, name), getattr(whole, name)) for name in Budget.model_fields]
+    shares = [now / first if first else 0.0 for now, first in limits if now is not None and first is not None]
+    return min([1.0, *shares])
+
+
+def softmax(scores: dict[str, float]) -> dict[str, float]:
+    """Priors of siblings from their scores."""
+    weights = {id: math.exp(score) for id, score in scores.items()}
+    total = sum(weights.values())
+    return {id: weight / total for id, weight in weights.items()}
+
+
+def score_of(state: SearchState, id: str) -> float:
+    """The score of a thought, 0 if it is unreadable."""
+    return max(state.tree[id].rank, 0.0)
+
+
+def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: Iterable[str]) -> None:
+    """Back up the new thoughts. `children` may be expanded, the other `fresh` ones were dropped."""
+    for id in children:
+        findings.open.setdefault(state.tree[id].parent or state.root, []).append(id)
+    for id in dict.fromkeys([*children, *fresh]):
+        node = state.tree[id]
+        if not node.by:
+            continue
+        back_up(state, findings, id, score_of(state, id))
+        for above in state.tree.path(id):
+            findings.depths[above.id] = findings.depths.get(above.id, 0) + node.depth
+        findings.deepest = max(findings.deepest, node.depth)
+        complete = state.task.domain.complete(state.task, state.tree.texts(id))
+        if id in state.closed and complete is not False:
+            findings.answers.append(node.depth)

@@ -1,0 +1,152 @@
+"""Language agent tree search: trajectories to the end, rewards backed up, and reflections on failures."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from tot_lab.core.thinking import ThinkingStep
+from tot_lab.strategies.search.mcts import Statistics, exhaust, reopen
+from tot_lab.strategies.search.sampling import Count, call_failed
+from tot_lab.strategies.search.searches import (
+    Pick,
+    Search,
+    Searching,
+    SearchState,
+    expansions_of_all,
+)
+
+SOLVED = 1.0
+"""The reward of a path that did not fail."""
+
+
+class LATS(Search):
+    """Follow UCT from the question to the end of a path, expanding on the way, and back up the reward of the
+    path. After a failure, ask for a reflection that all later prompts show.
+
+    The value of a thought is the mean of its score and the rewards of the trajectories through it. The
+    reward is the score of the last thought, by the domain or the evaluator: 0 if it is unreadable, or if the
+    domain says that the path is incomplete. A finished path is not followed again. With
+    `propose=tl.WithTools()`, thoughts rest on observations.
+
+    The published code differs from the paper: where a child is finished, values are assigned to the wrong
+    siblings, and UCT divides mean values by the visits once more.
+
+    References:
+        Zhou et al. 2023, Language Agent Tree Search, arXiv:2310.04406, section 4 and appendix (algorithm 1).
+    """
+
+    kind: ClassVar[str] = "lats"
+    scale: ClassVar[str] = "iterations"
+
+    exploration: Annotated[float, Field(ge=0)] = 1.0
+    """The exploration weight of UCT."""
+
+    iterations: Count = 10
+    """Trajectories."""
+
+    reflections: Annotated[int, Field(ge=0)] = 3
+    """The most reflections. Each is one call."""
+
+    def run(self, state: SearchState) -> Searching:
+        statistics, rewards, lessons = Statistics(), dict[str, float](), list[str]()
+        asked, why = 0, dict[str, dict[str, Any]]()  # the choices since the last pick
+        for _ in range(self.iterations):
+            id = state.root
+            statistics.visits[id] = statistics.visits.get(id, 0) + 1
+            while id not in state.closed:
+                if id not in statistics.open:
+                    children = yield Pick([id], why=why or None, context=as_context(lessons))
+                    why = {}
+                    correct(state, statistics, rewards)
+                    expand(state, statistics, id, children)
+                if not followable(state, statistics, id):
+                    break
+                id, why[id] = select(statistics, id, self.exploration)
+            reward = reward_of(state, id)
+            back_up(state, statistics, id, reward)
+            exhaust(state, statistics, id)
+            if id in state.closed:
+                rewards[id] = reward
+                if reward < SOLVED and asked < self.reflections:
+                    asked += 1
+                    lessons += yield from reflect(state, id, reward)
+            if not statistics.open[state.root]:
+                return
+
+    def max_expansions(self, branch: int, depth: int) -> int:
+        return min(self.iterations * depth, expansions_of_all(branch, depth))
+
+    def max_own_calls(self, branch: int, depth: int) -> int:
+        return min(self.reflections, self.iterations)
+
+
+def expand(state: SearchState, statistics: Statistics, parent: str, children: Sequence[str]) -> None:
+    """Give new thoughts their scores as first values. A person may have added some below other thoughts."""
+    statistics.open[parent] = []
+    for id in children:
+        statistics.visits[id], statistics.totals[id] = 1, max(state.tree[id].rank, 0.0)
+        reopen(state, statistics, state.tree[id].parent or state.root, [id])
+
+
+def followable(state: SearchState, statistics: Statistics, id: str) -> list[str]:
+    """The children of a thought that have something left to find, without those that a person has pruned."""
+    left = [child for child in statistics.open[id] if state.tree[child].state != "pruned"]
+    statistics.open[id] = left
+    return left
+
+
+def select(statistics: Statistics, parent: str, exploration: float) -> tuple[str, dict[str, Any]]:
+    """The child to follow, with the terms of the choice. The first of equals is taken."""
+    terms = {child: statistics.terms(child, parent, exploration) for child in statistics.open[parent]}
+    id = max(terms, key=lambda child: sum(terms[child]))
+    value, bonus = terms[id]
+    why = {"visits": statistics.visits[id], "value": value, "exploration": bonus}
+    statistics.visits[id] += 1
+    return id, why
+
+
+def reward_of(state: SearchState, id: str) -> float:
+    """The reward of the path that ends with `id`: 0 if nothing could follow it although it is incomplete."""
+    if id not in state.closed or state.task.domain.complete(state.task, state.tree.texts(id)) is False:
+        return 0.0
+    return max(state.tree[id].rank, 0.0)
+
+
+def back_up(state: SearchState, statistics: Statistics, id: str, reward: float) -> None:
+    """Add a reward to all thoughts of the trajectory, whose visits were counted on the way down."""
+    for node in state.tree.path(id):
+        statistics.totals[node.id] = statistics.totals.get(node.id, 0.0) + reward
+
+
+def reflect(state: SearchState, id: str, reward: float) -> Generator[ThinkingStep, Any, list[str]]:
+    """Ask what went wrong on the path to `id`. Returns the reflection in a list, empty if the call failed."""
+    domain, path = state.task.domain, state.tree.texts(id)
+    prompt = (
+        f"{domain.statement(state.task)}\n\nThis attempt failed, with a reward of {reward:.2g} out of 1:\n"
+        f"{domain.steps(path)}\n\nIn a few sentences, say where it went wrong, and what the next attempt "
+        f"must do differently."
+    )
+    reply = yield state.call(id, "reflect", prompt)
+    if reply.error is None:
+        return [reply.text]
+    yield call_failed(id, "reflect", reply.error)
+    return []
+
+
+def as_context(lessons: Sequence[str]) -> list[str]:
+    """The section about the reflections so far."""
+    listed = "\n".join(f"{k}. {text}" for k, text in enumerate(lessons, 1))
+    return [f"Earlier attempts at this very task failed. Reflections on them:\n{listed}"] if lessons else []
+
+
+def correct(state: SearchState, statistics: Statistics, rewards: dict[str, float]) -> None:
+    """Replace the values and rewards that came from scores which a person has changed."""
+    for id, old in state.rescored.items():
+        if id in statistics.totals:
+            statistics.totals[id] += max(state.tree[id].rank, 0.0) - max(old, 0.0)
+        if id in rewards:
+            back_up(state, statistics, id, reward_of(state, id) - rewards[id])
+            rewards[id] = reward_of(state, id)

@@ -1,0 +1,50 @@
+"""Beam search on the step scores of a reward model."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tot_lab.strategies.search.sampling import Count
+from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+
+
+class PRMBeam(Search):
+    """Beam search on step scores: of N candidates per level, N / M are kept and continued M times each.
+
+    M is `count`, N / M is `width`. A finished candidate is set aside: it is never pruned and takes no place
+    in the beam. The search ends when N candidates are finished, or none can be continued.
+
+    The published code of Beeching et al. differs: it ends only when all candidates of one level are finished,
+    and it proposes more than M steps for each if fewer than N / M are left.
+
+    References:
+        Snell et al. 2024, arXiv:2408.03314, section 5.2; Beeching et al. 2024, Scaling test-time compute with
+        open models.
+    """
+
+    kind: ClassVar[str] = "prm_beam"
+    scale: ClassVar[str] = "width"
+
+    width: Count = 2
+    """Unfinished candidates kept per level: N / M."""
+
+    count: Count = 4
+    """Next steps proposed for each: M."""
+
+    def run(self, state: SearchState) -> Searching:
+        finished = 0
+        children = yield Pick([state.root], self.width * self.count)
+        while children:
+            going_on = state.open(children)
+            finished += len(children) - len(going_on)
+            if finished >= self.width * self.count:
+                return
+            kept = yield from state.keep_best(going_on, self.width)
+            why = {id: {"score": state.tree[id].score, "finished": finished} for id in kept}
+            children = yield Pick(kept, self.count, why=why)
+
+    def max_expansions_by_count(self, branch: int, depth: int) -> list[tuple[int, int]]:
+        return [(self.width * self.count, 1), (self.count, (depth - 1) * self.width)]
+
+    def max_picks(self, branch: int, depth: int) -> int:
+        return depth

@@ -1,0 +1,88 @@
+"""Evaluation by a reward model: one number for a path, or one for each of its steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+
+from tot_lab.core.calls import Message
+from tot_lab.core.domain import Path
+from tot_lab.core.model_setting import ModelSetting, model_name
+from tot_lab.core.reading import read_score, read_scores
+from tot_lab.core.records import Event, Scored
+from tot_lab.core.task import Task
+from tot_lab.core.thinking import Thinking, ask
+from tot_lab.strategies.search.evaluators import Evaluator
+from tot_lab.strategies.search.sampling import Prompt, Sampler, emit_as_list, failed, unreadable
+
+AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "last": lambda rewards: rewards[-1],
+    "min": min,
+    "product": math.prod,
+    "mean": lambda rewards: math.fsum(rewards) / len(rewards),
+}
+
+
+class RewardModel(Evaluator):
+    """Scores each thought by the reward of its path: an outcome reward, or the process rewards of its steps.
+
+    The call, of purpose `reward`, is a conversation: the prompt for a whole solution (user), the steps of the
+    path, separated by blank lines (assistant), and `instruction` (user). The reply is one number from 0 to 1,
+    or a JSON list with one number per step, which are recorded as the samples of the thought. Any other reply
+    is unreadable, such as a list of another length or a logit.
+
+    A function can wrap a reward model: `RewardModel(model=reward)` with `async def reward(call) -> str`. It
+    finds the path in `call.messages` and returns the numbers as text.
+
+    References:
+        Lightman et al. 2023, section 2.6 (`product`, `min`); Snell et al. 2024, section 5.1 (`last`).
+    """
+
+    kind: ClassVar[str] = "reward_model"
+
+    model: ModelSetting = None
+    """Name of a model or of one of the lab's roles, a model part, or a function `Call -> Reply | str`. `None`
+    means the model of the strategy, else that of the role `evaluate`."""
+
+    aggregate: Literal["last", "min", "product", "mean"] = "last"
+    """How the rewards of the steps become one score."""
+
+    instruction: str = (
+        "Judge the solution so far. For each of its steps, separated by blank lines, state the probability "
+        "that it is correct and leads to a correct answer. Reply only with a JSON list of these numbers from "
+        "0 to 1, one per step and in order."
+    )
+    """The last message of the conversation. "" sends none, for a model that is trained to reward the
+    conversation itself."""
+
+    def calls_per_thought(self, task: Task) -> int:
+        return 1
+
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+        task = sampler.task
+        call = sampler.call(id, "reward", path, Prompt(task.domain.answer_prompt(task, True)), 0)
+        messages = [*call.messages, Message("assistant", "\n\n".join(path))]
+        if self.instruction:
+            messages.append(Message("user", self.instruction))
+        model = call.model if self.model is None else model_name(self.model)
+        reply = yield from ask(msgspec.structs.replace(call, messages=tuple(messages), model=model))
+        if reply.error is not None:
+            return (yield from emit_as_list(failed(id, reply.error)))
+        rewards = read_rewards(reply.text, len(path))
+        if not rewards:
+            yield unreadable(id, "reward", 0)
+            return (yield from emit_as_list(Scored(id, None, None, (None,), self.kind)))
+        score = AGGREGATES[self.aggregate](rewards)
+        return (yield from emit_as_list(Scored(id, score, score, rewards, self.kind)))
+
+
+def read_rewards(text: str, steps: int) -> tuple[float, ...]:
+    """The rewards that a reply states: one per step, or one for all steps. Empty if it cannot be read."""
+    each = [reward for reward in read_scores(text, steps) if reward is not None]
+    if len(each) == steps:
+        return tuple(each)
+    outcome = read_score(text)
+    return () if outcome is None else (outcome,)
