@@ -98,13 +98,14 @@ def test_the_thought_of_a_vote_is_that_of_the_attempt_with_the_highest_score():
 
 
 def naive_early_stopping(answers, window):
-    """The published pseudo-code: sample a window at a time, stop when its entropy is zero, then vote."""
+    """The published procedure: sample a window at a time, and stop with its answer when its entropy is zero.
+    Otherwise vote over all."""
     taken = []
     for start in range(0, len(answers), window):
         part = answers[start : start + window]
         taken += part
-        if len(set(part)) == 1 and None not in part:
-            break
+        if len(part) == window and len(set(part)) == 1 and None not in part:
+            return len(taken), str(part[0])
     votes = Counter(answer for answer in taken if answer is not None)
     return len(taken), (str(votes.most_common(1)[0][0]) if votes else "")
 
@@ -123,7 +124,12 @@ def test_early_stopping_takes_the_attempts_of_its_pseudo_code():
     assert 100 < stopped < 400
 
 
-def test_each_window_is_recorded_and_the_vote_is_over_all_of_them():
+def test_the_answer_is_that_of_the_window_that_agrees_and_its_score_the_share_of_all():
+    made = run(EarlyStopping(attempts=9, window=2), TASK, with_answers([24, 25, 24, 25, 24, 25, 26, 26, 1]))
+    assert (made.answer, made.score) == ("26", pytest.approx(2 / 8))
+
+
+def test_each_window_is_recorded():
     made = run(EarlyStopping(attempts=9, window=3), TASK, with_answers([24, 24, 26, 26, 26, 26, 1, 2, 3]))
     windows = [event.data for event in made.events if getattr(event, "name", "") == "early_stopping.window"]
     assert windows == [{"attempts": 3, "agreed": False}, {"attempts": 6, "agreed": True}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Annotated
 
 from pydantic import Field
@@ -17,14 +18,16 @@ from tot_lab.strategies.voting import answer_key, choose_by_vote
 class EarlyStopping(SelfConsistency):
     """Self-consistency whose attempts run in windows, and which stops after a window with equal answers.
 
-    The vote is over all attempts so far. A window in which an attempt gives no answer never stops it.
+    The answer is that of the window that agrees, and without one the most frequent of all attempts. A window
+    in which an attempt gives no answer does not agree, nor does a last one that is not full. In the published
+    code a window without any answer agrees, and attempts that fill no window are left out.
 
     Best for many easy questions with a few hard ones. Trade-off: the windows run one after the other. Calls:
     at most those of `SelfConsistency`, at least `window` times those of the strategy.
 
     References:
         Li et al. 2024, Escape Sky-high Cost: Early-stopping Self-Consistency for Multi-step Reasoning,
-        arXiv:2401.10480, section 3.
+        arXiv:2401.10480, section 3, and its published code.
     """
 
     attempts: Annotated[int, Field(ge=1)] = 20
@@ -36,6 +39,7 @@ class EarlyStopping(SelfConsistency):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
         answers: list[Answer] = []
+        winner: Hashable | None = None
         while len(answers) < self.attempts:
             numbers = range(len(answers), min(len(answers) + self.window, self.attempts))
             window = yield from gather(
@@ -44,8 +48,9 @@ class EarlyStopping(SelfConsistency):
             )
             answers += window
             keys = {answer_key(task, answer) for answer in window}
-            agreed = len(keys) == 1 and None not in keys
+            winner = keys.pop() if len(keys) == 1 and len(window) == self.window else None
+            agreed = winner is not None
             yield Note("early_stopping.window", at, {"attempts": len(answers), "agreed": agreed})
             if agreed or any(halts(answer.stop_reason) for answer in window):
                 break
-        return (yield from choose_by_vote(task, answers, "early_stopping"))
+        return (yield from choose_by_vote(task, answers, "early_stopping", winner=winner))

@@ -84,11 +84,9 @@ class GraphOfThoughts(Search):
     def max_picks(self, branch: int, depth: int) -> int:
         return sum(self._expansions_of_each())
 
-    def max_expansions(self, branch: int, depth: int) -> int:
-        """Counted in expansions with `branch` children."""
+    def max_expansions_by_count(self, branch: int, depth: int) -> Sequence[tuple[int, int]]:
         counts = [operation.count for operation in self.operations]
-        picks = zip(self._expansions_of_each(), counts, strict=True)
-        return sum(picks * -(-count // branch) for picks, count in picks)
+        return list(zip(counts, self._expansions_of_each(), strict=True))
 
     def _expansions_of_each(self) -> list[int]:
         """The most expansions of each operation."""
