@@ -27,13 +27,20 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: fast[item.path])
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item):
-    """Notebooks show no bars here: whether one appears depends on how busy the machine is."""
-    if item.path.suffix == ".ipynb":
-        os.environ["TQDM_DISABLE"] = "1"  # which the kernel of the notebook inherits
-    else:
-        os.environ.pop("TQDM_DISABLE", None)
+class NotebooksWithoutBars:
+    """Whether a bar appears depends on how busy the machine is. A plugin, because notebooks are outside of
+    this folder."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item):
+        if item.path.suffix == ".ipynb":
+            os.environ["TQDM_DISABLE"] = "1"  # which the kernel of the notebook inherits
+        else:
+            os.environ.pop("TQDM_DISABLE", None)
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(NotebooksWithoutBars())
 
 
 @pytest.fixture(scope="session")

@@ -78,6 +78,7 @@ def test_its_notebook_runs_with_the_network_cut(recording, tmp_path):
             "IPYTHONDIR": str(tmp_path),
             "LOADED": str(tmp_path / "loaded"),
             "PYTHONPATH": str(ROOT),
+            "TQDM_DISABLE": "1",
         },
         capture_output=True,
         text=True,

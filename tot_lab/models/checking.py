@@ -122,7 +122,10 @@ async def check(endpoint: Endpoint) -> Check:
     except (Failure, TimeoutError) as error:
         facts = _ServerFacts()
         if isinstance(error, Failure) and error.connection_failed:
-            return found._replace(problems=(_explain(endpoint, error, facts),))
+            problem = await endpoint.problem() or _explain(
+                endpoint, error, facts
+            )  # a missing key comes first
+            return found._replace(problems=(problem,))
         # A slow server accepted the connection, and its model may still answer.
     found = found._replace(reachable=True, context_window=facts.context_window, slots=facts.slots)
     problems: list[str] = []

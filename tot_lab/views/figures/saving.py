@@ -71,7 +71,9 @@ def format_of(path: str | os.PathLike[str]) -> str:
     """
     suffix = Path(path).suffix.lower().removeprefix(".")
     if suffix not in FORMATS:
-        raise ValueError(f"{os.fspath(path)}: unknown format. Use .svg, .pdf or .png.")
+        raise ValueError(
+            f"{os.fspath(path)}: unknown format. Use .svg, .pdf or .png, or figure.write_html for HTML."
+        )
     return suffix
 
 
