@@ -1,4 +1,4 @@
-"""Prints the table of `docs/methods.md`: every method at matched tokens, on simulated players.
+"""Prints the tables of `docs/concepts/search_methods.md`: every method at matched tokens, simulated.
 
     python benchmarks/methods.py            # all of it, some minutes
     python benchmarks/methods.py game24 0.4 # one family and skill
@@ -33,11 +33,13 @@ FAMILIES: dict[str, tuple[Callable[[float], Any], Callable[[], list[tl.Task]]]] 
     ),
 }
 
+DEPTHS = {"game24": 3, "mini_crossword": 10}
+"""Steps of a solution, where their number is known."""
 
-def methods() -> dict[str, tl.Strategy]:
-    """Return every method of the comparison at a small scale."""
-    stop = tl.Stop(solved=None, depth=5)
-    tree = tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=stop)
+
+def methods(depth: int) -> dict[str, tl.Strategy]:
+    """Return every method of the comparison at a small scale, with trees of `depth` levels."""
+    tree = tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(solved=None, depth=depth))
     chain = tl.ChainOfThought()
     made: dict[str, tl.Strategy] = {
         "chain of thought": chain,
@@ -57,7 +59,8 @@ async def measured(family: str, skill: float) -> tl.Sweep:
     """Return the sweep of one family and skill at matched tokens."""
     player, make_tasks = FAMILIES[family]
     lab, tasks = tl.Lab(player(skill), runs=None), make_tasks()
-    small = {name: _small(strategy) for name, strategy in methods().items()}
+    depth = DEPTHS.get(family, 5)
+    small = {name: _small(strategy) for name, strategy in methods(depth).items()}
     first = await lab.sweep(small, tasks[:3])
     matched: dict[str, tl.Strategy] = {}
     for name, strategy in small.items():
