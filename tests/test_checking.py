@@ -15,6 +15,7 @@ from tot_lab.models import checking
 from tot_lab.models.checking import Check, check
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
+from tot_lab.models.stack import Failure
 
 pytestmark = pytest.mark.slow
 
@@ -127,6 +128,16 @@ def test_a_key_that_is_wrong():
         found = checked(server, "openai/m", "openai")
     assert (found.reachable, found.model_there) == (True, None)
     assert found.problems == ("401: the key ••• is wrong",)
+
+
+def test_a_missing_key_is_named_where_the_provider_cannot_be_reached(monkeypatch):
+    async def unreachable(endpoint):  # the tests send nothing to a provider
+        raise Failure("Name or service not known", connection_failed=True)
+
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr(checking, "_facts_of", unreachable)
+    (problem,) = wait(check(LiteLLM(model="openai/gpt-4.1-mini"))).problems
+    assert problem == "No API key for openai/gpt-4.1-mini. Set the environment variable OPENAI_API_KEY"
 
 
 def test_nobody_there():

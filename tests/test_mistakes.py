@@ -17,7 +17,7 @@ from tot_lab.testing import check_strategy, legs
         (lambda: tl.SelfConsistency(n=5), "no setting 'n'"),
         (
             lambda: tl.TreeOfThoughts(search="ucs"),
-            "known are beam, beam_search, best_first, bfs, .*depth_first, dfs",
+            "known are a_star, .*beam, beam_search, best_first, bfs, .*depth_first, dfs",
         ),
         (
             lambda: tl.TreeOfThoughts(search=tl.BeamSearch),

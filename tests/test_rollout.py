@@ -14,7 +14,7 @@ from tot_lab.record.losses import losses_of
 class Words(Letters):
     """Letters up to a full stop, which completes a path. A path with `!` has a known reward."""
 
-    kind = "tests/words"
+    kind = "tests/rollout_words"
 
     def complete(self, task, path):
         return bool(path) and path[-1] == "."

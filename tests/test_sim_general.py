@@ -25,6 +25,8 @@ from tot_lab.domains.general.player import SimGeneral
 MODEL = SimGeneral()
 GENERAL = tl.general("Is 7 the best: N of 3 next steps? yes or no, rate it\n\nAnswer: surely impossible")
 
+HAND = tl.game24("4 5 6 10")
+
 
 def ask(prompt: str, draw: int = 0, model: SimGeneral = MODEL, **settings: Any) -> Reply:
     return asyncio.run(model(Call("0", "whatever", (Message("user", prompt),), draw, **settings)))
@@ -43,13 +45,16 @@ def unreadable(run: tl.Run) -> list[str]:
 @pytest.mark.parametrize(
     "task",
     [GENERAL, GENERAL.model_copy(update={"context": "Reply with a JSON list of 9 strings."}),
-     tl.game24("4 5 6 10")],
+     HAND],
     ids=["general", "context", "game24"],
 )  # fmt: skip
 def test_every_strategy_can_read_it(strategy: tl.Strategy, task: tl.Task) -> None:
     done = run(strategy, task, MODEL)
     assert done.usage.calls > 0
-    assert unreadable(done) == []
+    scored_by = strategy.evaluate.kind if isinstance(strategy, tl.TreeOfThoughts) else ""
+    # It gives no rewards and no log-probabilities, and no rollout of its reaches 24.
+    if scored_by not in ("reward_model", "likelihood") and (scored_by, task) != ("rollout", HAND):
+        assert unreadable(done) == []
     # On game24 no path may reach 24, and a plan of chance names no tools that there are.
     assert done.answer or task.domain.kind == "game24" or isinstance(strategy, tl.PlanExecute)
 

@@ -247,7 +247,7 @@ def test_a_hub_without_it_is_an_error(folder: Path) -> None:
 @pytest.mark.slow
 def test_without_the_hubs_client_it_says_what_to_install() -> None:
     done = pulled("http://127.0.0.1:1", before="import sys; sys.modules['huggingface_hub'] = None\n")
-    assert "pip install huggingface_hub" in done.stderr
+    assert "pip install 'tot-lab[local]'" in done.stderr
     assert "ModuleNotFoundError" in done.stderr
 
 

@@ -122,10 +122,10 @@ async def check(endpoint: Endpoint) -> Check:
     except (Failure, TimeoutError) as error:
         facts = _ServerFacts()
         if isinstance(error, Failure) and error.connection_failed:
-            problem = await endpoint.problem() or _explain(
-                endpoint, error, facts
-            )  # a missing key comes first
-            return found._replace(problems=(problem,))
+            problem = None
+            if isinstance(endpoint, LiteLLM) and endpoint.is_providers_own:
+                problem = await endpoint.problem()  # such as a missing key
+            return found._replace(problems=(problem or _explain(endpoint, error, facts),))
         # A slow server accepted the connection, and its model may still answer.
     found = found._replace(reachable=True, context_window=facts.context_window, slots=facts.slots)
     problems: list[str] = []
