@@ -19,7 +19,9 @@ import tot_lab as tl
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import strategy_named
 
-TOKENS = 8_000
+TOKENS = {"mini_crossword": 24_000}
+"""Tokens per run by family, 8,000 for others."""
+
 SKILLS = (0.2, 0.4, 0.6)
 FAMILIES: dict[str, tuple[Callable[[float], Any], Callable[[], list[tl.Task]]]] = {
     "game24": (lambda skill: tl.sim.SimGame24(skill=skill, noise=0.2), lambda: tl.game24_tasks(20)),
@@ -65,7 +67,7 @@ async def measured(family: str, skill: float) -> tl.Sweep:
     matched: dict[str, tl.Strategy] = {}
     for name, strategy in small.items():
         try:
-            matched |= tl.match({name: strategy}, tokens=TOKENS, runs=first, task=tasks[0])
+            matched |= tl.match({name: strategy}, tokens=TOKENS.get(family, 8_000), runs=first, task=tasks[0])
         except ValueError as error:
             print(f"{name}: {error}", file=sys.stderr)
     return await lab.sweep(matched, tasks, repeats=3)

@@ -27,6 +27,12 @@ def test_the_scale_is_the_largest_that_the_amount_allows(name, calls):
     assert matched == strategy.with_({path: smallest})
 
 
+def test_a_search_whose_whole_tree_fits_has_no_limit_of_thoughts():
+    search = METHODS["nodes"][0].with_({"stop.nodes": 30})
+    (matched,) = tl.match({"nodes": search}, calls=10_000).values()
+    assert matched.stop.nodes is None
+
+
 def test_a_method_without_a_scale_stays_as_it_is():
     assert tl.match({"one": "one_answer"}, calls=50) == {"one": tl.OneAnswer()}
 

@@ -82,6 +82,8 @@ def _scaled(name: str, strategy: Strategy, task: Task, most: float, amount: str)
     scale = bisect_right(scales, most, key=bound)
     if scale == 0:
         raise ValueError(f"{name!r} may make {bound(1):,} calls at {path}=1, which is more than {amount}.")
+    if scale == LARGEST and path == "stop.nodes":
+        return strategy.with_({path: None})  # the whole tree fits
     scale = bisect_left(scales, bound(scale), key=bound) + 1  # a wider beam than the tree costs no more
     return strategy.with_({path: scale})
 
