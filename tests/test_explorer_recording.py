@@ -335,9 +335,9 @@ def test_calls_are_those_of_the_frame(runs):
 @needs_node
 def test_lanes_and_the_critical_path_are_those_of_the_figure(runs):
     cases = [{"chunks": [json.loads(Recording(lines).chunk())], "steps": []} for lines in runs.values()]
-    for lines, told in zip(runs.values(), in_node(cases), strict=True):
+    for lines, known in zip(runs.values(), in_node(cases), strict=True):
         info = timeline_info(tl.Run(about(), lines))
-        assert told["timeline"] == {
+        assert known["timeline"] == {
             "lane": info.lane.tolist(),
             "groups": [list(group) for group in info.groups],
             "critical": info.critical,

@@ -210,7 +210,7 @@ def test_an_unreadable_reward_counts_as_0_and_stays_unreadable():
 )
 @pytest.mark.parametrize("propose", [tl.Sample(count=2), tl.Sample(count=9)])
 def test_max_calls_is_what_a_search_makes_whose_paths_are_equally_long(search, propose):
-    """Whatever number of children the proposer makes if it is not told."""
+    """It holds for any number of children that the proposer makes by default."""
     strategy = tl.TreeOfThoughts(propose=propose, search=search, stop=tl.Stop(solved=None, depth=3))
     model = Scripted(lambda call: "score: 0.5" if call.purpose == "value" else f"step {call.sample_index}")
     made = run(strategy, model=model)

@@ -19,10 +19,10 @@ class Strategy(Part):
     kind: ClassVar[str] = ""
 
     scale: ClassVar[str] = ""
-    """The setting that scales the number of calls, such as `attempts`. "" means that there is none."""
+    """The setting that scales the number of calls, such as `attempts`. "" means no such setting."""
 
     def scale_setting(self) -> str | None:
-        """The path of the setting that scales the number of calls. `None` means that there is none."""
+        """The path of the setting that scales the number of calls. `None` means no such setting."""
         return type(self).scale or None
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:

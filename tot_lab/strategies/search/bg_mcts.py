@@ -46,12 +46,13 @@ class BGMCTS(Search):
     proposer makes, and a further pick adds one. Unreadable scores count as 0. A pick takes time in proportion
     to the children of the thoughts on its way.
 
-    The published code differs from the paper: it counts no visits of the question, so that nothing is
-    explored there, and a finished thought has the depth 0 and may be expanded.
+    The published code differs: it counts no visits of the question, so that nothing is explored there, and a
+    finished thought has the depth 0 and may be expanded.
 
     References:
         Miyamoto et al. 2026, Aligning Tree-Search Policies with Fixed Token Budgets, arXiv:2602.09574,
-        section 3 (BG-PUCT, completion bias, generative child).
+        section 3 (BG-PUCT, completion bias, generative child). The equations were taken from the authors'
+        code and a summary of the paper.
     """
 
     kind: ClassVar[str] = "bg_mcts"
@@ -128,7 +129,7 @@ class BGMCTS(Search):
 
 
 def share_left(left: Budget, whole: Budget) -> float:
-    """The share of the scarcest limit that is left, 1 if there is none."""
+    """The share of the scarcest limit that is left, or 1 without a limit."""
     limits = [(getattr(left, name), getattr(whole, name)) for name in Budget.model_fields]
     shares = [now / first if first else 0.0 for now, first in limits if now is not None and first is not None]
     return min([1.0, *shares])

@@ -31,11 +31,12 @@ class LATS(Search):
     domain says that the path is incomplete. A finished path is not followed again. With
     `propose=tl.WithTools()`, thoughts rest on observations.
 
-    The published code differs from the paper: where a child is finished, values are assigned to the wrong
-    siblings, and UCT divides mean values by the visits once more.
+    The published code differs: where a child is finished, values are assigned to the wrong siblings, and UCT
+    divides mean values by the visits once more.
 
     References:
-        Zhou et al. 2023, Language Agent Tree Search, arXiv:2310.04406, section 4 and appendix (algorithm 1).
+        Zhou et al. 2023, Language Agent Tree Search, arXiv:2310.04406, section 4. The rule was taken from the
+        authors' code and summaries of the paper.
     """
 
     kind: ClassVar[str] = "lats"

@@ -114,7 +114,7 @@ class Search(Part):
     kind: ClassVar[str] = ""
 
     scale: ClassVar[str] = ""
-    """The setting that scales the number of calls, such as `width`. "" means that there is none."""
+    """The setting that scales the number of calls, such as `width`. "" means no such setting."""
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:
