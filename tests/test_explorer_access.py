@@ -102,7 +102,6 @@ def test_keys_alone_suffice_in_the_tree_and_for_reading(runs, opened):
     tab_to(page, "one.matches('[role=tree]')")
     page.keyboard.press("ArrowDown")
     soon(lambda: selected(page) == ["0"])
-    page.wait_for_timeout(100)  # until the outline shows it
     page.keyboard.press("ArrowRight")
     soon(lambda: selected(page) == ["0.0"])
     page.keyboard.press("ArrowLeft")  # hides its children
@@ -168,7 +167,6 @@ def test_keys_alone_suffice_to_compare(runs, opened):
         assert page.evaluate(f"[...document.querySelectorAll('[role=tree]')].indexOf({FOCUSED})") == side
     page.keyboard.press("ArrowDown")
     soon(lambda: "b:0" in selected(page))
-    page.wait_for_timeout(100)
     page.keyboard.press("ArrowRight")
     soon(lambda: "b:0.0" in selected(page))
     tab_to(page, "one.matches('.tl-differences .tl-item')")

@@ -326,6 +326,7 @@ export function mount(element, source, { height = 620 } = {}) {
       app.set({ reading: false });
     },
   };
+  root.addEventListener("keydown", current, true);
   root.addEventListener("keydown", (event) => {
     event.stopPropagation(); // prevents the notebook's shortcuts
     const { key, ctrlKey, metaKey, altKey } = event;
@@ -348,6 +349,13 @@ export function mount(element, source, { height = 620 } = {}) {
 
   function changed() {
     app.asked ||= requestAnimationFrame(show);
+  }
+
+  /** Draws what is due, so that a key acts on the present selection and not on the one last drawn. */
+  function current() {
+    if (!(app.asked > 0)) return;
+    cancelAnimationFrame(app.asked);
+    show(performance.now());
   }
 
   /** Returns the tree of a recording. The second one is shown at the same share of its lines as the first.
