@@ -446,12 +446,12 @@ explorer"""
         id: node[:4] for id, node in known.items()
     }
     panel = book.page.locator(".tl-side")
+    opened = "panel => panel.querySelectorAll('details').forEach(one => { one.open = true; })"
+    parts = "(panel, text) => panel.textContent.split(text).length"
     for k in range(len(HOSTILE)):
         book.value(f"setattr(explorer, 'selected', ['0.{k}']) or 1")
         shown = known[f"0.{k}"][4]
         soon(lambda shown=shown: shown[:60] in panel.evaluate("panel => panel.textContent"))
-        opened = "panel => panel.querySelectorAll('details').forEach(one => { one.open = true; })"
-        parts = "(panel, text) => panel.textContent.split(text).length"
         soon(lambda shown=shown: panel.evaluate(opened) or panel.evaluate(parts, shown[:20]) > 4)
     book.page.locator(".tl-root").get_by_role("searchbox").fill(HOSTILE[1])
     assert book.page.evaluate("window.hacked") is None
