@@ -118,6 +118,9 @@ def strengths(wins: Sequence[Sequence[float]]) -> list[float]:
             / math.fsum([2 / (before[i] + 1), *(games[i][j] / (before[i] + before[j]) for j in places)])
             for i in places
         ]
+        # Only the prior fixes the common scale. A step of its own for it keeps large groups fast.
+        scale = len(values) / (2 * math.fsum(value / (value + 1) for value in values))
+        values = [value * scale for value in values]
         if all(math.isclose(*pair, rel_tol=1e-12) for pair in zip(values, before, strict=True)):
             break
     return values
