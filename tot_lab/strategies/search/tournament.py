@@ -27,7 +27,7 @@ from tot_lab.strategies.search.sampling import (
 )
 
 ITERATIONS = 10_000
-"""The most iterations of the strengths. A dozen to some hundred suffice."""
+"""The most iterations of the strengths. Ten siblings need some hundred, fifty some thousand."""
 
 
 class Tournament(_Templated):
@@ -121,6 +121,6 @@ def strengths(wins: Sequence[Sequence[float]]) -> list[float]:
         # Only the prior fixes the common scale. A step of its own for it keeps large groups fast.
         scale = len(values) / (2 * math.fsum(value / (value + 1) for value in values))
         values = [value * scale for value in values]
-        if all(math.isclose(*pair, rel_tol=1e-12) for pair in zip(values, before, strict=True)):
+        if all(math.isclose(*pair, rel_tol=1e-9) for pair in zip(values, before, strict=True)):
             break
     return values
