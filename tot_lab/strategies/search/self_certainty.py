@@ -32,7 +32,7 @@ class SelfCertainty(Evaluator):
     `Continue`). Otherwise there is no score, and a note `score.missing` says why.
 
     References:
-        Kang et al. 2025, Scalable Best-of-N Selection via Self-Certainty, arXiv:2502.18581, section 3; Fu et
+        Kang et al. 2025, Scalable Best-of-N Selection via Self-Certainty, arXiv:2502.18581; Fu et
         al. 2025, Deep Think with Confidence, arXiv:2508.15260, section 3.1 (groups of tokens).
     """
 

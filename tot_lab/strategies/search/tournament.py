@@ -45,8 +45,8 @@ class Tournament(_Templated):
     `compare`, for n children of one parent.
 
     References:
-        Bradley & Terry 1952; Hunter 2004, MM algorithms for generalized Bradley–Terry models, section 3
-        (the iteration); Zheng et al. 2023, arXiv:2306.05685, section 3.4 (both orders).
+        Bradley & Terry 1952; Hunter 2004, MM algorithms for generalized Bradley–Terry models (the iteration);
+        Zheng et al. 2023, arXiv:2306.05685, section 3.4 (both orders).
     """
 
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "siblings"
