@@ -222,6 +222,15 @@ def test_the_strengths_are_those_of_a_logistic_regression():
         assert strengths(wins) == pytest.approx(regression(wins), rel=1e-5)
 
 
+def test_the_order_of_the_thoughts_changes_no_strength_by_a_single_bit():
+    """So that thoughts with the same results tie."""
+    for seed in range(100):
+        wins = random_wins(seed)
+        places = Random(seed).sample(range(len(wins)), len(wins))
+        moved = [[wins[i][j] for j in places] for i in places]
+        assert strengths(moved) == [strengths(wins)[i] for i in places]
+
+
 @pytest.mark.parametrize(
     "wins",
     [
