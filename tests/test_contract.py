@@ -117,11 +117,13 @@ def test_each_of_its_calls_belongs_to_a_role(strategy):
     assert kinds <= {kind for kinds in ROLES.values() for kind in kinds}
 
 
+NOT_BY_SCORE = (tl.answers.Deepest, tl.answers.MajorityVote, tl.answers.FirstComplete)
+
 BY_SCORE = [
     made
     for made in MADE
     if isinstance(made, tl.TreeOfThoughts | tl.BestOf)
-    and not isinstance(getattr(made, "answer", None), tl.answers.Deepest | tl.answers.MajorityVote)
+    and not isinstance(getattr(made, "answer", None), NOT_BY_SCORE)
 ]
 
 

@@ -16,7 +16,7 @@ from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import TokenLogprob
-from tot_lab.strategies.deep_conf import confidence_of, quantile, token_confidences
+from tot_lab.strategies.confidence import confidence_of, quantile, token_confidences
 
 SCRIPT = Path(__file__).parent / "golden" / "deep_conf_votes.py"
 GOLDEN = SCRIPT.with_suffix(".json")

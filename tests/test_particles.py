@@ -45,6 +45,7 @@ class Naive:
 
     def __init__(self, tree, random):
         self.tree, self.random, self.used, self.picks = tree, random, Counter(), []
+        self.final = []
 
     def theta(self, particles):
         rewards = np.clip([max(self.tree.reward(path), 0) for path in particles], 1e-7, 1 - 1e-7)
@@ -69,7 +70,9 @@ class Naive:
             with_reference = particles if reference is None else [*particles, reference[:t]]
             particles = self.transition(self.sample(with_reference, count))
             t += 1
-        return particles if reference is None else [*particles, reference]
+        particles = particles if reference is None else [*particles, reference]
+        self.final += particles
+        return particles
 
     def gibbs(self, count, iterations):
         particles = self.filter(count)
@@ -86,6 +89,12 @@ def test_a_particle_filter_is_algorithm_1():
         assert Counter(naive.filter(1 + seed % 7)) == Counter(search_final(search, tree, Random(seed)))
         driven = drive(tl.searches.ParticleFilter(particles=1 + seed % 7), tree, Random(seed))
         assert driven.picks == naive.picks
+        assert held(driven) == Counter(naive.final)
+
+
+def held(driven):
+    """How often the search holds each finished path."""
+    return {path_of(id): count for id, count in driven.state.copies.items()}
 
 
 def search_final(search, tree, random):
@@ -98,8 +107,9 @@ def test_particle_gibbs_is_algorithm_2():
         count, iterations = 2 + seed % 5, 1 + seed % 3
         naive = Naive(tree, Random(seed))
         naive.gibbs(count, iterations)
-        search = tl.searches.ParticleGibbs(particles=count, iterations=iterations)
-        assert drive(search, tree, Random(seed)).picks == naive.picks
+        driven = drive(tl.searches.ParticleGibbs(particles=count, iterations=iterations), tree, Random(seed))
+        assert driven.picks == naive.picks
+        assert held(driven) == Counter(naive.final)
 
 
 def test_the_decisions_are_recorded_with_their_weights():

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import ClassVar
 
 import pytest
+from endpoint import scripted
 from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
@@ -146,3 +147,23 @@ def test_particles_can_be_weighed_by_a_reward_model():
     made = run(strategy)
     assert len([node for node in made.tree if node.depth == 2]) == 4
     assert tl.part_of(json.loads(json.dumps(strategy.settings()))).evaluate.aggregate == "last"
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_all_children_of_a_pick_are_rewarded_at_the_same_time(parallel):
+    """Through the whole stack, so that a server can batch them. Cache, limits and budget see each call."""
+    model = scripted(
+        lambda call: "0.5" if call.purpose == "reward" else f"step {call.sample_index}", seconds=0.1
+    )
+    strategy = tl.TreeOfThoughts(
+        propose=tl.Sample(count=5),
+        evaluate=tl.evaluators.RewardModel(model=model),
+        search=tl.BeamSearch(width=2),
+        parallel=parallel,
+        stop=STOP,
+    )
+    made = wait(
+        tl.Lab(Scripted(lambda call: f"step {call.node} {call.sample_index}"), runs=None).run(strategy, TASK)
+    )
+    assert len(model.requests) == 5 + 2 * 5 == len(rewarded(made))
+    assert model.max_at_once == (10 if parallel else 1)

@@ -177,9 +177,11 @@ from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
 from tot_lab.strategies.search.a_star import AStar as _AStar
 from tot_lab.strategies.search.ab_mcts_a import ABMCTSA as _ABMCTSA
+from tot_lab.strategies.search.agreement import Agreement as _Agreement
 from tot_lab.strategies.search.bg_mcts import BGMCTS as _BGMCTS
 from tot_lab.strategies.search.continuation import Continue as _Continue
 from tot_lab.strategies.search.dvts import DVTS as _DVTS
+from tot_lab.strategies.search.first_complete import FirstComplete as _FirstComplete
 from tot_lab.strategies.search.graph_of_thoughts import GraphOfThoughts as _GraphOfThoughts
 from tot_lab.strategies.search.lats import LATS as _LATS
 from tot_lab.strategies.search.levin import Levin as _Levin
@@ -194,6 +196,8 @@ from tot_lab.strategies.search.refine import Refine as _Refine
 from tot_lab.strategies.search.reward_model import RewardModel as _RewardModel
 from tot_lab.strategies.search.rollout import Rollout as _Rollout
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
+from tot_lab.strategies.search.self_certainty import SelfCertainty as _SelfCertainty
+from tot_lab.strategies.search.tournament import Tournament as _Tournament
 from tot_lab.strategies.self_refine import SelfRefine as _SelfRefine
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
@@ -271,6 +275,7 @@ class proposers:
 class evaluators:
     """How a tree search scores children."""
 
+    Agreement: TypeAlias = _Agreement
     BatchEvaluator: TypeAlias = _BatchEvaluator
     Evaluator: TypeAlias = _Evaluator
     FunctionEvaluator: TypeAlias = _FunctionEvaluator
@@ -280,6 +285,8 @@ class evaluators:
     Parts: TypeAlias = _Parts
     RewardModel: TypeAlias = _RewardModel
     Rollout: TypeAlias = _Rollout
+    SelfCertainty: TypeAlias = _SelfCertainty
+    Tournament: TypeAlias = _Tournament
     Value: TypeAlias = _Value
     Vote: TypeAlias = _Vote
 
@@ -315,6 +322,7 @@ class answers:
     BestLeaf: TypeAlias = _BestLeaf
     BestPath: TypeAlias = _BestPath
     Deepest: TypeAlias = _Deepest
+    FirstComplete: TypeAlias = _FirstComplete
     MajorityVote: TypeAlias = _MajorityVote
 
 class sim:

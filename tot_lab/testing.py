@@ -84,7 +84,7 @@ def answer_to(call: Call) -> str | Reply:
         return "no idea" if roll.random() < 0.1 else f"score: {roll.randrange(100) / 100}\nbecause"
     if call.purpose == "reward":
         return roll.choice(["I cannot tell.", *(str([roll.randrange(101) / 100] * k) for k in range(1, 4))])
-    if call.purpose == "vote":
+    if call.purpose in ("vote", "compare"):
         return f"best: {roll.randint(1, 3)}"
     if call.purpose == "joint":
         return str([roll.randrange(100) / 100 for _ in range(call.prompt.count("step") and 3)])

@@ -483,7 +483,7 @@ def _words(node: Node) -> str:
 
 def _alone(node: Node) -> bool:
     """Return whether a thought was judged by itself. Most thoughts in a vote get no vote."""
-    return judged(node) and node.by != "vote"
+    return judged(node) and node.by not in ("vote", "tournament", "agreement")
 
 
 def _above(ones: Sequence[float], others: Sequence[float]) -> float:

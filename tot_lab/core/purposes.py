@@ -8,7 +8,7 @@ from __future__ import annotations
 
 ROLES = {
     "propose": ("propose", "sample", "branch", "rollout"),
-    "evaluate": ("value", "part", "vote", "joint", "logprob", "judge", "reward"),
+    "evaluate": ("value", "part", "vote", "joint", "logprob", "judge", "reward", "compare"),
     "answer": ("answer", "develop"),
     "act": ("act", "analysis"),
     "plan": ("plan", "patch", "augment"),

@@ -67,6 +67,9 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "reward_model": "tot_lab.strategies.search.reward_model:RewardModel",
         "rollout": "tot_lab.strategies.search.rollout:Rollout",
         "likelihood": "tot_lab.strategies.search.likelihood:Likelihood",
+        "self_certainty": "tot_lab.strategies.search.self_certainty:SelfCertainty",
+        "agreement": "tot_lab.strategies.search.agreement:Agreement",
+        "tournament": "tot_lab.strategies.search.tournament:Tournament",
     },
     "searches": {
         "beam_search": "tot_lab.strategies.search:BeamSearch",
@@ -92,6 +95,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "best_leaf": "tot_lab.strategies.search:BestLeaf",
         "deepest": "tot_lab.strategies.search:Deepest",
         "majority_vote": "tot_lab.strategies.search.majority_vote:MajorityVote",
+        "first_complete": "tot_lab.strategies.search.first_complete:FirstComplete",
     },
     "domains": {
         "game24": "tot_lab.domains.game24:Game24",

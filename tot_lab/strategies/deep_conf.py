@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
 from pydantic import Field
 
-from tot_lab.core.calls import TokenLogprob, halts, stop_of
+from tot_lab.core.calls import halts, stop_of
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather
+from tot_lab.strategies.confidence import (
+    ALTERNATIVES,
+    Confidence,
+    confidence_of,
+    quantile,
+    token_confidences,
+)
 from tot_lab.strategies.voting import choose_by_vote, votes_of
-
-ALTERNATIVES = 20
-"""Number of requested log-probabilities, the most that OpenAI reports."""
 
 
 class DeepConf(Prompting):
@@ -41,7 +44,7 @@ class DeepConf(Prompting):
     attempts: Annotated[int, Field(ge=1)] = 16
     """The number of chains."""
 
-    confidence: Literal["lowest", "bottom", "tail", "mean"] = "tail"
+    confidence: Confidence = "tail"
     """The confidence of a chain: of its least confident group (`lowest`), the mean of the tenth of its groups
     with the least confidence (`bottom`), that of its last group (`tail`), or the mean of all tokens.
     """
@@ -106,7 +109,7 @@ class DeepConfOnline(DeepConf):
     attempts: Annotated[int, Field(ge=1)] = 64
     """The most chains, those of the warm-up included."""
 
-    confidence: Literal["lowest", "bottom", "tail", "mean"] = "lowest"
+    confidence: Confidence = "lowest"
 
     top: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of the first chains that reach the bar: 0.1 is DeepConf-low in the paper, 0.9 DeepConf-high."""
@@ -148,32 +151,3 @@ class _Chain(NamedTuple):
 
     def votes_above(self, bar: float) -> bool:
         return self.answer.text != "" and self.confidence > 0 and self.confidence >= bar
-
-
-def token_confidences(tokens: Sequence[TokenLogprob]) -> list[float]:
-    """Minus the mean log-probability of the alternatives of each token."""
-    reported = [[*token.top.values()] or [token.logprob] for token in tokens]
-    return [-sum(values) / len(values) for values in reported]
-
-
-def confidence_of(tokens: Sequence[float], kind: str, group: int) -> float:
-    """The confidence of a chain from those of its tokens. 0 if there are none."""
-    if not tokens:
-        return 0.0
-    if kind in ("mean", "tail"):
-        part = tokens if kind == "mean" else tokens[-group:]
-        return sum(part) / len(part)
-    group = min(group, len(tokens))
-    sums = [0.0, *accumulate(tokens)]
-    groups = sorted((sums[end] - sums[end - group]) / group for end in range(group, len(sums)))
-    lowest = groups[: max(1, len(groups) // 10)] if kind == "bottom" else groups[:1]
-    return sum(lowest) / len(lowest)
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which the share of `values` lies, interpolated. 0 if there are none."""
-    if not values:
-        return 0.0
-    ranked, place = sorted(values), share * (len(values) - 1)
-    low, high = ranked[int(place)], ranked[min(int(place) + 1, len(ranked) - 1)]
-    return low + (high - low) * (place - int(place))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from tot_lab.core.domain import Path
 from tot_lab.core.parts import Part
 from tot_lab.core.task import Task
 from tot_lab.core.tree import Node, Tree
@@ -31,7 +32,8 @@ class AnswerRule(Part):
 
         Args:
             nodes: All thoughts that are neither failed nor duplicates, in order of proposal.
-            leaves: Those without children, by score, then depth, then id.
+            leaves: Those without children, by score, then depth, then id. One that the search holds
+                several times (`SearchState.copies`) stands there as often.
         """
         raise NotImplementedError(f"the answer rule {self.kind!r} has no order")
 
@@ -52,7 +54,10 @@ class BestPath(AnswerRule):
 
 
 class Best(AnswerRule):
-    """The best-scored thought anywhere in the tree. Ties go to the first proposed."""
+    """The best-scored thought anywhere in the tree. Ties go to the first proposed.
+
+    With `evaluate=RewardModel()` it is best of N by reward.
+    """
 
     def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
         return sorted(nodes, key=lambda node: -node.rank)
@@ -70,6 +75,18 @@ class Deepest(AnswerRule):
 
     def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
         return sorted(nodes, key=lambda node: -node.depth)
+
+
+def finished_answer(task: Task, path: Path) -> str | None:
+    """The answer that `path` holds, `None` if it holds none or its domain calls it incomplete."""
+    answer = task.domain.answer(task, path)
+    return None if task.domain.complete(task, path) is False else answer
+
+
+def finished(task: Task, tree: Tree, leaves: Iterable[Node]) -> list[tuple[str, Node]]:
+    """The answers of the finished paths that the search did not prune, each with its thought."""
+    found = [(finished_answer(task, tree.texts(leaf.id)), leaf) for leaf in leaves if leaf.state != "pruned"]
+    return [(answer, leaf) for answer, leaf in found if answer is not None]
 
 
 def first_answer(task: Task, tree: Tree, nodes: Iterable[Node], *, any_text: bool) -> tuple[str, Node | None]:

@@ -26,6 +26,7 @@ from tot_lab.core.records import Event, Scored, Thought, id_key
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Effect, Thinking, ask, carry_out
 from tot_lab.core.tools import function_call
+from tot_lab.strategies.confidence import ALTERNATIVES
 from tot_lab.strategies.search.expansion import Place
 from tot_lab.strategies.search.sampling import (
     Count,
@@ -41,9 +42,6 @@ from tot_lab.strategies.search.sampling import (
 )
 
 T = TypeVar("T")
-
-ALTERNATIVES = 20
-"""Number of requested log-probabilities, the most that OpenAI reports."""
 
 
 class Evaluator(Part):
@@ -68,8 +66,8 @@ class Evaluator(Part):
         """The most calls that score one thought by itself."""
         return 0
 
-    def calls_per_siblings(self) -> int:
-        """The most calls that score the children of one parent together."""
+    def calls_per_siblings(self, count: int) -> int:
+        """The most calls that score `count` children of one parent together."""
         return 0
 
     def calls_per_pick(self) -> int:
@@ -300,7 +298,7 @@ class Joint(_Combined, _Templated):
 
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "siblings"
 
-    def calls_per_siblings(self) -> int:
+    def calls_per_siblings(self, count: int) -> int:
         return self.max_calls
 
     def score_siblings(

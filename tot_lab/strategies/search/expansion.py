@@ -45,6 +45,9 @@ class Place:
     children: dict[str, int] = field(default_factory=dict)
     """The numbers of the children by text. Of equal texts, the first counts."""
 
+    texts: list[str] = field(default_factory=list)
+    """The texts of all children that expansions have made, repeats included."""
+
     sources: tuple[str, ...] = ()
     """Further thoughts that the children continue (aggregation)."""
 
@@ -102,6 +105,7 @@ def expand(
     else:
         events = yield from propose.grow(sampler, place, count, children)
     if evaluate.compares == "siblings":
+        place.texts += [event.text for event in events if isinstance(event, Thought)]
         scored = {event.id for event in events if isinstance(event, Scored | Decided)}
         unscored = [e for e in events if isinstance(e, Thought) and e.id not in scored]
         if unscored:

@@ -9,14 +9,15 @@ from tot_lab.core.calls import Reply
 from tot_lab.core.records import Event, Scored
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.evaluators import Evaluator
-from tot_lab.strategies.search.sampling import emit_as_list
+from tot_lab.strategies.search.sampling import emit_as_list, no_score
 
 
 class Likelihood(Evaluator):
     """Scores each thought by the probability of its tokens when it was proposed. It makes no calls.
 
     The model must report log-probabilities, and the proposer must make one thought per reply (`Sample`,
-    `Continue`). Otherwise the score is unreadable. `raw` is the log-probability of the whole reply.
+    `Continue`). Otherwise there is no score, and a note `score.missing` says why. `raw` is the
+    log-probability of the whole reply.
 
     References:
         Orseau et al. 2018, arXiv:1811.10928, section 2 (policy); Wu et al. 2016, arXiv:1609.08144, section 7
@@ -34,6 +35,13 @@ class Likelihood(Evaluator):
         tokens = reply.logprobs if reply is not None else ()
         total = sum(token.logprob for token in tokens)
         if not tokens:
-            return (yield from emit_as_list(Scored(id, None, None, (None,), "likelihood")))
+            return (yield from no_score(id, "likelihood", why_without_tokens(reply)))
         score = min(math.exp(total / len(tokens) if self.per_token else total), 1.0)
         return (yield from emit_as_list(Scored(id, score, total, (score,), "likelihood")))
+
+
+def why_without_tokens(reply: Reply | None) -> str:
+    """Why a thought has no log-probabilities of its own tokens."""
+    if reply is None:
+        return "the thought shares its reply with others, or a person has changed it"
+    return "the model reported no log-probabilities"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tot_lab.core.records import Note
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
@@ -25,7 +26,9 @@ class ParticleFilter(Search):
     weigh as much as before, and each draw of one is a copy. The search ends when all particles are finished.
 
     Children must be independent samples (`Sample`). An unreadable score counts as a reward of 0. Of the
-    answer rules, `MajorityVote` sees only the particles at the end, each thought once; the others see all.
+    answer rules, `MajorityVote` sees only the particles at the end, a copied one as often as the population
+    holds it; the others see all thoughts. A note `tot.particles` records the population. If the search is
+    stopped before its end, each thought has one vote.
 
     References:
         Puri et al. 2025, arXiv:2502.01618, Algorithm 1. The package its-hub 1.2 differs in one step: it draws
@@ -79,7 +82,11 @@ def filter_particles(
         children = (yield Pick(parents, counts, why=why)) if parents else []
         particles = advance(state, drawn, children)
         depth += 1
-    return [*particles, *reference[-1:]]
+    particles = [*particles, *reference[-1:]]
+    held = Counter(particles)
+    state.copies += held
+    yield Note("tot.particles", state.root, {"copies": dict(held)})
+    return particles
 
 
 def odds(state: SearchState, particles: Sequence[str]) -> list[float]:

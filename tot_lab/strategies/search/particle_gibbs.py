@@ -16,6 +16,8 @@ class ParticleGibbs(ParticleFilter):
     the one before, in proportion to their weights, and filters one particle less beside it. The reference
     takes part in each draw with its thought and score at that depth. A copy of it goes on with new steps.
 
+    The final particles of all iterations vote in `MajorityVote`.
+
     Two published implementations weigh the reference differently: its-hub 1.2 with its final score at every
     depth, and the code of the paper with the score of the following depth.
 

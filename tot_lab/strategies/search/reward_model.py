@@ -34,6 +34,9 @@ class RewardModel(Evaluator):
     or a JSON list with one number per step, which are recorded as the samples of the thought. Any other reply
     is unreadable, such as a list of another length or a logit.
 
+    Each thought is a call of its own, and the calls of all children of a pick are made at the same time, so
+    that a server can batch them.
+
     A function can wrap a reward model: `RewardModel(model=reward)` with `async def reward(call) -> str`. It
     finds the path in `call.messages` and returns the numbers as text.
 

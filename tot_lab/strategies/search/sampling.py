@@ -15,7 +15,7 @@ from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.domain import Path
-from tot_lab.core.records import Decided, Event, Note
+from tot_lab.core.records import Decided, Event, Note, Scored
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, ask, gather
@@ -119,6 +119,12 @@ def unreadable(at: str, purpose: str, sample_index: int) -> Note:
 def failed(id: str, error: str | None) -> Decided:
     """A thought that has no score because its calls failed."""
     return Decided(id, "failed", error or "")
+
+
+def no_score(id: str, by: str, reason: str) -> Thinking[list[Event]]:
+    """Record that `by` has no score for a thought, and why."""
+    yield Note("score.missing", id, {"by": by, "reason": reason})
+    return (yield from emit_as_list(Scored(id, None, None, (), by)))
 
 
 def texts_of(thoughts: Sequence[str], separator: str = "\n") -> str:

@@ -10,6 +10,7 @@ answer returns its id.
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -65,6 +66,7 @@ class SearchState:
         tree: All thoughts, with their scores and decisions.
         closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
         places: What each expansion so far has used, by parent.
+        copies: How often the search holds a finished thought, if more than once. Each copy has a vote.
         rescored: The earlier ranks of thoughts that a person has rescored since the last pick. A search that
             keeps ranks or values of its own must correct them.
     """
@@ -76,6 +78,7 @@ class SearchState:
         self.tree = Tree(task.steps)
         self.closed: set[str] = set()
         self.places: dict[str, Place] = {}
+        self.copies: Counter[str] = Counter()
         self.rescored: dict[str, float] = {}
 
     def call(self, at: str, purpose: str, prompt: str, sample_index: int = 0) -> Call:

@@ -57,14 +57,15 @@ class TreeOfThoughts(Prompting):
     """How thoughts are made: `Sample`, `Propose`, `Continue`, `Refine`, `Mixture`, `WithTools`."""
 
     evaluate: Evaluator = Value()
-    """How thoughts are scored: `Value`, `Parts`, `Vote`, `Joint`, `Logprob`, or a function
-    `(task, path) -> score`."""
+    """How thoughts are scored: `Value`, `Parts`, `Vote`, `Joint`, `Tournament`, `RewardModel`, …, or a
+    function `(task, path) -> score`."""
 
     search: Search = BeamSearch()
     """Which thoughts are expanded next: `BeamSearch`, `DepthFirst`, `BestFirst`, `MCTS`, …, or a function."""
 
     answer: AnswerRule = BestPath()
-    """Which thought is the answer: `BestPath`, `Best`, `BestLeaf`, `Deepest`, `MajorityVote`."""
+    """Which thought is the answer: `BestPath`, `Best`, `BestLeaf`, `Deepest`, `MajorityVote`,
+    `FirstComplete`."""
 
     stop: Stop = Stop()
     """When the search ends."""
@@ -111,7 +112,7 @@ class TreeOfThoughts(Prompting):
 def calls_per_expansion(propose: Proposer, evaluate: Evaluator, task: Task, count: int) -> int:
     """The most calls that one expansion into `count` children makes."""
     alone = count * evaluate.calls_per_thought(task)
-    return propose.max_calls(count) + alone + evaluate.calls_per_siblings()
+    return propose.max_calls(count) + alone + evaluate.calls_per_siblings(count)
 
 
 class _Run:
@@ -406,7 +407,9 @@ class _Run:
         if stop == "answered" and self.found is not None:
             text, winner = first_answer(task, tree, [tree[self.found]], any_text=True)
         else:
-            text, winner = rule.choose(task, tree, sound, leaves)
+            copies = self.state.copies
+            held = [leaf for leaf in leaves for _ in range(max(copies[leaf.id], 1))]
+            text, winner = rule.choose(task, tree, sound, held)
         if winner is None and halts(stop):  # a refused evaluation says nothing against its thought
             unscored = [node for node in thoughts if node.score is None and _refused(node)]
             unscored.sort(key=lambda node: -node.depth)

@@ -1,0 +1,50 @@
+"""The confidence that a model had in its own tokens, from the reported log-probabilities.
+
+References:
+    Fu et al. 2025, Deep Think with Confidence, arXiv:2508.15260, section 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Literal, TypeAlias
+
+from tot_lab.core.calls import TokenLogprob
+
+ALTERNATIVES = 20
+"""Number of requested log-probabilities, the most that OpenAI reports."""
+
+LOWEST = -100.0
+"""The lowest log-probability that counts. Servers report -9999 for tokens whose probability is unknown."""
+
+Confidence: TypeAlias = Literal["lowest", "bottom", "tail", "mean"]
+
+
+def token_confidences(tokens: Sequence[TokenLogprob]) -> list[float]:
+    """Minus the mean log-probability of the alternatives of each token, from 0 to `-LOWEST`."""
+    reported = [[*token.top.values()] or [token.logprob] for token in tokens]
+    return [-sum(max(LOWEST, value) for value in values) / len(values) for values in reported]
+
+
+def confidence_of(tokens: Sequence[float], kind: Confidence, group: int) -> float:
+    """The confidence of a text from those of its tokens. 0 if there are none."""
+    if not tokens:
+        return 0.0
+    if kind in ("mean", "tail"):
+        part = tokens if kind == "mean" else tokens[-group:]
+        return sum(part) / len(part)
+    group = min(group, len(tokens))
+    sums = [0.0, *accumulate(tokens)]
+    groups = sorted((sums[end] - sums[end - group]) / group for end in range(group, len(sums)))
+    lowest = groups[: max(1, len(groups) // 10)] if kind == "bottom" else groups[:1]
+    return sum(lowest) / len(lowest)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which the share of `values` lies, interpolated. 0 if there are none."""
+    if not values:
+        return 0.0
+    ranked, place = sorted(values), share * (len(values) - 1)
+    low, high = ranked[int(place)], ranked[min(int(place) + 1, len(ranked) - 1)]
+    return low + (high - low) * (place - int(place))

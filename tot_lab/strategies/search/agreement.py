@@ -1,0 +1,59 @@
+"""Scores by consistency: how many samples of a step agree with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Literal
+
+from tot_lab.core.domain import Path
+from tot_lab.core.records import Event, Scored, Thought
+from tot_lab.core.task import Task
+from tot_lab.core.thinking import Thinking
+from tot_lab.strategies.search.answers import finished_answer
+from tot_lab.strategies.search.evaluators import Evaluator
+from tot_lab.strategies.search.expansion import Place
+from tot_lab.strategies.search.sampling import Sampler, emit_as_list, no_score
+
+
+class Agreement(Evaluator):
+    """Scores each thought by the share of the samples at its parent that agree with it, itself included. It
+    makes no calls.
+
+    Finished paths agree if the domain says that their answers are the same, other paths if it says that they
+    reach the same state. If it knows no states, their last steps must be the same text but for case and
+    spacing. `raw` is the number of samples that agree. A lone sample has no score, and a note `score.missing`
+    says so. If a thought is expanded again, its earlier children count as samples and keep their scores.
+
+    Children must be independent samples (`Sample`, `Continue`): a list of different proposals never agrees.
+
+    References:
+        Wang et al. 2023, arXiv:2203.11171, section 2 (self-consistency of answers); Zhou et al. 2023 (LATS),
+        arXiv:2310.04406, section 4 (self-consistency of the actions sampled at one state).
+    """
+
+    compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "siblings"
+
+    def score_siblings(
+        self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
+    ) -> Thinking[list[Event]]:
+        task, total = sampler.task, len(place.texts)
+        votes = Counter(_key(task, [*place.path, text]) for text in place.texts)
+        events: list[Event] = []
+        for thought in thoughts:
+            if total == 1:
+                events += yield from no_score(thought.id, self.kind, "there is no other sample")
+                continue
+            agreeing = votes[_key(task, [*place.path, thought.text])]
+            scored = Scored(thought.id, agreeing / total, float(agreeing), by=self.kind)
+            events += yield from emit_as_list(scored)
+        return events
+
+
+def _key(task: Task, path: Path) -> tuple[str, Hashable]:
+    """A key that is equal for paths that agree."""
+    answer = finished_answer(task, path)
+    if answer is not None:
+        return "answer", task.domain.same(task, answer)
+    state = task.domain.state(task, path)
+    return ("step", task.domain.same(task, path[-1])) if state is None else ("state", state)

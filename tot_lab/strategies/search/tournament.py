@@ -1,0 +1,126 @@
+"""Pairwise comparisons of siblings, and the strengths that explain them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from itertools import permutations
+from typing import ClassVar, Literal
+
+import msgspec
+
+from tot_lab.core.calls import Call
+from tot_lab.core.domain import Path
+from tot_lab.core.records import Event, Scored, Thought
+from tot_lab.core.thinking import Thinking, ask
+from tot_lab.strategies.search.evaluators import _Templated
+from tot_lab.strategies.search.expansion import Place
+from tot_lab.strategies.search.sampling import (
+    Sampler,
+    call_failed,
+    emit_as_list,
+    failed,
+    no_score,
+    texts_of,
+    unreadable,
+)
+
+ITERATIONS = 10_000
+"""The most iterations of the strengths. Ten siblings need some hundred, fifty some thousand."""
+
+
+class Tournament(_Templated):
+    """Compares each two children of one parent, in both orders, and scores them by Bradley–Terry strengths.
+
+    `raw` is the strength s of a thought: it beats one of strength t with probability s / (s + t). The score
+    is s / (s + 1), the probability that it beats a thought of strength 1. The prior is that each thought has
+    also won and lost one comparison with such a thought, so that one that wins all of its comparisons, or
+    lacks some, has a finite strength too. If both orders favour the first thought, each has one win: a tie.
+
+    The scores of different parents come from different tournaments. Equal texts share one strength. A thought
+    without a readable comparison has no score, and an only child has none either.
+
+    Best for thoughts that are easier to compare than to rate. Trade-off: n(n - 1) calls, of purpose
+    `compare`, for n children of one parent.
+
+    References:
+        Bradley & Terry 1952; Hunter 2004, MM algorithms for generalized Bradley–Terry models (the iteration);
+        Zheng et al. 2023, arXiv:2306.05685, section 3.4 (both orders).
+    """
+
+    compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "siblings"
+
+    def calls_per_siblings(self, count: int) -> int:
+        return count * (count - 1)
+
+    def score_siblings(
+        self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
+    ) -> Thinking[list[Event]]:
+        texts = list(dict.fromkeys(thought.text for thought in thoughts))
+        paths = [[*place.path, text] for text in texts]
+        pairs = list(permutations(range(len(texts)), 2))
+        calls = [self._call(sampler, place, [paths[one], paths[other]]) for one, other in pairs]
+        replies = yield from sampler.gather([ask(call) for call in calls], at_most=1)
+        wins = [[0] * len(texts) for _ in texts]
+        samples: list[list[float | None]] = [[] for _ in texts]
+        errors: list[str | None] = [None] * len(texts)
+        events: list[Event] = []
+        for pair, call, reply in zip(pairs, calls, replies, strict=True):
+            choice = None
+            if reply.error is not None:
+                events += yield from emit_as_list(call_failed(place.node, call.purpose, reply.error))
+            else:
+                choice = sampler.task.domain.read_vote(reply.text, 2)
+                if choice is None:
+                    yield unreadable(place.node, call.purpose, call.sample_index)
+                else:
+                    wins[pair[choice]][pair[1 - choice]] += 1
+            for k, number in enumerate(pair):
+                samples[number].append(None if choice is None else float(choice == k))
+                errors[number] = errors[number] or reply.error
+        values = strengths(wins)
+        for thought in thoughts:
+            number = texts.index(thought.text)
+            read = tuple(samples[number])
+            if any(sample is not None for sample in read):
+                score = values[number] / (values[number] + 1)
+                events += yield from emit_as_list(Scored(thought.id, score, values[number], read, self.kind))
+            elif errors[number] is not None:
+                events += yield from emit_as_list(failed(thought.id, errors[number]))
+            else:
+                events += yield from no_score(thought.id, self.kind, "there is no readable comparison")
+        return events
+
+    def _call(self, sampler: Sampler, place: Place, paths: Sequence[Path]) -> Call:
+        """The question which of two paths is better."""
+        task, listed = sampler.task, texts_of([path[-1] for path in paths])
+        asking = partial(task.domain.vote_prompt, task, paths)
+        prompt = sampler.prompt(self.prompt, place.path, asking, candidates=listed)
+        call = sampler.call(place.node, "vote", place.path, prompt, place.take_sample_index("compare"))
+        return msgspec.structs.replace(call, purpose="compare")
+
+
+def strengths(wins: Sequence[Sequence[float]]) -> list[float]:
+    """The Bradley–Terry strengths of things of which thing i has beaten thing j `wins[i][j]` times.
+
+    They maximise the likelihood of these results, and of one win and one loss of each against strength 1.
+    """
+    places = range(len(wins))
+    won = [sum(row) + 1 for row in wins]
+    games = [[wins[i][j] + wins[j][i] for j in places] for i in places]
+    values = [1.0] * len(wins)
+    for _ in range(ITERATIONS):
+        before = values
+        # `fsum` does not depend on the order, so that equal results give exactly equal strengths.
+        values = [
+            won[i]
+            / math.fsum([2 / (before[i] + 1), *(games[i][j] / (before[i] + before[j]) for j in places)])
+            for i in places
+        ]
+        # Only the prior fixes the common scale. A step of its own for it keeps large groups fast.
+        scale = len(values) / (2 * math.fsum(value / (value + 1) for value in values))
+        values = [value * scale for value in values]
+        if all(math.isclose(*pair, rel_tol=1e-9) for pair in zip(values, before, strict=True)):
+            break
+    return values
