@@ -27,11 +27,16 @@ class Statistics:
         self.totals: dict[str, float] = {}
         self.open: dict[str, list[str]] = {}
 
-    def terms(self, id: str, parent: str, exploration: float) -> tuple[float, float]:
-        """The two terms of UCT: mean value, and exploration."""
-        visits = self.visits[id]
-        logarithm = math.log(max(self.visits[parent], 1))
-        return self.totals[id] / visits, exploration * math.sqrt(logarithm / visits)
+    def best(self, parent: str, exploration: float) -> tuple[str, dict[str, Any]]:
+        """The open child with the largest UCT, with its terms. The first of equals is taken."""
+        logarithm, visits, totals = math.log(max(self.visits[parent], 1)), self.visits, self.totals
+        best, most, chosen = -math.inf, "", (0.0, 0.0)
+        for id in self.open[parent]:
+            count = visits[id]
+            value, bonus = totals[id] / count, exploration * math.sqrt(logarithm / count)
+            if not most or value + bonus > best:
+                best, most, chosen = value + bonus, id, (value, bonus)
+        return most, {"visits": visits[most], "value": chosen[0], "exploration": chosen[1]}
 
 
 class MCTS(Search):
@@ -91,10 +96,7 @@ def select(state: SearchState, statistics: Statistics, exploration: float) -> tu
     while id in statistics.open:
         if not statistics.open[id]:
             return "", {}
-        terms = {child: statistics.terms(child, id, exploration) for child in statistics.open[id]}
-        id = max(terms, key=lambda child: sum(terms[child]))  # max takes the first of equals
-        value, bonus = terms[id]
-        why = {"visits": statistics.visits[id], "value": value, "exploration": bonus}
+        id, why = statistics.best(id, exploration)
     return id, why
 
 
