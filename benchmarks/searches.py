@@ -71,9 +71,10 @@ def settings(size: int) -> dict[str, Any]:
 
 def measure(search: Any, size: int) -> tuple[float, int]:
     """CPU seconds of one search of at most `size` thoughts, and the thoughts that it made."""
+    evaluate: Any = score
     strategy = tl.TreeOfThoughts(
         propose=tl.Sample(count=BRANCH),
-        evaluate=score,
+        evaluate=evaluate,
         search=search,
         stop=tl.Stop(depth=DEPTH, nodes=size + 1),
         answer=tl.answers.Best(),

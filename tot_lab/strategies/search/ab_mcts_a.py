@@ -97,8 +97,11 @@ class ABMCTSA(Search):
     score of the new child.
 
     Each iteration adds one thought. Any thought may be expanded again, so the search itself decides how wide
-    and how deep the tree becomes. Unreadable scores are backed up as 0. An iteration takes time in proportion
-    to the children of the thoughts on its way.
+    and how deep the tree becomes. Unreadable scores are backed up as 0.
+
+    An iteration takes one draw for each child of the thoughts on its way, so its time grows with the width of
+    the tree. If the children of one thought make up a constant share of the tree, the time of all iterations
+    grows with their square.
 
     References:
         Inoue et al. 2025, Wider or Deeper?, arXiv:2503.04412, AB-MCTS-A; Murphy 2023, Probabilistic Machine

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tot_lab.core.thinking import Budget, BudgetLeft
 from tot_lab.core.tree import Node
-from tot_lab.strategies.search.mcts import Statistics, back_up
+from tot_lab.strategies.search.mcts import Statistics
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
@@ -75,8 +75,9 @@ class BGMCTS(Search):
 
     The share of the budget that is left is that of the scarcest limit (calls, tokens, USD or seconds), from
     the start of the search on. Without a limit it stays 1. A thought without children gets as many as the
-    proposer makes, and a further pick adds one. Unreadable scores count as 0. A pick takes time in proportion
-    to the children of the thoughts on its way.
+    proposer makes, and a further pick adds one. Unreadable scores count as 0.
+
+    A pick takes time in proportion to the children of the thoughts on its way.
 
     The published code differs: it counts no visits of the question, so that nothing is explored there, and a
     finished thought has the depth 0 and may be expanded.
@@ -188,10 +189,22 @@ def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: 
             continue
         findings.families.pop(node.parent or state.root, None)
         back_up(state, findings, id, score_of(state, id))
-        for above in state.tree.path(id):
-            findings.depths[above.id] = findings.depths.get(above.id, 0) + node.depth
         findings.deepest = max(findings.deepest, node.depth)
-        complete = state.task.domain.complete(state.task, state.tree.texts(id))
-        if id in state.closed and complete is not False:
+        if id in state.closed and state.task.domain.complete(state.task, state.tree.texts(id)) is not False:
             count, total = findings.answers
             findings.answers = (count + 1, total + node.depth)
+
+
+def back_up(state: SearchState, findings: Findings, id: str, value: float) -> None:
+    """Add the value and the depth of a new thought to it and all its ancestors."""
+    visits, totals, depths = findings.visits, findings.totals, findings.depths
+    nodes, above = state.tree.nodes, id
+    depth = nodes[id].depth
+    while True:
+        visits[above] = visits.get(above, 0) + 1
+        totals[above] = totals.get(above, 0.0) + value
+        depths[above] = depths.get(above, 0) + depth
+        parent = nodes[above].parent
+        if parent is None:
+            return
+        above = parent

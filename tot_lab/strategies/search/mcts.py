@@ -27,16 +27,20 @@ class Statistics:
         self.totals: dict[str, float] = {}
         self.open: dict[str, list[str]] = {}
 
+    def terms(self, id: str, parent: str, exploration: float) -> tuple[float, float]:
+        """The two terms of UCT: mean value, and exploration."""
+        visits = self.visits[id]
+        logarithm = math.log(max(self.visits[parent], 1))
+        return self.totals[id] / visits, exploration * math.sqrt(logarithm / visits)
+
     def best(self, parent: str, exploration: float) -> tuple[str, dict[str, Any]]:
-        """The open child with the largest UCT, with its terms. The first of equals is taken."""
-        logarithm, visits, totals = math.log(max(self.visits[parent], 1)), self.visits, self.totals
-        best, most, chosen = -math.inf, "", (0.0, 0.0)
+        """The open child with the largest UCT, with the terms of the choice. The first of equals is taken."""
+        best, most, value, bonus = "", 0.0, 0.0, 0.0
         for id in self.open[parent]:
-            count = visits[id]
-            value, bonus = totals[id] / count, exploration * math.sqrt(logarithm / count)
-            if not most or value + bonus > best:
-                best, most, chosen = value + bonus, id, (value, bonus)
-        return most, {"visits": visits[most], "value": chosen[0], "exploration": chosen[1]}
+            terms = self.terms(id, parent, exploration)
+            if not best or sum(terms) > most:
+                best, most, (value, bonus) = id, sum(terms), terms
+        return best, {"visits": self.visits[best], "value": value, "exploration": bonus}
 
 
 class MCTS(Search):
