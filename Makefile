@@ -29,6 +29,7 @@ lint: $(READY)          ## formatting, lint and types
 
 bench: $(READY)         ## what this machine makes of the engine; prints, never fails
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/searches.py
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/cache.py
 	$(BIN)/python benchmarks/gateway.py

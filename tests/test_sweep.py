@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from support import Scripted, answer_to, dice, wait
 
 import tot_lab as tl
 from tot_lab.analysis.sweep_tables import csv
-from tot_lab.core.calls import Call
+from tot_lab.core.calls import Call, Halt
 from tot_lab.lab.sweeps.axes import label_strategies
 from tot_lab.lab.sweeps.sweep import Counts
 from tot_lab.models.stack import Failure
@@ -616,6 +616,25 @@ def test_sweeps_at_one_time_leave_the_collector_as_it_was():
     try:
         wait(both())
         assert gc.get_threshold() == before
+    finally:
+        gc.set_threshold(*before)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_collects_seldom_and_leaves_the_collector_as_it_was(fails):
+    before, during = gc.get_threshold(), []
+
+    async def model(call):
+        during.append(gc.get_threshold())
+        if fails:
+            raise Halt("the model is gone")
+        return "Answer: 42"
+
+    try:
+        with pytest.raises(Halt) if fails else nullcontext():
+            wait(tl.Lab(model, runs=None).run(tl.OneAnswer(), TASKS[0]))
+        assert gc.get_threshold() == before
+        assert during[0] > before
     finally:
         gc.set_threshold(*before)
 

@@ -2,7 +2,8 @@
 
 Python's cyclic collector repeatedly traverses all live objects while many are created, which made 100,000
 nodes up to twenty times slower than 10,000 and took half the time of a sweep. It is paused while a run is
-read or folded, and runs rarely while many runs are in flight. Its previous settings are restored afterwards.
+read or folded, and runs rarely while a run or a sweep is under way. Its previous settings are restored
+afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def gc_paused() -> Iterator[None]:
 
 
 NEW_OBJECTS = 1_000_000
-"""Allocations between two collections while many runs are in flight. Python's default is 700."""
+"""Allocations between two collections while runs are under way. Python's default is 700."""
 
 _before: list[tuple[int, ...]] = []
 

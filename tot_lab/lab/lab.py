@@ -359,19 +359,18 @@ class Lab:
 
     def _counted(self, execution: Execution) -> AbstractAsyncContextManager[None]:
         """Show the calls of a run that takes longer than two seconds."""
-        calls = 0
-
-        def take(lines: Sequence[Line]) -> None:
-            nonlocal calls
-            calls += sum(isinstance(line.e, Reply) and is_made(line.e) for line in lines)
+        calls, counted_lines = 0, len(execution.recorder.lines)
 
         def count() -> tuple[int, str]:
+            nonlocal calls, counted_lines
+            fresh = execution.recorder.lines[counted_lines:]
+            counted_lines += len(fresh)
+            calls += sum(isinstance(line.e, Reply) and is_made(line.e) for line in fresh)
             model = self.model
             return calls, (
                 f"loading {model.name}" if isinstance(model, Endpoint) and not model.is_ready else ""
             )
 
-        execution.recorder.watchers.append(take)
         strategy, total = execution.strategy, None
         with suppress(Exception):  # of a strategy or a domain of the user
             total = strategy.max_calls(self.runner.equipped(execution.task))

@@ -364,7 +364,7 @@ class Driver:
         self.recorder.record(position, event)
 
     def _fork(self, branch: Branch, position: Position, step: Gather) -> None:
-        if not isinstance(step.branches, Sequence):
+        if type(step.branches) is not list and not isinstance(step.branches, Sequence):
             raise TypeError(f"gather takes a list of branches: got {type(step.branches).__name__}.")
         count = len(step.branches)
         for thinking in step.branches:
@@ -434,10 +434,14 @@ class Driver:
     def _budget_left(self, branch: Branch, position: Position, step: BudgetLeft) -> Budget:
         """Return what is left of the budgets around `branch`, and record it."""
         self.recorder.record(position, function_call(step.at, "budget", "budget_left", "", step.sample_index))
-        left = branch.scope.left(self.recorder.now).model_dump_json(exclude_none=True)
-        reply = self.replies.get(position) or Reply(left, tool="budget_left")
+        known = self.replies.get(position)
+        if known is not None:
+            self.recorder.record(position, known, 0.0)
+            return Budget.model_validate_json(known.text)
+        left = branch.scope.left(self.recorder.now)
+        reply = Reply(left.model_dump_json(exclude_none=True), tool="budget_left")
         self.recorder.record(position, reply, 0.0)
-        return Budget.model_validate_json(reply.text)
+        return left
 
     def _take_acts(self, branch: Branch, step: Acts) -> list[Act]:
         """Return the acts of a person before a pick of a search, and record them. Without any, the request

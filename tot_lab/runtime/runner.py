@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tot_lab.core.acts import Act, acts_of
+from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import REFUSED, Call, CallObserver, Model, Reply, is_cost, is_made
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import Part, UserFunction, map_parts, part_of
@@ -399,7 +400,8 @@ class Execution:
         runner.expect_payments(recorder.header.id)
         try:
             await self._make_ready()
-            await driver.drive(thinking_of(self.strategy, self.task, runner.gateway.roles))
+            with seldom_collecting():
+                await driver.drive(thinking_of(self.strategy, self.task, runner.gateway.roles))
         except CacheMiss as miss:
             player = self.task.domain.player
             raise CacheMiss(f'{miss} To continue with a simulated model: tl.Lab("{player}").') from None

@@ -6,8 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from tot_lab.core.tree import Node
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
@@ -20,15 +22,23 @@ class Posterior:
 
     def __init__(self) -> None:
         self.count, self.total, self.squares = 0, 0.0, 0.0
+        self.known: dict[str, float] | None = None  # the parameters, until the next score
 
     def observe(self, score: float, times: int = 1) -> None:
         """Add a score, or remove it with `times=-1`."""
         self.count += times
         self.total += times * score
         self.squares += times * score * score
+        self.known = None
 
     def parameters(self) -> dict[str, float]:
         """The parameters of the posterior."""
+        if self.known is None:
+            self.known = self.update()
+        return self.known
+
+    def update(self) -> dict[str, float]:
+        """The parameters of the posterior, from the scores."""
         raise NotImplementedError
 
     def draw(self, random: Random) -> float:
@@ -42,14 +52,15 @@ class Gaussian(Posterior):
     The prior has the mean 0 with weight 1, and the variance 0.1 with 1 degree of freedom.
     """
 
-    def parameters(self) -> dict[str, float]:
+    def update(self) -> dict[str, float]:
         weight = 1.0 + self.count
         mean = self.total / weight
         spread = 0.1 + max(self.squares - mean * mean * weight, 0.0)
         return {"mean": mean, "weight": weight, "variance": spread / weight}
 
     def draw(self, random: Random) -> float:
-        mean, weight, variance = self.parameters().values()  # the weight is the degrees of freedom, too
+        mean, weight, variance = (self.known or self.parameters()).values()
+        # The weight is the degrees of freedom, too.
         drawn = weight * variance / 2 / random.gammavariate(weight / 2, 1.0)
         return random.gauss(mean, math.sqrt(drawn / weight))
 
@@ -57,7 +68,7 @@ class Gaussian(Posterior):
 class Beta(Posterior):
     """The posterior of a Bernoulli likelihood with the prior of Jeffreys, Beta(1/2, 1/2)."""
 
-    def parameters(self) -> dict[str, float]:
+    def update(self) -> dict[str, float]:
         return {"a": 0.5 + self.total, "b": 0.5 + self.count - self.total}
 
     def draw(self, random: Random) -> float:
@@ -71,14 +82,14 @@ class Arms:
         generate: Scores of the children of each thought (the GEN node).
         proceed: Scores of the thoughts below these children (the CONT node).
         child: The score of each thought, and the scores below it.
-        children: The children of each thought that its CONT node chooses among.
+        children: The children of each thought that its CONT node chooses among, with their arms.
     """
 
     def __init__(self, posterior: type[Posterior]) -> None:
         self.generate: dict[str, Posterior] = defaultdict(posterior)
         self.proceed: dict[str, Posterior] = defaultdict(posterior)
         self.child: dict[str, Posterior] = defaultdict(posterior)
-        self.children: dict[str, list[str]] = defaultdict(list)
+        self.children: dict[str, list[tuple[Node, Posterior]]] = defaultdict(list)
 
 
 class ABMCTSA(Search):
@@ -86,8 +97,11 @@ class ABMCTSA(Search):
     score of the new child.
 
     Each iteration adds one thought. Any thought may be expanded again, so the search itself decides how wide
-    and how deep the tree becomes. Unreadable scores are backed up as 0. An iteration takes time in proportion
-    to the children of the thoughts on its way.
+    and how deep the tree becomes. Unreadable scores are backed up as 0.
+
+    An iteration takes one draw for each child of the thoughts on its way, so its time grows with the width of
+    the tree. If the children of one thought make up a constant share of the tree, the time of all iterations
+    grows with their square.
 
     References:
         Inoue et al. 2025, Wider or Deeper?, arXiv:2503.04412, AB-MCTS-A; Murphy 2023, Probabilistic Machine
@@ -130,23 +144,26 @@ def select(state: SearchState, arms: Arms, random: Random) -> tuple[str, dict[st
     """
     id, why = state.root, dict[str, dict[str, Any]]()
     while True:
-        generate, proceed = arms.generate[id].draw(random), arms.proceed[id].draw(random)
-        terms = {"generate": generate, "continue": proceed}
-        terms |= {f"generate {name}": value for name, value in arms.generate[id].parameters().items()}
-        terms |= {f"continue {name}": value for name, value in arms.proceed[id].parameters().items()}
-        why[id] = {**why.get(id, {}), **terms}
-        children = [child for child in state.open(arms.children[id]) if state.tree[child].state != "pruned"]
-        if generate >= proceed or not children:
+        one, other = arms.generate[id], arms.proceed[id]
+        generate, proceed = one.draw(random), other.draw(random)
+        terms = why.setdefault(id, {})
+        terms["generate"], terms["continue"] = generate, proceed
+        terms.update((f"generate {name}", value) for name, value in one.parameters().items())
+        terms.update((f"continue {name}", value) for name, value in other.parameters().items())
+        if generate >= proceed:
             return id, why
-        drawn = {child: arms.child[child].draw(random) for child in children}
-        id = max(children, key=drawn.__getitem__)  # max takes the first of equals
-        why[id] = {"drawn": drawn[id], **arms.child[id].parameters()}
+        drawn = [(arm.draw(random), node) for node, arm in arms.children[id] if node.state != "pruned"]
+        if not drawn:
+            return id, why
+        best, node = max(drawn, key=itemgetter(0))  # max takes the first of equals
+        id = node.id
+        why[id] = {"drawn": best, **arms.child[id].parameters()}
 
 
 def add(state: SearchState, arms: Arms, children: Iterable[str], fresh: Iterable[str]) -> None:
     """Back up the scores of new thoughts. `children` may be expanded, the other `fresh` ones were dropped."""
-    for id in children:
-        arms.children[state.tree[id].parent or state.root].append(id)
+    for node in map(state.tree.__getitem__, state.open(children)):
+        arms.children[node.parent or state.root].append((node, arms.child[node.id]))
     for id in dict.fromkeys([*children, *fresh]):
         if state.tree[id].by:
             back_up(state, arms, id, state.tree[id].rank)

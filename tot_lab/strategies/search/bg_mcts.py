@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from tot_lab.core.thinking import Budget, BudgetLeft
-from tot_lab.strategies.search.mcts import Statistics, back_up
+from tot_lab.core.tree import Node
+from tot_lab.strategies.search.mcts import Statistics
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
@@ -21,20 +22,51 @@ class Findings(Statistics):
 
     Attributes:
         depths: Sum of the depths of the thoughts at and below each thought.
-        answers: Depths of finished thoughts.
+        answers: The number of finished thoughts, and the sum of their depths.
         deepest: The greatest depth so far.
+        families: What is known of the children of each thought, until one is added or has a new score.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.depths: dict[str, int] = {}
-        self.answers: list[int] = []
+        self.answers = (0, 0)
         self.deepest = 1
+        self.families: dict[str, Family] = {}
 
     @property
     def answer_depth(self) -> float:
         """The mean depth of finished thoughts, or the greatest depth before there is one."""
-        return sum(self.answers) / len(self.answers) if self.answers else self.deepest
+        count, total = self.answers
+        return total / count if count else self.deepest
+
+    def family(self, state: SearchState, parent: str) -> Family:
+        """What is known of the children of a thought."""
+        if parent not in self.families:
+            scored = [id for id in state.tree[parent].children if id in self.visits]
+            scores = {id: score_of(state, id) for id in scored}
+            open = [state.tree[id] for id in self.open.get(parent, ()) if id in scores]
+            self.families[parent] = Family(scores, open)
+        return self.families[parent]
+
+
+class Family:
+    """The scores of the children of one thought.
+
+    Attributes:
+        mean: Their mean.
+        variance: Their variance.
+        priors: Those children that may be expanded, each with its share of a softmax of the scores.
+    """
+
+    def __init__(self, scores: dict[str, float], open: Iterable[Node]) -> None:
+        count = max(len(scores), 1)
+        self.mean = sum(scores.values()) / count
+        self.variance = sum((score - self.mean) ** 2 for score in scores.values()) / count
+        weights = {id: math.exp(score) for id, score in scores.items()}
+        total = sum(weights.values())
+        self.priors = [(node, weights[node.id] / total) for node in open]
+        self.is_empty = not scores
 
 
 class BGMCTS(Search):
@@ -43,8 +75,9 @@ class BGMCTS(Search):
 
     The share of the budget that is left is that of the scarcest limit (calls, tokens, USD or seconds), from
     the start of the search on. Without a limit it stays 1. A thought without children gets as many as the
-    proposer makes, and a further pick adds one. Unreadable scores count as 0. A pick takes time in proportion
-    to the children of the thoughts on its way.
+    proposer makes, and a further pick adds one. Unreadable scores count as 0.
+
+    A pick takes time in proportion to the children of the thoughts on its way.
 
     The published code differs: it counts no visits of the question, so that nothing is explored there, and a
     finished thought has the depth 0 and may be expanded.
@@ -84,6 +117,8 @@ class BGMCTS(Search):
                     change = max(state.tree[id].rank, 0.0) - max(old, 0.0)
                     for node in state.tree.path(id):
                         findings.totals[node.id] += change
+            if state.rescored:
+                findings.families.clear()
             add(state, findings, children, state.tree[parent].children[known:])
 
     def max_expansions(self, branch: int, depth: int) -> int:
@@ -93,24 +128,16 @@ class BGMCTS(Search):
         """Descend to the thought that gets a child. Returns it with the terms of all choices on the way."""
         id, why = state.root, dict[str, dict[str, Any]]()
         while True:
-            scores = {child: score_of(state, child) for child in state.tree[id].children}
-            scores = {child: score for child, score in scores.items() if child in findings.visits}
-            why.setdefault(id, {})["budget left"] = left
-            if not scores:
+            family = findings.family(state, id)
+            terms = why.setdefault(id, {})
+            terms["budget left"] = left
+            if family.is_empty:
                 return id, why
-            mean = sum(scores.values()) / len(scores)
-            variance = sum((score - mean) ** 2 for score in scores.values()) / len(scores)
-            generate = why[id]["generate"] = mean + self.widening * left * variance
-            priors = softmax(scores)
-            terms = {
-                child: self._terms(findings, child, id, priors[child], left)
-                for child in state.open(findings.open.get(id, ()))
-                if state.tree[child].state != "pruned"
-            }
-            best = max(terms, key=lambda child: sum(terms[child]), default="")  # the first of equals
-            if not best or generate >= sum(terms[best]):
+            generate = terms["generate"] = family.mean + self.widening * left * family.variance
+            best = self._best(findings, family, id, left)
+            if best is None or generate >= sum(best[1:]):
                 return id, why
-            id, (value, bias, bonus) = best, terms[best]
+            id, value, bias, bonus = best
             why[id] = {
                 "visits": findings.visits[id],
                 "value": value,
@@ -118,14 +145,26 @@ class BGMCTS(Search):
                 "exploration": bonus,
             }
 
-    def _terms(
-        self, findings: Findings, id: str, parent: str, prior: float, left: float
-    ) -> tuple[float, float, float]:
-        """The terms of BG-PUCT: mean value, completion bias, and exploration."""
-        value, bonus = findings.terms(id, parent, self.exploration)
-        depth = findings.depths[id] / findings.visits[id]
-        bias = self.completion * (1 - left) * depth / findings.answer_depth
-        return value, bias, left * prior * bonus
+    def _best(
+        self, findings: Findings, family: Family, parent: str, left: float
+    ) -> tuple[str, float, float, float] | None:
+        """The child with the largest BG-PUCT, the first of equals, with its terms: mean value, completion
+        bias, and exploration.
+        """
+        visits, totals, depths = findings.visits, findings.totals, findings.depths
+        logarithm, answer_depth = math.log(max(visits[parent], 1)), findings.answer_depth
+        completion, best, most = self.completion * (1 - left), None, -math.inf
+        for node, prior in family.priors:
+            if node.state == "pruned":
+                continue
+            id = node.id
+            count = visits[id]
+            value = totals[id] / count
+            bias = completion * (depths[id] / count) / answer_depth
+            bonus = left * prior * (self.exploration * math.sqrt(logarithm / count))
+            if best is None or value + bias + bonus > most:
+                most, best = value + bias + bonus, (id, value, bias, bonus)
+        return best
 
 
 def share_left(left: Budget, whole: Budget) -> float:
@@ -135,13 +174,6 @@ def share_left(left: Budget, whole: Budget) -> float:
     return min([1.0, *shares])
 
 
-def softmax(scores: dict[str, float]) -> dict[str, float]:
-    """Priors of siblings from their scores."""
-    weights = {id: math.exp(score) for id, score in scores.items()}
-    total = sum(weights.values())
-    return {id: weight / total for id, weight in weights.items()}
-
-
 def score_of(state: SearchState, id: str) -> float:
     """The score of a thought, 0 if it is unreadable."""
     return max(state.tree[id].rank, 0.0)
@@ -149,16 +181,30 @@ def score_of(state: SearchState, id: str) -> float:
 
 def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: Iterable[str]) -> None:
     """Back up the new thoughts. `children` may be expanded, the other `fresh` ones were dropped."""
-    for id in children:
+    for id in state.open(children):
         findings.open.setdefault(state.tree[id].parent or state.root, []).append(id)
     for id in dict.fromkeys([*children, *fresh]):
         node = state.tree[id]
         if not node.by:
             continue
+        findings.families.pop(node.parent or state.root, None)
         back_up(state, findings, id, score_of(state, id))
-        for above in state.tree.path(id):
-            findings.depths[above.id] = findings.depths.get(above.id, 0) + node.depth
         findings.deepest = max(findings.deepest, node.depth)
-        complete = state.task.domain.complete(state.task, state.tree.texts(id))
-        if id in state.closed and complete is not False:
-            findings.answers.append(node.depth)
+        if id in state.closed and state.task.domain.complete(state.task, state.tree.texts(id)) is not False:
+            count, total = findings.answers
+            findings.answers = (count + 1, total + node.depth)
+
+
+def back_up(state: SearchState, findings: Findings, id: str, value: float) -> None:
+    """Add the value and the depth of a new thought to it and all its ancestors."""
+    visits, totals, depths = findings.visits, findings.totals, findings.depths
+    nodes, above = state.tree.nodes, id
+    depth = nodes[id].depth
+    while True:
+        visits[above] = visits.get(above, 0) + 1
+        totals[above] = totals.get(above, 0.0) + value
+        depths[above] = depths.get(above, 0) + depth
+        parent = nodes[above].parent
+        if parent is None:
+            return
+        above = parent

@@ -65,7 +65,9 @@ class LATS(Search):
                     expand(state, statistics, id, children)
                 if not followable(state, statistics, id):
                     break
-                id, why[id] = select(statistics, id, self.exploration)
+                id, terms = statistics.best(id, self.exploration)
+                why[id] = terms
+                statistics.visits[id] += 1
             reward = reward_of(state, id)
             back_up(state, statistics, id, reward)
             exhaust(state, statistics, id)
@@ -87,9 +89,12 @@ class LATS(Search):
 def expand(state: SearchState, statistics: Statistics, parent: str, children: Sequence[str]) -> None:
     """Give new thoughts their scores as first values. A person may have added some below other thoughts."""
     statistics.open[parent] = []
+    families: dict[str, list[str]] = {}
     for id in children:
         statistics.visits[id], statistics.totals[id] = 1, max(state.tree[id].rank, 0.0)
-        reopen(state, statistics, state.tree[id].parent or state.root, [id])
+        families.setdefault(state.tree[id].parent or state.root, []).append(id)
+    for above, family in families.items():
+        reopen(state, statistics, above, family)
 
 
 def followable(state: SearchState, statistics: Statistics, id: str) -> list[str]:
@@ -97,16 +102,6 @@ def followable(state: SearchState, statistics: Statistics, id: str) -> list[str]
     left = [child for child in statistics.open[id] if state.tree[child].state != "pruned"]
     statistics.open[id] = left
     return left
-
-
-def select(statistics: Statistics, parent: str, exploration: float) -> tuple[str, dict[str, Any]]:
-    """The child to follow, with the terms of the choice. The first of equals is taken."""
-    terms = {child: statistics.terms(child, parent, exploration) for child in statistics.open[parent]}
-    id = max(terms, key=lambda child: sum(terms[child]))
-    value, bonus = terms[id]
-    why = {"visits": statistics.visits[id], "value": value, "exploration": bonus}
-    statistics.visits[id] += 1
-    return id, why
 
 
 def reward_of(state: SearchState, id: str) -> float:

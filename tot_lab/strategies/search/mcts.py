@@ -33,6 +33,15 @@ class Statistics:
         logarithm = math.log(max(self.visits[parent], 1))
         return self.totals[id] / visits, exploration * math.sqrt(logarithm / visits)
 
+    def best(self, parent: str, exploration: float) -> tuple[str, dict[str, Any]]:
+        """The open child with the largest UCT, with the terms of the choice. The first of equals is taken."""
+        best, most, value, bonus = "", 0.0, 0.0, 0.0
+        for id in self.open[parent]:
+            terms = self.terms(id, parent, exploration)
+            if not best or sum(terms) > most:
+                best, most, (value, bonus) = id, sum(terms), terms
+        return best, {"visits": self.visits[best], "value": value, "exploration": bonus}
+
 
 class MCTS(Search):
     """UCT over thoughts. Descend by mean value plus exploration, expand a leaf, and back up the scores of its
@@ -91,10 +100,7 @@ def select(state: SearchState, statistics: Statistics, exploration: float) -> tu
     while id in statistics.open:
         if not statistics.open[id]:
             return "", {}
-        terms = {child: statistics.terms(child, id, exploration) for child in statistics.open[id]}
-        id = max(terms, key=lambda child: sum(terms[child]))  # max takes the first of equals
-        value, bonus = terms[id]
-        why = {"visits": statistics.visits[id], "value": value, "exploration": bonus}
+        id, why = statistics.best(id, exploration)
     return id, why
 
 

@@ -91,7 +91,8 @@ class SearchState:
 
     def ranked(self, ids: Iterable[str]) -> list[str]:
         """`ids` by score, best first; of equals the one given first, as in Yao et al. 2023."""
-        return sorted(ids, key=lambda id: -self.tree[id].rank)
+        nodes = self.tree.nodes
+        return sorted(ids, key=lambda id: -nodes[id].rank)
 
     def open(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that can be expanded."""

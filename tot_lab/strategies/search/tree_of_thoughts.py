@@ -202,17 +202,21 @@ class _Run:
                 self.tree.add(step if value is None else value)
 
     def _checked(self, pick: Pick) -> Pick:
-        name = self.settings.search.kind
-        for id in (id for parent in pick.parents for id in _group(parent)):
-            if id not in self.tree:
-                raise ValueError(f"search {name!r} picked {id!r}, which is not a thought of its tree")
-        firsts = [_first(parent) for parent in pick.parents]
+        name, nodes, closed = self.settings.search.kind, self.tree.nodes, self.state.closed
+        firsts: list[str] = []
+        for parent in pick.parents:
+            group = _group(parent)
+            for id in group:
+                if id not in nodes:
+                    raise ValueError(f"search {name!r} picked {id!r}, which is not a thought of its tree")
+            firsts.append(group[0])
         for id in firsts:
-            if id in self.state.closed:
+            if id in closed:
                 raise ValueError(f"search {name!r} picked {id!r}, which is complete or at the depth limit")
         if len(set(firsts)) < len(firsts):
             raise ValueError(f"search {name!r} picked a thought twice at once: got {firsts}")
-        if isinstance(pick.count, Sequence) and len(pick.count) != len(firsts):
+        many = type(pick.count) is not int and isinstance(pick.count, Sequence)  # the latter alone is slow
+        if many and len(_counts(pick, self.settings.propose)) != len(firsts):
             raise ValueError(f"count must be one number, or one for each parent: got {pick.count!r}")
         return pick
 
@@ -267,8 +271,7 @@ class _Run:
         fresh: list[str] = []
         failures = len(self.errors)
         waiting = deque(zip(pick.parents, counts, strict=True))
-        while waiting and not self.halt and self._room() != 0:
-            room = self._room()
+        while waiting and not self.halt and (room := self._room()) != 0:
             branches = []
             while waiting and room != 0:
                 parent, count = waiting.popleft()
@@ -313,7 +316,7 @@ class _Run:
         fresh = self.tree[node].children[place.counted :]
         place.counted += len(fresh)
         for child in fresh:
-            number = id_key(child)[-1]
+            number = int(child.rpartition(".")[2])
             place.next_child = max(place.next_child, number + 1)
             place.children.setdefault(self.tree[child].text, number)
         return place
@@ -322,20 +325,21 @@ class _Run:
         """Drop what is below the least score, link what reaches a known state, close what needs no further
         step. Returns the rest, which may be expanded."""
         eligible: list[str] = []
+        nodes, domain = self.tree.nodes, self.task.domain
         for id in fresh:
-            node = self.tree[id]
+            node = nodes[id]
             if node.state in ("failed", "duplicate") or id in self.barred:
                 continue
             if self.stop.min_score > 0 and node.rank < self.stop.min_score:
                 yield from self._emit(Decided(id, "pruned", "unreadable" if node.unreadable else "min_score"))
                 continue
             path = [*self._place(node.parent or self.at).path, node.text]
-            if self.settings.merge and (state := self.task.domain.state(self.task, path)) is not None:
+            if self.settings.merge and (state := domain.state(self.task, path)) is not None:
                 known = self.states.setdefault(state, id)
                 if known != id:
                     yield from self._emit(Decided(id, "merged", "same state", known))
                     continue
-            if self.task.domain.complete(self.task, path):
+            if domain.complete(self.task, path):
                 yield from self._emit(Decided(id, "complete"))
                 self.state.closed.add(id)
             elif node.depth >= self.stop.depth:
@@ -345,12 +349,12 @@ class _Run:
 
     def _keep(self, fresh: Sequence[str], eligible: Sequence[str]) -> Thinking[list[str]]:
         """Record which new thoughts the search did not prune. Returns them, best first."""
-        tree = self.tree
-        kept = self.state.ranked(id for id in eligible if tree[id].state != "pruned")
+        nodes = self.tree.nodes
+        kept = self.state.ranked([id for id in eligible if nodes[id].state != "pruned"])
         for id in kept:
-            if tree[id].state != "complete":
+            if nodes[id].state != "complete":
                 yield from self._emit(Decided(id, "kept"))
-        self.best.append(max([0.0, *self.best[-1:], *(tree[id].rank for id in fresh)]))
+        self.best.append(max([0.0, *self.best[-1:], *[nodes[id].rank for id in fresh]]))
         return kept
 
     # Ends.
@@ -447,7 +451,7 @@ def _recorded(pick: Pick) -> dict[str, Any]:
 
 def _counts(pick: Pick, propose: Proposer) -> list[int]:
     """Children for each parent."""
-    if isinstance(pick.count, Sequence):
+    if type(pick.count) is not int and isinstance(pick.count, Sequence):
         return list(pick.count)
     count = propose.max_children() if pick.count is None else pick.count
     return [count] * len(pick.parents)
