@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from tot_lab.strategies.search.members import Members
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
@@ -87,7 +88,9 @@ class ABMCTSA(Search):
 
     Each iteration adds one thought. Any thought may be expanded again, so the search itself decides how wide
     and how deep the tree becomes. Unreadable scores are backed up as 0. An iteration takes time in proportion
-    to the children of the thoughts on its way.
+    to the children of the thoughts on its way. If the proposer is a `Mixture`, one more draw per member
+    decides which model makes the child, from the scores of all thoughts that each has made (Multi-LLM
+    AB-MCTS).
 
     References:
         Inoue et al. 2025, Wider or Deeper?, arXiv:2503.04412, AB-MCTS-A; Murphy 2023, Probabilistic Machine
@@ -105,16 +108,20 @@ class ABMCTSA(Search):
 
     def run(self, state: SearchState) -> Searching:
         random = yield state.random_numbers()
-        arms = Arms(Beta if self.posterior == "beta" else Gaussian)
+        posterior = Beta if self.posterior == "beta" else Gaussian
+        arms, members = Arms(posterior), Members(state, posterior)
+
+        def drawn(scores: dict[str, Posterior]) -> dict[str, float]:
+            return {name: arm.draw(random) for name, arm in scores.items()}
+
         for _ in range(self.iterations):
             parent, why = select(state, arms, random)
+            member = members.choose(drawn, why[parent])
             known = len(state.tree[parent].children)
-            children = yield Pick([parent], 1, why=why)
-            for id, old in state.rescored.items():
-                if id in arms.child:
-                    back_up(state, arms, id, old, times=-1)
-                    back_up(state, arms, id, state.tree[id].rank)
-            add(state, arms, children, state.tree[parent].children[known:])
+            children = yield Pick([parent], 1, member, why)
+            fresh = state.tree[parent].children[known:]
+            update(state, arms, children, fresh)
+            members.update(fresh)
 
     def max_expansions_by_count(self, branch: int, depth: int) -> list[tuple[int, int]]:
         return [(1, self.iterations)]
@@ -143,8 +150,15 @@ def select(state: SearchState, arms: Arms, random: Random) -> tuple[str, dict[st
         why[id] = {"drawn": drawn[id], **arms.child[id].parameters()}
 
 
-def add(state: SearchState, arms: Arms, children: Iterable[str], fresh: Iterable[str]) -> None:
-    """Back up the scores of new thoughts. `children` may be expanded, the other `fresh` ones were dropped."""
+def update(state: SearchState, arms: Arms, children: Iterable[str], fresh: Iterable[str]) -> None:
+    """Back up the scores of new thoughts, and those that a person changed.
+
+    `children` may be expanded, the other `fresh` ones were dropped.
+    """
+    for id, old in state.rescored.items():
+        if id in arms.child:
+            back_up(state, arms, id, old, times=-1)
+            back_up(state, arms, id, state.tree[id].rank)
     for id in children:
         arms.children[state.tree[id].parent or state.root].append(id)
     for id in dict.fromkeys([*children, *fresh]):
