@@ -221,14 +221,15 @@ def test_thoughts_that_are_complete_are_never_expanded():
     assert {node.depth for node in state.tree} == {0, 1, 2}
 
 
-def test_it_widens_where_new_children_are_better_and_deepens_where_their_own_are():
-    def depth_of(score):
-        _, state = drive(tl.searches.ABMCTSM(iterations=60), score, random=Random(3))
-        return statistics.fmean(node.depth for node in state.tree)
-
-    wide = depth_of(lambda id: 0.9 if id.count(".") == 1 else 0.1)
-    deep = depth_of(lambda id: min(0.1 * id.count("."), 1.0))
-    assert wide < 2.5 < 5 < deep
+@pytest.mark.parametrize("good", ["0.0.", "0.2."])
+def test_it_stays_in_the_subtree_with_the_high_scores(good):
+    _, state = drive(
+        tl.searches.ABMCTSM(iterations=100),
+        lambda id: 0.9 if f"{id}.".startswith(good) else 0.1,
+        random=Random(3),
+    )
+    inside = [node for node in state.tree if f"{node.id}.".startswith(good)]
+    assert len(inside) > 70
 
 
 @pytest.mark.parametrize("rescore", [{}, {25: {"0.0": 0.95, "0.1": None}}])
