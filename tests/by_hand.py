@@ -15,6 +15,7 @@ def drive(
     search,
     score,
     *,
+    propose=None,
     branch=3,
     depth=100,
     closed=(),
@@ -27,7 +28,9 @@ def drive(
     """The picks of `search`, each with the ids of its new children, and its state.
 
     Args:
-        score: The score of a new thought, by its id. `None` is unreadable.
+        score: The score of a new thought, by its id, and by the proposer if the pick names one. `None` is
+            unreadable.
+        propose: The proposer of the search.
         branch: Children of a parent, if the pick does not say how many: a number, or a function of the id.
         depth: Thoughts at this depth are closed.
         closed: Further thoughts that are closed.
@@ -37,7 +40,7 @@ def drive(
         reply: The text that answers a call of the search.
         rescore: New scores that a person gives, by the number of picks made before, as `{id: score}`.
     """
-    state = SearchState(TASK, "0", tl.TreeOfThoughts())
+    state = SearchState(TASK, "0", tl.TreeOfThoughts(propose=propose or tl.Sample()))
     state.tree.add(Thought("0", None, "root"))
     steps, value, made = search.run(state), None, []
     while len(made) < picks:
@@ -75,7 +78,8 @@ def _expanded(state, pick, score, branch, depth, closed):
         first = len(state.tree[parent].children)
         for id in (f"{parent}.{first + k}" for k in range(count)):
             state.tree.add(Thought(id, parent, id))
-            state.tree.add(Scored(id, score(id), by="test"))
+            given = score(id) if pick.proposer is None else score(id, pick.proposer)
+            state.tree.add(Scored(id, given, by="test"))
             if state.tree[id].depth >= depth or id in closed:
                 state.closed.add(id)
             fresh.append(id)

@@ -97,7 +97,7 @@ def test_the_members_of_a_mixture_are_for_searches_that_choose():
     mixture = Mixture(models=["a", "b"], temperatures=[0.5])
 
     def search(state):
-        for member in reversed(mixture.members):
+        for member in reversed(mixture.members.values()):
             yield tl.Pick([state.root], 2, proposer=member)
 
     _, calls = searched(search)

@@ -43,6 +43,33 @@ def test_adaptive_branching_makes_the_decisions_of_its_authors(posterior):
         assert random.used == steps["draws"]
 
 
+def steps_with_two_models(search, seed, **options):
+    """Parent and model of each thought of a search driven by hand, where `b` gets half of the scores."""
+    scores, models = scores_of(seed, 20), []
+
+    def score(id, proposer):
+        models.extend(proposer.models)
+        return next(scores) / (1 if models[-1] == "a" else 2)
+
+    made, state = drive(search, score, propose=tl.proposers.Mixture(models=["a", "b"]), **options)
+    number = {node.id: node.order - 1 for node in state.tree}
+    parents = [number[node.parent] for node in state.tree if node.parent is not None]
+    return [list(step) for step in zip(parents, models, strict=True)], made
+
+
+@pytest.mark.parametrize("posterior", ["gaussian", "beta"])
+def test_adaptive_branching_chooses_the_models_that_its_authors_choose(posterior):
+    for seed, golden in zip(SEEDS, STEPS_OF[f"ab_mcts_a {posterior}, two actions"], strict=True):
+        random = Recorded(seed)
+        search = tl.searches.ABMCTSA(posterior=posterior, iterations=STEPS)
+        steps, made = steps_with_two_models(search, seed, random=random)
+        assert steps == golden["steps"]
+        assert random.used == golden["draws"]
+        for (pick, _), (_, model) in zip(made, steps, strict=True):
+            terms = pick.why[pick.parents[0]]
+            assert terms["member"] == model == max("ab", key=lambda name, t=terms: t[f"{name} drawn"])
+
+
 def agree(name, search, **options):
     """Check that `search` has the parents of the golden steps, but for an expansion that these cut short."""
     for seed, steps in zip(SEEDS, STEPS_OF[name], strict=True):

@@ -177,6 +177,7 @@ from tot_lab.strategies.search import WithTools as WithTools
 from tot_lab.strategies.search import WithTools as _WithTools
 from tot_lab.strategies.search.a_star import AStar as _AStar
 from tot_lab.strategies.search.ab_mcts_a import ABMCTSA as _ABMCTSA
+from tot_lab.strategies.search.ab_mcts_m import ABMCTSM as _ABMCTSM
 from tot_lab.strategies.search.agreement import Agreement as _Agreement
 from tot_lab.strategies.search.bg_mcts import BGMCTS as _BGMCTS
 from tot_lab.strategies.search.continuation import Continue as _Continue
@@ -294,6 +295,7 @@ class searches:
     """How a tree search picks what it expands next."""
 
     ABMCTSA: TypeAlias = _ABMCTSA
+    ABMCTSM: TypeAlias = _ABMCTSM
     AStar: TypeAlias = _AStar
     BGMCTS: TypeAlias = _BGMCTS
     BeamSearch: TypeAlias = _BeamSearch

@@ -61,6 +61,17 @@ def steps_of(algorithm, scores, steps):
     return parents
 
 
+def actions_of(algorithm, scores, steps):
+    """Parent and action of each thought, if there are two actions. Thoughts by `b` get half of the scores."""
+    state, made = algorithm.init_tree(), []
+    for _ in range(steps):
+        state, trial = algorithm.ask(state, ["a", "b"])
+        made.append([trial.node_to_expand, trial.action])
+        score = next(scores) / (1 if trial.action == "a" else 2)
+        state = algorithm.tell(state, trial.trial_id, (len(made), score))
+    return made
+
+
 def patched(draws):
     """Have the posteriors of treequest take their draws from `draws`."""
     from types import SimpleNamespace
@@ -82,6 +93,15 @@ def adaptive(posterior, seed):
     return {"parents": parents, "draws": draws.used}
 
 
+def adaptive_with_two_actions(posterior, seed):
+    import treequest
+
+    draws = Recorded(seed)
+    patched(draws)
+    steps = actions_of(treequest.ABMCTSA(dist_type=posterior), scores_of(seed, 20), STEPS)
+    return {"steps": steps, "draws": draws.used}
+
+
 def ucts(samples, exploration, *, priors):
     """Steps of UCT, with the priors that weigh its exploration term or without them."""
     import treequest
@@ -101,6 +121,8 @@ def main():
 
     rows = []
     golden = {f"ab_mcts_a {p}": [adaptive(p, seed) for seed in SEEDS] for p in ("gaussian", "beta")}
+    for p in ("gaussian", "beta"):
+        golden[f"ab_mcts_a {p}, two actions"] = [adaptive_with_two_actions(p, seed) for seed in SEEDS]
     golden["mcts"] = ucts(3, math.sqrt(2), priors=False)
     golden["mcts 2 samples, exploration 0.3"] = ucts(2, 0.3, priors=False)
     golden["mcts with priors"] = ucts(3, math.sqrt(2), priors=True)

@@ -85,6 +85,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "lats": "tot_lab.strategies.search.lats:LATS",
         "bg_mcts": "tot_lab.strategies.search.bg_mcts:BGMCTS",
         "ab_mcts_a": "tot_lab.strategies.search.ab_mcts_a:ABMCTSA",
+        "ab_mcts_m": "tot_lab.strategies.search.ab_mcts_m:ABMCTSM",
         "a_star": "tot_lab.strategies.search.a_star:AStar",
         "graph_of_thoughts": "tot_lab.strategies.search.graph_of_thoughts:GraphOfThoughts",
         "levin": "tot_lab.strategies.search.levin:Levin",

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tot_lab.core.tree import Node
+from tot_lab.strategies.search.members import Members
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
@@ -97,7 +98,9 @@ class ABMCTSA(Search):
     score of the new child.
 
     Each iteration adds one thought. Any thought may be expanded again, so the search itself decides how wide
-    and how deep the tree becomes. Unreadable scores are backed up as 0.
+    and how deep the tree becomes. Unreadable scores are backed up as 0. If the proposer is a `Mixture`, one
+    more draw per member decides which model makes the child, from the scores of all thoughts that each has
+    made (Multi-LLM AB-MCTS).
 
     An iteration takes one draw for each child of the thoughts on its way, so its time grows with the width of
     the tree. If the children of one thought make up a constant share of the tree, the time of all iterations
@@ -119,16 +122,20 @@ class ABMCTSA(Search):
 
     def run(self, state: SearchState) -> Searching:
         random = yield state.random_numbers()
-        arms = Arms(Beta if self.posterior == "beta" else Gaussian)
+        posterior = Beta if self.posterior == "beta" else Gaussian
+        arms, members = Arms(posterior), Members(state, posterior)
+
+        def drawn(scores: dict[str, Posterior]) -> dict[str, float]:
+            return {name: arm.draw(random) for name, arm in scores.items()}
+
         for _ in range(self.iterations):
             parent, why = select(state, arms, random)
+            member = members.choose(drawn, why[parent])
             known = len(state.tree[parent].children)
-            children = yield Pick([parent], 1, why=why)
-            for id, old in state.rescored.items():
-                if id in arms.child:
-                    back_up(state, arms, id, old, times=-1)
-                    back_up(state, arms, id, state.tree[id].rank)
-            add(state, arms, children, state.tree[parent].children[known:])
+            children = yield Pick([parent], 1, member, why)
+            fresh = state.tree[parent].children[known:]
+            update(state, arms, children, fresh)
+            members.update(fresh)
 
     def max_expansions_by_count(self, branch: int, depth: int) -> list[tuple[int, int]]:
         return [(1, self.iterations)]
@@ -160,8 +167,15 @@ def select(state: SearchState, arms: Arms, random: Random) -> tuple[str, dict[st
         why[id] = {"drawn": best, **arms.child[id].parameters()}
 
 
-def add(state: SearchState, arms: Arms, children: Iterable[str], fresh: Iterable[str]) -> None:
-    """Back up the scores of new thoughts. `children` may be expanded, the other `fresh` ones were dropped."""
+def update(state: SearchState, arms: Arms, children: Iterable[str], fresh: Iterable[str]) -> None:
+    """Back up the scores of new thoughts, and those that a person changed.
+
+    `children` may be expanded, the other `fresh` ones were dropped.
+    """
+    for id, old in state.rescored.items():
+        if id in arms.child:
+            back_up(state, arms, id, old, times=-1)
+            back_up(state, arms, id, state.tree[id].rank)
     for node in map(state.tree.__getitem__, state.open(children)):
         arms.children[node.parent or state.root].append((node, arms.child[node.id]))
     for id in dict.fromkeys([*children, *fresh]):

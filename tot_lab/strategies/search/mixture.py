@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Self, TypeVar
 
@@ -25,7 +26,8 @@ class Mixture(Proposer):
     """Takes models and temperatures in turn: sample k of a thought uses model and temperature k, and after
     the last the first again.
 
-    A search may also choose: `members` lists one proposer for each, for `Pick([id], 1, proposer=member)`.
+    A search may also choose: `members` has one proposer for each, by name, for `Pick([id], 1,
+    proposer=members[name])`. `ABMCTSA` and `ABMCTSM` choose by Thompson sampling.
 
     References:
         Inoue et al. 2025, AB-MCTS, arXiv:2503.04412, section 3.5 (Multi-LLM AB-MCTS); Wang et al. 2024,
@@ -48,13 +50,18 @@ class Mixture(Proposer):
         return self
 
     @property
-    def members(self) -> list[Mixture]:
-        """The mixture as one proposer for each of its models and temperatures, in turn."""
-        count = max(len(self.models), len(self.temperatures), 1)
-        return [
+    def members(self) -> dict[str, Proposer]:
+        turns = math.lcm(len(self.models) or 1, len(self.temperatures) or 1)
+        members = [
             self.with_(models=_at(self.models, k), temperatures=_at(self.temperatures, k))
-            for k in range(count)
+            for k in range(turns)
         ]
+        return {member._name(): member for member in members}
+
+    def _name(self) -> str:
+        """The models and temperatures."""
+        names = [*self.models, *(f"temperature {each:g}" for each in self.temperatures)]
+        return ", ".join(names) or self.kind
 
     def max_children(self) -> int:
         return self.proposer.max_children()

@@ -39,6 +39,12 @@ class Proposer(Part):
 
     kind: ClassVar[str] = ""
 
+    @property
+    def members(self) -> dict[str, Proposer]:
+        """The proposers that a search may choose from, by name: one per model and temperature of a `Mixture`,
+        otherwise this proposer alone."""
+        return {self.kind: self}
+
     def max_children(self) -> int:
         """Children per parent, if the search does not say how many."""
         raise NotImplementedError(f"the proposer {self.kind!r} has no max_children")
@@ -214,6 +220,10 @@ class WithTools(ToolLimits, Proposer):
     @classmethod
     def _are_names(cls, tools: Any) -> Any:
         return names_of_tools(tools)
+
+    @property
+    def members(self) -> dict[str, Proposer]:
+        return {name: self.with_(proposer=member) for name, member in self.proposer.members.items()}
 
     def max_children(self) -> int:
         return self.proposer.max_children()

@@ -29,6 +29,10 @@ class Refine(Proposer):
     proposer: Proposer = Sample()
     """Makes and rewrites the thoughts."""
 
+    @property
+    def members(self) -> dict[str, Proposer]:
+        return {name: self.with_(proposer=member) for name, member in self.proposer.members.items()}
+
     def max_children(self) -> int:
         return self.proposer.max_children()
 
