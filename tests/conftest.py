@@ -14,17 +14,21 @@ settings.load_profile("suite")  # a loaded machine is slow, and that is no failu
 
 NUMBERS = count()
 
+# Hundreds of tests start Python, which would compile the package each time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 def pytest_collection_modifyitems(items):
-    """Mark the cells of notebooks as slow, since each notebook starts a kernel, and begin with the files that
-    are slow throughout, so that no worker is left with one of them at the end.
+    """Mark the cells of notebooks as slow, since each notebook starts a kernel. Begin with the contract,
+    which is long, and with the files that have the most slow tests beyond their fast ones. A long
+    file at the end would leave the other workers without work.
     """
-    fast = Counter()
+    surplus = Counter()
     for item in items:
         if item.path.suffix == ".ipynb":
             item.add_marker(pytest.mark.slow)
-        fast[item.path] += item.get_closest_marker("slow") is None
-    items.sort(key=lambda item: fast[item.path])
+        surplus[item.path] += 1 if item.get_closest_marker("slow") is None else -1
+    items.sort(key=lambda item: (item.path.name != "test_contract.py", surplus[item.path]))
 
 
 class NotebooksWithoutBars:

@@ -19,10 +19,14 @@ __all__ = [
     "AXES",
     "DOMAINS",
     "EVALUATORS",
+    "IN_PARTS",
     "PROPOSERS",
     "SEARCHES",
+    "SETTINGS",
+    "SMALL",
     "STRATEGIES",
     "TASK",
+    "InParts",
     "Scripted",
     "answer_to",
     "dice",
@@ -45,6 +49,41 @@ SEARCHES = list(built_in("searches").values())
 ANSWERS = list(built_in("answers").values())
 AXES = [*axes(), Stop]
 DOMAINS = [kind for name, kind in built_in("domains").items() if not name.startswith("published/")]
+
+SMALL = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=Stop(depth=2))
+SETTINGS = {
+    tl.BestOf: {"strategy": SMALL, "attempts": 2},
+    tl.SelfConsistency: {"attempts": 3},
+    tl.methods.WeightedBestOf: {"strategy": SMALL, "attempts": 2},
+    tl.methods.EarlyStopping: {"attempts": 6, "window": 2},
+    tl.methods.ForestOfThoughts: {"strategy": SMALL, "trees": 3, "batch": 2},
+    tl.methods.DeepConf: {"attempts": 6, "top": 0.5},
+    tl.methods.DeepConfOnline: {"attempts": 6, "warmup": 2, "batch": 2},
+    tl.Reflexion: {"strategy": tl.ChainOfThought(), "max_retries": 2},
+    tl.GatherThenThink: {
+        "gatherer": tl.ReAct(max_iterations=3),
+        "strategy": tl.DeepThink(max_iterations=1),
+    },
+    tl.WithThinking: {"strategy": SMALL, "level": "medium", "reflect_every": 2},
+    tl.WithSynthesis: {"strategy": tl.ReAct(), "synthesis": "deep", "above": 0},
+}
+"""Settings of the strategies that cannot be made without any, or are large by default."""
+
+
+class InParts(tl.domains.General):
+    """A state has as many parts as its last step has even digits, and one."""
+
+    kind = "tests/in_parts"
+
+    def part_prompts(self, task, path):
+        shown = f"{task.question}\n{self.steps(path)}"
+        return [f"{shown}: {name}" for name in ("all", *(c for c in path[-1][-2:] if c in "02468"))]
+
+    def max_parts(self, task):
+        return 3
+
+
+IN_PARTS = TASK.model_copy(update={"domain": InParts()})
 
 
 def run(strategy: tl.Strategy, task: tl.Task = TASK, model: object = None, **options: object) -> tl.Run:

@@ -190,9 +190,9 @@ def choices(rows, count):
         ids.append(f"{above}.{len(state.tree[above].children)}")
         state.tree.add(Thought(ids[-1], above, "thought"))
         state.tree.add(Scored(ids[-1], score, by="test"))
-        update(state, arms, ids[-1:], ids[-1:])
         if ids[-1].count(".") > 1:
             state.closed.add(ids[-1])  # so that a descent ends at the child of the root
+        update(state, arms, ids[-1:], ids[-1:])
     random, chosen = Random(3), Counter()
     for _ in range(count):
         id, _ = select(state, arms, random)

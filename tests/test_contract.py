@@ -2,7 +2,7 @@
 
 To add one, write its file, name it in its package's list, and run this file. What a strategy keeps is in
 `tot_lab.testing`, for anybody's own too; one that cannot be made without settings (it wraps another) gets a
-line in `SETTINGS`.
+line in `support.SETTINGS`.
 """
 
 import json
@@ -10,7 +10,19 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import ANSWERS, DOMAINS, EVALUATORS, PROPOSERS, SEARCHES, STRATEGIES, TASK, wait
+from support import (
+    ANSWERS,
+    DOMAINS,
+    EVALUATORS,
+    IN_PARTS,
+    PROPOSERS,
+    SEARCHES,
+    SETTINGS,
+    SMALL,
+    STRATEGIES,
+    TASK,
+    wait,
+)
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
@@ -29,32 +41,10 @@ from tot_lab.testing import (
 )
 from tot_lab.views.figures import figures_of
 
-SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
-SETTINGS = {tl.BestOf: {"strategy": SEARCH, "attempts": 2}, tl.SelfConsistency: {"attempts": 3}}
-
-SETTINGS |= {tl.methods.WeightedBestOf: {"strategy": SEARCH, "attempts": 2}}
-SETTINGS |= {tl.methods.EarlyStopping: {"attempts": 6, "window": 2}}
-SETTINGS |= {tl.methods.ForestOfThoughts: {"strategy": SEARCH, "trees": 3, "batch": 2}}
-SETTINGS |= {tl.methods.DeepConf: {"attempts": 6, "top": 0.5}}
-SETTINGS |= {tl.methods.DeepConfOnline: {"attempts": 6, "warmup": 2, "batch": 2}}
-SETTINGS |= {tl.Reflexion: {"strategy": tl.ChainOfThought(), "max_retries": 2}}
-SETTINGS |= {
-    tl.GatherThenThink: {
-        "gatherer": tl.ReAct(max_iterations=3),
-        "strategy": tl.DeepThink(max_iterations=1),
-    }
-}
-SETTINGS |= {tl.WithThinking: {"strategy": SEARCH, "level": "medium", "reflect_every": 2}}
-SETTINGS |= {tl.WithSynthesis: {"strategy": tl.ReAct(), "synthesis": "deep", "above": 0}}
-
 MADE = [kind(**SETTINGS.get(kind, {})) for kind in STRATEGIES]
 MADE += [tl.TreeOfThoughts(search=kind()) for kind in SEARCHES]
 MADE += [tl.TreeOfThoughts(propose=kind(), stop=tl.Stop(depth=2)) for kind in PROPOSERS]
-MADE += [
-    tl.TreeOfThoughts(evaluate=kind(), stop=tl.Stop(depth=2))
-    for kind in EVALUATORS
-    if kind is not tl.evaluators.Parts
-]
+MADE += [tl.TreeOfThoughts(evaluate=kind(), stop=tl.Stop(depth=2)) for kind in EVALUATORS]
 MADE += [tl.TreeOfThoughts(answer=kind(), stop=tl.Stop(depth=2)) for kind in ANSWERS]
 MADE += [
     tl.TreeOfThoughts(
@@ -86,31 +76,42 @@ every_strategy = pytest.mark.parametrize(
 )
 
 
+def trial_of(strategy, **options):
+    """The trial of a strategy. Only a domain with parts can be evaluated by parts."""
+    by_parts = isinstance(getattr(strategy, "evaluate", None), tl.evaluators.Parts)
+    return Trial(strategy, IN_PARTS if by_parts else TASK, **options)
+
+
 # Strategies.
 
 
 @every_strategy
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 def test_a_strategy_keeps(promise, strategy):
-    promise(Trial(strategy))
+    promise(trial_of(strategy))
 
 
 @every_strategy
 @settings(max_examples=15, deadline=None)
 @given(texts=st.lists(st.text(), min_size=1, max_size=8))
 def test_any_reply_is_survived_and_no_score_is_made_up(strategy, texts):
-    survives_any_reply(Trial(strategy), [texts])
+    survives_any_reply(trial_of(strategy), [texts])
 
 
 @every_strategy
 def test_it_runs_without_tools(strategy):
     for promise in (bounds_its_calls, records_the_same_for_any_latency):
-        promise(Trial(strategy, tools=()))
+        promise(trial_of(strategy, tools=()))
+
+
+def test_each_has_a_bound_on_its_calls():
+    """A bound of `None` would break no promise."""
+    assert [made.kind for made in MADE if made.max_calls(trial_of(made).task) is None] == []
 
 
 @every_strategy
 def test_each_of_its_calls_belongs_to_a_role(strategy):
-    made = Trial(strategy).run()
+    made = trial_of(strategy).run()
     calls = [event for event in made.events if isinstance(event, tl.Call)]
     kinds = {call.purpose for call in calls if not asks_no_model(call)}
     assert kinds
@@ -129,7 +130,7 @@ BY_SCORE = [
 
 @pytest.mark.parametrize("strategy", BY_SCORE, ids=lambda made: made.kind)
 def test_where_the_answer_is_chosen_by_score_one_of_1_is_not_passed_over(strategy):
-    trial = Trial(strategy)
+    trial = trial_of(strategy)
     whole = trial.run()
     for node in (node for node in whole.tree if node.by and node.text != whole.question):
         assert wait(trial.lab().branch(whole, node.id, score=1.0)).score == 1.0
@@ -336,7 +337,7 @@ def own_search() -> tl.Run:
 @pytest.mark.parametrize("figure", figures_of("run"), ids=lambda figure: figure.__name__)
 def test_every_figure_draws_what_a_person_recorded(figure):
     assert "<b>problem" not in figure(own_search()).to_json()
-    simulated = wait(tl.Lab("sim/game24", runs=None).run(SEARCH, tl.game24("4 5 6 10")))
+    simulated = wait(tl.Lab("sim/game24", runs=None).run(SMALL, tl.game24("4 5 6 10")))
     assert "simulated" in figure(simulated).to_json()
 
 

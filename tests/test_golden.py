@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import SEARCHES as REGISTERED
 from support import wait
 
 import tot_lab as tl
@@ -13,13 +14,26 @@ from tot_lab.record.journal import _renamed
 FOLDER = Path(__file__).parent / "golden"
 sys.path.insert(0, str(FOLDER))
 
-from make import SEARCHES, tree_of  # noqa: E402
+from make import METHODS, SEARCHES, dumps, tree_of  # noqa: E402
 
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_tree_is_the_golden_one(name):
     golden = json.loads((FOLDER / f"{name}.json").read_text())
-    assert json.loads(json.dumps(tree_of(SEARCHES[name]))) == golden
+    assert dumps(tree_of(SEARCHES[name])) == dumps(golden)  # in the order in which it grew
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_record_of_a_method_is_the_golden_one(name):
+    golden = json.loads((FOLDER / "methods.json").read_text())
+    assert name in golden, "Run tests/golden/make.py, and look at the tree before you commit it."
+    assert dumps(tree_of(METHODS[name])) == dumps(golden[name])
+
+
+def test_every_registered_search_has_a_golden_tree():
+    """One that is registered and not here would have no golden tree, and no test would say so."""
+    missing = {kind.kind for kind in REGISTERED} - {one.search.kind for one in SEARCHES.values()}
+    assert not missing, "Add each to SEARCHES in tests/golden/make.py, run it, and look at the tree."
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("journal-0*.jsonl")), ids=lambda path: path.stem)

@@ -188,7 +188,101 @@ class Clocked(Twice):
 RUNS: list[int] = []
 
 
-@pytest.mark.slow
+# Searches, evaluators and answer rules that break a promise, each in a way that the other promises allow.
+
+
+class ByArrival(tl.Value):
+    """Its scores fall in the order in which the replies arrive."""
+
+    kind = "tests/by_arrival"
+
+    def score_thought(self, sampler, path, id):
+        scored = yield from super().score_thought(sampler, path, id)
+        ARRIVED.append(id)
+        score = 1 / len(ARRIVED)
+        return [*scored, *(yield from tl.gather([tl.emit(Scored(id, score, score, (score,), "value"))]))]
+
+
+class Afresh(tl.BeamSearch):
+    """A beam search that begins by forgetting what arrived before."""
+
+    kind = "tests/afresh"
+
+    def run(self, state):
+        ARRIVED.clear()
+        yield from super().run(state)
+
+
+ARRIVED: list[str] = []
+
+
+class OnItsClass(tl.BeamSearch):
+    """Counts its rounds on its class. Each run begins afresh, so that one after another is fine."""
+
+    kind = "tests/on_its_class"
+
+    def run(self, state):
+        ROUNDS[:] = [0]
+        level = [state.root]
+        while level and ROUNDS[0] < 2:
+            children = yield tl.Pick(level)
+            ROUNDS[0] += 1
+            level = state.open((yield from state.keep_best(children, self.width)))
+
+
+ROUNDS = [0]
+
+
+class Stubborn(tl.BeamSearch):
+    """Asks again and again when a call is refused."""
+
+    kind = "tests/stubborn"
+
+    def run(self, state):
+        yield from super().run(state)
+        sample = 0
+        while (yield state.call(state.root, "critique", "Is this all?", sample)).error is not None:
+            sample += 1
+
+    def max_own_calls(self, branch, depth):
+        return 1
+
+
+class Learns(tl.BeamSearch):
+    """Makes do with the best thought every second time, since the problem is known."""
+
+    kind = "tests/learns"
+
+    def run(self, state):
+        RUNS.append(1)
+        yield from tl.BeamSearch(width=1 + len(RUNS) % 2).run(state)
+
+
+class Modest(tl.BeamSearch):
+    """Its bound forgets that a level has `width` thoughts."""
+
+    kind = "tests/modest"
+
+    def max_expansions(self, branch, depth):
+        return depth
+
+
+class HashOrder(tl.BeamSearch):
+    """Goes through a set: in one process always in the same order, in another process in another one."""
+
+    kind = "tests/hash_order"
+
+    def run(self, state):
+        level = {state.root}
+        while level:
+            children = yield tl.Pick([*level])
+            level = set(state.open(children))
+
+
+def searched(search, **settings):
+    return tl.TreeOfThoughts(search=search, stop=tl.Stop(solved=None, depth=2), **settings)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "promise", "said"),
@@ -199,6 +293,11 @@ RUNS: list[int] = []
         (Stray(), "runs_at_another_id", "are not below"),
         (Rootless(), "runs_at_another_id", "first thought at '0.3'"),
         (Clocked(), "keeps_its_budget", "under a cap of"),
+        (searched(Afresh(), evaluate=ByArrival()), "records_the_same_for_any_latency", "another order"),
+        (searched(OnItsClass()), "runs_beside_itself", "alone and beside 63 others"),
+        (searched(Stubborn()), "keeps_its_budget", "raised"),
+        (searched(Learns()), "replays_and_resumes_from_any_line", "does not replay"),
+        (searched(Modest()), "bounds_its_calls", "but max_calls is"),
         (Careless(), "survives_a_model_that_fails", "stopped with 'answered'"),
         (Fragile(), "survives_any_reply", "with a model that replies .* it raised"),
         (Inventive(), "survives_any_reply", "no reply contained a score"),

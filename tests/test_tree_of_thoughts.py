@@ -1,14 +1,29 @@
 """Tree of Thoughts, line by line: the numbers in the names are those of the published designs,
 T = beam search (JeevesAgent), M = the state machine (Jido AI)."""
 
+import contextlib
 import json
 
-import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from support import STRATEGIES, TASK, Scripted, answer_to, dice, run, shuffled, wait
+from support import (
+    ANSWERS,
+    EVALUATORS,
+    IN_PARTS,
+    PROPOSERS,
+    SEARCHES,
+    STRATEGIES,
+    TASK,
+    InParts,
+    Scripted,
+    answer_to,
+    dice,
+    run,
+    shuffled,
+    wait,
+)
 
 import tot_lab as tl
 from tot_lab.core.calls import Call
@@ -43,21 +58,6 @@ class Words(tl.domains.General):
 
     def value_prompt(self, task, path):
         return f"value of {'/'.join(path)}"
-
-
-class InParts(tl.domains.General):
-    """A state has as many parts as its last step has even digits, and one."""
-
-    kind = "tests/in_parts"
-
-    def part_prompts(self, task, path):
-        return [f"{path[-1]}: {name}" for name in ("all", *(c for c in path[-1][-2:] if c in "02468"))]
-
-    def max_parts(self, task):
-        return 3
-
-
-IN_PARTS = TASK.model_copy(update={"domain": InParts()})
 
 
 def words(given: dict[str, float | str], default: float = 0.5, **settings) -> tl.Run:
@@ -801,18 +801,15 @@ def test_the_papers_call_counts():
 
 @st.composite
 def searches(draw):
-    width, count, retries = draw(st.none() | st.integers(1, 4)), draw(st.integers(1, 4)), st.integers(0, 2)
-    propose = draw(st.sampled_from([tl.Sample(), tl.Propose(), tl.Propose(samples=2), tl.Propose(samples=3)]))
-    evaluate = draw(st.sampled_from([tl.Value, tl.evaluators.Parts, tl.Vote, tl.evaluators.Joint]))(
-        samples=draw(st.integers(1, 3)), max_parse_retries=draw(retries)
-    )
-    if not isinstance(evaluate, tl.Vote):
+    """Any registered values of the axes, with numbers of their own."""
+    evaluate = numbered(draw, EVALUATORS)
+    if "combine" in type(evaluate).model_fields:
         evaluate = evaluate.with_(combine=draw(st.sampled_from(["mean", "sum", "vote"])))
     return tl.TreeOfThoughts(
-        propose=propose.with_(count=count, max_parse_retries=draw(retries)),
+        propose=numbered(draw, PROPOSERS),
         evaluate=evaluate,
-        search=draw(st.sampled_from([tl.BeamSearch, tl.DepthFirst, tl.BestFirst, tl.MCTS]))(width=width),
-        answer=draw(st.sampled_from(["best_path", "best", "best_leaf", "deepest"])),
+        search=numbered(draw, SEARCHES),
+        answer=draw(st.sampled_from(ANSWERS))(),
         stop=tl.Stop(
             depth=draw(st.integers(1, 3)),
             nodes=draw(st.none() | st.integers(1, 30)),
@@ -825,6 +822,20 @@ def searches(draw):
     )
 
 
+def numbered(draw, kinds):
+    """One of `kinds`, with small numbers in place of those that it has by default, and any width."""
+    kind = draw(st.sampled_from(kinds))
+    given = {
+        name: draw(st.integers(0, 2) if name == "max_parse_retries" else st.integers(1, 4))
+        for name, value in kind()
+        if (type(value) is int and value < 100) or name == "width"
+    }
+    if "width" in given and draw(st.booleans()):
+        with contextlib.suppress(ValidationError):  # some need a width
+            return kind(**{**given, "width": None})
+    return kind(**given)
+
+
 @pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(search=searches(), seed=st.integers(0, 10**6), cap=st.none() | st.integers(0, 40))
@@ -835,8 +846,6 @@ def searches(draw):
 )
 def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
     def reply(call):
-        if call.purpose == "part":
-            call = msgspec.structs.replace(call, purpose="value")
         roll = dice(call).random() * (1 + seed % 7) % 1
         return f"#{seed % 3}" if roll < 0.05 else answer_to(call)
 
@@ -857,7 +866,8 @@ def test_every_search_keeps_its_limits_and_its_record(search, seed, cap):
     assert len(model.calls) <= min(search.max_calls(IN_PARTS), 10**9 if cap is None else cap)
     assert max(node.depth for node in got.tree) <= search.stop.depth
     assert len(got.tree) <= (search.stop.nodes or 10**9)
-    assert all(len(node.children) <= search.propose.count for node in got.tree)
+    if isinstance(search.search, tl.BeamSearch | tl.DepthFirst | tl.BestFirst):  # each expands a thought once
+        assert all(len(node.children) <= search.propose.max_children() for node in got.tree)
     ids = [event.id for event in got.events if isinstance(event, Thought)]
     assert len(ids) == len(set(ids))
     if isinstance(search.search, tl.BeamSearch) and search.search.width is not None:

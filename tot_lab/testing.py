@@ -33,7 +33,16 @@ from tot_lab.core.parts import part_of
 from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, BudgetLeft, Gather, RandomNumbers, Thinking, WithBudget
+from tot_lab.core.thinking import (
+    Budget,
+    BudgetLeft,
+    Gather,
+    RandomNumbers,
+    Thinking,
+    WithBudget,
+    gather,
+    resample,
+)
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
@@ -80,7 +89,7 @@ def answer_to(call: Call) -> str | Reply:
         return f"step {roll.randrange(100)}"
     if call.purpose == "propose":
         return "\n".join(f"{k}. step {roll.randrange(100)}" for k in range(1, 5))
-    if call.purpose == "value":
+    if call.purpose in ("value", "part"):
         return "no idea" if roll.random() < 0.1 else f"score: {roll.randrange(100) / 100}\nbecause"
     if call.purpose == "reward":
         return roll.choice(["I cannot tell.", *(str([roll.randrange(101) / 100] * k) for k in range(1, 4))])
@@ -314,6 +323,19 @@ class _Nested(Strategy):
         return (yield from self.strategy.think(task, f"{at}.3"))
 
 
+class _Branches(Strategy):
+    """A strategy that runs another one in several branches at once, each with samples of its own."""
+
+    strategy: Strategy
+    numbers: tuple[int, ...]
+
+    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        yield Thought(at, None, "above")
+        branches = [resample(k, self.strategy.think(task, f"{at}.{k}")) for k in self.numbers]
+        answers = yield from gather(branches)
+        return Answer(json.dumps([[one.text, one.stop_reason, one.node] for one in answers]), "answered")
+
+
 # Promises of a strategy.
 
 
@@ -331,6 +353,24 @@ def records_the_same_for_any_latency(trial: Trial) -> None:
     first = trial.run().events
     for seed in range(4):
         expect_same(first, trial.run(trial.model(seed)).events, "when replies arrive in another order")
+
+
+def runs_beside_itself(trial: Trial) -> None:
+    """64 branches of one run, which run it at the same time, share no state: each gives the record that it
+    gives alone.
+    """
+    together = trial.run(trial.model(6), _Branches(strategy=trial.strategy, numbers=tuple(range(64))))
+    answers = json.loads(together.answer)
+    for k in (0, 31, 63):
+        alone = trial.run(strategy=_Branches(strategy=trial.strategy, numbers=(k,)))
+        record = alone.events[1:-1]
+        begin = together.events.index(record[0]) if record[0] in together.events else 0
+        when = f"between branch {k} alone and beside 63 others"
+        expect_same(record, together.events[begin : begin + len(record)], when)
+        expect(
+            [answers[k]] == json.loads(alone.answer),
+            f"alone, branch {k} answers {json.loads(alone.answer)[0]}, and beside others {answers[k]}",
+        )
 
 
 def takes_new_samples_for_a_repeat(trial: Trial) -> None:
@@ -759,6 +799,7 @@ def is_drawn(trial: Trial) -> None:
 PROMISES: tuple[Callable[[Trial], None], ...] = (
     ends_with_a_stop_code,
     records_the_same_for_any_latency,
+    runs_beside_itself,
     takes_new_samples_for_a_repeat,
     bounds_its_calls,
     runs_at_another_id,

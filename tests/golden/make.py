@@ -16,9 +16,10 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
 from layered import layered  # noqa: E402
-from support import TASK, Scripted  # noqa: E402
+from support import SETTINGS, STRATEGIES, TASK, Scripted  # noqa: E402
 
 import tot_lab as tl  # noqa: E402
+from tot_lab.testing import legs  # noqa: E402
 from tot_lab.views.figures.layout import tidy  # noqa: E402
 
 
@@ -45,13 +46,30 @@ SEARCHES = {
     "particle_gibbs": tl.TreeOfThoughts(
         search="particle_gibbs", evaluate="reward_model", stop=tl.Stop(solved=None)
     ),
+    "particle_filter": tl.TreeOfThoughts(
+        search=tl.searches.ParticleFilter(particles=3), stop=tl.Stop(solved=None)
+    ),
+    "sampled_beam": tl.TreeOfThoughts(search=tl.searches.SampledBeam(width=2), stop=tl.Stop(depth=2)),
+    "a_star": tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.searches.AStar(heuristic="score")),
+    "levin": tl.TreeOfThoughts(propose=tl.Sample(count=2), search="levin"),
+    "lats": tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.searches.LATS(iterations=4)),
+    "bg_mcts": tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.searches.BGMCTS(iterations=6)),
+    "ab_mcts_a": tl.TreeOfThoughts(search=tl.searches.ABMCTSA(iterations=8)),
+    "graph_of_thoughts": tl.TreeOfThoughts(search="graph_of_thoughts"),
     "vote": tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate=tl.Vote(samples=3), stop=tl.Stop(depth=2)),
 }
 
 
-def tree_of(search: tl.TreeOfThoughts) -> dict:
-    """What a golden file holds of a search."""
-    run = asyncio.run(tl.Lab(Scripted(), runs=None).run(search, TASK))
+METHODS = {
+    kind.kind: kind(**SETTINGS.get(kind, {}))
+    for kind in STRATEGIES
+    if not issubclass(kind, tl.TreeOfThoughts)
+}
+
+
+def tree_of(strategy: tl.Strategy) -> dict:
+    """What a golden file holds of a run."""
+    run = asyncio.run(tl.Lab(Scripted(), runs=None, tools=[legs]).run(strategy, TASK))
     nodes = {
         node.id: [node.text, node.score, node.state, *([node.reason] if node.reason else [])]
         for node in run.tree
@@ -130,6 +148,8 @@ def main(what: str = "trees") -> None:
         return
     for name, search in SEARCHES.items():
         (FOLDER / f"{name}.json").write_text(dumps(tree_of(search)))
+    methods = ",\n".join(f'"{name}": {dumps(tree_of(one)).strip()}' for name, one in METHODS.items())
+    (FOLDER / "methods.json").write_text(f"{{\n{methods}\n}}\n")
     (FOLDER / "layouts.json").write_text(layouts())
 
 
