@@ -135,7 +135,14 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
         legend=legend_at(-0.2),
         hovermode="closest",
     )
-    figure.update_xaxes(title=f"{axis_title(cost)}, logarithmic", type="log")
+    unit, lowest = ("$", -6) if cost == "cost" else ("", 0)
+    ticks = [factor * 10.0**power for power in range(lowest, 10) for factor in (1, 2, 5)]
+    figure.update_xaxes(
+        title=f"{axis_title(cost)}, logarithmic",
+        type="log",
+        tickvals=ticks,
+        ticktext=[f"{unit}{tick:,.0f}" if tick >= 1 else f"{unit}{tick:.1g}" for tick in ticks],
+    )
     figure.update_yaxes(title=axis_title("correct"), range=(-0.04, 1.04), tickformat=".0%", dtick=0.2)
     return figure
 
