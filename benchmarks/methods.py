@@ -154,7 +154,7 @@ async def measured(family: Family, skill: float) -> tuple[dict[str, Cell], dict[
     frame = sweep.df()
     frame["tokens"] = frame["input_tokens"] + frame["output_tokens"]
     spent = frame.groupby("setting", observed=True)["tokens"].mean().to_dict()
-    rates = tl.stats.success_rates(sweep).itertuples()
+    rates: Any = tl.stats.success_rates(sweep).itertuples()
     return {row.setting: Cell(row.rate, row.low, row.high, spent[row.setting]) for row in rates}, failed
 
 

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-MAX_METHODS = len(COLOURS) * 2
+SYMBOLS = ("circle", "diamond", "square")
+MAX_METHODS = len(COLOURS) * len(SYMBOLS)
 """Maximum number of methods. Further ones are left out."""
 
-APART = 0.012
-"""How far neighbouring methods are set apart, as a share of the cost."""
+APART = 0.03
+"""How far the methods at both ends are set off from their costs, as a share of the cost."""
 
 _SETTING = re.compile(r" [\w.]+=(?:(?! [\w.]+=).)*")
 
@@ -84,7 +85,7 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
             answer at any leaf, which a perfect answer rule would choose. It coincides with the solid line of
             a search that finds every right leaf by itself, such as one with verified paths.
         cost: `calls`, `tokens` (in and out) or `cost` (USD). The axis is logarithmic. Methods are set apart
-            by about 1%, so that those of equal cost do not hide each other. Hovering shows the exact cost.
+            by at most 3%, so that those of equal cost do not hide each other. Hovering shows the exact cost.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
@@ -97,8 +98,8 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
     figure = go.Figure()
     shown = methods[:MAX_METHODS]
     for k, method in enumerate(shown):
-        colour, symbol = COLOURS[k % len(COLOURS)], ("circle", "diamond")[k // len(COLOURS)]
-        shift = 1 + APART * (k - (len(shown) - 1) / 2)
+        colour, symbol = COLOURS[k % len(COLOURS)], SYMBOLS[k // len(COLOURS)]
+        shift = 1 + APART * (2 * k / (len(shown) - 1) - 1 if len(shown) > 1 else 0)
         for name, rates, line in (
             (method.name, method.success, {"color": colour, "width": 2}),
             (f"{method.name}, oracle", method.oracle, {"color": colour, "width": 1.5, "dash": "dash"}),
@@ -136,7 +137,7 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
         hovermode="closest",
     )
     unit, lowest = ("$", -6) if cost == "cost" else ("", 0)
-    ticks = [factor * 10.0**power for power in range(lowest, 10) for factor in (1, 2, 5)]
+    ticks = [factor * 10.0**power for power in range(lowest, 10) for factor in (1, 2, 3, 5, 7)]
     figure.update_xaxes(
         title=f"{axis_title(cost)}, logarithmic",
         type="log",
