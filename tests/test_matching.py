@@ -1,9 +1,12 @@
 """Methods at matched cost: the scale at which each spends the same, found without a call."""
 
+import msgspec
 import pytest
 from support import Scripted, wait
 
 import tot_lab as tl
+from tot_lab.core.registry import names
+from tot_lab.core.strategy import strategy_named
 
 SEARCH = tl.TreeOfThoughts(search=tl.BeamSearch(width=2), stop=tl.Stop(solved=None, depth=4))
 METHODS = {
@@ -62,17 +65,150 @@ def test_tokens_need_recorded_runs():
         tl.match({"vote": tl.SelfConsistency()}, tokens=1000)
 
 
-def test_tokens_of_recorded_runs_give_the_scale_and_a_new_sweep_spends_that_much():
-    lab = tl.Lab(tl.sim.SimGame24(skill=0.3, seed=3), runs=None)
-    methods = {"vote": tl.SelfConsistency(attempts=3), "beam": SEARCH.with_(propose="propose")}
-    tasks = tl.game24_tasks(4)
+def priced(player):
+    """The player, whose replies cost 1 USD per million tokens in and 5 out."""
+
+    async def model(call):
+        reply = await player(call)
+        return msgspec.structs.replace(reply, cost=(reply.input_tokens + 5 * reply.output_tokens) / 1e6)
+
+    return model
+
+
+def spent(sweep, unit):
+    """Mean use of a run, by setting."""
+    frame = sweep.df()
+    frame["tokens"] = frame["input_tokens"] + frame["output_tokens"]
+    frame["usd"] = frame["cost"]
+    return frame.groupby("setting", observed=True)[unit].mean().to_dict()
+
+
+TREE = tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(solved=None, depth=3))
+CHAIN = tl.ChainOfThought()
+GIVEN = {"best_of": tl.BestOf(strategy=CHAIN), "self_consistency": tl.SelfConsistency(strategy=CHAIN)}
+UNFIT = {"deep_conf": "the player reports no log-probabilities", "deep_conf_online": "likewise"}
+
+
+def scalable():
+    """Every registered search, and every registered strategy that has a scale."""
+    made = {name: TREE.with_(search=name) for name in names("searches")}
+    for name in names("strategies"):
+        if name in GIVEN:
+            made[name] = GIVEN[name]
+        elif name not in UNFIT and name not in ("tree_of_thoughts", "with_thinking", "with_synthesis"):
+            strategy = strategy_named(name)
+            made |= {name: strategy} if strategy.scale_setting() is not None else {}
+    return made
+
+
+ELSEWHERE = {
+    "self_refine": "ends when the model finds no fault",
+    "sampled_beam": "ends when all that it draws is there already",
+    "graph_of_thoughts": "its operations are a fixed list",
+    "bg_mcts": "ends when its tree is complete",
+    "a_star": "ends with the best path",
+    "levin": "ends with the first path to a solution",
+}
+"""Methods that may spend less than the amount, and why."""
+
+COARSE = {"prm_beam": 0.5, "dvts": 0.5, "forest_of_thoughts": 0.55, "particle_gibbs": 0.35}
+"""Methods of which a step of the scale costs more than 30% of the amount: half of that step."""
+
+
+@pytest.mark.parametrize(
+    ("unit", "amount"),
+    [
+        ("tokens", 8_000),
+        pytest.param("usd", 0.012, marks=pytest.mark.slow),
+        pytest.param("calls", 56, marks=pytest.mark.slow),
+    ],
+)
+def test_every_method_spends_what_was_asked(unit, amount):
+    lab = tl.Lab(priced(tl.sim.SimGame24(skill=0.4, noise=0.2)), runs=None)
+    methods, tasks = scalable(), tl.game24_tasks(6)
+    small = {}
+    for name, method in methods.items():
+        path = method.scale_setting()
+        for k in (15, 45) if path == "stop.nodes" else (2, 4):
+            small[f"{name} {k}"] = method.with_({path: k})
+    sweeps = [wait(lab.sweep(small, tasks[::2]))]
+    for _ in range(2):
+        matched = tl.match(methods, runs=sweeps, task=tasks[0], **{unit: amount})
+        sweeps.append(wait(lab.sweep(matched, tasks)))
+    off = {name: use / amount - 1 for name, use in spent(sweeps[-1], unit).items()}
+    assert off.keys() == methods.keys()
+    wrong = {
+        name: round(share, 2)
+        for name, share in off.items()
+        if share > COARSE.get(name, 0.15) or (share < -COARSE.get(name, 0.15) and name not in ELSEWHERE)
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("amount", [{"tokens": 9_000}, {"usd": 0.02}, {"calls": 40}])
+@pytest.mark.parametrize("small", [2, 4])
+def test_one_small_scale_tells_how_prompts_grow(amount, small):
+    ((unit, wanted),) = amount.items()
+    lab = tl.Lab(priced(tl.sim.SimMiniCrossword(skill=0.4, noise=0.2)), runs=None)
+    methods = {
+        "debate": tl.methods.Debate(agents=small),
+        "mixture": tl.methods.MixtureOfAgents(agents=small),
+        "refine": tl.methods.SelfRefine(rounds=small),
+        "vote": tl.SelfConsistency(strategy=CHAIN, attempts=small),
+    }
+    tasks = [tl.domains.mini_crossword(number) for number in range(1, 5)]
     first = wait(lab.sweep(methods, tasks))
-    matched = tl.match(methods, tokens=9_000, runs=first)
-    assert matched["vote"].attempts > 3
-    spent = wait(lab.sweep(matched, tasks)).df()
-    spent["tokens"] = spent["input_tokens"] + spent["output_tokens"]
-    for _, tokens in spent.groupby("setting", observed=True)["tokens"]:
-        assert 6_000 < tokens.mean() <= 9_900
+    second = wait(lab.sweep(tl.match(methods, runs=first, **amount), tasks))
+    for name, use in spent(second, unit).items():
+        assert use == pytest.approx(wanted, rel=0.15), name
+
+
+def test_a_limit_of_thoughts_follows_from_the_recorded_use_and_not_from_the_bound():
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.4, noise=0.2), runs=None)
+    methods = {name: TREE.with_(search=name).with_({"stop.nodes": 12}) for name in ("depth_first", "a_star")}
+    first = wait(lab.sweep(methods, tl.game24_tasks(3)))
+    second = wait(lab.sweep(tl.match(methods, tokens=6_000, runs=first), tl.game24_tasks(3)))
+    for tokens in spent(second, "tokens").values():
+        assert tokens == pytest.approx(6_000, rel=0.15)
+
+
+def test_a_recorded_scale_is_found_again():
+    lab = tl.Lab(tl.sim.SimMiniCrossword(skill=0.4), runs=None)
+    methods = {"debate": tl.methods.Debate(agents=7), "vote": tl.SelfConsistency(attempts=9)}
+    first = wait(lab.sweep(methods, [tl.domains.mini_crossword(1)]))
+    for name, tokens in spent(first, "tokens").items():
+        assert tl.match({name: methods[name]}, tokens=tokens, runs=first) == {name: methods[name]}
+
+
+def test_a_method_that_ends_by_itself_has_the_smallest_scale_at_which_it_does():
+    def reply(call):
+        return "SATISFIED: nothing to change." if call.purpose == "critique" else "Answer: 4"
+
+    lab = tl.Lab(Scripted(reply), runs=None)
+    methods = {"refine": tl.methods.SelfRefine(rounds=4)}
+    first = wait(lab.sweep(methods, [TASK]))
+    assert tl.match(methods, calls=100, runs=first)["refine"].rounds == 1
+
+
+def test_no_model_is_called_and_no_function_of_a_tool():
+    calls = []
+
+    async def model(call):
+        calls.append(call)
+        return "Answer: 4"
+
+    lab = tl.Lab(model, runs=None)
+    first = wait(lab.sweep({"debate": tl.methods.Debate()}, [TASK]))
+    made = len(calls)
+    tl.match({"debate": tl.methods.Debate()}, calls=100, runs=first)
+    assert len(calls) == made
+
+
+def test_a_method_that_is_expected_to_cost_more_at_any_scale_is_named():
+    lab = tl.Lab(Scripted(), runs=None)
+    first = wait(lab.sweep({"beam": SEARCH}, [TASK]))
+    with pytest.raises(ValueError, match=r"'beam' is expected to use .* calls at search.width=1"):
+        tl.match({"beam": SEARCH}, calls=2, runs=first)
 
 
 def test_use_is_that_of_the_same_method_alone():

@@ -77,3 +77,25 @@ def test_the_oracle_is_the_share_of_runs_with_a_right_leaf_and_is_dashed():
 
 def test_a_plain_table_has_no_oracle():
     assert [line.name for line in tl.figures.plot_scaling(DF).data if len(line.x)] == ["beam", "vote"]
+
+
+def test_methods_of_equal_cost_do_not_hide_each_other_and_stay_within_a_few_percent():
+    same = rows(*((name, task, True, 40) for name in "abcdefghijklmnopq" for task in "xy"))
+    lines = [line for line in tl.figures.plot_scaling(same).data if len(line.x)]
+    places = [line.x[0] for line in lines]
+    assert len(set(places)) == 17
+    assert all(abs(place / 40 - 1) < 0.031 for place in places)
+    assert all("40" in line.hovertext[0] for line in lines)
+
+
+def test_the_axis_has_whole_ticks():
+    axis = tl.figures.plot_scaling(DF).layout.xaxis
+    assert "logarithmic" in axis.title.text
+    assert dict(zip(axis.tickvals, axis.ticktext, strict=True))[20_000] == "20,000"
+
+
+def test_the_picture_says_so_if_no_dashed_line_is_seen():
+    lab = tl.Lab(tl.sim.SimGame24(skill=1.0), runs=None)
+    tree = tl.TreeOfThoughts(stop=tl.Stop(depth=3))
+    hidden = tl.figures.plot_scaling(wait(lab.sweep({"tree": tree}, tl.game24_tasks(2))))
+    assert "nowhere above the success rate here" in hidden.to_json()

@@ -72,3 +72,53 @@ def test_it_costs_what_the_strategy_costs():
 def test_a_sweep_says_which_settings_had_a_verifier_unless_all_or_none_had(settings, task, named):
     sweep = wait(tl.Lab("sim/game24", runs=None).sweep(settings, [task]))
     assert (named in repr(sweep)) if named else ("has checked" not in repr(sweep))
+
+
+def test_a_sweep_names_each_setting_on_the_smaller_side():
+    tree, plain = tl.TreeOfThoughts(), tl.SelfConsistency(attempts=1)
+    checked = tl.SelfConsistency(strategy=tl.methods.Verified(), attempts=1)
+    lab = tl.Lab("sim/game24", runs=None)
+    few = wait(
+        lab.sweep({"tree": tree, "vote": checked, "a": plain, "b": plain.with_({"attempts": 2})}, [HAND])
+    )
+    assert "has checked the answers of tree, vote, and not of the other settings" in repr(few)
+    many = wait(lab.sweep({"tree": tree, "vote": checked, "a": plain}, [HAND]))
+    assert "has checked all answers but those of a;" in repr(many)
+
+
+FRAMES = {
+    "best_of": lambda inner: tl.BestOf(strategy=inner, attempts=2),
+    "weighted_best_of": lambda inner: tl.methods.WeightedBestOf(strategy=inner, attempts=2),
+    "self_consistency": lambda inner: tl.SelfConsistency(strategy=inner, attempts=2),
+    "early_stopping": lambda inner: tl.methods.EarlyStopping(strategy=inner, attempts=2),
+    "forest_of_thoughts": lambda inner: tl.methods.ForestOfThoughts(strategy=inner, trees=2),
+    "reflexion": lambda inner: tl.methods.Reflexion(strategy=inner),
+    "with_thinking": lambda inner: tl.methods.WithThinking(strategy=inner),
+    "with_synthesis": lambda inner: tl.methods.WithSynthesis(strategy=inner),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_strategy_around_a_verified_one_gives_no_wrong_answer_and_says_that_it_checks(name):
+    async def model(call):
+        return f"Answer: {WRONG}" if call.purpose == "answer" else "SATISFIED: 10"
+
+    frame = FRAMES[name]
+    run = wait(tl.Lab(model, runs=None).run(frame(tl.methods.Verified()), HAND))
+    assert run.answer == ""
+    assert frame(tl.methods.Verified()).checks_answers(HAND)
+    unchecked = wait(tl.Lab(model, runs=None).run(frame(tl.ChainOfThought()), HAND))
+    assert unchecked.answer == WRONG
+    assert not frame(tl.ChainOfThought()).checks_answers(HAND)
+
+
+def test_a_tree_with_verified_paths_and_a_checked_vote_never_answer_wrongly_and_an_unchecked_vote_does():
+    settings = {
+        "tree": tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(depth=3)),
+        "checked": tl.SelfConsistency(strategy=tl.methods.Verified(strategy=tl.ChainOfThought()), attempts=8),
+        "plain": tl.SelfConsistency(strategy=tl.ChainOfThought(), attempts=8),
+    }
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.3, noise=0.2), runs=None)
+    frame = wait(lab.sweep(settings, tl.game24_tasks(10))).df()
+    wrong = frame[frame["answer"].notna() & ~frame["correct"].fillna(False)]
+    assert set(wrong["setting"]) == {"plain"}

@@ -2,16 +2,26 @@
 
 A method is scaled by one setting of its own: the attempts of self-consistency, the width of a beam, the
 iterations of MCTS. `Strategy.scale_setting` names it, and `Strategy.max_calls` says what it costs at most, so
-no model is called. Recorded runs tell how much of that bound a method really uses, and what a call costs.
+no model is called. Recorded runs tell how much a method really uses at the scales at which it was recorded.
+From there its use at another scale is expected in one of three ways:
+
+- a search with a limit of thoughts: by the number of thoughts;
+- another method with a tree: by `max_calls`, or by the scale if the recorded runs stay far below it;
+- any other method: by a rehearsal with the recorded replies (`rehearsal.py`), because its prompts may grow.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from math import exp, inf, log
+from statistics import fmean
 from typing import Any
 
-from tot_lab.analysis.tables import placed, strategy_of
+from tot_lab.analysis.rehearsal import rates_of, rehearse
+from tot_lab.analysis.tables import is_sweep, placed, strategy_of
+from tot_lab.core.records import Note
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
 from tot_lab.domains.general import general
@@ -19,6 +29,18 @@ from tot_lab.record.run import Run
 
 LARGEST = 2**16
 """The largest scale that is tried."""
+
+TOLERANCE = 0.15
+"""How much a method may exceed the amount at its smallest scale, as a share of it."""
+
+SATURATED = 0.2
+"""A method is taken to end by itself if its use rises by less than this power between recorded scales."""
+
+REACHED = 0.9
+"""Use of two scales follows the bound on calls if it is at least this share of it, and else the scale."""
+
+REHEARSED = 8
+"""The most runs of each recorded scale that are rehearsed."""
 
 
 def match(
@@ -33,19 +55,26 @@ def match(
     """Scale each method to spend the same amount per run. No model is called.
 
         settings = tl.match({"beam": tl.TreeOfThoughts(), "vote": tl.SelfConsistency()}, calls=60)
-        settings = tl.match(settings, tokens=20_000, runs=sweep)  # what a call costs is taken from its runs
+        settings = tl.match(settings, tokens=20_000, runs=first)  # `first` is a sweep at small scales
+        settings = tl.match(settings, tokens=20_000, runs=[first, second])  # more exact with each sweep
 
-    Each strategy receives the largest scale whose expected use does not exceed the amount. Without `runs` the
-    expected use is `max_calls`, which a search that finds a solution early does not reach. With `runs` it is
-    `max_calls` times the mean use per possible call of the same method, at whatever scale it was recorded. A
-    strategy without a setting of scale (one answer) stays as it is.
+    Without `runs`, each strategy receives the largest scale at which it makes at most that many calls
+    (`max_calls`). A search that finds a solution early makes fewer.
+
+    With `runs`, each strategy receives the scale whose expected use is nearest to the amount. The expectation
+    agrees with the mean use at every recorded scale. Further scales follow from the number of thoughts, from
+    `max_calls`, or, for methods whose prompts may grow with the scale, from a rehearsal with the recorded
+    replies. Two recorded scales also show how the use of a method grows beyond that. A method that ends by
+    itself before it has used the amount receives the smallest scale at which it does.
+
+    A strategy without a setting of scale (one answer) stays as it is.
 
     Args:
         settings: Strategies by name.
         calls: Model calls per run. Give exactly one of the three amounts.
         tokens: Input and output tokens per run. Requires `runs`.
         usd: USD per run if every call were paid. Requires `runs`.
-        runs: A sweep or runs with the same methods.
+        runs: A sweep, several sweeps, or runs, with the same methods at any scale.
         task: The task for which the calls are counted, in case their number depends on it.
 
     Raises:
@@ -60,16 +89,16 @@ def match(
     if unit != "calls" and runs is None:
         raise ValueError(f"match with {unit}= needs recorded runs: pass runs=sweep, or match by calls=.")
     task = task or general("?")
-    recorded = [] if runs is None else [one.run for one in placed(runs, "match") if one.run is not None]
-    matched: dict[str, Strategy] = {}
-    for name, method in settings.items():
-        strategy = strategy_named(method)
-        per_call = _use_per_call(name, strategy, recorded, unit) if runs is not None else 1.0
-        matched[name] = _scaled(name, strategy, task, amount / per_call, f"{amount:,g} {unit}")
-    return matched
+    methods = {name: strategy_named(method) for name, method in settings.items()}
+    if runs is None:
+        return {name: _bounded(name, strategy, task, amount) for name, strategy in methods.items()}
+    recorded = [run for run in _recorded(runs) if _use(run, unit) is not None]
+    return {
+        name: _expected(name, strategy, task, amount, unit, recorded) for name, strategy in methods.items()
+    }
 
 
-def _scaled(name: str, strategy: Strategy, task: Task, most: float, amount: str) -> Strategy:
+def _bounded(name: str, strategy: Strategy, task: Task, most: float) -> Strategy:
     """Return `strategy` with the largest scale at which it makes at most `most` calls."""
     path = strategy.scale_setting()
     if path is None:
@@ -81,11 +110,101 @@ def _scaled(name: str, strategy: Strategy, task: Task, most: float, amount: str)
     scales = range(1, LARGEST + 1)
     scale = bisect_right(scales, most, key=bound)
     if scale == 0:
-        raise ValueError(f"{name!r} may make {bound(1):,} calls at {path}=1, which is more than {amount}.")
+        raise ValueError(
+            f"{name!r} may make {bound(1):,} calls at {path}=1, which is more than {most:,g} calls."
+        )
     if scale == LARGEST and path == "stop.nodes":
         return strategy.with_({path: None})  # the whole tree fits
     scale = bisect_left(scales, bound(scale), key=bound) + 1  # a wider beam than the tree costs no more
     return strategy.with_({path: scale})
+
+
+def _expected(
+    name: str, strategy: Strategy, task: Task, amount: float, unit: str, recorded: Sequence[Run]
+) -> Strategy:
+    """Return `strategy` with the scale whose expected use is nearest to `amount`."""
+    path = strategy.scale_setting()
+    by_scale = _same_method(strategy, recorded)
+    if not by_scale:
+        raise ValueError(f"runs contain no run of {name!r} whose {unit} are known.")
+    if path is None:
+        return strategy
+    measure = _measure(name, strategy, path, task, amount, unit, by_scale)
+    points: dict[float, list[float]] = {}
+    for scale, runs in by_scale.items():
+        points.setdefault(measure(scale), []).extend(_use(run, unit) or 0.0 for run in runs)
+    curve = _curve({x: fmean(uses) for x, uses in points.items()})
+
+    @cache
+    def use(scale: int) -> float:
+        return curve(measure(scale))
+
+    if use(1) > amount * (1 + TOLERANCE):
+        raise ValueError(
+            f"{name!r} is expected to use {use(1):,.6g} {unit} at {path}=1, which is more than "
+            f"{amount:,g} {unit}."
+        )
+    high = 1
+    while use(high) < amount and high < LARGEST:
+        high *= 2
+    scales = range(1, high + 1)
+    scale = min(bisect_left(scales, amount, key=use) + 1, high)
+    if scale > 1 and amount - use(scale - 1) < use(scale) - amount:
+        scale -= 1
+    return strategy.with_({path: bisect_left(scales, use(scale), key=use) + 1})
+
+
+def _measure(
+    name: str,
+    strategy: Strategy,
+    path: str,
+    task: Task,
+    amount: float,
+    unit: str,
+    by_scale: Mapping[int, Sequence[Run]],
+) -> Callable[[int], float]:
+    """Return a function of the scale that grows about like the use of the method."""
+    if path.endswith("stop.nodes"):
+        return lambda scale: max(scale - 1, 1)  # the root costs nothing
+    runs = [run for same in by_scale.values() for run in same[:REHEARSED]]
+    if any(isinstance(event, Note) and event.name == "tot.picked" for run in runs for event in run.events):
+        # The thoughts of a tree depend on the states before them, so recorded replies do not fit elsewhere.
+        def bound(scale: int) -> int:
+            return _max_calls(name, strategy.with_({path: scale}), task)
+
+        possible = sum(bound(scale) * len(same) for scale, same in by_scale.items())
+        made = sum(run.usage.calls for same in by_scale.values() for run in same)
+        return float if len(by_scale) > 1 and made < REACHED * possible else bound
+    rates, limit = rates_of(runs, unit), 4 * amount
+
+    def rehearsed(scale: int) -> float:
+        return fmean(rehearse(strategy.with_({path: scale}), run, rates, limit) for run in runs)
+
+    return rehearsed
+
+
+def _curve(points: Mapping[float, float]) -> Callable[[float], float]:
+    """Return the function through `points` that is straight in logarithms, and continues beyond them.
+
+    Through one point it is proportional. If the use hardly rises between the last two points, the method ends
+    by itself, and uses no more at any larger scale.
+    """
+    known = sorted((log(x), log(y)) for x, y in points.items() if 0 < x < inf and y > 0)
+
+    def at(x: float) -> float:
+        if x == inf or not known:
+            return x
+        place = bisect_left(known, (log(x),))
+        left = min(max(place - 1, 0), max(len(known) - 2, 0))
+        (x0, y0), (x1, y1) = known[left], known[min(left + 1, len(known) - 1)]
+        slope = max(y1 - y0, 0.0) / (x1 - x0) if x1 > x0 else 1.0
+        if place == 0 and slope < SATURATED:
+            slope = 1.0
+        if place == len(known) > 1:
+            x0, y0, slope = x1, max(y0, y1), slope if slope > SATURATED else 0.0
+        return exp(y0 + slope * (log(x) - x0))
+
+    return at
 
 
 def _max_calls(name: str, strategy: Strategy, task: Task) -> int:
@@ -95,19 +214,32 @@ def _max_calls(name: str, strategy: Strategy, task: Task) -> int:
     return calls
 
 
-def _use_per_call(name: str, strategy: Strategy, runs: list[Run], unit: str) -> float:
-    """Return the mean use of a method per call that it may make, over the runs of the method at any scale."""
-    used = possible = 0.0
+def _recorded(runs: Any) -> Iterator[Run]:
+    """Yield the runs of a sweep, of several sweeps, or of a list."""
+    several = isinstance(runs, Sequence) and any(map(is_sweep, runs))
+    for part in runs if several else [runs]:
+        yield from (place.run for place in placed(part, "match") if place.run is not None)
+
+
+def _same_method(strategy: Strategy, runs: Sequence[Run]) -> dict[int, list[Run]]:
+    """Return the runs of a method by scale, and by 0 those of a method without one."""
+    path, same = strategy.scale_setting(), _at_scale_one(strategy)
+    by_scale: dict[int, list[Run]] = {}
     for run in runs:
-        made_by, task, use = strategy_of(run), run.task, _use(run, unit)
-        if made_by is None or task is None or use is None:
+        made_by = strategy_of(run)
+        if made_by is None or run.task is None or _at_scale_one(made_by) != same:
             continue
-        if _at_scale_one(made_by) == _at_scale_one(strategy):
-            used += use
-            possible += _max_calls(name, made_by, task)
-    if not used:
-        raise ValueError(f"runs contain no run of {name!r} whose {unit} are known.")
-    return used / possible
+        scale = 0 if path is None else _scale(made_by, path)
+        if scale is not None:
+            by_scale.setdefault(scale, []).append(run)
+    return by_scale
+
+
+def _scale(strategy: Strategy, path: str) -> int | None:
+    value: Any = strategy
+    for part in path.split("."):
+        value = getattr(value, part)
+    return None if value is None else int(value)
 
 
 def _at_scale_one(strategy: Strategy) -> dict[str, Any]:

@@ -241,13 +241,14 @@ def _unequal_checks(sweep: Sweep) -> str:
     checking = [
         label for label, strategy in sweep.settings.items() if any(map(strategy.checks_answers, tasks))
     ]
-    if not checking or len(checking) == len(sweep.settings):
+    others = [label for label in sweep.settings if label not in checking]
+    if not checking or not others:
         return ""
-    others = f" and {len(checking) - 1:,} more" if len(checking) > 1 else ""
-    return (
-        f"the domain has checked the answers of {checking[0]}{others}, and not of the other settings; "
-        f"tl.methods.Verified checks them too"
-    )
+    if len(checking) <= len(others):
+        which = f"the domain has checked the answers of {', '.join(checking)}, and not of the other settings"
+    else:
+        which = f"the domain has checked all answers but those of {', '.join(others)}"
+    return f"{which}; tl.methods.Verified checks them too"
 
 
 def _one_line(error: str) -> str:

@@ -97,6 +97,9 @@ class Reflexion(Prompting):
             lessons.append(_lesson(answer, critique.text))
         return (yield from self._answer(at, answers, stop))
 
+    def checks_answers(self, task: Task) -> bool:
+        return self.strategy.checks_answers(task)
+
     def max_calls(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task)
         return None if inner is None else (inner + 1) * (self.max_retries + 1)

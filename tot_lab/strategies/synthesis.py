@@ -64,6 +64,9 @@ class WithSynthesis(Prompting):
         condenser = _Condenser(self, {}, frozenset())
         return (yield from intercept(condenser, self.strategy.think(task, at), calls=self._calls_each))
 
+    def checks_answers(self, task: Task) -> bool:
+        return self.strategy.checks_answers(task)
+
     def max_calls(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task)
         return None if inner is None else inner * self._calls_each

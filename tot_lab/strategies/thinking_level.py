@@ -135,6 +135,9 @@ class WithThinking(Strategy):
         """A `ThinkingManager` with these settings, before the first turn."""
         return ThinkingManager(self, _State())
 
+    def checks_answers(self, task: Task) -> bool:
+        return self.strategy.checks_answers(task)
+
     def max_calls(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task)
         return None if inner is None else inner * self._calls_each

@@ -100,7 +100,7 @@ class _Responder(Responder["SimMiniCrossword"]):
         chance = self.player.skill + (1 - self.player.skill) * (5 - there.count("_")) / 5
         if answer and fits(there, answer) and random.random() < chance:
             return answer, True
-        others = [word for word in _vocabulary() if word != answer and fits(there, word)]
+        others = [word for word in _fitting(there) if word != answer]
         if others:
             return random.choice(others), False
         made_up = random.choice(_vocabulary())
@@ -198,6 +198,11 @@ def _letters(grid: str) -> _Letters:
 def _answers() -> Mapping[str, str]:
     """Return the right word of each clue."""
     return {clue: word for puzzle in puzzles() for clue, word in zip(puzzle.clues, puzzle.words, strict=True)}
+
+
+@lru_cache(maxsize=4096)
+def _fitting(there: str) -> list[str]:
+    return [word for word in _vocabulary() if fits(there, word)]
 
 
 @lru_cache(maxsize=1)

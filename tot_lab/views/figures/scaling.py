@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-MAX_METHODS = len(COLOURS) * 2
+SYMBOLS = ("circle", "diamond", "square")
+MAX_METHODS = len(COLOURS) * len(SYMBOLS)
 """Maximum number of methods. Further ones are left out."""
+
+APART = 0.03
+"""How far the methods at both ends are set off from their costs, as a share of the cost."""
 
 _SETTING = re.compile(r" [\w.]+=(?:(?! [\w.]+=).)*")
 
@@ -77,9 +81,11 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
 
     Args:
         df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
-            `cost`. Of a sweep, a dashed line shows the oracle: the share of runs that have a right answer at
-            any leaf, which a perfect answer rule would choose.
-        cost: `calls`, `tokens` (in and out) or `cost` (USD). The axis is logarithmic.
+            `cost`. Of a sweep, a dashed line shows the oracle (any of N): the share of runs that have a right
+            answer at any leaf, which a perfect answer rule would choose. It coincides with the solid line of
+            a search that finds every right leaf by itself, such as one with verified paths.
+        cost: `calls`, `tokens` (in and out) or `cost` (USD). The axis is logarithmic. Methods are set apart
+            by at most 3%, so that those of equal cost do not hide each other. Hovering shows the exact cost.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
@@ -90,14 +96,16 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
     methods = scaling_info(df, cost)
     frame = table(df)
     figure = go.Figure()
-    for k, method in enumerate(methods[:MAX_METHODS]):
-        colour, symbol = COLOURS[k % len(COLOURS)], ("circle", "diamond")[k // len(COLOURS)]
+    shown = methods[:MAX_METHODS]
+    for k, method in enumerate(shown):
+        colour, symbol = COLOURS[k % len(COLOURS)], SYMBOLS[k // len(COLOURS)]
+        shift = 1 + APART * (2 * k / (len(shown) - 1) - 1 if len(shown) > 1 else 0)
         for name, rates, line in (
             (method.name, method.success, {"color": colour, "width": 2}),
             (f"{method.name}, oracle", method.oracle, {"color": colour, "width": 1.5, "dash": "dash"}),
         ):
             figure.add_scatter(
-                x=[point.value for point in method.cost[: len(rates)]],
+                x=[point.value * shift for point in method.cost[: len(rates)]],
                 y=[point.value for point in rates],
                 name=format_value(name),
                 legendgroup=str(k),
@@ -113,7 +121,7 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
     left_out = len(methods) - MAX_METHODS
     lines = [
         f"{format_run_count(frame)}  ·  mean and 95% interval",
-        "dashed: a right answer at any leaf" if any(method.oracle for method in methods) else "",
+        _explain_oracle(shown),
         f"{left_out:,} more methods not shown" if left_out > 0 else "",
         held_constant(frame, [cost]),
     ]
@@ -128,7 +136,14 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
         legend=legend_at(-0.2),
         hovermode="closest",
     )
-    figure.update_xaxes(title=axis_title(cost), type="log")
+    unit, lowest = ("$", -6) if cost == "cost" else ("", 0)
+    ticks = [factor * 10.0**power for power in range(lowest, 10) for factor in (1, 2, 3, 5, 7)]
+    figure.update_xaxes(
+        title=f"{axis_title(cost)}, logarithmic",
+        type="log",
+        tickvals=ticks,
+        ticktext=[f"{unit}{tick:,.0f}" if tick >= 1 else f"{unit}{tick:.1g}" for tick in ticks],
+    )
     figure.update_yaxes(title=axis_title("correct"), range=(-0.04, 1.04), tickformat=".0%", dtick=0.2)
     return figure
 
@@ -146,6 +161,16 @@ def _frame(df: Any, cost: str) -> pandas.DataFrame:
         right = [None if (grade := grades.get(id)) is None else grade == 1.0 for id in frame["run_id"]]
         frame = frame.assign(reachable=pandas.array(right, dtype="boolean"))
     return frame
+
+
+def _explain_oracle(methods: list[Method]) -> str:
+    """Return what the dashed lines mean, and where none is seen."""
+    pairs = [pair for method in methods for pair in zip(method.success, method.oracle, strict=False)]
+    if not pairs:
+        return ""
+    hidden = all(success.value == oracle.value for success, oracle in pairs)
+    where = " (nowhere above the success rate here)" if hidden else ""
+    return f"dashed: a right answer at any leaf{where}"
 
 
 def _hover(method: Method, n: int, cost: str, rates: list[Point]) -> str:

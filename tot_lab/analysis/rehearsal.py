@@ -1,0 +1,148 @@
+"""Rehearsal: a strategy carried out with recorded replies in place of a model, to see what it would use.
+
+The strategy makes its own prompts, so a rehearsal at another scale shows how they grow: the prompts of a
+debate contain the answers of all agents. No model, tool or function is called. A rehearsal tells what a
+method uses, never how good its answers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, NamedTuple
+
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.thinking import (
+    Acts,
+    Budget,
+    BudgetLeft,
+    Effect,
+    Gather,
+    RandomNumbers,
+    Thinking,
+    WithBudget,
+)
+from tot_lab.record.run import Run, replies_of
+from tot_lab.runtime.roles import thinking_of
+
+NEAREST = 5
+"""A reply is drawn from those to the recorded prompts of this many nearest lengths."""
+
+
+class Rates(NamedTuple):
+    """What a call uses, in the unit of interest, per token of its prompt and of its reply."""
+
+    prompt: float
+    reply: float
+
+
+class TooMuch(Exception):
+    """The rehearsal has used more than the limit."""
+
+
+def rehearse(strategy: Strategy, run: Run, rates: Rates | None, limit: float) -> float:
+    """Return what `strategy` would use for the task of `run`, if the replies were like those of `run`.
+
+    A call receives the reply to a recorded prompt of the same purpose: to the same prompt if it was recorded,
+    else to one of nearly the same length. The tokens of its prompt follow from the length of the prompt.
+
+    Args:
+        strategy: The strategy, at any scale.
+        run: A run of the same method.
+        rates: Weights of the tokens. `None` counts the calls.
+        limit: The use at which the rehearsal stops. The result is infinite then.
+    """
+    recorded = _Replies(run)
+    used = 0.0
+
+    def answer(call: Call) -> Reply:
+        nonlocal used
+        reply = recorded.reply(call)
+        if reply.tool is None:
+            tokens = _length(call) * recorded.tokens_per_character
+            used += 1 if rates is None else rates.prompt * tokens + rates.reply * (reply.output_tokens or 0)
+        if used > limit:
+            raise TooMuch
+        return reply
+
+    assert run.task is not None
+    try:
+        _carry_out(thinking_of(strategy, run.task, {}), answer)
+    except TooMuch:
+        return float("inf")
+    return used
+
+
+def rates_of(runs: Iterable[Run], unit: str) -> Rates | None:
+    """Return the rates of `tokens`, or those of `usd` as the recorded calls show them. `None` for `calls`."""
+    import numpy  # noqa: PLC0415
+
+    if unit != "usd":
+        return Rates(1.0, 1.0) if unit == "tokens" else None
+    replies = [reply for run in runs for reply in replies_of(run.lines).values() if reply.cost is not None]
+    tokens = [[reply.input_tokens or 0, reply.output_tokens or 0] for reply in replies]
+    prices = numpy.linalg.lstsq(numpy.array(tokens), [reply.cost or 0.0 for reply in replies], rcond=None)[0]
+    return Rates(*map(float, prices))
+
+
+class _Replies:
+    """The replies of a run, by purpose and prompt."""
+
+    def __init__(self, run: Run) -> None:
+        replies = replies_of(run.lines)
+        self.random = Random(run.id)
+        self.same: dict[tuple[Any, ...], list[Reply]] = {}
+        self.alike: dict[str, list[tuple[int, Reply]]] = {}
+        characters = tokens = 0
+        for line in run.lines:
+            reply = replies.get(line.p)
+            if not isinstance(line.e, Call) or reply is None or reply.error is not None:
+                continue
+            length = _length(line.e)
+            self.same.setdefault((line.e.purpose, line.e.messages), []).append(reply)
+            self.alike.setdefault(line.e.purpose, []).append((length, reply))
+            if reply.tool is None:
+                characters += length
+                tokens += reply.input_tokens or 0
+        self.tokens_per_character = tokens / max(characters, 1)
+
+    def reply(self, call: Call) -> Reply:
+        same = self.same.get((call.purpose, call.messages))
+        if same:
+            return self.random.choice(same)
+        alike = self.alike.get(call.purpose) or [pair for pairs in self.alike.values() for pair in pairs]
+        length = _length(call)
+        nearest = sorted(alike, key=lambda pair: abs(pair[0] - length))[:NEAREST]
+        return self.random.choice(nearest)[1] if nearest else Reply(error="no reply is recorded")
+
+
+def _length(call: Call) -> int:
+    return sum(len(message.content) for message in call.messages)
+
+
+def _carry_out(thinking: Thinking[Any], answer: Callable[[Call], Reply]) -> Any:
+    """Run a strategy to its end, one branch after the other and without budgets."""
+    value: Any = None
+    while True:
+        try:
+            step = thinking.send(value)
+        except StopIteration as end:
+            return end.value
+        match step:
+            case Call():
+                value = answer(step)
+            case Effect():
+                value = answer(step.call)
+            case Gather():
+                value = [_carry_out(branch, answer) for branch in step.branches]
+            case WithBudget():
+                value = _carry_out(step.thinking, answer)
+            case BudgetLeft():
+                value = Budget()
+            case RandomNumbers():
+                value = Random("\0".join(step))
+            case Acts():
+                value = []
+            case _:
+                value = step
