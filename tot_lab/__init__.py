@@ -66,7 +66,7 @@ _NAMES = places(
         "tot_lab.lab.settings": "Settings",
         "tot_lab.lab.sweeps.axes": "grid",
         "tot_lab.lab.sweeps.sweep": "Sweep",
-        "tot_lab.models": "Cache LiteLLM Local",
+        "tot_lab.models": "Cache LiteLLM Local OpenAICompatible",
         "tot_lab.record.importers": "load",
         "tot_lab.record.run": "Run",
         "tot_lab.runtime.recorder": "Recorder",

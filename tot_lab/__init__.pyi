@@ -93,6 +93,7 @@ from tot_lab.models import CacheError as _CacheError
 from tot_lab.models import CacheMiss as _CacheMiss
 from tot_lab.models import LiteLLM as LiteLLM
 from tot_lab.models import Local as Local
+from tot_lab.models import OpenAICompatible as OpenAICompatible
 from tot_lab.record.importers import load as load
 from tot_lab.record.journal import JournalError as _JournalError
 from tot_lab.record.marks import Mark as _Mark
