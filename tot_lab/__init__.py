@@ -80,7 +80,7 @@ _NAMES = places(
         "tot_lab.strategies.reflexion": "Reflexion",
         "tot_lab.strategies.search": (
             "TreeOfThoughts Propose Sample WithTools Value Vote BeamSearch BestFirst DepthFirst MCTS "
-            "BestPath Stop Pick"
+            "Stop Pick"
         ),
         "tot_lab.strategies.structured": "ask_json",
         "tot_lab.strategies.synthesis": "WithSynthesis",

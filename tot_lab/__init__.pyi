@@ -148,7 +148,6 @@ from tot_lab.strategies.search import Best as _Best
 from tot_lab.strategies.search import BestFirst as BestFirst
 from tot_lab.strategies.search import BestFirst as _BestFirst
 from tot_lab.strategies.search import BestLeaf as _BestLeaf
-from tot_lab.strategies.search import BestPath as BestPath
 from tot_lab.strategies.search import BestPath as _BestPath
 from tot_lab.strategies.search import Deepest as _Deepest
 from tot_lab.strategies.search import DepthFirst as DepthFirst

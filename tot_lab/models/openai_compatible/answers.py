@@ -105,7 +105,7 @@ async def streamed(events: AsyncIterator[str], observer: CallObserver, keys: Seq
 
 
 def _choice_of(choice: dict[str, Any]) -> Choice:
-    message = choice.get("message") or {"content": choice.get("text")}
+    message = choice["message"] if "message" in choice else {"content": choice["text"]}
     reasoning, finish = _reasoning_in(message), _text(choice.get("finish_reason"))
     tools = [
         (tool.get("id"), tool["function"].get("name"), _arguments_in(tool["function"]))

@@ -139,7 +139,10 @@ class OpenAICompatible(ChatEndpoint):
             raise Failure(f"options must hold sampling settings: got {min(taken)!r}")
         body: dict[str, Any] = {"model": self.model}
         if self.chat:
-            body["messages"] = messages_of(call)
+            turns = messages_of(call)
+            body["messages"] = [
+                {name: part for name, part in turn.items() if part is not None} for turn in turns
+            ]
         else:
             body["prompt"] = call.prompt
         for fields in setting_arguments(call).values():
