@@ -221,11 +221,12 @@ def shares_of(
 
     The shares add up to the whole; the first reply gets the remainder.
     """
-    prompts, outputs = shared(prompt, [1] * len(sizes)), shared(output, sizes)
+    tokens = list(zip(shared(prompt, [1] * len(sizes)), shared(output, sizes), strict=True))
     if price is None or cost is None:
-        return [(its, said, None) for its, said in zip(prompts, outputs, strict=True)]
+        return [(read, written, None) for read, written in tokens]
     cost = round(cost, 12)  # the last digits of a float sum depend on its order
-    plain = [usd(price, its, said) for its, said in zip(prompts, outputs, strict=True)]
+    plain = [usd(price, read, written) for read, written in tokens]
     scale = cost / sum(plain) if sum(plain) else 0.0
     rest = [one * scale for one in plain[1:]]
-    return list(zip(prompts, outputs, [cost - sum(rest), *rest], strict=True))
+    costs = [cost - sum(rest), *rest]
+    return [(read, written, one) for (read, written), one in zip(tokens, costs, strict=True)]
