@@ -1,10 +1,17 @@
-"""What the model stack adds to litellm.
+"""What a call costs on its way to a server, and what the model stack adds.
 
-    python benchmarks/gateway.py [--rounds 9]
+    python benchmarks/gateway.py [--rounds 9] [--peers]
 
-64 calls at a time go to a server on loopback, in a process of its own: once through
-`litellm.acompletion` alone, once through the whole stack (cache off, so that every call is sent).
-The two take turns; the ratio of a pair is what counts. CPU of this process alone.
+The calls go to a server on loopback, in a process of its own, that answers at once. The
+clients take turns; the ratio of a pair is what counts. CPU of this process alone.
+
+1. CPU per call, 64 at a time, cache off: litellm alone, tot_lab on litellm, tot_lab on
+   `OpenAICompatible`, and aiohttp alone with JSON decoding.
+2. From a strategy to the journal and the disk cache: tree searches of 160 calls on `OpenAICompatible`
+   against aiohttp alone.
+3. Requests a second, 256 at a time: tot_lab and aiohttp alone; with --peers `openai` on its client for
+   aiohttp, in a venv of its own.
+4. 1,000 at a time: the longest stall of the event loop, tot_lab beside aiohttp alone.
 
 Figures only: nothing here passes or fails.
 """
@@ -17,66 +24,81 @@ import gc
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import aiohttp
 from cache import Quiet
-from engine import HERE, line
+from engine import HERE, SEARCH, line, said_by, venv_of
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message
 from tot_lab.models.lite_llm.loading import load_litellm
 
-AT_ONCE = 64
-CALLS = 256
-SERVER = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from providers import Providers, Said
-with Providers(Said("A next step. " * 20)) as server:
-    print(server.base("openai"), flush=True)
-    sys.stdin.read()
-"""
+MODEL = "gpt-4.1-mini"
+PROMPT = "A problem, the steps so far, and what is asked for. " * 20
+SERVER = HERE / "peers" / "quick_server.py"
+Ask = Callable[[int], Awaitable[object]]
 
 
 @contextmanager
 def a_server() -> Iterator[str]:
     """The base URL of a server that answers at once."""
-    command = [sys.executable, "-c", SERVER, str(HERE.parent / "tests")]
+    command = [sys.executable, str(SERVER)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         yield server.stdout.readline().strip()
         server.communicate()
 
 
-async def all_calls(ask: Callable[[int], Awaitable[object]]) -> float:
-    """CPU µs a call, 64 at a time."""
-    waiting = iter(range(CALLS))
+async def all_calls(ask: Ask, calls: int = 256, at_once: int = 64) -> tuple[float, float]:
+    """CPU µs a call, and calls a second."""
+    waiting = iter(range(calls))
 
     async def some() -> None:
         for k in waiting:
             await ask(k)
 
-    began = time.process_time()
-    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
-    return (time.process_time() - began) / CALLS * 1e6
+    began, cpu = time.perf_counter(), time.process_time()
+    await asyncio.gather(*(some() for _ in range(at_once)))
+    return (time.process_time() - cpu) / calls * 1e6, calls / (time.perf_counter() - began)
 
 
-async def measured(base: str, rounds: int) -> tuple[list[float], list[float]]:
-    """CPU µs a call without the stack and with it."""
-    litellm = load_litellm()
-    prompt = "A problem, the steps so far, and what is asked for. " * 20
-    model = tl.LiteLLM(model="openai/gpt-4.1-mini", api_base=base, api_key="none")
-    lab = tl.Lab(model, runs=None, mode="off")
-    observer = Quiet()
+class Clients:
+    """The ways to ask the server at `base`."""
 
-    async def bare(k: int) -> object:
-        messages = [{"role": "user", "content": f"{prompt}{k}"}]
-        return await litellm.acompletion(
-            model="openai/gpt-4.1-mini",
-            messages=messages,
-            api_base=base,
+    def __init__(self, base: str, session: aiohttp.ClientSession) -> None:
+        self.base = base
+        self.session = session
+        self.litellm = load_litellm()
+        self.observer = Quiet()
+        key = "none-that-anybody-knows"
+        litellm = tl.LiteLLM(model=f"openai/{MODEL}", api_base=base, api_key=key, concurrency=1_000)
+        direct = tl.OpenAICompatible(model=MODEL, base_url=base, api_key=key, concurrency=1_000)
+        self.on_litellm = self.through(tl.Lab(litellm, runs=None, mode="off"))
+        self.on_direct = self.through(tl.Lab(direct, runs=None, mode="off"))
+
+    async def bare(self, k: int) -> object:
+        """aiohttp alone, with JSON decoding."""
+        body = {
+            "model": MODEL,
+            "messages": [{"role": "user", "content": f"{PROMPT}{k}"}],
+            "temperature": 0.7,
+            "max_tokens": 100,
+            "seed": k,
+        }
+        async with self.session.post(f"{self.base}/chat/completions", json=body) as response:
+            return (await response.json())["choices"][0]["message"]["content"]
+
+    async def litellm_alone(self, k: int) -> object:
+        return await self.litellm.acompletion(
+            model=f"openai/{MODEL}",
+            messages=[{"role": "user", "content": f"{PROMPT}{k}"}],
+            api_base=self.base,
             api_key="none",
             temperature=0.7,
             max_tokens=100,
@@ -85,32 +107,124 @@ async def measured(base: str, rounds: int) -> tuple[list[float], list[float]]:
             max_retries=0,
         )
 
-    async def stacked(k: int) -> object:
-        call = Call("0", "ask", (Message("user", f"{prompt}{k}"),), temperature=0.7, max_tokens=100, seed=k)
-        reply = await lab.gateway.ask(call, observer)
-        assert reply.error is None, reply
-        return reply
+    def through(self, lab: tl.Lab) -> Ask:
+        async def ask(k: int) -> object:
+            message = Message("user", f"{PROMPT}{k}")
+            call = Call("0", "ask", (message,), temperature=0.7, max_tokens=100, seed=k)
+            reply = await lab.gateway.ask(call, self.observer)
+            assert reply.error is None, reply
+            return reply
 
-    alone, through = [], []
-    await all_calls(bare)
-    await all_calls(stacked)
+        return ask
+
+
+async def turns(asks: dict[str, Ask], rounds: int, **how: int) -> dict[str, list[tuple[float, float]]]:
+    """What `all_calls` measures for each client, which take turns."""
+    for ask in asks.values():
+        await all_calls(ask, **how)
     gc.collect()
     gc.freeze()  # a full collection of all that litellm imports would fall on either side by chance
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in asks}
     for _ in range(rounds):
-        alone.append(await all_calls(bare))
-        through.append(await all_calls(stacked))
-    return alone, through
+        for name, ask in asks.items():
+            found[name].append(await all_calls(ask, **how))
+    return found
+
+
+def show(what: str, a: list[float], b: list[float], target: str, unit: str) -> None:
+    """A line with the median ratio of pairs."""
+    ratio = statistics.median(one / other for one, other in zip(a, b, strict=True))
+    note = f"{statistics.median(a):,.0f} {unit} ÷ {statistics.median(b):,.0f} {unit}"
+    line(what, ratio, target, note)
+
+
+async def per_call(clients: Clients, rounds: int) -> None:
+    """Part 1."""
+    asks = {
+        "litellm": clients.litellm_alone,
+        "on litellm": clients.on_litellm,
+        "direct": clients.on_direct,
+        "bare": clients.bare,
+    }
+    found = {name: [cpu for cpu, _ in them] for name, them in (await turns(asks, rounds)).items()}
+    show("stack on litellm ÷ litellm alone", found["on litellm"], found["litellm"], "≤ 1.10", "µs")
+    show("tot_lab on litellm ÷ direct", found["on litellm"], found["direct"], "≥ 6", "µs")
+    show("tot_lab direct ÷ aiohttp alone", found["direct"], found["bare"], "", "µs")
+
+
+async def per_recorded_call(clients: Clients, rounds: int, runs: int = 8) -> None:
+    """Part 2."""
+    tasks = [tl.general(f"{PROMPT}{k}") for k in range(runs)]
+    ours, theirs = [], []
+    for _ in range(rounds + 1):
+        with tempfile.TemporaryDirectory() as folder:
+            model = tl.OpenAICompatible(model=MODEL, base_url=clients.base, concurrency=1_000)
+            lab = tl.Lab(model, runs=Path(folder) / "runs", cache=Path(folder) / "calls")
+            cpu = time.process_time()
+            made = await asyncio.gather(*(lab.run(SEARCH, task) for task in tasks))
+            calls = sum(run.usage.calls for run in made)
+            assert not any(run.usage.errors for run in made)
+            ours.append((time.process_time() - cpu) / calls * 1e6)
+        theirs.append((await all_calls(clients.bare, 512))[0])
+    # The first round asks for several samples at once, which this server does not give.
+    show("strategy to journal and cache ÷ aiohttp", ours[1:], theirs[1:], "≤ 3", "µs")
+
+
+async def per_second(clients: Clients, rounds: int, peers: bool) -> None:
+    """Part 3."""
+    found = await turns({"direct": clients.on_direct, "bare": clients.bare}, rounds, calls=2_000, at_once=256)
+    rates = {name: [rate for _, rate in them] for name, them in found.items()}
+    show("requests/s, tot_lab ÷ aiohttp alone", rates["direct"], rates["bare"], "", "/s")
+    if not peers:
+        return
+    with venv_of("openai[aiohttp]") as python:
+        script = HERE / "peers" / "openai_peer.py"
+        ours, theirs = [], []
+        for _ in range(rounds):
+            told: dict[str, Any] = await asyncio.to_thread(said_by, [python, script, clients.base])
+            theirs.append(told["per_second"])
+            ours.append((await all_calls(clients.on_direct, 2_000, 256))[1])
+    show("requests/s, tot_lab ÷ openai[aiohttp]", ours, theirs, "≥ 3", "/s")
+
+
+async def stalls(clients: Clients, rounds: int) -> None:
+    """Part 4."""
+    asks = {"direct": clients.on_direct, "bare": clients.bare}
+    found: dict[str, list[float]] = {name: [] for name in asks}
+    for _ in range(rounds):
+        for name, ask in asks.items():
+            longest = [0.0]
+
+            async def watch(longest: list[float] = longest) -> None:
+                while True:
+                    before = time.perf_counter()
+                    await asyncio.sleep(0.001)
+                    longest[0] = max(longest[0], time.perf_counter() - before - 0.001)
+
+            watching = asyncio.ensure_future(watch())
+            await all_calls(ask, 4_000, 1_000)
+            watching.cancel()
+            found[name].append(longest[0] * 1e3)
+    show("longest stall at 1,000, tot_lab ÷ aiohttp", found["direct"], found["bare"], "≤ 2", "ms")
+
+
+async def everything(base: str, rounds: int, peers: bool) -> None:
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        clients = Clients(base, session)
+        await per_call(clients, rounds)
+        await per_recorded_call(clients, rounds)
+        await per_second(clients, rounds, peers)
+        await stalls(clients, rounds)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9, help="how often each thing is measured")
+    parser.add_argument("--peers", action="store_true", help="install and measure the client of OpenAI too")
+    given = parser.parse_args()
     with a_server() as base:
-        alone, through = asyncio.run(measured(base, parser.parse_args().rounds))
-    ratio = statistics.median(b / a for a, b in zip(alone, through, strict=True))
-    ours, theirs = statistics.median(through), statistics.median(alone)
-    note = f"{ours:.0f} µs ÷ {theirs:.0f} µs a call, {AT_ONCE} at a time"
-    line("through the stack ÷ litellm alone", ratio, "≤ 1.10", note)
+        asyncio.run(everything(base, given.rounds, given.peers))
 
 
 if __name__ == "__main__":

@@ -190,6 +190,7 @@ def test_a_server_that_died_may_be_tried_again(model: Local) -> None:
         )
         await asyncio.sleep(0.3)
         process.kill()
+        process.wait()
         await busy
 
     with pytest.raises(Failure) as caught:

@@ -66,7 +66,7 @@ _NAMES = places(
         "tot_lab.lab.settings": "Settings",
         "tot_lab.lab.sweeps.axes": "grid",
         "tot_lab.lab.sweeps.sweep": "Sweep",
-        "tot_lab.models": "Cache LiteLLM Local",
+        "tot_lab.models": "Cache LiteLLM Local OpenAICompatible",
         "tot_lab.record.importers": "load",
         "tot_lab.record.run": "Run",
         "tot_lab.runtime.recorder": "Recorder",
@@ -80,7 +80,7 @@ _NAMES = places(
         "tot_lab.strategies.reflexion": "Reflexion",
         "tot_lab.strategies.search": (
             "TreeOfThoughts Propose Sample WithTools Value Vote BeamSearch BestFirst DepthFirst MCTS "
-            "BestPath Stop Pick"
+            "Stop Pick"
         ),
         "tot_lab.strategies.structured": "ask_json",
         "tot_lab.strategies.synthesis": "WithSynthesis",

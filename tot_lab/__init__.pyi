@@ -93,6 +93,7 @@ from tot_lab.models import CacheError as _CacheError
 from tot_lab.models import CacheMiss as _CacheMiss
 from tot_lab.models import LiteLLM as LiteLLM
 from tot_lab.models import Local as Local
+from tot_lab.models import OpenAICompatible as OpenAICompatible
 from tot_lab.record.importers import load as load
 from tot_lab.record.journal import JournalError as _JournalError
 from tot_lab.record.marks import Mark as _Mark
@@ -147,7 +148,6 @@ from tot_lab.strategies.search import Best as _Best
 from tot_lab.strategies.search import BestFirst as BestFirst
 from tot_lab.strategies.search import BestFirst as _BestFirst
 from tot_lab.strategies.search import BestLeaf as _BestLeaf
-from tot_lab.strategies.search import BestPath as BestPath
 from tot_lab.strategies.search import BestPath as _BestPath
 from tot_lab.strategies.search import Deepest as _Deepest
 from tot_lab.strategies.search import DepthFirst as DepthFirst

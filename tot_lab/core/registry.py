@@ -119,6 +119,9 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "sim/general": "tot_lab.domains.general.player:SimGeneral",
         "local/": "tot_lab.models.local:Local",
         "local:": "tot_lab.models.local:Local",
+        "vllm/": "tot_lab.models.openai_compatible:VLLM",
+        "sglang/": "tot_lab.models.openai_compatible:SGLang",
+        "llama/": "tot_lab.models.openai_compatible:LlamaCpp",
         "": "tot_lab.models.lite_llm:LiteLLM",  # all other names are passed to litellm
     },
     "tools": {

@@ -47,11 +47,22 @@ def secrets_in(values: Mapping[str, Any]) -> list[str]:
     return found
 
 
+_SEARCHED: list[tuple[dict[Any, Any], list[str]]] = [({}, [])]
+
+
+def secrets_in_environment() -> list[str]:
+    """The secrets of the environment, which is searched again only if it has changed."""
+    now = dict(getattr(os.environ, "_data", os.environ))  # the bytes, without decoding each of them
+    if now != _SEARCHED[0][0]:
+        _SEARCHED[0] = now, secrets_in(os.environ)
+    return _SEARCHED[0][1]
+
+
 def scrubbed(text: str, *keys: str) -> str:
     """Remove `keys` and all secrets of the environment from `text`, including one that is truncated at its
     end.
     """
-    secrets = [key for key in keys if len(key) > 3] + secrets_in(os.environ)
+    secrets = [key for key in keys if len(key) > 3] + secrets_in_environment()
     for secret in sorted(secrets, key=len, reverse=True):
         text = without_beginning(text.replace(secret, HIDDEN), secret)
     return clean(_ENDS_OF_A_KEY.sub(HIDDEN, text))
@@ -63,7 +74,9 @@ def long_keys(*keys: str) -> list[str]:
     Their JSON-escaped forms are included. Paths are excluded: they locate a secret and are not secret
     themselves.
     """
-    in_environment = (secret for secret in secrets_in(os.environ) if not secret.startswith(("/", "~", "./")))
+    in_environment = (
+        secret for secret in secrets_in_environment() if not secret.startswith(("/", "~", "./"))
+    )
     long = {key for key in (*keys, *in_environment) if len(key) >= LONG}
     return sorted(long | {json.dumps(key)[1:-1] for key in long}, key=len, reverse=True)
 

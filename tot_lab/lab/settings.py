@@ -39,7 +39,7 @@ from tot_lab.core.parts import Part, known_names, map_parts
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.thinking import Budget
-from tot_lab.models import LiteLLM, Local, model_named
+from tot_lab.models import LiteLLM, Local, OpenAICompatible, model_named
 from tot_lab.models.lite_llm.naming import (
     checked_url,
     is_safe_url,
@@ -150,6 +150,9 @@ class ModelSettings(BaseModel):
                 f"api_key_env: the environment has no variable {missing}. It should hold the key of {name}."
             )
         model = model_named(name)
+        if isinstance(model, OpenAICompatible):
+            given |= {"model": model.model, "api_key": key and os.environ[key]}
+            return type(model).model_validate(given)
         if isinstance(model, LiteLLM):
             if "/" not in model.name and not model.provider:
                 raise SettingsError(f"provider {self.provider!r} has no default model: set `model`.")

@@ -8,6 +8,7 @@ from tot_lab.models.cache import Cache, CacheMiss
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local
 from tot_lab.models.named import model_named, simulated_models
+from tot_lab.models.openai_compatible import OpenAICompatible
 from tot_lab.models.store import CacheError
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "CacheMiss",
     "LiteLLM",
     "Local",
+    "OpenAICompatible",
     "model_named",
     "simulated_models",
 ]

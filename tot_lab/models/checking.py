@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.reading import read_json, separated
 from tot_lab.models.lite_llm import OLLAMA_WINDOW, LiteLLM
+from tot_lab.models.openai_compatible import OpenAICompatible
 from tot_lab.models.stack import Endpoint, Failure
 
 PATIENCE = 120.0
@@ -282,6 +283,8 @@ async def _timed(endpoint: Endpoint, turn: int, place: int) -> tuple[float, Repl
 
 
 async def _facts_of(endpoint: Endpoint) -> _ServerFacts:
+    if isinstance(endpoint, OpenAICompatible):
+        return await _listed_facts(endpoint, "models", endpoint.model)
     if not isinstance(endpoint, LiteLLM):
         own = {name: getattr(endpoint, name, None) for name in ("context_window", "slots")}
         return _ServerFacts((), **own)
@@ -296,7 +299,12 @@ async def _facts_of(endpoint: Endpoint) -> _ServerFacts:
     if endpoint.provider == "gemini":
         _, page = await endpoint.look(f"models/{name}")
         return _ServerFacts(context_window=_whole_number(_get(page, "inputTokenLimit")))
-    _, page = await endpoint.look("/v1/models" if endpoint.provider == "anthropic" else "models")
+    return await _listed_facts(endpoint, "/v1/models" if endpoint.provider == "anthropic" else "models", name)
+
+
+async def _listed_facts(endpoint: LiteLLM | OpenAICompatible, path: str, name: str) -> _ServerFacts:
+    """Return what a server lists about the model of that name, and what llama.cpp adds."""
+    _, page = await endpoint.look(path)
     entries = [entry for entry in _get(page, "data") or () if isinstance(entry, dict)]
     models = [str(entry["id"]) for entry in entries if "id" in entry]
     mine = next((entry for entry in entries if entry.get("id") == name), {})

@@ -28,8 +28,7 @@ from pydantic import Field, field_validator, model_validator
 from tot_lab.core.calls import Call, CallObserver, Need, Reply
 from tot_lab.core.extras import requires
 from tot_lab.models import ready
-from tot_lab.models.lite_llm import LiteLLM
-from tot_lab.models.lite_llm.loading import is_loaded, litellm_ready
+from tot_lab.models.openai_compatible import LlamaCpp
 from tot_lab.models.stack import Endpoint, Failure
 from tot_lab.models.weights import KNOWN, check, find, sha256_of
 
@@ -118,14 +117,13 @@ class Local(Endpoint):
 
     @property
     def is_ready(self) -> bool:
-        """Whether litellm is loaded and the server is running."""
+        """Whether the server is running."""
         with suppress(OSError):
-            return _server_for(self).endpoint is not None and is_loaded()
+            return _server_for(self).endpoint is not None
         return True  # `answer` will report the error
 
     async def start(self) -> None:
-        """Load litellm, start the server and load the weights."""
-        await litellm_ready()
+        """Start the server and load the weights."""
         with suppress(OSError, ImportError):
             await asyncio.to_thread(_server_for(self).start)
 
@@ -170,7 +168,7 @@ class _Server:
         self.holders: dict[int, weakref.finalize[..., Local]] = {}
         self._lock = threading.RLock()  # a finaliser may run in the thread that holds it
         self._process: subprocess.Popen[bytes] | None = None
-        self._endpoint: LiteLLM | None = None
+        self._endpoint: LlamaCpp | None = None
         self._takes_tools: bool | None = None
         self._failed: tuple[float, str] | None = None
 
@@ -185,7 +183,7 @@ class _Server:
             self.stop()
 
     @property
-    def endpoint(self) -> LiteLLM | None:
+    def endpoint(self) -> LlamaCpp | None:
         """The endpoint of the running server, or `None`."""
         running = self._process is not None and self._process.poll() is None
         return self._endpoint if running else None
@@ -198,7 +196,7 @@ class _Server:
             self._takes_tools = not isinstance(caps, dict) or caps.get("supports_tools") is not False
         return self._takes_tools is not False
 
-    def start(self) -> LiteLLM:
+    def start(self) -> LlamaCpp:
         """Return the endpoint, starting the server if needed. Blocks while the weights are loaded.
 
         Callers that waited for a failed start get its error and do not start again.
@@ -225,7 +223,7 @@ class _Server:
                 self._failed = time.monotonic(), str(error)
                 raise
             # No context window is passed: the server counts exactly and refuses a prompt that is too long.
-            self._endpoint = LiteLLM(model="openai/local", api_base=f"{address}/v1", api_key=key)
+            self._endpoint = LlamaCpp(model="local", base_url=f"{address}/v1", api_key=key)
             return self._endpoint
 
     def _started(self, settings: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The layer that repeats requests after temporary failures.
 
 Only failures that may be temporary are repeated: 408, 409, 429, 5xx and broken connections
-(`lite_llm/failures.py` decides which). The wait is the provider's Retry-After, or it starts at half a second
+(`chat/failures.py` decides which). The wait is the provider's Retry-After, or it starts at half a second
 and doubles. It is shortened by a random factor, so that many callers do not return at once. The last failure
 becomes a reply.
 """

@@ -94,7 +94,7 @@ def describe_models() -> str:
         is_here = (models_folder() / f"{name}.gguf").is_file()
         state = "downloaded" if is_here else f"tot-lab model pull {name}"
         rows.append(f"  {f'local/{name}':<28}{weights.size / 1e6:>5,.0f} MB, {weights.licence}: {state}")
-    rows += ["", "of a provider, or on a server of yours, by their litellm names:"]
+    rows += ["", "of a provider, by their litellm names, or on a server of yours:"]
     rows += [f"  {name:<28}{needs}" for name, needs in _ELSEWHERE.items()]
     packages = sorted(offered("models"))
     return "\n".join([*rows, *(["", f"from installed packages: {', '.join(packages)}"] if packages else [])])
@@ -105,7 +105,7 @@ _ELSEWHERE = {
     "anthropic/claude-haiku-4-5": "ANTHROPIC_API_KEY in the environment",
     "gemini/gemini-2.5-flash": "GEMINI_API_KEY in the environment",
     "ollama/qwen3:8b": "Ollama, running on this machine",
-    "hosted_vllm/NAME": "api_base=http://localhost:8000/v1",
+    "vllm/NAME": "base_url=http://localhost:8000/v1, which is the default",
 }
 
 

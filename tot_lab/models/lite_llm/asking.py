@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from tot_lab.core.calls import Call, CallObserver, Message
-from tot_lab.models.stack import Failure, provider_seed
-
-SettingArguments = dict[str, dict[str, Any]]
-"""litellm's arguments by the setting of the call that they represent."""
+from tot_lab.core.calls import Call, CallObserver
+from tot_lab.models.chat.requests import SettingArguments, is_too_long, setting_arguments
+from tot_lab.models.stack import Failure
 
 _UNLISTED = {"gemini": ["seed", "top_logprobs"]}  # supported by the provider, but missing from litellm's list
 _OURS = ("model", "messages", "n", "stream", "timeout")
@@ -31,135 +28,26 @@ _CONSTRAINTS |= {"contains", "prefixItems", "minProperties", "maxProperties", "p
 _CONSTRAINTS |= {"anyOf", "allOf", "if", "then", "else", "additionalProperties", "required"}
 
 
-# Keywords of OpenAI's strict mode. A schema with any other keyword is sent as not strict.
-_STRICT = {"type", "title", "description", "properties", "required", "additionalProperties", "items"}
-_STRICT |= {"anyOf", "enum", "const", "$defs", "$ref", "pattern", "minItems", "maxItems", "minimum"}
-_STRICT |= {"maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
-_LONGEST_DESCRIPTION = 1024  # characters of a tool description for OpenAI and Azure
-
-
-def messages_of(call: Call) -> list[dict[str, Any]]:
-    """Return the messages of the call. Repeated ids of tool calls are replaced, since litellm drops a call
-    whose id Anthropic has seen.
-    """
-    turns, seen, now = [], set[str](), dict[str, str]()
-    for place, message in enumerate(call.messages):
-        if message.tool_calls:
-            now = {
-                tool.id: f"call_{place}_{k}" if tool.id in seen else tool.id
-                for k, tool in enumerate(message.tool_calls)
-            }
-            seen.update(now.values())
-        turns.append(_turn(message, now))
-    return turns
-
-
-def _turn(message: Message, ids: Mapping[str, str]) -> dict[str, Any]:
-    turn: dict[str, Any] = {"role": message.role, "content": message.content}
-    if message.tool_calls:
-        turn["content"] = message.content or None
-        turn["tool_calls"] = [
-            {
-                "id": ids[tool.id],
-                "type": "function",
-                "function": {"name": tool.name, "arguments": tool.arguments},
-            }
-            for tool in message.tool_calls
-        ]
-    if message.provider_state:
-        turn |= json.loads(message.provider_state)
-    if message.tool_call_id is not None:
-        turn["tool_call_id"] = ids.get(message.tool_call_id, message.tool_call_id)
-    return turn
-
-
-def tools_of(call: Call, provider: str = "") -> list[dict[str, Any]]:
-    """Return the tools of the call as `provider` accepts them."""
-    return [{"type": "function", "function": _function(tool, provider)} for tool in call.tools]
-
-
-def _function(tool: dict[str, Any], provider: str) -> dict[str, Any]:
-    if not tool["parameters"].get("properties") and provider.startswith(("gemini", "vertex_ai")):
-        # An empty object is not accepted.
-        return {name: part for name, part in tool.items() if name != "parameters"}
-    if _is_too_long(tool, provider):
-        return {**tool, "description": tool["description"][:_LONGEST_DESCRIPTION]}
-    return tool
-
-
-def _is_too_long(tool: dict[str, Any], provider: str) -> bool:
-    return provider in ("openai", "azure") and len(tool["description"]) > _LONGEST_DESCRIPTION
-
-
 def settings_of(
     litellm: ModuleType, model: str, provider: str, calls: Sequence[Call], observer: CallObserver
 ) -> dict[str, Any]:
     """Return all arguments except the messages, and note what would not reach the model. Raises `Failure`."""
     call = calls[0]
-    settings = _setting_arguments(litellm, call, provider)
+    for name in call.options:
+        if name in _OURS or name in litellm.types.utils.all_litellm_params:
+            raise Failure(f"options must hold sampling settings: got {name!r}")
+    settings = setting_arguments(call, provider)
     if len(calls) > 1:
         settings["n"] = {"n": len(calls)}
     dropped = list(_dropped(litellm, model, provider, settings))
     if call.tool_choice == "none" and "tool_choice" in dropped:
         dropped.remove("tool_choice")
         del settings["tool_choice"], settings["tools"]  # without tools the model cannot call any
-    if any(_is_too_long(tool, provider) for tool in call.tools):
+    if any(is_too_long(tool, provider) for tool in call.tools):
         dropped.append("tools.description")
     if dropped:
         observer.note("call.dropped", settings=list(dropped))
     return _arguments(provider, {name: values for name, values in settings.items() if name not in dropped})
-
-
-def _setting_arguments(litellm: ModuleType, call: Call, provider: str) -> SettingArguments:
-    settings: SettingArguments = {}
-    for field in ("temperature", "max_tokens"):
-        value = getattr(call, field)
-        if value is not None:
-            settings[field] = {field: value}
-    if call.stop:
-        settings["stop"] = {"stop": list(call.stop)}
-    if call.seed is not None:
-        settings["seed"] = {"seed": provider_seed(call)}
-    if call.response_format is not None:
-        schema = call.response_format
-        name = re.sub(r"[^\w-]", "_", str(schema.get("title") or "reply"))[:64]
-        form = {"name": name, "schema": schema, "strict": _is_strict(schema)}
-        settings["response_format"] = {"response_format": {"type": "json_schema", "json_schema": form}}
-    if call.logprobs:
-        settings["logprobs"] = {"logprobs": True, "top_logprobs": call.logprobs}
-    if call.tools:
-        settings["tools"] = {"tools": tools_of(call, provider)}
-    if call.tool_choice is not None:
-        choice: Any = call.tool_choice
-        if choice not in ("auto", "none", "required"):
-            choice = {"type": "function", "function": {"name": choice}}
-        settings["tool_choice"] = {"tool_choice": choice}
-    if call.effort is not None:
-        settings["effort"] = {"reasoning_effort": call.effort}
-    for name, value in call.options.items():
-        if name in _OURS or name in litellm.types.utils.all_litellm_params:
-            raise Failure(f"options must hold sampling settings: got {name!r}")
-        settings[name] = {name: value}
-    return settings
-
-
-def _is_strict(schema: Any) -> bool:
-    """Whether OpenAI's strict mode accepts the schema: objects list and require all properties, and every
-    part has a type.
-    """
-    if not isinstance(schema, dict) or not schema.keys() <= _STRICT:
-        return False
-    if "$ref" in schema:
-        return len(schema) == 1
-    properties, kind = schema.get("properties", {}), schema.get("type")
-    if "object" in (kind if isinstance(kind, list) else [kind]) and not (
-        schema.get("additionalProperties") is False and set(schema.get("required", ())) == set(properties)
-    ):
-        return False
-    parts = [*properties.values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", ())]
-    parts += [schema["items"]] if "items" in schema else []
-    says = schema.keys() & {"type", "anyOf", "enum", "const"}
-    return bool(says) and all(map(_is_strict, parts))
 
 
 def _open_objects(value: Any) -> int:

@@ -7,19 +7,20 @@ identity of the model does not need it. The key is not a setting and is never sh
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from importlib import import_module
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field, SecretStr, field_validator
+from pydantic import Field, field_validator
 
-from tot_lab.core.calls import Call, CallObserver, Need, Reply
-from tot_lab.core.reading import read_json
-from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
-from tot_lab.models.lite_llm.answers import Answers, scrubbed_reply, streamed, wanted_back, whole
-from tot_lab.models.lite_llm.asking import messages_of, settings_of
+from tot_lab.core.calls import Call, CallObserver, Need
+from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
+from tot_lab.models.chat.replies import Answers, Choice, Price, Share, shares_of, usd, wanted_back
+from tot_lab.models.chat.requests import messages_of
+from tot_lab.models.lite_llm.answers import streamed, whole
+from tot_lab.models.lite_llm.asking import settings_of
 from tot_lab.models.lite_llm.failures import failure_of
 from tot_lab.models.lite_llm.loading import (
     end_with_this_loop,
@@ -41,31 +42,24 @@ from tot_lab.models.lite_llm.reachable import problem_of
 from tot_lab.models.lite_llm.table import (
     OLLAMA_WINDOW,
     UNKNOWN_OUTPUT,
-    Price,
     is_plain,
     known_of,
     price_in,
     prompt_tokens,
     resolved,
-    shared,
-    usd,
     window_in_table,
 )
-from tot_lab.models.stack import Endpoint, Failure
+from tot_lab.models.stack import Failure
 
 # Gemini is excluded, since its thinking models may refuse several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}
-_ONE_BY_ONE: set[tuple[str | None, str]] = set()  # servers that ignored n
 _FOREVER = 86_400.0  # seconds; the driver enforces the timeout
 _PLAIN = {"num_retries": 0, "max_retries": 0, "caching": False, "timeout": _FOREVER}
 
-Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-
-class LiteLLM(Endpoint):
+class LiteLLM(ChatEndpoint):
     """A model by its litellm name."""
 
-    model_config = ConfigDict(hide_input_in_errors=True)  # the input may be the key
     kind: ClassVar[str] = "litellm"
     model: Annotated[str, Field(min_length=1)]
     """`openai/gpt-4.1-mini`, `anthropic/…`, `gemini/…` or `google/…`, `ollama/qwen3:8b`, `hosted_vllm/…`, ….
@@ -76,17 +70,6 @@ class LiteLLM(Endpoint):
     api_base: str | None = None
     """URL of the server, without a name or password. `None` means the provider's own."""
 
-    api_key: Annotated[SecretStr | str | None, Field(exclude=True, repr=False)] = None
-    """`None` means the provider's environment variable, such as `OPENAI_API_KEY`. The key is neither recorded
-    nor shown.
-    """
-
-    context_window: Annotated[int, Field(ge=1)] | None = None
-    """Tokens of a prompt and its reply together. Ollama is configured to this size."""
-
-    price: Annotated[tuple[Usd, Usd], Field(strict=False)] | None = None
-    """USD per million tokens of (prompt, reply), for a model that is not in litellm's table."""
-
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         return {"model": value} if isinstance(value, str) else value
@@ -95,18 +78,6 @@ class LiteLLM(Endpoint):
     @classmethod
     def _is_url(cls, base: str | None) -> str | None:
         return None if base is None else checked_url(base)
-
-    @field_validator("api_key")
-    @classmethod
-    def _hidden(cls, key: SecretStr | str | None) -> SecretStr | None:
-        return SecretStr(key) if isinstance(key, str) else key
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings without the key, as JSON-compatible data."""
-        return {name: value for name, value in super().settings().items() if name != "api_key"}
-
-    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
-        return ((name, value) for name, value in super().__repr_args__() if name != "api_key")
 
     # Identity.
 
@@ -149,13 +120,8 @@ class LiteLLM(Endpoint):
         return identity
 
     @property
-    def _key(self) -> str:
-        return self.api_key.get_secret_value() if isinstance(self.api_key, SecretStr) else ""
-
-    @property
-    def _long_keys(self) -> list[str]:
-        """Keys that must not appear in replies."""
-        return long_keys(self._key, key_in_environment(self.provider))
+    def _sent_key(self) -> str:
+        return self._key or key_in_environment(self.provider)
 
     # Limits and prices.
 
@@ -163,8 +129,7 @@ class LiteLLM(Endpoint):
         """Whether one request can return several samples: on an OpenAI-compatible server, and without a seed,
         which the samples would share.
         """
-        refused = (self.base_url, self.name) in _ONE_BY_ONE
-        return call.seed is None and self.provider in _TAKE_N and not refused
+        return call.seed is None and self.provider in _TAKE_N and self._takes_n
 
     async def problem(self) -> str | None:
         """Find a missing key, an unknown provider, or a custom server that does not answer. The service of a
@@ -234,37 +199,17 @@ class LiteLLM(Endpoint):
 
     # The request.
 
-    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Make one request. If a server returns fewer replies than requested, the rest is requested again.
-
-        With several calls, a failure of one of them is a reply with an error.
-
-        Raises:
-            Failure: If the request failed.
-        """
+    async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
         litellm = await litellm_ready()
         await end_with_this_loop(litellm)
         try:
-            answers = await self._answers(litellm, calls, observer)
+            return await self._requested(litellm, calls, observer)
+        except Failure:
+            raise
         except Exception as error:
-            failure = error if isinstance(error, Failure) else failure_of(litellm, error, self.address)
-            failure.message = scrubbed(failure.message, self._key)
-            failure.args = (failure.message,)
-            raise failure from None  # the exception chain holds requests with their headers
-        if not answers.choices:
-            raise Failure("the provider's response holds no choices", unreadable=True)
-        replies = self._replies(litellm, answers, calls)
-        if len(replies) < len(calls):
-            _ONE_BY_ONE.add((self.base_url, self.name))
-            observer.note("call.dropped", settings=["n"])
-            rest = calls[len(replies) :]
-            try:
-                replies += await self.answer(rest, observer)
-            except Failure as failure:  # the received replies were paid for and must not be requested again
-                replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
-        return replies
+            raise failure_of(litellm, error, self.address) from None
 
-    async def _answers(self, litellm: ModuleType, calls: Sequence[Call], observer: CallObserver) -> Answers:
+    async def _requested(self, litellm: ModuleType, calls: Sequence[Call], observer: CallObserver) -> Answers:
         call = calls[0]
         self._check_window(litellm, call)
         name, provider = resolved(litellm, self.name)
@@ -306,95 +251,35 @@ class LiteLLM(Endpoint):
             way["api_key"] = "none"  # the client requires a key even if the server does not
         return way
 
-    def _replies(self, litellm: ModuleType, answers: Answers, calls: Sequence[Call]) -> list[Reply]:
-        choices = answers.choices[: len(calls)]
-        name, provider = resolved(litellm, self.name)
-        if answers.model and provider != "ollama_chat":  # for which litellm uses two names
-            name = clean(answers.model)
-        replies = []
-        keys = self._long_keys
-        reported = getattr(answers.usage, "reported", "")
-        usage = None if reported else answers.usage
-        shares = self._shares(litellm, usage, [choice.size for choice in choices])
-        for choice, (prompt, output, cost) in zip(choices, shares, strict=True):
-            problem = choice.problem and scrubbed(choice.problem, self._key)
-            if problem and len(calls) == 1:
-                raise Failure(problem)
-            reply = Reply(
-                "" if problem else choice.text or "",
-                error=problem and f"{self.name}: {problem}",
-                thinking=choice.thinking,
-                model=name,
-                input_tokens=prompt,
-                output_tokens=output,
-                cost=cost,
-                finish_reason=choice.finish,
-                logprobs=choice.logprobs,
-                tool_calls=choice.tool_calls,
-                provider_state=wanted_back(choice, provider, self.name),
-                reported_usage=reported,
-            )
-            replies.append(scrubbed_reply(reply, keys))
-        return replies
+    def _model_in(self, answers: Answers) -> str:
+        name, provider = resolved(load_litellm(), self.name)
+        # litellm uses two names of a model of Ollama.
+        return answers.model if answers.model and provider != "ollama_chat" else name
 
-    def _shares(
-        self, litellm: ModuleType, usage: Any, sizes: Sequence[int]
-    ) -> list[tuple[int | None, int | None, float | None]]:
-        """Return the prompt tokens, reply tokens and USD of each reply, given their sizes.
+    def _state(self, choice: Choice) -> str:
+        return wanted_back(choice, resolved(load_litellm(), self.name)[1], self.name)
 
-        They add up to those of the request; the first reply gets the remainder.
-        """
+    def _shares(self, usage: Any, sizes: Sequence[int]) -> list[Share]:
         if usage is None:
             return [(None, None, None)] * len(sizes)
-        prompts = shared(int(usage.prompt_tokens or 0), [1] * len(sizes))
-        outputs = shared(int(usage.completion_tokens or 0), sizes)
+        litellm = load_litellm()
         price = self._price(litellm)
-        if price is None:
-            return [(prompt, output, None) for prompt, output in zip(prompts, outputs, strict=True)]
-        whole_cost = usd(price, sum(prompts), sum(outputs))
-        if self.price is None and not is_plain(usage):  # there are discounts or surcharges
+        prompt, output = int(usage.prompt_tokens or 0), int(usage.completion_tokens or 0)
+        whole_cost = None if price is None else usd(price, prompt, output)
+        if price is not None and self.price is None and not is_plain(usage):
+            # There are discounts or surcharges.
             name, provider = resolved(litellm, self.name)
             whole_cost = sum(
                 litellm.cost_per_token(model=name, custom_llm_provider=provider, usage_object=usage)
             )
-        whole_cost = round(whole_cost, 12)  # the last digits of a float sum depend on its order
-        plain = [usd(price, prompt, output) for prompt, output in zip(prompts, outputs, strict=True)]
-        scale = whole_cost / sum(plain) if sum(plain) else 0.0
-        rest = [cost * scale for cost in plain[1:]]
-        return list(zip(prompts, outputs, [whole_cost - sum(rest), *rest], strict=True))
+        return shares_of(prompt, output, price, whole_cost, sizes)
 
-    async def look(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
-        """Request another page of the server.
-
-        Args:
-            path: Path below the server's URL, or below its host if it starts with `/`.
-            body: JSON to post. `None` makes a GET request.
-
-        Returns:
-            The HTTP status, and the JSON or `None`.
-
-        Raises:
-            Failure: If the server cannot be reached (`connection_failed`) or is slow.
-        """
-        await litellm_ready()
-        httpx = import_module("httpx")
+    def _page(self, path: str) -> tuple[str, dict[str, str]] | None:
         base = self.base_url or HOMES.get(self.provider)
         if base is None:
-            return 404, None
-        url = f"{base}/{path}" if path[0] != "/" else base.removesuffix("/v1") + path
-        key = self._key or key_in_environment(self.provider)
+            return None
         headers = {"anthropic-version": "2023-06-01"} if self.provider == "anthropic" else {}
-        if key:
+        if key := self._sent_key:
             name = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}.get(self.provider)
-            headers |= {name: key} if name else {"authorization": f"Bearer {key}"}
-        try:
-            # Does not follow redirects, which would receive the key.
-            async with httpx.AsyncClient(timeout=20.0) as client:
-                response = await client.request(
-                    "GET" if body is None else "POST", url, json=body, headers=headers
-                )
-                return response.status_code, read_json(without_keys(response.text, self._long_keys))
-        except httpx.HTTPError as error:
-            words = f"no answer from {self.address}: {str(error) or type(error).__name__}"
-            slow = isinstance(error, httpx.ReadTimeout)
-            raise Failure(scrubbed(words, self._key), retry=True, connection_failed=not slow) from None
+            headers |= {name: key} if name else bearer(key)
+        return page_below(base, path), headers

@@ -7,19 +7,15 @@ retry may help. No text that holds a key leaves this package.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator, Mapping
-from email.utils import parsedate_to_datetime
+from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 
-from tot_lab.core.reading import read_json
+from tot_lab.models.chat.failures import TOO_LONG, refusal, shortened
 from tot_lab.models.stack import Failure
 
-_RETRIED = (408, 409, 429)
 _NOISE = re.compile(r"^(?:litellm\.)?[A-Za-z_]*(?:Error|Exception|Timeout)(?: Error)?(?::| -) ?")
 _ASIDE = re.compile(r"Traceback \(| Handle with `litellm| Original exception:")
-_TOO_LONG = re.compile(r"context.{0,9} (length|window|size|limit)|prompt is too long|number of tokens", re.I)
 # litellm's messages for responses that it cannot parse, with a made-up status
 _UNREADABLE = re.compile("converting to valid response|unexpected response from Ollama")
 
@@ -34,19 +30,13 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
     words = _words(str(error))
     response = next((link.response for link in chain if isinstance(link, httpx.HTTPStatusError)), None)
     if response is not None:
-        status, body = int(response.status_code), _body(response)
-        message = _message(body) or _message(words) or words or f"HTTP {status}"
-        hopeless = isinstance(error, litellm.ContextWindowExceededError) or _TOO_LONG.search(message)
-        return Failure(
-            message,
-            status=status,
-            retry=(status in _RETRIED or status >= 500) and not hopeless,
-            retry_after=_retry_after(response.headers, body),
-        )
+        failure = refusal(int(response.status_code), response.headers, _body(response), words)
+        failure.retry &= not isinstance(error, litellm.ContextWindowExceededError)
+        return failure
     if any(isinstance(link, (httpx.TransportError, aiohttp.ClientError, OSError)) for link in chain):
         return Failure(f"no answer from {address}: {words}", retry=True, connection_failed=True)
     if isinstance(error, litellm.exceptions.MidStreamFallbackError):
-        return Failure(words, retry=not _TOO_LONG.search(words))
+        return Failure(words, retry=not TOO_LONG.search(words))
     refused = litellm.BadRequestError, litellm.AuthenticationError, litellm.NotFoundError
     if (
         (isinstance(error, refused) and not _UNREADABLE.search(str(error)))
@@ -75,12 +65,7 @@ def _words(text: str) -> str:
     text = _ASIDE.split(text, maxsplit=1)[0].strip()
     while (match := _NOISE.match(text)) is not None and match.end() < len(text):
         text = text[match.end() :]
-    return _short(text)
-
-
-def _short(text: str) -> str:
-    text = re.sub(r" ssl:<[^<>]*+>", "", " ".join(text.split()))  # a memory address, which changes every time
-    return text if len(text) <= 500 else f"{text[:499]}…"
+    return shortened(text)
 
 
 def _body(response: object) -> str:
@@ -88,26 +73,3 @@ def _body(response: object) -> str:
         return str(response.text)  # type: ignore[attr-defined]
     except Exception:  # the body of an unreadable stream
         return ""
-
-
-def _message(body: str) -> str:
-    """Return the message in a provider's JSON, or ""."""
-    value = read_json(body)
-    value = value[0] if isinstance(value, list) and value else value
-    if isinstance(value, dict):
-        value = value.get("error") or value.get("message") or value.get("detail")
-    if isinstance(value, dict):
-        value = value.get("message")
-    return _short(value) if isinstance(value, str) else ""
-
-
-def _retry_after(headers: Mapping[str, str], body: str) -> float | None:
-    """Return the seconds that the provider asks to wait, from its header or from Google's body."""
-    value = headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d+(\.\d+)?", value):
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        delay = re.search(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"', body)
-        return float(delay[1]) if delay else None

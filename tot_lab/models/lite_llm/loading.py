@@ -12,12 +12,13 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import AsyncGenerator
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+from weakref import WeakSet
 
 from tot_lab.core.calls import is_token_count, usage_text
+from tot_lab.models.connections import at_end_of_loop
 
 _loading = threading.Lock()
 _loaded: list[ModuleType] = []
@@ -111,28 +112,20 @@ def silence_warnings() -> None:
     warnings.filterwarnings("ignore", tokens, UserWarning)
 
 
-_watched: dict[int, AsyncGenerator[None, None]] = {}
+_watched: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
 async def end_with_this_loop(litellm: ModuleType) -> None:
-    """Close litellm's connections together with the running event loop.
-
-    litellm keeps them forever. The last action of an event loop is to finish the async generators that were
-    started in it.
-    """
-    loop = id(asyncio.get_running_loop())
+    """Close litellm's connections together with the running event loop. litellm keeps them forever."""
+    loop = asyncio.get_running_loop()
     if loop in _watched:
         return
 
-    async def until_the_end() -> AsyncGenerator[None, None]:
-        try:
-            yield
-        finally:
-            _watched.pop(loop, None)
-            clients = litellm.in_memory_llm_clients_cache
-            for key in [key for key in clients.cache_dict if key.endswith(f"-{loop}")]:
-                clients.ttl_dict.pop(key, None)
-                await clients.cache_dict.pop(key).close()
+    async def close() -> None:
+        clients = litellm.in_memory_llm_clients_cache
+        for key in [key for key in clients.cache_dict if key.endswith(f"-{id(loop)}")]:
+            clients.ttl_dict.pop(key, None)
+            await clients.cache_dict.pop(key).close()
 
-    _watched[loop] = until_the_end()
-    await anext(_watched[loop])
+    _watched.add(loop)
+    await at_end_of_loop(close)

@@ -52,17 +52,19 @@ def provider_of(name: str) -> str:
     return next((provider for provider, form in _BARE_NAMES.items() if form.match(name)), "")
 
 
-def checked_url(text: str) -> str:
-    """Return the URL `text`. The message of its `ValueError` does not repeat it, since it may hold a key."""
+def checked_url(text: str, field: str = "api_base") -> str:
+    """Return the URL `text`, the value of `field`. The message of its `ValueError` does not repeat it, since
+    it may hold a key.
+    """
     try:
         parts = urlsplit(text)
         sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         sound = False
     if not sound:
-        raise ValueError("api_base must be a URL such as http://localhost:8000/v1.")
+        raise ValueError(f"{field} must be a URL such as http://localhost:8000/v1.")
     if "@" in parts.netloc or parts.query:
-        raise ValueError("api_base must not hold a name, password or query. Pass a key as api_key.")
+        raise ValueError(f"{field} must not hold a name, password or query. Pass a key as api_key.")
     return text
 
 

@@ -31,7 +31,8 @@ async def problem_of(model: LiteLLM) -> str | None:
     try:
         status, page = await model.look("api/tags" if ollama else "models")
     except Failure as failure:
-        if not isinstance(failure.__context__, import_module("httpx").ConnectError):  # the server may be busy
+        # Otherwise the server may be busy.
+        if not isinstance(failure.__context__, import_module("aiohttp").ClientConnectorError):
             return None
         if ollama:
             where = model.base_url or HOMES[model.provider]

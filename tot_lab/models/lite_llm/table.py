@@ -7,7 +7,7 @@ overestimated, and a price that is missing for this provider is `None`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,16 +15,14 @@ from types import ModuleType
 from typing import Any
 
 from tot_lab.core.calls import Call
-from tot_lab.models.lite_llm.asking import messages_of, tools_of
+from tot_lab.models.chat.replies import Price
+from tot_lab.models.chat.requests import messages_of, tools_of
 
 OLLAMA_WINDOW = 4096
 """Tokens of a prompt that Ollama keeps by default. It truncates the rest silently."""
 
 UNKNOWN_OUTPUT = 4096
 """Assumed tokens of the longest reply of an unknown model."""
-
-Price = tuple[float, float]
-"""USD per million tokens of (prompt, reply)."""
 
 
 @lru_cache
@@ -76,11 +74,6 @@ def price_in(known: Mapping[str, Any]) -> Price | None:
     return None if prompt is None or output is None else (1e6 * float(prompt), 1e6 * float(output))
 
 
-def usd(price: Price, prompt: int, output: int) -> float:
-    """Return the cost of a request in USD."""
-    return (prompt * price[0] + output * price[1]) / 1e6
-
-
 def is_plain(usage: Any) -> bool:
     """Whether the two prices determine the cost of a request.
 
@@ -104,10 +97,3 @@ def prompt_tokens(litellm: ModuleType, name: str, call: Call) -> int:
         model=model if exact else "gpt-4o", messages=messages_of(call), tools=tools_of(call) or None
     )
     return int(counted) if exact else int(counted) * 5 // 4 + 8
-
-
-def shared(whole: int, sizes: Sequence[int]) -> list[int]:
-    """Divide `whole` in proportion to `sizes`. The first part gets the remainder."""
-    total = sum(sizes)
-    parts = [whole * size // total if total else 0 for size in sizes]
-    return [whole - sum(parts[1:]), *parts[1:]]

@@ -20,7 +20,7 @@ class Continue(Sample):
     text that ends the next step.
 
     The last message of the call is the unfinished reply (assistant prefill). The endpoint must continue it:
-    llama.cpp and DeepSeek do, vLLM does with `options`, and many hosted models refuse it.
+    `tl.OpenAICompatible` asks its server to, DeepSeek does, and many hosted models refuse it.
 
     References:
         Snell et al. 2024, Scaling LLM Test-Time Compute, arXiv:2408.03314, section 5 (search by steps against
@@ -31,8 +31,8 @@ class Continue(Sample):
     """Text between steps. It ends a call, and is no part of the thoughts."""
 
     options: dict[str, Any] = {}
-    """Further settings of calls that continue a reply, under the names of the endpoint. vLLM needs
-    `{"continue_final_message": True, "add_generation_prompt": False}`."""
+    """Further settings of calls that continue a reply, under the names of the endpoint. vLLM through litellm
+    needs `{"continue_final_message": True, "add_generation_prompt": False}`."""
 
     def _default_prompt(self, task: Task, path: Path) -> str:
         return task.domain.answer_prompt(task, True)

@@ -1,0 +1,472 @@
+"""The direct path to OpenAI-compatible servers: the same requests and replies as through litellm, on the
+loopback provider, and what only one of the two paths does."""
+
+import asyncio
+import gzip
+import json
+import time
+
+import pytest
+from endpoint import CallObserver
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from providers import Closed, Fault, Half, Hang, Raw, Said
+from pydantic import ValidationError
+from support import wait
+
+import tot_lab as tl
+from tot_lab.core.calls import Call, Message, ToolCall
+from tot_lab.core.reading import separated
+from tot_lab.models import connections
+from tot_lab.models.keys import key_of, request_of
+from tot_lab.models.lite_llm import LiteLLM
+from tot_lab.models.openai_compatible import VLLM, LlamaCpp, OpenAICompatible, SGLang
+from tot_lab.models.stack import Failure
+
+KEY = "sk-MARKED-0123456789abcdef"
+PRICE = (0.4, 1.6)
+SCHEMA = {
+    "title": "Next step",
+    "type": "object",
+    "properties": {"a": {"enum": ["4", "6"]}, "steps": {"type": "array", "items": {"type": "string"}}},
+    "required": ["a", "steps"],
+    "additionalProperties": False,
+}
+TOOL = {"name": "add", "description": "a + b", "parameters": {"type": "object", "properties": {}}}
+
+
+def call(text: str = "2 + 2?", **more: object) -> Call:
+    return Call("0", "sample", (Message("user", text),), **more)
+
+
+@pytest.fixture
+def server(shared, monkeypatch):
+    for name in ("OPENAI_API_KEY", "VLLM_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    shared.forget()
+    return shared
+
+
+def through_litellm(server) -> LiteLLM:
+    return LiteLLM(model="openai/gpt-4.1-mini", api_base=server.base("openai"), api_key=KEY, price=PRICE)
+
+
+def direct(server, kind=OpenAICompatible, **more) -> OpenAICompatible:
+    given = {"model": "gpt-4.1-mini", "base_url": server.base("openai"), "api_key": KEY, "price": PRICE}
+    return kind(**{**given, **more})
+
+
+def got(model, calls, watched):
+    """The replies of one request, or what is known about its failure, and what was noted."""
+    observer = CallObserver(watched=watched)
+    try:
+        replies = list(map(separated, wait(model.answer(calls, observer))))
+    except Failure as failure:
+        return {
+            name: getattr(failure, name)
+            for name in ("status", "retry", "retry_after", "connection_failed", "unreadable")
+        }
+    return replies, observer.notes, observer.texts
+
+
+def both(server, calls, answers, watched=False):
+    """What came of the same calls and answers on both paths, and the two requests."""
+    found = []
+    for model in (through_litellm(server), direct(server)):
+        server.will(*answers)
+        found.append(got(model, calls, watched))
+        server._script.clear()
+    return found, [server.calls[0].json, server.calls[len(server.calls) // 2].json]
+
+
+CALLS = {
+    "plain": call(),
+    "temperature": call(temperature=0.5),
+    "max_tokens": call(max_tokens=50),
+    "stop": call(stop=("\n\n", "x")),
+    "seed": call(seed=7, sample_index=2, attempt=(1,)),
+    "schema": call(response_format=SCHEMA),
+    "loose schema": call(response_format={"type": "object", "properties": {"a": {"type": "string"}}}),
+    "logprobs": call(logprobs=3),
+    "tools": call(tools=(TOOL,)),
+    "tool choice": call(tools=(TOOL,), tool_choice="add"),
+    "required tool": call(tools=(TOOL,), tool_choice="required"),
+    "no tool": call(tools=(TOOL,), tool_choice="none"),
+    "options": call(options={"top_p": 0.9, "presence_penalty": 0.2}),
+    "unicode": call("日本 🜁 \u2028 é"),
+    "conversation": Call(
+        "0",
+        "act",
+        (
+            Message("system", "Be brief."),
+            Message("user", "1 + 2?"),
+            Message("assistant", "", tool_calls=(ToolCall("c1", "add", '{"a": 1}'),)),
+            Message("tool", "3", tool_call_id="c1"),
+            Message("assistant", "It is 3.", tool_calls=(ToolCall("c1", "add", "{}"),)),
+            Message("tool", "0", tool_call_id="c1"),
+        ),
+        tools=(TOOL,),
+    ),
+}
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("name", CALLS)
+def test_the_same_request_is_sent(server, name, watched):
+    found, sent = both(server, (CALLS[name],), [Said("Four.")], watched)
+    assert found[0] == found[1]
+    assert found[1][0][0].text == "Four."
+    for request in sent:
+        request.setdefault("stream", False)  # litellm leaves it out or not, which means the same
+    assert sent[0] == sent[1]
+    assert [asked.key for asked in server.calls] == [KEY, KEY]
+    assert len({asked.path for asked in server.calls}) == 1
+
+
+def test_several_samples_are_one_request(server):
+    calls = [call(sample_index=k) for k in range(3)]
+    found, sent = both(server, calls, [Said(("a", "bb", "cccc"))])
+    assert found[0] == found[1]
+    assert sent[0] == sent[1]
+    assert sent[1]["n"] == 3
+    replies = found[1][0]
+    assert [reply.text for reply in replies] == ["a", "bb", "cccc"]
+    assert sum(reply.input_tokens for reply in replies) == 11
+    assert sum(reply.output_tokens for reply in replies) == 5
+
+
+def test_a_server_that_gives_fewer_is_asked_for_the_rest(server):
+    model = direct(server, model="one-by-one")
+    server.will(Said(("a",)), Said(("b",)), Said(("c",)))
+    observer = CallObserver()
+    replies = wait(model.answer([call(sample_index=k) for k in range(3)], observer))
+    assert [reply.text for reply in replies] == ["a", "b", "c"]
+    assert observer.dropped == ["n", "n"]
+    assert not model.takes_n(call())
+
+
+SAID = {
+    "plain": Said("Four."),
+    "thinking": Said("Four.", thinking="Two and two."),
+    "thinking tags": Said("<think>Two and two.</think>\n\nFour."),
+    "cut": Said("Fo", finish="length"),
+    "filtered": Said("F", finish="content_filter"),
+    "nothing": Said(None),
+    "all thinking, cut": Said(None, thinking="hm", finish="length"),
+    "tools": Said(None, tools=(("add", {"a": 1, "b": "é"}), ("add", {})), finish="tool_calls"),
+    "tools and words": Said("I add.", tools=(("add", {"a": 1}),), thinking="so", finish="tool_calls"),
+    "logprobs": Said("4", logprobs=(("4", -0.25, {"4": -0.25, "5": -1.5}), ("\ud800", -9e9, {}))),
+    "surrogates": Said("a\ud800b", thinking="c\udfff"),
+    "no usage": Said("Four.", usage=False),
+    "zero usage": Said("Four.", input_tokens=0, output_tokens=0),
+    "absurd usage": Said("Four.", output_tokens=-5),
+    "another model": Said("Four.", model="the-model-itself"),
+}
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("name", SAID)
+def test_the_same_reply_is_read(server, name, watched):
+    asked = call(tools=(TOOL,) if SAID[name].tools else (), logprobs=2 if SAID[name].logprobs else 0)
+    found, _ = both(server, (asked,), [SAID[name]], watched)
+    assert found[0] == found[1]
+
+
+TROUBLE = {
+    **{str(status): Fault(status) for status in (400, 401, 403, 404, 408, 409, 422, 429, 500, 503, 529)},
+    "wait": Fault(429, retry_after=7),
+    "wait until": Fault(503, retry_after="Wed, 21 Oct 2015 07:28:00 GMT"),
+    "too long": Fault(400, "This model's maximum context length is 10 tokens"),
+    "too long 500": Fault(500, "This model's maximum context length is 10 tokens"),
+    "closed": Closed(),
+    "half": Half(),
+    "half, cleanly": Half(cleanly=True),
+    "page": Raw("<html>a gateway's page"),
+    "empty": Raw(""),
+    "{}": Raw("{}"),
+    "[]": Raw("[]"),
+    "null": Raw("null"),
+    "choices": Raw('{"choices": 3}'),
+    "choice": Raw('{"choices": [{}]}'),
+}
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("name", TROUBLE)
+def test_trouble_is_the_same_failure(server, name, watched):
+    found, _ = both(server, (call(),), [TROUBLE[name]], watched)
+    assert isinstance(found[1], dict) or name == "half, cleanly"
+    for field in ("status", "retry", "retry_after"):
+        if isinstance(found[0], dict):
+            assert found[0][field] == found[1][field], field
+    if not isinstance(found[0], dict):
+        assert found[0] == found[1]
+
+
+def test_an_error_inside_a_stream_or_a_good_status_is_the_servers(server):
+    server.will(Half(error=Fault(529, "we are overloaded", code="overloaded_error")))
+    server.will(Raw('{"error": {"message": "we are overloaded", "code": 503}}'))
+    server.will(Raw('{"error": {"message": "no such model", "code": 404}}'))
+    for watched, status, retry in ((True, None, True), (False, 503, True), (False, 404, False)):
+        with pytest.raises(Failure, match=r"overloaded|no such model") as caught:
+            wait(direct(server).answer((call(),), CallObserver(watched=watched)))
+        assert (caught.value.status, caught.value.retry) == (status, retry)
+
+
+# What only the direct path does
+
+
+def test_settings_are_sent_as_they_are(server):
+    observer = CallObserver()
+    asked = call(effort="low", options={"min_p": 0.1, "guided_regex": "[0-9]+"})
+    wait(direct(server).answer((asked,), observer))
+    body = server.calls[-1].json
+    assert (body["reasoning_effort"], body["min_p"], body["guided_regex"]) == ("low", 0.1, "[0-9]+")
+    assert observer.dropped == []
+
+
+@pytest.mark.parametrize("name", ["model", "messages", "n", "stream", "stream_options", "prompt"])
+def test_options_cannot_replace_the_request(server, name):
+    with pytest.raises(Failure, match=f"options must hold sampling settings: got '{name}'"):
+        wait(direct(server).answer((call(options={name: 1}),), CallObserver()))
+    assert server.calls == []
+
+
+def test_an_unfinished_reply_is_continued(server):
+    begun = Call("0", "sample", (Message("user", "Count."), Message("assistant", "1, 2,")))
+    for kind, sent in ((VLLM, True), (SGLang, True), (OpenAICompatible, True), (LlamaCpp, None)):
+        wait(direct(server, kind).answer((begun,), CallObserver()))
+        body = server.calls[-1].json
+        assert body["messages"][-1] == {"role": "assistant", "content": "1, 2,"}
+        assert body.get("continue_final_message") is sent
+        assert body.get("add_generation_prompt") is (False if sent else None)
+    wait(direct(server, VLLM).answer((call(),), CallObserver()))
+    assert "continue_final_message" not in server.calls[-1].json
+
+
+def test_a_model_without_a_chat_template_completes(server):
+    page = {
+        "model": "base",
+        "choices": [
+            {
+                "text": " 4",
+                "finish_reason": "stop",
+                "logprobs": {"tokens": [" 4"], "token_logprobs": [-0.5], "top_logprobs": [{" 4": -0.5}]},
+            }
+        ],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 1},
+    }
+    server.pages["/v1/completions"] = page
+    (reply,) = wait(direct(server, chat=False).answer((call("2 + 2 =", logprobs=1),), CallObserver()))
+    body = server.asked[-1].json
+    assert (body["prompt"], body["logprobs"], "messages" in body) == ("2 + 2 =", 1, False)
+    assert (reply.text, reply.output_tokens, reply.logprobs[0].top) == (" 4", 1, {" 4": -0.5})
+
+
+def test_arguments_that_are_an_object_and_reasoning_of_vllm_are_read(server):
+    message = {
+        "content": None,
+        "reasoning": "I add.",
+        "tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}],
+    }
+    server.will(Raw(json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]})))
+    (reply,) = wait(direct(server).answer((call(tools=(TOOL,)),), CallObserver()))
+    assert (reply.thinking, reply.finish_reason) == ("I add.", "tool_calls")
+    assert reply.tool_calls == (ToolCall("call_0", "add", '{"a": 1}'),)
+
+
+# The stream
+
+
+def streams(text: str, sizes: list[int]) -> bytes:
+    """A stream of events that says `text`, cut into pieces anywhere."""
+    chunks = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in text]
+    chunks.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    return "".join(f"data: {json.dumps({'choices': [chunk]})}\n\n" for chunk in chunks).encode()
+
+
+class Pieces:
+    """A response whose body arrives in the given pieces."""
+
+    def __init__(self, pieces):
+        self.pieces = pieces
+        self.content = self
+
+    async def iter_any(self):
+        for piece in self.pieces:
+            yield piece
+
+
+async def events_in(pieces):
+    return [event async for event in connections.events_of(Pieces(pieces))]
+
+
+@given(
+    st.lists(st.text(alphabet="ab: é\u2028", max_size=8), min_size=1, max_size=6),
+    st.sampled_from(["\n", "\r", "\r\n"]),
+    st.data(),
+)
+@settings(max_examples=300, deadline=None)
+def test_events_are_read_however_the_bytes_are_cut(datas, end, data):
+    """WHATWG, section 9.2.6: lines end with CR, LF or CRLF; one space after the colon is no data."""
+    text = "".join(f": comment{end}event: x{end}data: {one}{end}{end}" for one in datas)
+    raw = text.encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=8)))
+    pieces = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+    assert asyncio.run(events_in(pieces)) == datas
+
+
+def test_data_of_several_lines_is_one_event():
+    assert asyncio.run(events_in([b"data: a\ndata:b\n\n", b"id: 1\n\n", b"data: c"])) == ["a\nb", "c"]
+
+
+# Safety
+
+
+def test_a_redirect_is_not_followed(server):
+    from aiohttp import web
+
+    server.pages["/v1/models"] = lambda asked: web.Response(status=307, headers={"Location": "/elsewhere"})
+    status, _ = wait(direct(server).look("models"))
+    assert status == 307
+    assert [asked.path for asked in server.asked] == ["/v1/models"]
+
+
+def test_a_response_without_end_is_given_up(server, monkeypatch):
+    monkeypatch.setattr(connections, "LARGEST", 10_000)
+    server.will(Said("x" * 20_000), Said("x " * 20_000))
+    for watched in (False, True):
+        with pytest.raises(Failure, match="more than 10,000 bytes"):
+            wait(direct(server).answer((call(),), CallObserver(watched=watched)))
+
+
+def test_a_compressed_response_is_not_unpacked(server):
+    from aiohttp import web
+
+    bomb = gzip.compress(b" " * 10**6)
+    server.pages["/v1/models"] = lambda asked: web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
+    status, page = wait(direct(server).look("models"))
+    assert (status, page) == (200, None)
+    assert server.asked[-1].headers["accept-encoding"] == "identity"
+
+
+def test_a_key_is_in_nothing_that_is_shown(server):
+    model = direct(server)
+    assert KEY not in repr((model, model.settings(), model.identity(), model.model_dump()))
+    for base in (f"http://me:{KEY}@a/v1", f"http://a/v1?key={KEY}", KEY):
+        with pytest.raises(ValidationError, match="base_url must") as caught:
+            OpenAICompatible(model="m", base_url=base)
+        assert KEY not in str(caught.value)
+    server.will(Fault(401, "the key {key} is wrong"))
+    with pytest.raises(Failure) as failed:
+        wait(model.answer((call(),), CallObserver()))
+    assert KEY not in repr((failed.value, failed.value.message))
+
+
+def test_a_key_of_the_environment_goes_to_servers_of_its_name_alone(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai-0123456789")
+    monkeypatch.setenv("VLLM_API_KEY", "of-vllm-0123456789")
+    for kind, key in ((OpenAICompatible, ""), (VLLM, "of-vllm-0123456789"), (SGLang, "")):
+        wait(direct(server, kind, api_key=None).answer((call(),), CallObserver()))
+        assert server.calls[-1].key == key
+
+
+# Identity, names and checks
+
+
+def test_the_host_is_no_part_of_the_cache_key(server):
+    def key(**more):
+        return key_of(request_of(call(), direct(server, **more).identity()))
+
+    assert key() == key(base_url="http://node17:9000/v1") == key(api_key="other") == key(concurrency=2)
+    assert len({key(), key(model="other"), key(revision="q4"), key(chat=False), key(kind=VLLM)}) == 5
+
+
+def test_a_job_on_another_node_finds_its_cache(server, tmp_path):
+    first = tl.Lab(direct(server), runs=None, cache=tmp_path)
+    run = wait(first.run(tl.OneAnswer(), tl.open_ended("2 + 2?")))
+    elsewhere = tl.Lab(direct(server, base_url="http://127.0.0.1:9/v1"), runs=None, cache=tmp_path)
+    again = wait(elsewhere.run(tl.OneAnswer(), tl.open_ended("2 + 2?")))
+    assert again.answer == run.answer == "Four."
+    assert len(server.calls) == 1
+
+
+def test_names_stand_for_servers():
+    for name, kind, url in (
+        ("vllm/Qwen/Qwen3-8B", VLLM, "http://localhost:8000/v1"),
+        ("sglang/m", SGLang, "http://localhost:30000/v1"),
+        ("llama/m", LlamaCpp, "http://localhost:8080/v1"),
+    ):
+        model = tl.Lab(name).model
+        assert type(model) is kind
+        assert model.model == name.partition("/")[2]
+        assert model.base_url == url
+    with pytest.raises(ValidationError, match="base_url"):
+        OpenAICompatible(model="m")
+
+
+def test_a_missing_server_or_model_is_found_before_the_first_call(server):
+    model = direct(server, base_url="http://127.0.0.1:9/v1")
+    assert wait(model.problem()) == "No server answers at http://127.0.0.1:9/v1 for gpt-4.1-mini"
+    server.pages["/v1/models"] = {"data": [{"id": "qwen"}]}
+    at = server.base("openai")
+    assert wait(direct(server).problem()) == f"The server at {at} has no model gpt-4.1-mini: got qwen"
+    assert wait(direct(server, model="qwen").problem()) is None
+    assert wait(direct(server, LlamaCpp).problem()) is None
+    server.pages.clear()
+    assert wait(direct(server).problem()) is None  # it may not list its models
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=200, deadline=None)
+def test_a_need_is_never_less_than_the_tokens_of_the_prompt(text):
+    import tiktoken
+
+    model = OpenAICompatible(model="m", base_url="http://a/v1")
+    counted = len(tiktoken.get_encoding("cl100k_base").encode(text, disallowed_special=()))
+    assert model.need((call(text, max_tokens=7),)).prompt >= counted
+    assert model.need((call(text, max_tokens=7),)).tokens >= counted + 7
+
+
+# The connections
+
+
+def test_a_cancelled_call_is_a_cancelled_request(server):
+    server.will(Hang())
+
+    async def cancelled():
+        asking = asyncio.ensure_future(direct(server).answer((call(),), CallObserver()))
+        while not server.calls:
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.to_thread(server.calls[-1].ended.wait, 20)
+
+    wait(cancelled())
+    assert server.calls[-1].left
+
+
+def test_connections_end_with_their_loop(server):
+    """No warning about an unclosed session, which would be an error here, and no open socket."""
+    import psutil
+
+    def sockets():
+        return sum(one.raddr != () for one in psutil.Process().net_connections())
+
+    before = sockets()
+    for _ in range(5):
+        asyncio.run(direct(server).answer((call(),), CallObserver()))
+    end = time.monotonic() + 10
+    while sockets() > before and time.monotonic() < end:
+        time.sleep(0.05)
+    assert sockets() <= before
+
+
+def test_the_record_says_what_was_asked(server, tmp_path):
+    model = direct(server)
+    lab = tl.Lab(model, runs=tmp_path, mode="off")
+    run = wait(lab.run(tl.OneAnswer(), tl.open_ended("2 + 2?")))
+    assert run.answer == "Four."
+    assert KEY.encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert run.header.model["base_url"] == server.base("openai")

@@ -1,0 +1,6 @@
+"""OpenAI's chat format, which litellm and compatible servers share.
+
+requests.py    from a call to the fields of a request
+replies.py     choices, tool calls in pieces, and the removal of keys
+failures.py    errors with an HTTP status
+"""

@@ -1,0 +1,188 @@
+"""The base class of endpoints that speak OpenAI's chat format.
+
+An endpoint of this kind has a key, which is not a setting and is never shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from pydantic import ConfigDict, Field, SecretStr, field_validator
+
+from tot_lab.core.calls import Call, CallObserver, Reply
+from tot_lab.core.reading import read_json
+from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
+from tot_lab.models.chat.replies import Answers, Choice, Share, scrubbed_reply
+from tot_lab.models.connections import body_of, opened
+from tot_lab.models.stack import Endpoint, Failure
+
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_ONE_BY_ONE: set[tuple[str, str]] = set()  # servers and models that ignored n
+
+
+_LOOKING = 20.0  # seconds
+
+
+def bearer(key: str) -> dict[str, str]:
+    """Return the header that holds the key."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def page_below(base: str, path: str) -> str:
+    """Return the URL of a page of the server at `base`. A path that begins with `/` is one of the host."""
+    return f"{base}/{path}" if path[0] != "/" else base.removesuffix("/v1") + path
+
+
+class ChatEndpoint(Endpoint):
+    """A model behind a chat API."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # the input may be the key
+    kind: ClassVar[str] = ""
+
+    api_key: Annotated[SecretStr | str | None, Field(exclude=True, repr=False)] = None
+    """`None` means the provider's environment variable, such as `OPENAI_API_KEY`. The key is neither recorded
+    nor shown.
+    """
+
+    context_window: Annotated[int, Field(ge=1)] | None = None
+    """Tokens of a prompt and its reply together. Ollama is configured to this size."""
+
+    price: Annotated[tuple[Usd, Usd], Field(strict=False)] | None = None
+    """USD per million tokens of (prompt, reply), for a model whose price is not known."""
+
+    @field_validator("api_key")
+    @classmethod
+    def _hidden(cls, key: SecretStr | str | None) -> SecretStr | None:
+        return SecretStr(key) if isinstance(key, str) else key
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings without the key, as JSON-compatible data."""
+        return {name: value for name, value in super().settings().items() if name != "api_key"}
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        return ((name, value) for name, value in super().__repr_args__() if name != "api_key")
+
+    @property
+    def _key(self) -> str:
+        """The key that was passed, or ""."""
+        return self.api_key.get_secret_value() if isinstance(self.api_key, SecretStr) else ""
+
+    @property
+    def _sent_key(self) -> str:
+        """The key that is sent, or ""."""
+        return self._key
+
+    @property
+    def _long_keys(self) -> list[str]:
+        """Keys that must not appear in replies."""
+        return long_keys(self._key, self._sent_key)
+
+    @property
+    def _takes_n(self) -> bool:
+        """Whether the server has not ignored n so far."""
+        return (self.address, self.name) not in _ONE_BY_ONE
+
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
+        """Make one request. If a server returns fewer replies than requested, the rest is requested again.
+
+        With several calls, a failure of one of them is a reply with an error.
+
+        Raises:
+            Failure: If the request failed.
+        """
+        try:
+            answers = await self._answers(calls, observer)
+        except Failure as failure:
+            failure.message = scrubbed(failure.message, self._key)
+            failure.args = (failure.message,)
+            raise failure from None  # the exception chain holds requests with their headers
+        if not answers.choices:
+            raise Failure("the provider's response holds no choices", unreadable=True)
+        replies = self._replies(answers, calls)
+        if len(replies) < len(calls):
+            _ONE_BY_ONE.add((self.address, self.name))
+            observer.note("call.dropped", settings=["n"])
+            rest = calls[len(replies) :]
+            try:
+                replies += await self.answer(rest, observer)
+            except Failure as failure:  # the received replies were paid for and must not be requested again
+                replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
+        return replies
+
+    @abstractmethod
+    async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
+        """Make one request. Raises `Failure`."""
+
+    @abstractmethod
+    def _shares(self, usage: Any, sizes: Sequence[int]) -> list[Share]:
+        """Return what each reply of a request used, given their sizes. It adds up to `usage`."""
+
+    @abstractmethod
+    def _model_in(self, answers: Answers) -> str:
+        """Return the name of the model that answered."""
+
+    @abstractmethod
+    def _state(self, choice: Choice) -> str:
+        """Return what must be sent back with a turn that calls tools; see `wanted_back`."""
+
+    def _replies(self, answers: Answers, calls: Sequence[Call]) -> list[Reply]:
+        choices = answers.choices[: len(calls)]
+        name, keys = clean(self._model_in(answers)), self._long_keys
+        reported = getattr(answers.usage, "reported", "")
+        shares = self._shares(None if reported else answers.usage, [choice.size for choice in choices])
+        replies = []
+        for choice, (prompt, output, cost) in zip(choices, shares, strict=True):
+            problem = choice.problem and scrubbed(choice.problem, self._key)
+            if problem and len(calls) == 1:
+                raise Failure(problem)
+            reply = Reply(
+                "" if problem else choice.text or "",
+                error=problem and f"{self.name}: {problem}",
+                thinking=choice.thinking,
+                model=name,
+                input_tokens=prompt,
+                output_tokens=output,
+                cost=cost,
+                finish_reason=choice.finish,
+                logprobs=choice.logprobs,
+                tool_calls=choice.tool_calls,
+                provider_state=self._state(choice),
+                reported_usage=reported,
+            )
+            replies.append(scrubbed_reply(reply, keys))
+        return replies
+
+    @abstractmethod
+    def _page(self, path: str) -> tuple[str, dict[str, str]] | None:
+        """Return the URL and the headers for a page of the server, or `None` without a server."""
+
+    async def look(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
+        """Request another page of the server.
+
+        Args:
+            path: Path below the server's URL, or below its host if it starts with `/`.
+            body: JSON to post. `None` makes a GET request.
+
+        Returns:
+            The HTTP status, and the JSON or `None`.
+
+        Raises:
+            Failure: If the server cannot be reached (`connection_failed`) or is slow.
+        """
+        if (page := self._page(path)) is None:
+            return 404, None
+        url, headers = page
+        sent = None if body is None else msgspec.json.encode(body)
+        try:
+            async with asyncio.timeout(_LOOKING), opened(url, sent, headers, self.address) as response:
+                text = (await body_of(response)).decode(errors="replace")
+                return response.status, read_json(without_keys(text, self._long_keys))
+        except TimeoutError:
+            raise Failure(f"no answer from {self.address} within {_LOOKING:g} s", retry=True) from None
+        except Failure as failure:
+            failure.message = scrubbed(failure.message, self._key)
+            raise

@@ -1,0 +1,59 @@
+"""HTTP errors of providers and servers."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from tot_lab.core.reading import read_json
+from tot_lab.models.stack import Failure
+
+_RETRIED = (408, 409, 429)
+TOO_LONG = re.compile(r"context.{0,9} (length|window|size|limit)|prompt is too long|number of tokens", re.I)
+
+
+def shortened(text: str) -> str:
+    """Return `text` on one line, without memory addresses and cut at 500 characters."""
+    text = re.sub(r" ssl:<[^<>]*+>", "", " ".join(text.split()))  # a memory address, which changes every time
+    return text if len(text) <= 500 else f"{text[:499]}…"
+
+
+def refusal(status: int, headers: Mapping[str, str], body: str, words: str = "") -> Failure:
+    """Return the failure that a response with an error status describes. Its message still has to be
+    scrubbed.
+
+    Args:
+        words: A message to use if `body` holds none.
+    """
+    message = message_in(body) or message_in(words) or words or f"HTTP {status}"
+    return Failure(
+        message,
+        status=status,
+        retry=(status in _RETRIED or status >= 500) and not TOO_LONG.search(message),
+        retry_after=_retry_after(headers, body),
+    )
+
+
+def message_in(body: str) -> str:
+    """Return the message in a provider's JSON, or ""."""
+    value = read_json(body)
+    value = value[0] if isinstance(value, list) and value else value
+    if isinstance(value, dict):
+        value = value.get("error") or value.get("message") or value.get("detail")
+    if isinstance(value, dict):
+        value = value.get("message")
+    return shortened(value) if isinstance(value, str) else ""
+
+
+def _retry_after(headers: Mapping[str, str], body: str) -> float | None:
+    """Return the seconds that the provider asks to wait, from its header or from Google's body."""
+    value = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        delay = re.search(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"', body)
+        return float(delay[1]) if delay else None

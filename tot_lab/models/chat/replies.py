@@ -1,0 +1,232 @@
+"""Replies in OpenAI's chat format, complete or in pieces.
+
+A reply holds what the provider sent, in a form that a file can hold.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tot_lab.core.calls import Reply, TokenLogprob, ToolCall
+from tot_lab.core.reading import json_of
+from tot_lab.core.scrubbing import HIDDEN, clean, without_beginning, without_keys
+
+Price = tuple[float, float]
+"""USD per million tokens of (prompt, reply)."""
+
+Share = tuple[int | None, int | None, float | None]
+"""Prompt tokens, reply tokens and USD of one reply."""
+
+
+class Choice(NamedTuple):
+    """One reply of the provider. `text` is `None` if it has none, and `state` may have to be sent back
+    (`wanted_back`).
+    """
+
+    text: str | None
+    thinking: str | None
+    finish: str | None
+    tool_calls: tuple[ToolCall, ...]
+    logprobs: tuple[TokenLogprob, ...] = ()
+    refusal: str | None = None
+    state: dict[str, Any] = {}
+
+    @property
+    def problem(self) -> str | None:
+        """Why this is not a reply, or `None`."""
+        if self.refusal:
+            return f"the model refused: {self.refusal}"
+        if self.text is None and not self.tool_calls and not self.thinking and self.finish != "length":
+            return f"the provider's response has no content (finish: {self.finish})"
+        return None
+
+    @property
+    def size(self) -> int:
+        """Bytes, which approximate its share of the tokens."""
+        parts = (self.text, self.thinking, *(tool.arguments for tool in self.tool_calls))
+        return sum(len(part.encode()) for part in parts if part)
+
+
+class Answers(NamedTuple):
+    """The content of a response. `usage` is as the adapter reads it, or `None` if none was reported."""
+
+    choices: list[Choice]
+    model: str | None
+    usage: Any
+
+
+def text_so_far(text: str, keys: Sequence[str]) -> str:
+    """Return the text of a stream without `keys`, of which the last may be incomplete."""
+    text = without_keys(text, keys)
+    for key in keys:
+        text = without_beginning(text, key)
+    return text
+
+
+class ToolPieces:
+    """A partially received tool call."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.id = self.name = self.arguments = ""
+
+
+def add_piece(tools: list[ToolPieces], index: int, id: str, name: str, arguments: str) -> None:
+    """Add a piece of a tool call to `tools`.
+
+    OpenAI-compatible servers of Ollama and Gemini give all calls of a reply the index 0, and some give no id.
+    A piece starts a new call if it has another id, or a name after complete arguments.
+    """
+    known = next((tool for tool in reversed(tools) if tool.index == index), None)
+    if known is None or (known.id and id not in ("", known.id)) or (name and not id and _is_json(known)):
+        known = ToolPieces(index)
+        tools.append(known)
+    known.id = known.id or id
+    known.name = known.name or name
+    known.arguments += arguments
+
+
+def _is_json(tool: ToolPieces) -> bool:
+    try:
+        return json_of(tool.arguments) is not None
+    except ValueError:
+        return False
+
+
+# State to send back.
+
+
+def wanted_back(choice: Choice, provider: str, model: str) -> str:
+    """Return what must be sent back with a turn that calls tools, as JSON of litellm's message fields.
+
+    This is the signed thinking, which Anthropic verifies, or the reasoning for providers that continue from
+    it. Gemini's signatures are part of the ids of its calls.
+    """
+    if not choice.tool_calls or "gemini" in f"{provider}/{model}":
+        return ""
+    if "thinking_blocks" in choice.state:
+        name = "thinking_blocks"
+    elif "reasoning_content" in choice.state and provider in _TAKE_REASONING:
+        name = "reasoning_content"
+    else:
+        return ""
+    return json.dumps({name: choice.state[name]}, ensure_ascii=False)
+
+
+_TAKE_REASONING = {"openai", "deepseek", "moonshot", "together_ai", "ollama_chat"}
+"""Providers that accept reasoning in a message.
+
+DeepSeek and Moonshot require it, Groq and Cerebras refuse it. OpenAI reports no reasoning; `openai` is here
+for compatible servers such as llama.cpp.
+"""
+
+
+def state_of(blocks: Iterable[Any], reasoning: str | None) -> dict[str, Any]:
+    signed = [_cleaned(dict(block)) for block in blocks if block.get("signature") or block.get("data")]
+    state = {"thinking_blocks": signed, "reasoning_content": clean(reasoning or "")}
+    return {name: value for name, value in state.items() if value}
+
+
+def _cleaned(block: dict[str, Any]) -> dict[str, Any]:
+    return {name: clean(value) if isinstance(value, str) else value for name, value in block.items()}
+
+
+# Text, calls and numbers.
+
+
+def split(content: str | None, reasoning: str | None) -> tuple[str | None, str | None]:
+    """Return the text and the thinking without the white space between them."""
+    thinking = clean(reasoning or "").strip() or None
+    if content is None:
+        return None, thinking
+    return clean(content).lstrip("\n") if thinking else clean(content), thinking
+
+
+def tool_calls_of(tools: Iterable[Sequence[str | None]]) -> tuple[ToolCall, ...]:
+    """Return tool calls from (id, name, arguments)."""
+    return tuple(
+        ToolCall(clean(id or f"call_{k}"), clean(name or ""), clean(arguments or ""))
+        for k, (id, name, arguments) in enumerate(tools)
+    )
+
+
+# Keys.
+
+
+def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
+    """Return `reply` without `keys`, which a proxy may repeat in any text or spell out in tokens."""
+    if not keys:
+        return reply
+    texts = {
+        name: without_keys(value, keys)
+        for name in (
+            *("text", "raw_text", "error", "thinking", "model", "finish_reason"),
+            *("provider_state", "reported_usage"),
+        )
+        if (value := getattr(reply, name))
+    }
+    tools = tuple(
+        ToolCall(*(without_keys(part, keys) for part in (tool.id, tool.name, tool.arguments)))
+        for tool in reply.tool_calls
+    )
+    return msgspec.structs.replace(
+        reply, **texts, tool_calls=tools, logprobs=_scrubbed_tokens(reply.logprobs, keys)
+    )
+
+
+def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tuple[TokenLogprob, ...]:
+    """Return `tokens` without the text and alternatives of those that spell out a key."""
+    text = "".join(token.token for token in tokens)
+    hidden = [match.span() for key in keys for match in re.finditer(re.escape(key), text)]
+    scrubbed, end = list[TokenLogprob](), 0
+    for token in tokens:
+        begin, end = end, end + len(token.token)
+        if any(begin < last and first < end for first, last in hidden):
+            scrubbed.append(TokenLogprob(HIDDEN, token.logprob))
+        else:
+            top = {without_keys(other, keys): logprob for other, logprob in token.top.items()}
+            scrubbed.append(TokenLogprob(token.token, token.logprob, top))
+    return tuple(scrubbed)
+
+
+def finite(logprob: float | None) -> float:
+    """Return a log-probability, with OpenAI's substitute for impossible ones."""
+    return max(float(logprob), -9999.0) if logprob is not None else -9999.0
+
+
+# Usage.
+
+
+def usd(price: Price, prompt: int, output: int) -> float:
+    """Return the cost of a request in USD."""
+    return (prompt * price[0] + output * price[1]) / 1e6
+
+
+def shared(whole: int, sizes: Sequence[int]) -> list[int]:
+    """Divide `whole` in proportion to `sizes`. The first part gets the remainder."""
+    total = sum(sizes)
+    parts = [whole * size // total if total else 0 for size in sizes]
+    return [whole - sum(parts[1:]), *parts[1:]]
+
+
+def shares_of(
+    prompt: int, output: int, price: Price | None, cost: float | None, sizes: Sequence[int]
+) -> list[Share]:
+    """Divide the tokens and the cost of a request among its replies, in proportion to their sizes.
+
+    The shares add up to the whole; the first reply gets the remainder.
+    """
+    tokens = list(zip(shared(prompt, [1] * len(sizes)), shared(output, sizes), strict=True))
+    if price is None or cost is None:
+        return [(read, written, None) for read, written in tokens]
+    cost = round(cost, 12)  # the last digits of a float sum depend on its order
+    plain = [usd(price, read, written) for read, written in tokens]
+    scale = cost / sum(plain) if sum(plain) else 0.0
+    rest = [one * scale for one in plain[1:]]
+    costs = [cost - sum(rest), *rest]
+    return [(read, written, one) for (read, written), one in zip(tokens, costs, strict=True)]

@@ -1,0 +1,202 @@
+"""The JSON of an OpenAI-compatible server.
+
+Servers differ in what they leave out and in where they put reasoning. What has an impossible form is an
+unreadable answer, and impossible usage is reported and not counted.
+
+References:
+    OpenAI API reference, Chat Completions and Completions; vLLM, OpenAI-Compatible Server; llama.cpp,
+    tools/server/README.md; SGLang, OpenAI APIs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tot_lab.core.calls import CallObserver, TokenLogprob, is_token_count, usage_text
+from tot_lab.core.scrubbing import clean
+from tot_lab.models.chat.failures import TOO_LONG, message_in, refusal
+from tot_lab.models.chat.replies import (
+    Answers,
+    Choice,
+    ToolPieces,
+    add_piece,
+    finite,
+    split,
+    state_of,
+    text_so_far,
+    tool_calls_of,
+)
+from tot_lab.models.stack import Failure
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Usage(NamedTuple):
+    """What the server reports. `reported` describes counts that cannot be true, and the rest is 0 then."""
+
+    prompt: int
+    output: int
+    reported: str = ""
+
+
+def whole(body: bytes) -> Answers:
+    """Return the content of a complete response. Raises `Failure` if it is not one."""
+    page = _json_of(body)
+    if isinstance(page, dict) and page.get("error") and not page.get("choices"):
+        raise _error_in(page)
+    try:
+        choices = [_choice_of(choice) for choice in page["choices"]]
+        return Answers(choices, _text(page.get("model")), _usage_of(page.get("usage")))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _unreadable(f"{type(error).__name__}: {error}") from None
+
+
+async def streamed(events: AsyncIterator[str], observer: CallObserver, keys: Sequence[str]) -> Answers:
+    """Return the content of a stream, and report the text so far without `keys`.
+
+    Raises:
+        Failure: If the stream ends early or is not one of replies.
+    """
+    text: str | None = None
+    thinking, finish, model, usage = "", None, None, None
+    tools: list[ToolPieces] = []
+    async for event in events:
+        if event.strip() == "[DONE]":
+            break
+        page = _json_of(event.encode())
+        if isinstance(page, dict) and page.get("error"):
+            raise _error_in(page)
+        try:
+            usage = _usage_of(page.get("usage")) or usage
+            model = _text(page.get("model")) or model
+            if not page.get("choices"):
+                continue
+            choice = page["choices"][0]
+            delta = choice.get("delta") or {"content": choice.get("text")}
+            finish = choice.get("finish_reason") or finish
+            thinking += _reasoning_in(delta) or ""
+            for tool in delta.get("tool_calls") or ():
+                its = tool.get("function") or {}
+                add_piece(
+                    tools,
+                    tool.get("index") or 0,
+                    tool.get("id") or "",
+                    its.get("name") or "",
+                    _arguments_in(its),
+                )
+            if (piece := _text(delta.get("content"))) is not None:
+                text = (text or "") + piece
+                if piece:
+                    observer.partial(text_so_far(clean(text), keys))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise _unreadable(f"{type(error).__name__}: {error}") from None
+    if finish is None:
+        raise Failure("the stream ended before the reply was complete", retry=True)
+    if tools:
+        text = text or None
+    called = tool_calls_of((tool.id, tool.name, tool.arguments) for tool in tools)
+    finish = "tool_calls" if tools and finish == "stop" else finish
+    choice = Choice(*split(text, thinking), finish, called, state=state_of((), thinking))
+    return Answers([choice], model, usage)
+
+
+def _choice_of(choice: dict[str, Any]) -> Choice:
+    message = choice["message"] if "message" in choice else {"content": choice["text"]}
+    reasoning, finish = _reasoning_in(message), _text(choice.get("finish_reason"))
+    tools = [
+        (tool.get("id"), tool["function"].get("name"), _arguments_in(tool["function"]))
+        for tool in message.get("tool_calls") or ()
+    ]
+    return Choice(
+        *split(_text(message.get("content")), reasoning),
+        "tool_calls" if tools and finish == "stop" else finish,
+        tool_calls_of(tools),
+        _logprobs_of(choice.get("logprobs")),
+        _text(message.get("refusal")),
+        state_of((), reasoning),
+    )
+
+
+def _text(value: Any) -> str | None:
+    """Return a text that may be missing. Raises `TypeError` for anything else."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list):  # parts, as in Mistral's API
+        return "".join(part["text"] for part in value if part.get("type") == "text")
+    raise TypeError(f"expected a text: got {type(value).__name__}")
+
+
+def _reasoning_in(message: dict[str, Any]) -> str | None:
+    return _text(message.get("reasoning_content") or message.get("reasoning"))
+
+
+def _arguments_in(function: dict[str, Any]) -> str:
+    arguments = function.get("arguments") or ""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+def _logprobs_of(reported: Any) -> tuple[TokenLogprob, ...]:
+    if not reported:
+        return ()
+    if "tokens" in reported:  # the form of /completions
+        tops = reported.get("top_logprobs") or [None] * len(reported["tokens"])
+        return tuple(
+            TokenLogprob(clean(token), finite(logprob), _cleaned(top or {}))
+            for token, logprob, top in zip(reported["tokens"], reported["token_logprobs"], tops, strict=True)
+        )
+    tokens = []
+    for token in reported.get("content") or ():
+        top: dict[str, float] = {}
+        for other in token.get("top_logprobs") or ():
+            top.setdefault(clean(other["token"]), finite(other.get("logprob")))
+        tokens.append(TokenLogprob(clean(token["token"]), finite(token.get("logprob")), top))
+    return tuple(tokens)
+
+
+def _cleaned(top: dict[str, float]) -> dict[str, float]:
+    return {clean(token): finite(logprob) for token, logprob in top.items()}
+
+
+def _usage_of(usage: Any) -> Usage | None:
+    """Return the usage. A server that reports only zeros has not counted."""
+    if not isinstance(usage, dict):
+        return None
+    prompt, output = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    counts = {"input_tokens": prompt, "output_tokens": output}
+    wrong = {name: count for name, count in counts.items() if not is_token_count(count)}
+    if wrong:
+        return Usage(0, 0, usage_text(wrong))
+    return Usage(prompt, output) if prompt or output else None
+
+
+# What is not a reply.
+
+
+def _json_of(body: bytes) -> Any:
+    try:
+        return _decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        pass
+    try:
+        return json.loads(body.decode(errors="replace"))  # accepts NaN, huge numbers and lone surrogates
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(str(error)) from None
+
+
+def _error_in(page: dict[str, Any]) -> Failure:
+    """Return the failure of a page that holds an error under the status 200."""
+    text = json.dumps(page)
+    error = page["error"]
+    code = error.get("code") if isinstance(error, dict) else None
+    if isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600:
+        return refusal(code, {}, text)
+    message = message_in(text) or "the server reports an error without a message"
+    return Failure(message, retry=not TOO_LONG.search(message))
+
+
+def _unreadable(why: str) -> Failure:
+    return Failure(f"the provider's answer cannot be read: {why}", retry=True, unreadable=True)
