@@ -55,6 +55,7 @@ SEARCHES = {
     "lats": tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.searches.LATS(iterations=4)),
     "bg_mcts": tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.searches.BGMCTS(iterations=6)),
     "ab_mcts_a": tl.TreeOfThoughts(search=tl.searches.ABMCTSA(iterations=8)),
+    "ab_mcts_m": tl.TreeOfThoughts(search=tl.searches.ABMCTSM(iterations=8)),
     "graph_of_thoughts": tl.TreeOfThoughts(search="graph_of_thoughts"),
     "vote": tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate=tl.Vote(samples=3), stop=tl.Stop(depth=2)),
 }
