@@ -15,6 +15,7 @@ from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
 Weight = Annotated[float, Field(ge=0)]
+TERMS = ("visits", "value", "completion", "exploration")
 
 
 class Findings(Statistics):
@@ -44,7 +45,7 @@ class Findings(Statistics):
         """What is known of the children of a thought."""
         if parent not in self.families:
             scored = [id for id in state.tree[parent].children if id in self.visits]
-            scores = {id: score_of(state, id) for id in scored}
+            scores = {id: max(state.tree[id].rank, 0.0) for id in scored}
             open = [state.tree[id] for id in self.open.get(parent, ()) if id in scores]
             self.families[parent] = Family(scores, open)
         return self.families[parent]
@@ -137,13 +138,8 @@ class BGMCTS(Search):
             best = self._best(findings, family, id, left)
             if best is None or generate >= sum(best[1:]):
                 return id, why
-            id, value, bias, bonus = best
-            why[id] = {
-                "visits": findings.visits[id],
-                "value": value,
-                "completion": bias,
-                "exploration": bonus,
-            }
+            id, *values = best
+            why[id] = dict(zip(TERMS, [findings.visits[id], *values], strict=True))
 
     def _best(
         self, findings: Findings, family: Family, parent: str, left: float
@@ -174,11 +170,6 @@ def share_left(left: Budget, whole: Budget) -> float:
     return min([1.0, *shares])
 
 
-def score_of(state: SearchState, id: str) -> float:
-    """The score of a thought, 0 if it is unreadable."""
-    return max(state.tree[id].rank, 0.0)
-
-
 def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: Iterable[str]) -> None:
     """Back up the new thoughts. `children` may be expanded, the other `fresh` ones were dropped."""
     for id in state.open(children):
@@ -188,7 +179,7 @@ def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: 
         if not node.by:
             continue
         findings.families.pop(node.parent or state.root, None)
-        back_up(state, findings, id, score_of(state, id))
+        back_up(state, findings, id, max(node.rank, 0.0))
         findings.deepest = max(findings.deepest, node.depth)
         if id in state.closed and state.task.domain.complete(state.task, state.tree.texts(id)) is not False:
             count, total = findings.answers
@@ -198,13 +189,8 @@ def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: 
 def back_up(state: SearchState, findings: Findings, id: str, value: float) -> None:
     """Add the value and the depth of a new thought to it and all its ancestors."""
     visits, totals, depths = findings.visits, findings.totals, findings.depths
-    nodes, above = state.tree.nodes, id
-    depth = nodes[id].depth
-    while True:
-        visits[above] = visits.get(above, 0) + 1
-        totals[above] = totals.get(above, 0.0) + value
-        depths[above] = depths.get(above, 0) + depth
-        parent = nodes[above].parent
-        if parent is None:
-            return
-        above = parent
+    depth = state.tree[id].depth
+    for node in state.tree.path(id):
+        visits[node.id] = visits.get(node.id, 0) + 1
+        totals[node.id] = totals.get(node.id, 0.0) + value
+        depths[node.id] = depths.get(node.id, 0) + depth
