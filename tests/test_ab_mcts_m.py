@@ -26,8 +26,9 @@ from test_treequest import parents_of, steps_with_two_models
 import tot_lab as tl
 from tot_lab.core.records import Note, Scored, Thought
 from tot_lab.strategies.search import ab_mcts_m
-from tot_lab.strategies.search.ab_mcts_a import Arms, Gaussian, Posterior, update
+from tot_lab.strategies.search.ab_mcts_a import Gaussian
 from tot_lab.strategies.search.ab_mcts_m import MixedEffects, select
+from tot_lab.strategies.search.adaptive_branching import Arms, Posterior, update
 from tot_lab.strategies.search.members import Members
 from tot_lab.strategies.search.searches import SearchState
 

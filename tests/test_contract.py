@@ -30,6 +30,7 @@ from tot_lab.core.purposes import ROLES
 from tot_lab.core.records import parent_of
 from tot_lab.core.registry import built_in
 from tot_lab.core.tools import asks_no_model
+from tot_lab.models.openai_compatible import VLLM, LlamaCpp, SGLang
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
 from tot_lab.testing import (
@@ -275,6 +276,7 @@ ENDPOINTS = [
     tl.LiteLLM(model="gpt-4.1-mini"),
     tl.LiteLLM(model="ollama/qwen3:8b", api_base="http://localhost:11434", context_window=8192),
     tl.Local(weights="smollm2-135m"),
+    *(model(model="Qwen/Qwen3-8B", revision="q4") for model in (VLLM, SGLang, LlamaCpp)),
 ]
 
 

@@ -10,17 +10,15 @@ NUTS diverges, and this does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.strategies.search.ab_mcts_a import Arms, Posterior, update
-from tot_lab.strategies.search.members import Members
-from tot_lab.strategies.search.sampling import Count
-from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+from tot_lab.strategies.search.adaptive_branching import AdaptiveBranching, Arms, Posterior, Selected
+from tot_lab.strategies.search.searches import SearchState
 
 if TYPE_CHECKING:
     from random import Random
@@ -103,7 +101,7 @@ def prior(scale: float, points: int) -> tuple[Grid, Grid]:
     return values, np.diff([math.erf(edge / scale / math.sqrt(2)) for edge in edges])
 
 
-class ABMCTSM(Search):
+class ABMCTSM(AdaptiveBranching):
     """At each thought, draw the next score of each child and of a new one from a mixed-effects model, and
     descend to the highest.
 
@@ -123,36 +121,19 @@ class ABMCTSM(Search):
     """
 
     kind: ClassVar[str] = "ab_mcts_m"
-    scale: ClassVar[str] = "iterations"
 
-    iterations: Count = 30
-    """Thoughts that the search adds."""
+    def arm(self) -> Posterior:
+        return Posterior()
 
-    def run(self, state: SearchState) -> Searching:
-        random = yield state.random_numbers()
-        arms, members = Arms(Posterior), Members(state, Posterior)
+    def select(self, state: SearchState, arms: Arms, random: Random) -> Selected:
+        return select(state, arms, random)
 
-        def drawn(scores: dict[str, Posterior]) -> dict[str, float]:
-            model = MixedEffects(scores.values())
-            return {name: model.draw(group, random) for name, group in scores.items()}
-
-        for _ in range(self.iterations):
-            parent, why = select(state, arms, random)
-            member = members.choose(drawn, why[parent])
-            known = len(state.tree[parent].children)
-            children = yield Pick([parent], 1, member, why)
-            fresh = state.tree[parent].children[known:]
-            update(state, arms, children, fresh)
-            members.update(fresh)
-
-    def max_expansions_by_count(self, branch: int, depth: int) -> list[tuple[int, int]]:
-        return [(1, self.iterations)]
-
-    def max_picks(self, branch: int, depth: int) -> int:
-        return self.iterations
+    def draws(self, scores: Mapping[str, Posterior], random: Random) -> dict[str, float]:
+        model = MixedEffects(scores.values())
+        return {name: model.draw(group, random) for name, group in scores.items()}
 
 
-def select(state: SearchState, arms: Arms, random: Random) -> tuple[str, dict[str, dict[str, Any]]]:
+def select(state: SearchState, arms: Arms, random: Random) -> Selected:
     """Descend by Thompson sampling to the thought that gets a child. Returns it with the draws on the way."""
     id, why = state.root, dict[str, dict[str, Any]]()
     while True:

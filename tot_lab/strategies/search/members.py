@@ -9,7 +9,7 @@ from tot_lab.strategies.search.proposers import Proposer
 from tot_lab.strategies.search.searches import SearchState
 
 if TYPE_CHECKING:
-    from tot_lab.strategies.search.ab_mcts_a import Posterior
+    from tot_lab.strategies.search.adaptive_branching import Posterior
 
 
 class Members:

@@ -1,0 +1,136 @@
+"""What both AB-MCTS searches share: the scores of their arms, and the loop that adds one thought."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from tot_lab.core.tree import Node
+from tot_lab.strategies.search.members import Members
+from tot_lab.strategies.search.sampling import Count
+from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+
+if TYPE_CHECKING:
+    from random import Random
+
+Selected: TypeAlias = tuple[str, dict[str, dict[str, Any]]]
+"""The thought that gets a child, and by thought the draws of the choices on the way to it."""
+
+
+class Posterior:
+    """The scores of one arm, and what they say about their mean."""
+
+    def __init__(self) -> None:
+        self.count, self.total, self.squares = 0, 0.0, 0.0
+        self.known: dict[str, float] | None = None  # the parameters, until the next score
+
+    def observe(self, score: float, times: int = 1) -> None:
+        """Add a score, or remove it with `times=-1`."""
+        self.count += times
+        self.total += times * score
+        self.squares += times * score * score
+        self.known = None
+
+    def parameters(self) -> dict[str, float]:
+        """The parameters of the posterior."""
+        if self.known is None:
+            self.known = self.update()
+        return self.known
+
+    def update(self) -> dict[str, float]:
+        """The parameters of the posterior, from the scores."""
+        raise NotImplementedError
+
+    def draw(self, random: Random) -> float:
+        """A draw of the mean."""
+        raise NotImplementedError
+
+
+class Arms:
+    """The arms of one run.
+
+    Attributes:
+        generate: Scores of the children of each thought (the GEN node).
+        proceed: Scores of the thoughts below these children (the CONT node).
+        child: The score of each thought, and the scores below it.
+        children: The children of each thought that its CONT node chooses among, with their arms.
+    """
+
+    def __init__(self, posterior: Callable[[], Posterior]) -> None:
+        self.generate: dict[str, Posterior] = defaultdict(posterior)
+        self.proceed: dict[str, Posterior] = defaultdict(posterior)
+        self.child: dict[str, Posterior] = defaultdict(posterior)
+        self.children: dict[str, list[tuple[Node, Posterior]]] = defaultdict(list)
+
+
+class AdaptiveBranching(Search):
+    """Adds one thought per iteration, at the thought to which Thompson sampling descends.
+
+    If the proposer is a `Mixture`, Thompson sampling also chooses which of its members makes the thought.
+    """
+
+    kind: ClassVar[str] = ""
+    scale: ClassVar[str] = "iterations"
+
+    iterations: Count = 30
+    """Thoughts that the search adds."""
+
+    @abstractmethod
+    def arm(self) -> Posterior:
+        """Return an arm without scores."""
+
+    @abstractmethod
+    def select(self, state: SearchState, arms: Arms, random: Random) -> Selected:
+        """Descend to the thought that gets a child."""
+
+    @abstractmethod
+    def draws(self, scores: Mapping[str, Posterior], random: Random) -> dict[str, float]:
+        """Draw a score for each member of a mixture."""
+
+    def run(self, state: SearchState) -> Searching:
+        random = yield state.random_numbers()
+        arms, members = Arms(self.arm), Members(state, self.arm)
+        for _ in range(self.iterations):
+            parent, why = self.select(state, arms, random)
+            member = members.choose(partial(self.draws, random=random), why[parent])
+            known = len(state.tree[parent].children)
+            children = yield Pick([parent], 1, member, why)
+            fresh = state.tree[parent].children[known:]
+            update(state, arms, children, fresh)
+            members.update(fresh)
+
+    def max_expansions_by_count(self, branch: int, depth: int) -> list[tuple[int, int]]:
+        return [(1, self.iterations)]
+
+    def max_picks(self, branch: int, depth: int) -> int:
+        return self.iterations
+
+
+def update(state: SearchState, arms: Arms, children: Iterable[str], fresh: Iterable[str]) -> None:
+    """Back up the scores of new thoughts, and those that a person changed.
+
+    `children` may be expanded, the other `fresh` ones were dropped.
+    """
+    for id, old in state.rescored.items():
+        if id in arms.child:
+            back_up(state, arms, id, old, times=-1)
+            back_up(state, arms, id, state.tree[id].rank)
+    for node in map(state.tree.__getitem__, state.open(children)):
+        arms.children[node.parent or state.root].append((node, arms.child[node.id]))
+    for id in dict.fromkeys([*children, *fresh]):
+        if state.tree[id].by:
+            back_up(state, arms, id, state.tree[id].rank)
+
+
+def back_up(state: SearchState, arms: Arms, id: str, rank: float, times: int = 1) -> None:
+    """Add the score of a thought to the arms that lead to it: GEN at its parent, CONT further above."""
+    score, path = max(rank, 0.0), [node.id for node in state.tree.path(id)]
+    arms.generate[path[-2]].observe(score, times)
+    arms.child[id].observe(score, times)
+    for above, node in pairwise(path[:-1]):
+        arms.proceed[above].observe(score, times)
+        arms.child[node].observe(score, times)
