@@ -59,7 +59,7 @@ EXEMPT = {
 """Patterns whose text is bounded before they see it; `test_what_is_exempt_is_bounded` tries their callers."""
 
 GENERATED = {
-    "tot_lab.models.lite_llm.answers": "of a key, escaped: it is a text",
+    "tot_lab.models.chat.replies": "of a key, escaped: it is a text",
     "tot_lab.core.tools": "of a tool's name; tried as `is_named_in`",
     "tot_lab.domains.general": "the reference of a task with grading='regex' is a person's own pattern",
     "tot_lab.domains.multi_hop": "of a kind of thing; tried by `HANDS`",
