@@ -12,6 +12,7 @@ from support import AXES, DOMAINS, STRATEGIES
 import tot_lab as tl
 from tot_lab.core.parts import REGISTRY, Part, UserFunction, needs_functions, part_of
 from tot_lab.core.registry import built_in
+from tot_lab.models.chat.served import ServedModel
 from tot_lab.strategies.acting import ToolLimits
 
 MODELS = list(dict.fromkeys(built_in("models").values()))
@@ -23,6 +24,7 @@ NEEDED = {
     tl.LiteLLM: {"model": "gpt-4.1-mini"},
     tl.Local: {"weights": "smollm2-135m"},
 }
+NEEDED |= {kind: {"model": "m"} for kind in MODELS if issubclass(kind, ServedModel)}
 MADE = [kind(**NEEDED.get(kind, {})) for kind in (*STRATEGIES, *AXES, *DOMAINS, *MODELS)]
 MADE += [
     tl.TreeOfThoughts(
