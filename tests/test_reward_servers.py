@@ -18,12 +18,13 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message
 from tot_lab.models.keys import key_of, request_of
 from tot_lab.models.openai_compatible import LlamaCpp
-from tot_lab.models.reward_servers import TEIRerank, VLLMClassify, VLLMPooling, VLLMScore
+from tot_lab.models.reward_servers import TEIRerank, VLLMClassify, VLLMLikelihood, VLLMPooling, VLLMScore
 from tot_lab.models.stack import Failure
 
 KEY = "sk-MARKED-0123456789abcdef"
 KINDS = (VLLMPooling, VLLMClassify, VLLMScore, TEIRerank)
 PATHS = {VLLMPooling: "/pooling", VLLMClassify: "/classify", VLLMScore: "/score", TEIRerank: "/rerank"}
+PATHS[VLLMLikelihood] = "/v1/completions"
 STEPS = ("4 * 6 = 24", "24 + 0 = 24", "The answer is 24.")
 STOP = tl.Stop(solved=None, depth=2)
 
@@ -218,6 +219,64 @@ def test_samples_of_a_reward_are_one_request(server):
     replies = replied(served(server, VLLMPooling), *calls)
     assert len({reply.text for reply in replies}) == 1
     assert (len(replies), len(server.asked), sum(reply.input_tokens for reply in replies)) == (3, 1, 41)
+
+
+# The likelihood of given texts.
+
+
+def completed(tokens, logprobs=None, **more):
+    """A response of the class `CompletionResponse` for an echoed prompt: the first token has no logprob."""
+    logprobs = [None, *[-0.5] * (len(tokens) - 1)] if logprobs is None else logprobs
+    reported = {"text_offset": [], "token_logprobs": logprobs, "tokens": tokens, "top_logprobs": None}
+    choice = {"index": 0, "text": "".join(tokens), "logprobs": reported, "finish_reason": "length"}
+    usage = {"prompt_tokens": len(tokens), "total_tokens": len(tokens), "completion_tokens": 0}
+    return json.dumps({"id": "cmpl-1", "model": "base", "choices": [{**choice, **more}], "usage": usage})
+
+
+def test_the_likelihood_of_each_step_is_that_of_the_tokens_that_begin_in_it(server):
+    tokens = ["<s>", "Use 4", ", 6.", "\n\n", "4 *", " 6", ".\n\n", "So ", "24"]
+    says(server, VLLMLikelihood, completed(tokens, [None, -9, -9, -9, -0.1, -0.2, -0.6, -1.0, -2.0]))
+    (reply,) = replied(served(server, VLLMLikelihood), reward_call("4 * 6.", "So 24"))
+    assert server.asked[-1].json == {
+        "model": "prm",
+        "prompt": "Use 4, 6.\n\n4 * 6.\n\nSo 24",
+        "echo": True,
+        "max_tokens": 0,
+        "logprobs": 0,
+    }
+    assert json.loads(reply.text) == pytest.approx([math.exp(-0.3), math.exp(-1.5)])
+    assert (reply.input_tokens, reply.output_tokens) == (9, 0)
+
+
+def test_a_separator_and_the_question_do_not_count(server):
+    says(server, VLLMLikelihood, completed(["Use 4, 6.", "\n\n", "a", "\n\n", "b"], [None, -9, -1, -9, -2]))
+    (reply,) = replied(served(server, VLLMLikelihood), reward_call("a", "b"))
+    assert json.loads(reply.text) == pytest.approx([math.exp(-1), math.exp(-2)])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        completed(["a\n\n", "b"], logprobs=[-1]),
+        completed(["a\n\n", "c"]),
+        completed(["a", "\n\n", "\ufffd", "\ufffd"]),
+        completed(["a", "\n\nb"], [-1, -1]),  # no token begins in the second step
+        completed(["a", "\n\n", "b"], [None, -1, -1]),
+        completed(["a", "\n\n", "b"], [-1, -1, float("nan")]),
+        completed(["a", "\n\n", "b"], [-1, -1, 0.7]),
+        completed(["a", "\n\n", "b"], [-1, -1, "-1"]),
+        completed(["a", "\n\n", "b"], logprobs={}),
+        completed(["a", "\n\n", "b"], index=1),
+        json.dumps({"choices": [{"index": 0, "text": "a\n\nb", "logprobs": None}]}),
+        '{"choices": []}',
+        "[]",
+    ],
+)
+def test_tokens_that_do_not_fit_are_an_error(server, body):
+    says(server, VLLMLikelihood, body)
+    with pytest.raises(Failure, match="answer cannot be read") as caught:
+        replied(served(server, VLLMLikelihood), reward_call("a", "b"))
+    assert caught.value.unreadable
 
 
 # What is no reward.
@@ -475,6 +534,13 @@ def rerank_page(asked):
     return [{"index": 0, "score": of_step(text)} for text in asked.json["texts"]]
 
 
+def completions_page(asked):
+    """A language model whose tokens are words; the log-probability of each follows from its text."""
+    tokens = re.findall(r"\n\n|[ \n]?[^ \n]+", asked.json["prompt"])
+    assert "".join(tokens) == asked.json["prompt"]
+    return json.loads(completed(tokens, [None, *(-of_step(token) for token in tokens[1:])]))
+
+
 PAGES = {"/pooling": pooling_page, "/classify": classify_page, "/score": score_page, "/rerank": rerank_page}
 
 
@@ -522,6 +588,22 @@ def test_a_search_scores_by_the_server_and_is_replayed_without_it(server, tmp_pa
     assert [event for event in again.events if not isinstance(event, Call)] == [
         event for event in run.events if not isinstance(event, Call)
     ]
+    assert server.asked == []
+
+
+def test_a_search_scores_by_the_likelihood_of_given_thoughts(server, tmp_path):
+    server.pages["/v1/completions"] = completions_page
+    run = searched(served(server, VLLMLikelihood), tmp_path)
+    for node in run.tree:
+        if node.depth:
+            words = re.findall(" ?[^ ]+", node.text)
+            expected = math.exp(-sum(map(of_step, words)) / len(words))
+            assert node.score == pytest.approx(expected, rel=1e-12)
+            assert len(node.samples) == node.depth
+    assert len(run.tree) == 1 + 9
+    server.forget()
+    again = searched(served(server, VLLMLikelihood, base_url="http://127.0.0.1:9"), tmp_path)
+    assert [node.score for node in again.tree] == [node.score for node in run.tree]
     assert server.asked == []
 
 

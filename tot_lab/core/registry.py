@@ -125,6 +125,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "vllm_pooling/": "tot_lab.models.reward_servers:VLLMPooling",
         "vllm_classify/": "tot_lab.models.reward_servers:VLLMClassify",
         "vllm_score/": "tot_lab.models.reward_servers:VLLMScore",
+        "vllm_likelihood/": "tot_lab.models.reward_servers:VLLMLikelihood",
         "tei_rerank/": "tot_lab.models.reward_servers:TEIRerank",
         "": "tot_lab.models.lite_llm:LiteLLM",  # all other names are passed to litellm
     },

@@ -1,4 +1,4 @@
-"""Reward models behind HTTP: vLLM's pooling, classification and score APIs, and text-embeddings-inference.
+"""Reward models behind HTTP: APIs of vLLM, and text-embeddings-inference.
 
 Each part turns the conversation of a reward call into one request, and the server's numbers into a reply
 that `RewardModel` reads. A reward is always a number of the response: a missing value, a number outside 0 to
@@ -15,6 +15,7 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 from tot_lab.core.calls import Call, CallObserver, Message, Need
@@ -75,14 +76,14 @@ class RewardServer(ServedModel):
         async with self._posted(self._path, body | call.options) as response:
             page = page_of(await body_of(response))
             headers = response.headers
-        text = self._text(page, len(solution.steps))
+        text = self._text(page, solution)
         name = page.get("model") if isinstance(page, dict) else None
         choices = [Choice(text, None, None, ())] * len(calls)  # samples of a reward are equal
         return Answers(choices, name if isinstance(name, str) else None, self._usage(page, headers))
 
-    def _text(self, page: Any, steps: int) -> str:
+    def _text(self, page: Any, solution: Solution) -> str:
         """Return the reply that states the rewards. Raises `Failure` if `page` holds none."""
-        rows = [row if isinstance(row, list) else [row] for row in self._rows(page, steps)]
+        rows = [row if isinstance(row, list) else [row] for row in self._rows(page, solution)]
         rewards = [self._reward(row) for row in rows]
         if len({len(row) for row in rows}) > 1:
             raise _unreadable("the steps have different numbers of classes")
@@ -120,7 +121,7 @@ class RewardServer(ServedModel):
         """Return the request without options."""
 
     @abstractmethod
-    def _rows(self, page: Any, steps: int) -> list[Any]:
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
         """Return what the server reports for each step, or for the solution: a number, or one per class."""
 
     def _usage(self, page: Any, headers: Mapping[str, str]) -> Usage | None:
@@ -183,14 +184,14 @@ class VLLMPooling(_Classes):
         text = solution.text if end is None else "".join(step + end for step in solution.steps)
         return {"model": self.model, "messages": solution.conversation(text)}
 
-    def _rows(self, page: Any, steps: int) -> list[Any]:
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
         values = _only(_data(page), "data")
         if not isinstance(values, list) or not values:
             raise _unreadable(f"expected a list of numbers: got {values!r:.100}")
         if self.separator is None:
             return [values[-1] if isinstance(values[-1], list) else values]
-        if len(values) != steps:
-            raise _unreadable(f"expected {steps} rewards, one for each step: got {len(values)}")
+        if len(values) != len(solution.steps):
+            raise _unreadable(f"expected {len(solution.steps)} rewards, one for each step: got {len(values)}")
         return values
 
 
@@ -207,7 +208,7 @@ class VLLMClassify(_Classes):
     def _body(self, solution: Solution) -> dict[str, Any]:
         return {"model": self.model, "messages": solution.conversation(solution.text)}
 
-    def _rows(self, page: Any, steps: int) -> list[Any]:
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
         probs = _only(_data(page), "probs")
         return [probs if isinstance(probs, list) else [probs]]
 
@@ -227,8 +228,60 @@ class VLLMScore(RewardServer):
     def _body(self, solution: Solution) -> dict[str, Any]:
         return {"model": self.model, "text_1": solution.question, "text_2": solution.text}
 
-    def _rows(self, page: Any, steps: int) -> list[Any]:
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
         return [_only(_data(page), "score")]
+
+
+class VLLMLikelihood(RewardServer):
+    """A language model of vLLM's `/v1/completions`, as `vllm_likelihood/NAME`: how likely is each step?
+
+    The reward of a step is the geometric mean of the probabilities of the tokens that begin in it, given the
+    question and the steps before it. `Likelihood` scores a thought in the reply that proposed it; this part
+    scores any text, also that of another model. The texts are sent without a chat template.
+
+    References:
+        OpenAI API reference, Completions (`echo`, `logprobs`); vLLM, vllm/entrypoints/openai (protocol and
+        serving of completions).
+    """
+
+    kind: ClassVar[str] = "vllm_likelihood"
+    base_url: str = "http://localhost:8000/v1"
+    _path: ClassVar[str] = "completions"
+    _provider: ClassVar[str] = "vllm"
+
+    @property
+    def _per_step(self) -> bool:
+        return True
+
+    def _body(self, solution: Solution) -> dict[str, Any]:
+        prompt = f"{solution.question}\n\n{solution.text}"
+        return {"model": self.model, "prompt": prompt, "echo": True, "max_tokens": 0, "logprobs": 0}
+
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
+        reported = _only(page.get("choices") if isinstance(page, dict) else None, "logprobs")
+        reported = reported if isinstance(reported, dict) else {}
+        tokens, logprobs = reported.get("tokens"), reported.get("token_logprobs")
+        if not (isinstance(tokens, list) and isinstance(logprobs, list) and len(tokens) == len(logprobs)):
+            raise _unreadable(f"expected a log-probability for each token: got {reported!r:.100}")
+        text = "".join(map(str, tokens))
+        if not text.endswith(solution.text):  # a token may hold a part of a character
+            raise _unreadable(f"the tokens do not spell the solution: got {text[-100:]!r}")
+        begins = list(accumulate((len(str(token)) for token in tokens), initial=0))
+        rows: list[Any] = []
+        begin = len(text) - len(solution.text)
+        for step in solution.steps:
+            end = begin + len(step)
+            numbers = [
+                finite(logprob)
+                for place, logprob in zip(begins, logprobs, strict=False)
+                if begin <= place < end
+            ]
+            known = [number for number in numbers if number is not None]
+            if not known or len(known) < len(numbers) or max(known) > 0:
+                raise _unreadable(f"expected log-probabilities of {step!r:.50}: got {numbers!r:.100}")
+            rows.append(math.exp(math.fsum(known) / len(known)))
+            begin = end + len("\n\n")
+        return rows
 
 
 class TEIRerank(RewardServer):
@@ -261,7 +314,7 @@ class TEIRerank(RewardServer):
     def _body(self, solution: Solution) -> dict[str, Any]:
         return {"query": solution.question, "texts": [solution.text], "truncate": False}
 
-    def _rows(self, page: Any, steps: int) -> list[Any]:
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
         return [_only(page, "score")]
 
     def _usage(self, page: Any, headers: Mapping[str, str]) -> Usage | None:
