@@ -186,6 +186,14 @@ def test_the_documented_response_of_rerank(server):
     assert reply.cost == pytest.approx(31 * 2.0 / 1e6)
 
 
+def test_the_solution_is_the_last_message_of_the_assistant(server):
+    said = (Message("user", "Hi."), Message("assistant", "Hello."), Message("user", "2 + 2?"))
+    says(server, VLLMScore, SCORED)
+    replied(served(server, VLLMScore), Call("0.0", "reward", (*said, Message("assistant", "4"))))
+    body = server.asked[-1].json
+    assert (body["text_1"], body["text_2"]) == ("Hi.\n\nHello.\n\n2 + 2?", "4")
+
+
 def test_the_conversation_before_the_solution_is_sent_whole(server):
     messages = (Message("system", "Be exact."), Message("user", "Use 4, 6."), Message("assistant", "4"))
     says(server, VLLMScore, SCORED)
@@ -264,6 +272,7 @@ def test_a_separator_and_the_question_do_not_count(server):
         completed(["a", "\n\n", "b"], [None, -1, -1]),
         completed(["a", "\n\n", "b"], [-1, -1, float("nan")]),
         completed(["a", "\n\n", "b"], [-1, -1, 0.7]),
+        completed(["", "a", "\n\n", "b"], [-3, 0.7, -1, -1]),
         completed(["a", "\n\n", "b"], [-1, -1, "-1"]),
         completed(["a", "\n\n", "b"], logprobs={}),
         completed(["a", "\n\n", "b"], index=1),
@@ -421,6 +430,12 @@ def test_a_call_without_a_solution_is_an_error(server, kind):
     with pytest.raises(Failure, match="needs a solution"):
         replied(served(server, kind), Call("0", "sample", (Message("user", "2 + 2?"),)))
     assert server.asked == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reward_model_cannot_be_checked_by_prompts(server, kind):
+    with pytest.raises(TypeError, match="answers prompts"):
+        wait(tl.Lab(served(server, kind)).check())
 
 
 # Options, keys, identity, names.
