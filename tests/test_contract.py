@@ -30,7 +30,7 @@ from tot_lab.core.purposes import ROLES
 from tot_lab.core.records import parent_of
 from tot_lab.core.registry import built_in
 from tot_lab.core.tools import asks_no_model
-from tot_lab.models.openai_compatible import VLLM, LlamaCpp, SGLang
+from tot_lab.models.chat.served import ServedModel
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
 from tot_lab.testing import (
@@ -276,15 +276,15 @@ ENDPOINTS = [
     tl.LiteLLM(model="gpt-4.1-mini"),
     tl.LiteLLM(model="ollama/qwen3:8b", api_base="http://localhost:11434", context_window=8192),
     tl.Local(weights="smollm2-135m"),
-    *(model(model="Qwen/Qwen3-8B", revision="q4") for model in (VLLM, SGLang, LlamaCpp)),
 ]
+ENDPOINTS += [kind(model="m", revision="4f2a") for kind in MODELS if issubclass(kind, ServedModel)]
 
 
 def test_every_model_is_simulated_or_an_endpoint():
     assert {*SIMULATED, *map(type, ENDPOINTS)} == set(MODELS)
 
 
-@pytest.mark.parametrize("model", ENDPOINTS, ids=lambda model: model.name)
+@pytest.mark.parametrize("model", ENDPOINTS, ids=lambda model: f"{model.kind} {model.name}")
 def test_an_endpoint_is_known_by_what_can_change_its_answers(model):
     again = tl.part_of(json.loads(json.dumps(model.settings())))
     assert isinstance(again, Endpoint)

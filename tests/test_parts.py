@@ -12,7 +12,7 @@ from support import AXES, DOMAINS, STRATEGIES
 import tot_lab as tl
 from tot_lab.core.parts import REGISTRY, Part, UserFunction, needs_functions, part_of
 from tot_lab.core.registry import built_in
-from tot_lab.models.openai_compatible import VLLM, LlamaCpp, SGLang
+from tot_lab.models.chat.served import ServedModel
 from tot_lab.strategies.acting import ToolLimits
 
 MODELS = list(dict.fromkeys(built_in("models").values()))
@@ -23,8 +23,8 @@ NEEDED = {
     tl.WithSynthesis: {"strategy": tl.OneAnswer()},
     tl.LiteLLM: {"model": "gpt-4.1-mini"},
     tl.Local: {"weights": "smollm2-135m"},
-    **{kind: {"model": "Qwen3-8B"} for kind in (VLLM, SGLang, LlamaCpp)},
 }
+NEEDED |= {kind: {"model": "m"} for kind in MODELS if issubclass(kind, ServedModel)}
 MADE = [kind(**NEEDED.get(kind, {})) for kind in (*STRATEGIES, *AXES, *DOMAINS, *MODELS)]
 MADE += [
     tl.TreeOfThoughts(

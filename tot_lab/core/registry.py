@@ -122,6 +122,11 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "vllm/": "tot_lab.models.openai_compatible:VLLM",
         "sglang/": "tot_lab.models.openai_compatible:SGLang",
         "llama/": "tot_lab.models.openai_compatible:LlamaCpp",
+        "vllm_pooling/": "tot_lab.models.reward_servers:VLLMPooling",
+        "vllm_classify/": "tot_lab.models.reward_servers:VLLMClassify",
+        "vllm_score/": "tot_lab.models.reward_servers:VLLMScore",
+        "vllm_likelihood/": "tot_lab.models.reward_servers:VLLMLikelihood",
+        "tei_rerank/": "tot_lab.models.reward_servers:TEIRerank",
         "": "tot_lab.models.lite_llm:LiteLLM",  # all other names are passed to litellm
     },
     "tools": {

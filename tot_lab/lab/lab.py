@@ -32,6 +32,7 @@ from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import Mode
 from tot_lab.models.checking import Check, check
 from tot_lab.models.keys import SampleScope
+from tot_lab.models.reward_servers import RewardServer
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.record.journal import Header
@@ -224,10 +225,13 @@ class Lab:
         context window that were found.
 
         Raises:
-            TypeError: If the lab's model is a function or a simulated model.
+            TypeError: If the lab's model is a function, a simulated model or a reward model, which answers no
+                prompts.
         """
         if not isinstance(self.model, Endpoint):
             raise TypeError(f"Only a model with a server can be checked: got {self.model!r}.")
+        if isinstance(self.model, RewardServer):
+            raise TypeError(f"Only a model that answers prompts can be checked: got {self.model!r}.")
         found = await check(self.model)
         self.gateway.use(self.model.model_copy(update={"concurrency": found.concurrency}))
         self.gateway.checked_window = found.context_window

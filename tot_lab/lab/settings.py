@@ -39,7 +39,8 @@ from tot_lab.core.parts import Part, known_names, map_parts
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.thinking import Budget
-from tot_lab.models import LiteLLM, Local, OpenAICompatible, model_named
+from tot_lab.models import LiteLLM, Local, model_named
+from tot_lab.models.chat.served import ServedModel
 from tot_lab.models.lite_llm.naming import (
     checked_url,
     is_safe_url,
@@ -150,7 +151,7 @@ class ModelSettings(BaseModel):
                 f"api_key_env: the environment has no variable {missing}. It should hold the key of {name}."
             )
         model = model_named(name)
-        if isinstance(model, OpenAICompatible):
+        if isinstance(model, ServedModel):
             given |= {"model": model.model, "api_key": key and os.environ[key]}
             return type(model).model_validate(given)
         if isinstance(model, LiteLLM):

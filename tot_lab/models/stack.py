@@ -8,7 +8,8 @@
     Spending       keeps real spending within a limit                           spending.py
     Limited        limits concurrent requests and requests per minute           limits.py
     Retried        repeats requests after temporary failures                    retries.py
-    Endpoint       the adapter: one request to a real model                     openai_compatible/, lite_llm/
+    Endpoint       the adapter: one request to a real model                     openai_compatible/, lite_llm/,
+                                                                       reward_servers.py
 
 A backend wraps another one and has one method, `answer`. It takes calls that differ at most in their sample
 index and an observer, and returns one reply per call in the same order. A failure is a reply with an error,

@@ -45,12 +45,10 @@ class Usage(NamedTuple):
 
 def whole(body: bytes) -> Answers:
     """Return the content of a complete response. Raises `Failure` if it is not one."""
-    page = _json_of(body)
-    if isinstance(page, dict) and page.get("error") and not page.get("choices"):
-        raise _error_in(page)
+    page = page_of(body)
     try:
         choices = [_choice_of(choice) for choice in page["choices"]]
-        return Answers(choices, _text(page.get("model")), _usage_of(page.get("usage")))
+        return Answers(choices, _text(page.get("model")), usage_of(page.get("usage")))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise _unreadable(f"{type(error).__name__}: {error}") from None
 
@@ -71,7 +69,7 @@ async def streamed(events: AsyncIterator[str], observer: CallObserver, keys: Seq
         if isinstance(page, dict) and page.get("error"):
             raise _error_in(page)
         try:
-            usage = _usage_of(page.get("usage")) or usage
+            usage = usage_of(page.get("usage")) or usage
             model = _text(page.get("model")) or model
             if not page.get("choices"):
                 continue
@@ -161,7 +159,7 @@ def _cleaned(top: dict[str, float]) -> dict[str, float]:
     return {clean(token): finite(logprob) for token, logprob in top.items()}
 
 
-def _usage_of(usage: Any) -> Usage | None:
+def usage_of(usage: Any) -> Usage | None:
     """Return the usage. A server that reports only zeros has not counted."""
     if not isinstance(usage, dict):
         return None
@@ -174,6 +172,14 @@ def _usage_of(usage: Any) -> Usage | None:
 
 
 # What is not a reply.
+
+
+def page_of(body: bytes) -> Any:
+    """Return the JSON of a complete response. Raises `Failure` if it is not JSON or holds an error."""
+    page = _json_of(body)
+    if isinstance(page, dict) and page.get("error") and not page.get("choices"):
+        raise _error_in(page)
+    return page
 
 
 def _json_of(body: bytes) -> Any:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-import msgspec
-from pydantic import Field, field_validator
-
-from tot_lab.core.calls import Call, CallObserver, Message, Need
-from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
-from tot_lab.models.chat.failures import refusal
-from tot_lab.models.chat.replies import Answers, Choice, Share, shares_of, usd, wanted_back
+from tot_lab.core.calls import Call, CallObserver, Message
+from tot_lab.models.chat.replies import Answers
 from tot_lab.models.chat.requests import messages_of, setting_arguments
-from tot_lab.models.connections import body_of, events_of, opened
-from tot_lab.models.lite_llm.naming import checked_url, key_in_environment, one_url
-from tot_lab.models.lite_llm.table import UNKNOWN_OUTPUT
+from tot_lab.models.chat.served import ServedModel
+from tot_lab.models.connections import body_of, events_of
 from tot_lab.models.openai_compatible.answers import streamed, whole
 from tot_lab.models.stack import Failure
 
 _OURS = {"model", "messages", "prompt", "n", "stream", "stream_options"}
-_LETTERS = bytes(range(ord("a"), ord("z") + 1)) + bytes(range(ord("A"), ord("Z") + 1))
-_encode = msgspec.json.Encoder().encode
 
 
-class OpenAICompatible(ChatEndpoint):
+class OpenAICompatible(ServedModel):
     """A model of an OpenAI-compatible server (vLLM, SGLang, llama.cpp and others), without litellm.
 
     A request costs a fraction of the CPU time that litellm needs. All settings of a call are sent as they
@@ -36,81 +28,19 @@ class OpenAICompatible(ChatEndpoint):
     """
 
     kind: ClassVar[str] = "openai_compatible"
-    model: Annotated[str, Field(min_length=1)]
-    """The name under which the server offers the model."""
-
-    base_url: str
-    """URL of the server, such as http://localhost:8000/v1, without a name or password."""
-
-    revision: str | None = None
-    """Which weights the name stands for, such as a commit or a quantisation. Replies are found in the cache
-    by model and revision, on whichever host the server runs.
-    """
 
     chat: bool = True
     """`False` sends the texts of the messages as one prompt to `/completions`, for a model without a chat
     template.
     """
 
-    _provider: ClassVar[str] = ""
-    """The provider whose key in the environment is sent, such as VLLM_API_KEY. "" means none."""
-
-    @field_validator("base_url")
-    @classmethod
-    def _is_url(cls, url: str) -> str:
-        return checked_url(url, "base_url")
-
-    @classmethod
-    def named(cls, rest: str) -> OpenAICompatible:
-        """Return the model that `PREFIX/REST` names, of a server at the default address."""
-        return cls.model_validate({"model": rest})
-
-    @property
-    def name(self) -> str:
-        return self.model
-
-    @property
-    def address(self) -> str:
-        """The canonical URL of the server."""
-        return one_url(self.base_url)
-
     def identity(self) -> dict[str, Any]:
-        """Return the model and its revision. The server is not part of it."""
-        return {"kind": self.kind, "model": self.model, "revision": self.revision, "chat": self.chat}
-
-    @property
-    def _sent_key(self) -> str:
-        return self._key or (key_in_environment(self._provider) if self._provider else "")
+        """Return the model, its revision and the API. The server is not part of it."""
+        return {**super().identity(), "chat": self.chat}
 
     def takes_n(self, call: Call) -> bool:
         """Whether one request can return several samples: without a seed, which the samples would share."""
         return call.seed is None and self._takes_n
-
-    async def problem(self) -> str | None:
-        """Find a server that does not answer, or that lists its models without this one."""
-        try:
-            status, page = await self.look("models")
-        except Failure as failure:
-            refused = failure.connection_failed
-            return f"No server answers at {self.address} for {self.name}" if refused else None
-        entries = page.get("data") if status == 200 and isinstance(page, dict) else None
-        listed = [str(entry.get("id")) for entry in entries or () if isinstance(entry, dict)]
-        if not listed or self.model in listed or self._answers_to_any_name:
-            return None
-        more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
-        return f"The server at {self.address} has no model {self.model}: got {', '.join(listed[:5])}{more}"
-
-    _answers_to_any_name: ClassVar[bool] = False
-
-    def need(self, calls: Sequence[Call]) -> Need:
-        """Return the most tokens that the prompt can have, and the longest possible replies."""
-        call = calls[0]
-        texts = [*(message.content for message in call.messages), *(str(tool) for tool in call.tools)]
-        prompt = sum(map(_most_tokens, texts)) + 16 * (1 + len(texts))
-        longest = call.max_tokens or self.context_window
-        output = len(calls) * (longest or UNKNOWN_OUTPUT)
-        most = None if self.price is None else usd(self.price, prompt, output)
-        return Need(prompt + output, most, prompt, bounded=longest is not None)
 
     # The request.
 
@@ -120,15 +50,8 @@ class OpenAICompatible(ChatEndpoint):
         watched = observer.watched and len(calls) == 1 and not call.logprobs
         if watched:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        try:
-            sent = _encode(body)
-        except (msgspec.MsgspecError, UnicodeError, TypeError, ValueError) as error:
-            raise Failure(f"the request cannot be sent: {error}") from None
-        url = f"{self.address}/{'chat/completions' if self.chat else 'completions'}"
-        async with opened(url, sent, bearer(self._sent_key), self.address) as response:
-            if response.status != 200:
-                text = (await body_of(response)).decode(errors="replace")
-                raise refusal(response.status, response.headers, text)
+        page = "chat/completions" if self.chat else "completions"
+        async with self._posted(page, body) as response:
             if watched and "event-stream" in response.headers.get("Content-Type", ""):
                 return await streamed(events_of(response), observer, self._long_keys)
             return whole(await body_of(response))
@@ -158,21 +81,6 @@ class OpenAICompatible(ChatEndpoint):
     def _continuing(self, begun: Message) -> dict[str, Any]:
         """Return the fields that let the server continue its unfinished message."""
         return {"continue_final_message": True, "add_generation_prompt": False}
-
-    def _model_in(self, answers: Answers) -> str:
-        return answers.model or self.model
-
-    def _state(self, choice: Choice) -> str:
-        return wanted_back(choice, "openai", self.model)
-
-    def _shares(self, usage: Any, sizes: Sequence[int]) -> list[Share]:
-        if usage is None:
-            return [(None, None, None)] * len(sizes)
-        cost = None if self.price is None else usd(self.price, usage.prompt, usage.output)
-        return shares_of(usage.prompt, usage.output, self.price, cost, sizes)
-
-    def _page(self, path: str) -> tuple[str, dict[str, str]]:
-        return page_below(self.address, path), bearer(self._sent_key)
 
 
 class VLLM(OpenAICompatible):
@@ -207,10 +115,3 @@ class LlamaCpp(OpenAICompatible):
 
     def _continuing(self, begun: Message) -> dict[str, Any]:
         return {}  # it continues an assistant's message without being asked
-
-
-def _most_tokens(text: str) -> int:
-    """Return an upper estimate of the tokens of a text: one for two letters, and one for any other byte."""
-    data = text.encode("utf-8", "replace")
-    others = len(data.translate(None, _LETTERS))
-    return others + (len(data) - others + 1) // 2

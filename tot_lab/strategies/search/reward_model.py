@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal
 
@@ -25,14 +26,19 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": lambda rewards: math.fsum(rewards) / len(rewards),
 }
 
+_BLANK_LINES = re.compile(r"\n\s*\n")
+
 
 class RewardModel(Evaluator):
     """Scores each thought by the reward of its path: an outcome reward, or the process rewards of its steps.
 
     The call, of purpose `reward`, is a conversation: the prompt for a whole solution (user), the steps of the
-    path, separated by blank lines (assistant), and `instruction` (user). The reply is one number from 0 to 1,
-    or a JSON list with one number per step, which are recorded as the samples of the thought. Any other reply
-    is unreadable, such as a list of another length or a logit.
+    path, separated by blank lines (assistant), and `instruction` (user). Blank lines within a step are
+    removed. The reply is one number from 0 to 1, or a JSON list with one number per step, which are recorded
+    as the samples of the thought. Any other reply is unreadable, such as a list of another length or a logit.
+
+    `model="vllm_pooling/NAME"` is a process reward model of vLLM. `vllm_classify/`, `vllm_score/` and
+    `tei_rerank/` are outcome reward models. Their servers do not receive `instruction`.
 
     Each thought is a call of its own, and the calls of all children of a pick are made at the same time, so
     that a server can batch them.
@@ -67,7 +73,8 @@ class RewardModel(Evaluator):
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         task = sampler.task
         call = sampler.call(id, "reward", path, Prompt(task.domain.answer_prompt(task, True)), 0)
-        messages = [*call.messages, Message("assistant", "\n\n".join(path))]
+        steps = [_BLANK_LINES.sub("\n", step.strip("\n")) for step in path]
+        messages = [*call.messages, Message("assistant", "\n\n".join(steps))]
         if self.instruction:
             messages.append(Message("user", self.instruction))
         model = call.model if self.model is None else model_name(self.model)

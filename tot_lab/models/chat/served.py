@@ -1,0 +1,134 @@
+"""The base class of endpoints of a server that has a URL of its own, such as vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+import msgspec
+from pydantic import Field, field_validator
+
+from tot_lab.core.calls import Call, Need
+from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
+from tot_lab.models.chat.failures import refusal
+from tot_lab.models.chat.replies import Answers, Choice, Share, shares_of, usd, wanted_back
+from tot_lab.models.connections import body_of, opened
+from tot_lab.models.lite_llm.naming import checked_url, key_in_environment, one_url
+from tot_lab.models.lite_llm.table import UNKNOWN_OUTPUT
+from tot_lab.models.stack import Failure
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+_LETTERS = bytes(range(ord("a"), ord("z") + 1)) + bytes(range(ord("A"), ord("Z") + 1))
+_encode = msgspec.json.Encoder().encode
+
+
+class ServedModel(ChatEndpoint):
+    """A model of a server with a URL of its own."""
+
+    kind: ClassVar[str] = ""
+
+    model: Annotated[str, Field(min_length=1)]
+    """The name under which the server offers the model."""
+
+    base_url: str
+    """URL of the server, such as http://localhost:8000/v1, without a name or password."""
+
+    revision: str | None = None
+    """Which weights the name stands for, such as a commit or a quantisation. Replies are found in the cache
+    by model and revision, on whichever host the server runs.
+    """
+
+    _provider: ClassVar[str] = ""
+    """The provider whose key in the environment is sent, such as VLLM_API_KEY. "" means none."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_url(cls, url: str) -> str:
+        return checked_url(url, "base_url")
+
+    @classmethod
+    def named(cls, rest: str) -> Self:
+        """Return the model that `PREFIX/REST` names, of a server at the default address."""
+        return cls.model_validate({"model": rest})
+
+    @property
+    def name(self) -> str:
+        return self.model
+
+    @property
+    def address(self) -> str:
+        """The canonical URL of the server."""
+        return one_url(self.base_url)
+
+    def identity(self) -> dict[str, Any]:
+        """Return the model and its revision. The server is not part of it."""
+        return {"kind": self.kind, "model": self.model, "revision": self.revision}
+
+    @property
+    def _sent_key(self) -> str:
+        return self._key or (key_in_environment(self._provider) if self._provider else "")
+
+    async def problem(self) -> str | None:
+        """Find a server that does not answer, or that lists its models without this one."""
+        try:
+            status, page = await self.look("models")
+        except Failure as failure:
+            refused = failure.connection_failed
+            return f"No server answers at {self.address} for {self.name}" if refused else None
+        entries = page.get("data") if status == 200 and isinstance(page, dict) else None
+        listed = [str(entry.get("id")) for entry in entries or () if isinstance(entry, dict)]
+        if not listed or self.model in listed or self._answers_to_any_name:
+            return None
+        more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
+        return f"The server at {self.address} has no model {self.model}: got {', '.join(listed[:5])}{more}"
+
+    _answers_to_any_name: ClassVar[bool] = False
+
+    def need(self, calls: Sequence[Call]) -> Need:
+        """Return the most tokens that the prompt can have, and the longest possible replies."""
+        call = calls[0]
+        texts = [*(message.content for message in call.messages), *(str(tool) for tool in call.tools)]
+        prompt = sum(map(_most_tokens, texts)) + 16 * (1 + len(texts))
+        longest = call.max_tokens or self.context_window
+        output = len(calls) * (longest or UNKNOWN_OUTPUT)
+        most = None if self.price is None else usd(self.price, prompt, output)
+        return Need(prompt + output, most, prompt, bounded=longest is not None)
+
+    @asynccontextmanager
+    async def _posted(self, path: str, body: dict[str, Any]) -> AsyncIterator[ClientResponse]:
+        """Post `body` to a page of the server and give the response. Raises `Failure` if it refuses."""
+        try:
+            sent = _encode(body)
+        except (msgspec.MsgspecError, UnicodeError, TypeError, ValueError) as error:
+            raise Failure(f"the request cannot be sent: {error}") from None
+        url, headers = self._page(path)
+        async with opened(url, sent, headers, self.address) as response:
+            if response.status != 200:
+                text = (await body_of(response)).decode(errors="replace")
+                raise refusal(response.status, response.headers, text)
+            yield response
+
+    def _model_in(self, answers: Answers) -> str:
+        return answers.model or self.model
+
+    def _state(self, choice: Choice) -> str:
+        return wanted_back(choice, "openai", self.model)
+
+    def _shares(self, usage: Any, sizes: Sequence[int]) -> list[Share]:
+        if usage is None:
+            return [(None, None, None)] * len(sizes)
+        cost = None if self.price is None else usd(self.price, usage.prompt, usage.output)
+        return shares_of(usage.prompt, usage.output, self.price, cost, sizes)
+
+    def _page(self, path: str) -> tuple[str, dict[str, str]]:
+        return page_below(self.address, path), bearer(self._sent_key)
+
+
+def _most_tokens(text: str) -> int:
+    """Return an upper estimate of the tokens of a text: one for two letters, and one for any other byte."""
+    data = text.encode("utf-8", "replace")
+    others = len(data.translate(None, _LETTERS))
+    return others + (len(data) - others + 1) // 2

@@ -1,0 +1,351 @@
+"""Reward models behind HTTP: APIs of vLLM, and text-embeddings-inference.
+
+Each part turns the conversation of a reward call into one request, and the server's numbers into a reply
+that `RewardModel` reads. A reward is always a number of the response: a missing value, a number outside 0 to
+1 or a wrong count of values is an error.
+
+References:
+    vLLM, docs/models/pooling_models/ (README.md for `/pooling`, reward.md, classify.md, scoring.md) and the
+    classes of vllm/entrypoints/pooling/*/protocol.py; text-embeddings-inference 1.9.3, docs/openapi.json.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any, ClassVar, NamedTuple
+
+from tot_lab.core.calls import Call, CallObserver, Message, Need
+from tot_lab.core.reading import finite
+from tot_lab.models.chat.replies import Answers, Choice, usd
+from tot_lab.models.chat.served import ServedModel
+from tot_lab.models.connections import body_of
+from tot_lab.models.openai_compatible.answers import Usage, page_of, usage_of
+from tot_lab.models.stack import Failure
+
+
+class Solution(NamedTuple):
+    """What is rewarded: the conversation before the solution, and its steps."""
+
+    before: tuple[Message, ...]
+    steps: list[str]
+
+    @property
+    def question(self) -> str:
+        """The conversation before the solution as one text."""
+        return "\n\n".join(message.content for message in self.before)
+
+    @property
+    def text(self) -> str:
+        """The whole solution."""
+        return "\n\n".join(self.steps)
+
+    def conversation(self, text: str) -> list[dict[str, str]]:
+        """Return the messages of a chat that ends with the solution, written as `text`."""
+        messages = (*self.before, Message("assistant", text))
+        return [{"role": message.role, "content": message.content} for message in messages]
+
+
+class RewardServer(ServedModel):
+    """A reward model of a server, for `RewardModel(model=…)`.
+
+    The solution is the last message of the assistant, and its steps are separated by blank lines. Later
+    messages, such as the instruction to a judge, and sampling settings are not sent. `options` are further
+    fields of the request. The reply is the reward, or a JSON list with one for each step. If the server
+    reports several classes, the reply is a JSON object with `score` or `scores`, and `raw`, the numbers of
+    all classes.
+    """
+
+    kind: ClassVar[str] = ""
+    _path: ClassVar[str] = ""
+
+    def need(self, calls: Sequence[Call]) -> Need:
+        """Return the most tokens that the prompt can have. A reward has none."""
+        prompt = super().need(calls).prompt or 0
+        return Need(prompt, None if self.price is None else usd(self.price, prompt, 0), prompt)
+
+    async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
+        call = calls[0]
+        solution = solution_of(call)
+        body = self._body(solution)
+        if taken := call.options.keys() & body.keys():
+            raise Failure(f"options must hold further fields of the request: got {min(taken)!r}")
+        async with self._posted(self._path, body | call.options) as response:
+            page = page_of(await body_of(response))
+            headers = response.headers
+        text = self._text(page, solution)
+        name = page.get("model") if isinstance(page, dict) else None
+        choices = [Choice(text, None, None, ())] * len(calls)  # samples of a reward are equal
+        return Answers(choices, name if isinstance(name, str) else None, self._usage(page, headers))
+
+    def _text(self, page: Any, solution: Solution) -> str:
+        """Return the reply that states the rewards. Raises `Failure` if `page` holds none."""
+        rows = [row if isinstance(row, list) else [row] for row in self._rows(page, solution)]
+        rewards = [self._reward(row) for row in rows]
+        if len({len(row) for row in rows}) > 1:
+            raise _unreadable("the steps have different numbers of classes")
+        several = len(rows[0]) > 1
+        if self._per_step:
+            return json.dumps({"scores": rewards, "raw": rows} if several else rewards)
+        return json.dumps({"score": rewards[0], "raw": rows[0]} if several else rewards[0])
+
+    def _reward(self, row: list[Any]) -> float:
+        """Return the reward in the values of the classes."""
+        values = [number for value in row if (number := finite(value)) is not None]
+        if not row or len(values) < len(row):
+            raise _unreadable(f"expected finite numbers: got {row!r:.100}")
+        if not all(0 <= value <= 1 for value in values):
+            raise _unreadable(
+                f"expected numbers from 0 to 1: got {row!r:.100}. Let the server apply its activation"
+            )
+        if len(values) > 1 and abs(math.fsum(values) - 1) > _ROUNDING:
+            raise _unreadable(f"expected probabilities that add up to 1: got {row!r:.100}")
+        return self._chosen(values)
+
+    def _chosen(self, values: list[float]) -> float:
+        """Return the value of the class that means correct."""
+        if len(values) > 1:
+            raise _unreadable(f"expected one number: got {values!r:.100}")
+        return values[0]
+
+    @property
+    def _per_step(self) -> bool:
+        """Whether each step has a reward of its own."""
+        return False
+
+    @abstractmethod
+    def _body(self, solution: Solution) -> dict[str, Any]:
+        """Return the request without options."""
+
+    @abstractmethod
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
+        """Return what the server reports for each step, or for the solution: a number, or one per class."""
+
+    def _usage(self, page: Any, headers: Mapping[str, str]) -> Usage | None:
+        """Return the usage that the server reports."""
+        return usage_of(page.get("usage")) if isinstance(page, dict) else None
+
+
+_ROUNDING = 0.01
+"""How far probabilities in half precision may be from 1 in total."""
+
+
+class _Classes(RewardServer):
+    """A reward model that reports the probability of each class."""
+
+    kind: ClassVar[str] = ""
+    base_url: str = "http://localhost:8000/v1"
+    _provider: ClassVar[str] = "vllm"
+
+    correct: int = -1
+    """Index of the class whose probability is the reward. -1 means the last one."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return the model, its revision, and what is read of its answer."""
+        return {**super().identity(), "correct": self.correct}
+
+    def _chosen(self, values: list[float]) -> float:
+        try:
+            return values[self.correct]
+        except IndexError:
+            raise _unreadable(f"there is no class {self.correct}: got {values!r:.100}") from None
+
+
+class VLLMPooling(_Classes):
+    """A reward model of vLLM's `/pooling`, as `vllm_pooling/NAME`: process rewards, or an outcome reward.
+
+    vLLM returns the probabilities of the classes at each step separator, which for Qwen2.5-Math-PRM are wrong
+    and correct. For Math-Shepherd, vLLM needs a `--pooler-config`.
+
+    References:
+        vLLM, docs/models/pooling_models/reward.md; model card of Qwen2.5-Math-PRM-7B (separator).
+    """
+
+    kind: ClassVar[str] = "vllm_pooling"
+    _path: ClassVar[str] = "/pooling"
+
+    separator: str | None = "<extra_0>"
+    """Text that ends each step. `None` is for a model that rewards whole solutions. If such a model reports a
+    value for each token, that of the last one is the reward."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return the model, its revision, the separator, and what is read of the answer."""
+        return {**super().identity(), "separator": self.separator}
+
+    @property
+    def _per_step(self) -> bool:
+        return self.separator is not None
+
+    def _body(self, solution: Solution) -> dict[str, Any]:
+        end = self.separator
+        text = solution.text if end is None else "".join(step + end for step in solution.steps)
+        return {"model": self.model, "messages": solution.conversation(text)}
+
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
+        values = _only(_data(page), "data")
+        if not isinstance(values, list) or not values:
+            raise _unreadable(f"expected a list of numbers: got {values!r:.100}")
+        if self.separator is None:
+            return [values[-1] if isinstance(values[-1], list) else values]
+        if len(values) != len(solution.steps):
+            raise _unreadable(f"expected {len(solution.steps)} rewards, one for each step: got {len(values)}")
+        return values
+
+
+class VLLMClassify(_Classes):
+    """An outcome reward model of vLLM's `/classify`, as `vllm_classify/NAME`.
+
+    References:
+        vLLM, docs/models/pooling_models/classify.md.
+    """
+
+    kind: ClassVar[str] = "vllm_classify"
+    _path: ClassVar[str] = "/classify"
+
+    def _body(self, solution: Solution) -> dict[str, Any]:
+        return {"model": self.model, "messages": solution.conversation(solution.text)}
+
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
+        probs = _only(_data(page), "probs")
+        return [probs if isinstance(probs, list) else [probs]]
+
+
+class VLLMScore(RewardServer):
+    """A cross-encoder of vLLM's `/score`, as `vllm_score/NAME`, which scores a question with its solution.
+
+    References:
+        vLLM, docs/models/pooling_models/scoring.md. All its versions accept `text_1` and `text_2`.
+    """
+
+    kind: ClassVar[str] = "vllm_score"
+    base_url: str = "http://localhost:8000/v1"
+    _path: ClassVar[str] = "/score"
+    _provider: ClassVar[str] = "vllm"
+
+    def _body(self, solution: Solution) -> dict[str, Any]:
+        return {"model": self.model, "text_1": solution.question, "text_2": solution.text}
+
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
+        return [_only(_data(page), "score")]
+
+
+class VLLMLikelihood(RewardServer):
+    """A language model of vLLM's `/v1/completions`, as `vllm_likelihood/NAME`: how likely is each step?
+
+    The reward of a step is the geometric mean of the probabilities of the tokens that begin in it, given the
+    question and the steps before it. `Likelihood` scores a thought in the reply that proposed it; this part
+    scores any text, also that of another model. The texts are sent without a chat template.
+
+    References:
+        OpenAI API reference, Completions (`echo`, `logprobs`); vLLM, vllm/entrypoints/openai (protocol and
+        serving of completions).
+    """
+
+    kind: ClassVar[str] = "vllm_likelihood"
+    base_url: str = "http://localhost:8000/v1"
+    _path: ClassVar[str] = "completions"
+    _provider: ClassVar[str] = "vllm"
+
+    @property
+    def _per_step(self) -> bool:
+        return True
+
+    def _body(self, solution: Solution) -> dict[str, Any]:
+        prompt = f"{solution.question}\n\n{solution.text}"
+        return {"model": self.model, "prompt": prompt, "echo": True, "max_tokens": 0, "logprobs": 0}
+
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
+        reported = _only(page.get("choices") if isinstance(page, dict) else None, "logprobs")
+        reported = reported if isinstance(reported, dict) else {}
+        tokens, logprobs = reported.get("tokens"), reported.get("token_logprobs")
+        if not (isinstance(tokens, list) and isinstance(logprobs, list) and len(tokens) == len(logprobs)):
+            raise _unreadable(f"expected a log-probability for each token: got {reported!r:.100}")
+        text = "".join(map(str, tokens))
+        if not text.endswith(solution.text):  # a token may hold a part of a character
+            raise _unreadable(f"the tokens do not spell the solution: got {text[-100:]!r}")
+        begins = list(accumulate((len(str(token)) for token in tokens), initial=0))
+        rows: list[Any] = []
+        begin = len(text) - len(solution.text)
+        for step in solution.steps:
+            end = begin + len(step)
+            numbers = [
+                finite(logprob)
+                for place, logprob in zip(begins, logprobs, strict=False)
+                if begin <= place < end
+            ]
+            known = [number for number in numbers if number is not None]
+            if not known or len(known) < len(numbers) or max(known) > 0:
+                raise _unreadable(f"expected log-probabilities of {step!r:.50}: got {numbers!r:.100}")
+            rows.append(math.exp(math.fsum(known) / len(known)))
+            begin = end + len("\n\n")
+        return rows
+
+
+class TEIRerank(RewardServer):
+    """A cross-encoder of text-embeddings-inference's `/rerank`, as `tei_rerank/NAME`.
+
+    The server serves one model, which must be the one that is named. A solution that is too long for it is an
+    error and not cut.
+
+    References:
+        text-embeddings-inference 1.9.3, docs/openapi.json (`/rerank`, `/info`).
+    """
+
+    kind: ClassVar[str] = "tei_rerank"
+    base_url: str = "http://localhost:8080"
+    _path: ClassVar[str] = "/rerank"
+    _provider: ClassVar[str] = "tei"
+
+    async def problem(self) -> str | None:
+        """Find a server that does not answer, or that serves another model."""
+        try:
+            status, page = await self.look("/info")
+        except Failure as failure:
+            refused = failure.connection_failed
+            return f"No server answers at {self.address} for {self.name}" if refused else None
+        served = page.get("model_id") if status == 200 and isinstance(page, dict) else None
+        if served is None or self.model in (served, page.get("served_model_name")):
+            return None
+        return f"The server at {self.address} has no model {self.model}: got {served}"
+
+    def _body(self, solution: Solution) -> dict[str, Any]:
+        return {"query": solution.question, "texts": [solution.text], "truncate": False}
+
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
+        return [_only(page, "score")]
+
+    def _usage(self, page: Any, headers: Mapping[str, str]) -> Usage | None:
+        tokens = headers.get("x-compute-tokens", "")
+        return Usage(int(tokens), 0) if tokens.isascii() and tokens.isdigit() and len(tokens) < 16 else None
+
+
+def solution_of(call: Call) -> Solution:
+    """Return the solution that `call` shows. Raises `Failure` if it shows none."""
+    for place in reversed(range(len(call.messages))):
+        if call.messages[place].role == "assistant":
+            return Solution(call.messages[:place], call.messages[place].content.split("\n\n"))
+    raise Failure(
+        "a reward model needs a solution: the call has no message of the assistant. Use RewardModel(model=…)"
+    )
+
+
+def _data(page: Any) -> Any:
+    return page.get("data") if isinstance(page, dict) else None
+
+
+def _only(entries: Any, name: str) -> Any:
+    """Return a field of the only entry of a response."""
+    if not isinstance(entries, list) or len(entries) != 1:
+        got = f"{len(entries)} entries" if isinstance(entries, list) else repr(entries)[:100]
+        raise _unreadable(f"expected one entry: got {got}")
+    entry = entries[0]
+    if not isinstance(entry, dict) or name not in entry or entry.get("index") != 0:
+        raise _unreadable(f"expected an entry with index 0 and {name}: got {entry!r:.100}")
+    return entry[name]
+
+
+def _unreadable(why: str) -> Failure:
+    return Failure(f"the server's answer cannot be read: {why}", unreadable=True)
