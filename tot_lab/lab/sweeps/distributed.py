@@ -17,6 +17,7 @@ import asyncio
 import os
 import secrets
 import tempfile
+import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -50,6 +51,9 @@ MIN_CHUNK = 32
 
 SILENCE = 30.0
 """Seconds without a report after which the client checks that there are workers."""
+
+RETURNING = 5.0
+"""Seconds that tasks have for returning after their last report."""
 
 MAX_DEATHS = 3
 """Workers that may die while making one run, alone in its chunk, before the run counts as failed."""
@@ -158,6 +162,9 @@ class _Client:
         """Chunks to hand out again."""
         self.at_work: dict[str, tuple[int, list[Cell], Any]] = {}
         """By key, the slot, the cells and the future of each chunk in progress."""
+        self.ending: list[Any] = []
+        """The futures of chunks that have sent their last report. Without its future, dask would cancel a
+        task that still returns, and warn of it."""
         self.files: dict[str, int] = {}
         """By run id, the locked journals of the runs that are handed out."""
         self.journals: dict[str, bytearray] = {}
@@ -207,6 +214,9 @@ class _Client:
             with suppress(Exception):  # the cluster may be closed
                 spent = await rpc(self.client, "close_sweep", sweep=self.name)
                 self.sweep.runner.gateway.spend_limiter.spend(spent)
+                until = time.monotonic() + RETURNING
+                while not all(one.done() for one in self.ending) and time.monotonic() < until:
+                    await asyncio.sleep(0.01)
                 if self.at_work:
                     futures = [future for *_, future in self.at_work.values()]
                     await _call_client(self.client, self.client.cancel, futures)
@@ -343,6 +353,7 @@ class _Client:
         if report.end:
             del self.at_work[report.chunk]
             self.free.append(part)
+            self.ending = [*(one for one in self.ending if not one.done()), future]
         if report.end == "interrupted":
             future.cancel()
             self._divide(cells, report.paid)
