@@ -30,8 +30,8 @@ HOLD, LONGEST_HOLD = 8, 64
 class AdaptiveLimit:
     """Finds the concurrency with the best throughput, and the smallest of several good ones.
 
-    A measurement waits for one round trip after a change, and then averages the latency of as many requests as
-    the limit. The throughput is the limit divided by the latency (Little's law), counted in output tokens,
+    A measurement waits for one round trip after a change, and then averages the latency of as many requests
+    as the limit. The throughput is the limit divided by the latency (Little's law), counted in output tokens,
     so that phases of long and of short replies compare.
 
     - *Growth.* The limit doubles as long as each doubling raises the throughput by a tenth. The last step,
