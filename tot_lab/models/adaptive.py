@@ -46,10 +46,11 @@ class AdaptiveLimit:
 
     References:
         Chiu and Jain 1989, Analysis of the increase and decrease algorithms for congestion avoidance (AIMD).
-        RFC 5681 (TCP slow start, one decrease per round trip). Xu, Harfoush and Rhee 2004 (BIC-TCP: binary
-        search below the last loss). Netflix concurrency-limits, `AIMDLimit`, `VegasLimit` and
-        `Gradient2Limit`: requests count only if the limit is used. They compare with the latency without
-        load, which is unknown for replies of any length, and this rule compares throughputs.
+        RFC 5681 (TCP: slow start, half of what is in flight after a loss). Xu, Harfoush and Rhee 2004
+        (BIC-TCP: binary search below the last loss). Netflix concurrency-limits, `AIMDLimit`, `VegasLimit`
+        and `Gradient2Limit`: requests count only if the limit is used. They compare latencies with an
+        estimate of the latency without load. Replies of any length have none, so this rule compares
+        throughputs.
     """
 
     def __init__(self) -> None:
