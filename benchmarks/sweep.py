@@ -80,7 +80,7 @@ def lab_of(way: str, folder: Path) -> tl.Lab:
     cache = folder / "cache" if way == "stored" else None
     if way == "function":
         return tl.Lab(steady, runs=folder)
-    model = Steady() if way == "limited" else Steady(concurrency=OFF)
+    model = Steady(concurrency=64 if way == "limited" else None if way == "adaptive" else OFF)
     return tl.Lab(model, runs=folder, cache=cache, mode="auto" if cache else "off")
 
 

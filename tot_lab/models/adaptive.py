@@ -14,6 +14,9 @@ LARGEST = 512
 SAMPLES = 16
 """Replies that are measured before a decision, or as many as the limit if that is more."""
 
+TRIAL_SECONDS, HOLD_SECONDS = 0.2, 1.0
+"""Shortest measurement of a new limit and of one that holds. Pauses of the own process are as long."""
+
 GAIN = 1.1
 """Factor by which the throughput must rise when the limit is doubled, less for a smaller step."""
 
@@ -42,7 +45,7 @@ class AdaptiveLimit:
       connections and time-outs are one only if a quarter of the requests fail, and at least four.
     - *Below a refused limit* growth is a binary search, and stops at an eighth below.
     - *Probes.* The limit then holds, and tries a step up and a step down in turn, rarer after each probe in
-      vain; at once if latency rose or fell by half.
+      vain; at once if the latency rose or fell by half in two measurements in a row.
 
     References:
         Chiu and Jain 1989, Analysis of the increase and decrease algorithms for congestion avoidance (AIMD).
@@ -66,7 +69,9 @@ class AdaptiveLimit:
         self.next_probe = 1
         self.decreased = self.changed = -1.0  # times of the last decrease and change
         self.settled: float | None = None  # time of the first reply to a request sent since the last change
+        self.began = 0.0  # time when the measurement began
         self.measured, self.seconds, self.tokens, self.broken = 0, 0.0, 0, 0
+        self.strange = 0  # measurements in a row with another latency than before
 
     def replied(self, sent: float, now: float, tokens: int) -> bool:
         """Count a reply to a request that was sent when the limit was reached. Returns whether `value`
@@ -75,15 +80,18 @@ class AdaptiveLimit:
         if sent < self.changed:
             return False
         if self.settled is None:
-            self.settled = now
+            self.settled = self.began = now
         if sent < self.settled:
             return False
         self.measured += 1
         self.seconds += now - sent
         self.tokens += tokens
-        if self.measured < max(SAMPLES, self.value):
+        holds = self.trial == 0 and self.calm > 0
+        least = HOLD_SECONDS if holds else TRIAL_SECONDS
+        if self.measured < max(SAMPLES, self.value) or now - self.began < least:
             return False
         throughput = self.value * self.tokens / max(self.seconds, 1e-9)
+        self.began = now
         self.measured, self.seconds, self.tokens, self.broken = 0, 0.0, 0, 0
         self.falling = False
         value = self.value
@@ -128,7 +136,9 @@ class AdaptiveLimit:
         if self.trial == 0:
             self.held += 1
             ratio = throughput / self.calm if self.calm else 1.0
-            if not 1 / CHANGED < ratio < CHANGED:
+            self.strange = 0 if 1 / CHANGED < ratio < CHANGED else self.strange + 1
+            if self.strange == 2:
+                self.strange = 0
                 self.hold = 1
                 self._try(1 if ratio > 1 else -1, throughput, now, "latency")
             elif self.held >= self.hold:
@@ -176,7 +186,7 @@ class AdaptiveLimit:
 
     def _rest(self, throughput: float) -> None:
         """Hold the limit."""
-        self.trial, self.held, self.calm = 0, 0, throughput
+        self.trial, self.held, self.calm, self.strange = 0, 0, throughput, 0
 
     def _set(self, value: int, now: float, reason: str) -> None:
         """Change the limit and begin a new measurement."""
