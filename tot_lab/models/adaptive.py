@@ -26,7 +26,7 @@ KEPT = 0.95
 CHANGED = 1.5
 """Factor by which the latency changes before the limit is questioned early."""
 
-HOLD, LONGEST_HOLD = 8, 64
+HOLD, LONGEST_HOLD = 2, 64
 """Measurements between two probes: at first, and after several probes in vain."""
 
 
@@ -142,8 +142,10 @@ class AdaptiveLimit:
                 self.hold = 1
                 self._try(1 if ratio > 1 else -1, throughput, now, "latency")
             elif self.held >= self.hold:
-                probe, self.next_probe = self.next_probe, -self.next_probe
-                self._try(probe if self.calm else 1, throughput, now, "probe")
+                direction = 1
+                if self.calm:
+                    direction, self.next_probe = self.next_probe, -self.next_probe
+                self._try(direction, throughput, now, "probe")
             return
         value, throughput_before = self.before
         if self.trial == 1:
