@@ -7,7 +7,7 @@ search, 20 ms each, and no two of them equal; every run is recorded to a journal
 beside the target of each:
 
 1. Speed against one call at a time (calls × what one search alone takes a call with
-   `parallel=False`, measured), with the default limit of 64 calls in flight, and with the limit off.
+   `parallel=False`, measured), with a limit of 64 calls in flight, and with the limit off.
    The limit is an endpoint's, so these calls go through the whole stack; the cache is off. Stored
    in a cache and without any stack, for comparison.
 2. Memory of the process after 256 and after 2,048 runs: the highest that it was.
@@ -80,7 +80,7 @@ def lab_of(way: str, folder: Path) -> tl.Lab:
     cache = folder / "cache" if way == "stored" else None
     if way == "function":
         return tl.Lab(steady, runs=folder)
-    model = Steady() if way == "limited" else Steady(concurrency=OFF)
+    model = Steady(concurrency=64 if way == "limited" else OFF)
     return tl.Lab(model, runs=folder, cache=cache, mode="auto" if cache else "off")
 
 

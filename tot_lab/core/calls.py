@@ -162,6 +162,10 @@ Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Repl
 may end with a `Reply`, which is then the answer."""
 
 
+TIMED_OUT = "timeout"
+"""Argument of the `CancelledError` in a request whose time limit is over."""
+
+
 class CallObserver(Protocol):
     """Receives reports about one call on its way to the model.
 

@@ -61,7 +61,7 @@ class Lab:
         model: A name (`gpt-4.1-mini`, `ollama/qwen3:8b`, `local/qwen2.5-coder-1.5b`, `sim/game24`), a model
             part (`tl.LiteLLM(model="…", api_base="…")`), or any async callable `Call -> Reply | str`. An
             async generator of text pieces is a model that streams. A part also sets how it is called:
-            `concurrency` (64 requests at once), `requests_per_minute`, `retries`.
+            `concurrency` (requests at once, found by itself if not set), `requests_per_minute`, `retries`.
         roles: Models and sampling settings by role. Each is whatever `model` accepts, or a `tl.Role`. The
             standard roles are `propose`, `evaluate`, `answer`, `act`, `plan`, `critique`, `synthesize` and
             `route`. A call purpose such as `vote` is a role as well, and so is any other name that the

@@ -40,7 +40,7 @@ class Check(NamedTuple):
         name: The model.
         address: The server or provider.
         reachable: Whether the server answers.
-        concurrency: The recommended concurrency.
+        concurrency: The recommended concurrency. `None` lets the lab find it.
         model_there: Whether the server has the model.
         context_window: Tokens, as reported by the server or by litellm's table.
         schema: Whether replies follow a JSON schema.
@@ -54,7 +54,7 @@ class Check(NamedTuple):
     name: str
     address: str
     reachable: bool
-    concurrency: int
+    concurrency: int | None
     model_there: bool | None = None
     context_window: int | None = None
     schema: bool | None = None
@@ -75,7 +75,7 @@ class Check(NamedTuple):
             "n": _word(self.n),
             "slots in parallel": _word(self.slots),
             "tokens/s": _word(speed and f"{speed:.1f}"),
-            "concurrency": str(self.concurrency),
+            "concurrency": "adaptive" if self.concurrency is None else str(self.concurrency),
         }
         lines = [f"{self.name} at {self.address}" if self.address != self.name else self.name]
         lines += [f"  {name:<18} {value}" for name, value in rows.items()]
@@ -154,7 +154,7 @@ async def check(endpoint: Endpoint) -> Check:
     concurrency = endpoint.concurrency
     if slots is not None and (facts.slots is not None or slots < AT_ONCE):
         concurrency = slots
-    if concurrency < endpoint.concurrency:
+    if endpoint.concurrency is not None and concurrency is not None and concurrency < endpoint.concurrency:
         problems.append(
             f"the server answers only {concurrency} of {endpoint.concurrency} concurrent calls at a time"
         )

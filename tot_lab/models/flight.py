@@ -48,10 +48,10 @@ class Flight:
             if not self.task.done():
                 await turn
             return self.task.result()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             self.observers.remove(observer)
             if not self.observers:
-                self.task.cancel()
+                self.task.cancel(*error.args)  # with the reason
             raise
 
     @property

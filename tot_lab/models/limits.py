@@ -1,9 +1,10 @@
 """Rate limits of endpoints: first come, first served.
 
-All labs of a process that use one endpoint with the same limits share a rate limiter. So do all sweeps on one
-dask cluster, whose workers install their own (`make_limiters`). All runs of Deep Think share another one,
-whichever endpoint they call (`BY_KIND`). A waiting call records `call.queued`, and its timeout starts when it
-is sent.
+All labs of a process that use one endpoint with the same limits share a rate limiter. An endpoint without a
+`concurrency` gets one that finds it (`AdaptiveLimiter`). All sweeps on one dask cluster share one, too, whose
+workers install their own (`make_limiters`); there `FIXED` replaces a missing setting. All runs of Deep Think
+share another one, whichever endpoint they call (`BY_KIND`). A waiting call records `call.queued`, and its
+timeout starts when it is sent.
 """
 
 from __future__ import annotations
@@ -15,17 +16,24 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from tot_lab.core.calls import Call, CallObserver, Reply
-from tot_lab.models.stack import Backend, Endpoint, Listening
+from tot_lab.core.calls import TIMED_OUT, Call, CallObserver, Reply
+from tot_lab.models.adaptive import AdaptiveLimit
+from tot_lab.models.stack import Backend, Endpoint, Failure, Listening
 
 MINUTE = 60.0
+
+FIXED = 64
+"""Concurrent requests to an endpoint without a limit where it is not adaptive: on a dask cluster."""
+
+OVERLOADED = (429, 503, 529)
+"""HTTP statuses by which a server refuses requests that it could answer later."""
 
 
 class Limits(NamedTuple):
     """The limits of one address; see `Endpoint`."""
 
     address: str
-    concurrency: int
+    concurrency: int | None
     requests_per_minute: int | None
     tokens_per_minute: int | None
 
@@ -45,6 +53,7 @@ class RateLimiter:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.concurrency = FIXED if limits.concurrency is None else limits.concurrency
         self.counts = limits.requests_per_minute is not None or limits.tokens_per_minute is not None
         self.under_way = 0
         self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -114,7 +123,7 @@ class RateLimiter:
         """Return the seconds until a request of `tokens` tokens may pass, or `None` if another has to end
         first.
         """
-        if self.under_way >= self.limits.concurrency:
+        if self.under_way >= self.concurrency:
             return None
         if not self.counts:
             return 0.0
@@ -134,6 +143,59 @@ class RateLimiter:
         return wait
 
 
+class AdaptiveLimiter(RateLimiter):
+    """A rate limiter that finds the concurrency; `AdaptiveLimit` is its rule.
+
+    Each change is a note `call.limit` beside the record of the call that caused it, or of the next call if
+    that one was cancelled.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(limits)
+        self.rule = AdaptiveLimit()
+        self.concurrency = self.noted = self.rule.value
+
+    async def measured(
+        self, endpoint: Endpoint, inner: Backend, calls: Sequence[Call], observer: CallObserver
+    ) -> Sequence[Reply]:
+        """Make one request, and learn from it."""
+        now = asyncio.get_running_loop().time
+        sent, is_full = now(), self.under_way >= self.concurrency
+        try:
+            replies = await inner.answer(calls, observer)
+        except Failure as failure:
+            refused = failure.status in OVERLOADED
+            if refused or failure.connection_failed or failure.status in (408, 504):
+                self._failed(sent, now(), str(failure.status or "connection"), refused)
+                self._note(observer, endpoint)
+            raise
+        except asyncio.CancelledError as error:
+            if TIMED_OUT in error.args:
+                self._failed(sent, now(), "timeout", False)
+            raise
+        if is_full:
+            tokens = sum(reply.output_tokens or 1 for reply in replies)
+            if self.rule.replied(sent, now(), tokens):
+                self._follow()
+        self._note(observer, endpoint)
+        return replies
+
+    def _failed(self, sent: float, now: float, reason: str, refused: bool) -> None:
+        if self.rule.failed(sent, now, self.under_way, reason, refused=refused):
+            self._follow()
+
+    def _follow(self) -> None:
+        self.concurrency = self.rule.value
+        self._admit_next()
+
+    def _note(self, observer: CallObserver, endpoint: Endpoint) -> None:
+        if self.noted != self.concurrency:
+            before, self.noted = self.noted, self.concurrency
+            observer.note(
+                "call.limit", limit=self.noted, before=before, reason=self.rule.reason, model=endpoint.name
+            )
+
+
 _LIMITERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, RateLimiter]] = WeakKeyDictionary()
 _MAKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[Limits], RateLimiter]] = WeakKeyDictionary()
 
@@ -148,7 +210,8 @@ def limiter_of(endpoint: Endpoint) -> RateLimiter:
     limits = Limits(
         endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     )
-    return shared_limiter(limits, _MAKERS.get(asyncio.get_running_loop(), RateLimiter))
+    own = AdaptiveLimiter if endpoint.concurrency is None else RateLimiter
+    return shared_limiter(limits, _MAKERS.get(asyncio.get_running_loop(), own))
 
 
 def shared_limiter(limits: Limits, make: Callable[[Limits], RateLimiter] = RateLimiter) -> RateLimiter:
@@ -159,13 +222,24 @@ def shared_limiter(limits: Limits, make: Callable[[Limits], RateLimiter] = RateL
     return limiters[limits]
 
 
-class Limited:
-    """The layer that waits for the rate limiter."""
+class _UsesLimiter:
+    """A layer that uses the rate limiter of its endpoint."""
 
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
         self.inner = inner
         self.endpoint = endpoint
         self._found: tuple[asyncio.AbstractEventLoop, RateLimiter] | None = None
+
+    def _limiter(self) -> RateLimiter:
+        """Return the rate limiter, cached because finding it is slow."""
+        loop = asyncio.get_running_loop()
+        if self._found is None or self._found[0] is not loop:
+            self._found = loop, limiter_of(self.endpoint)
+        return self._found[1]
+
+
+class Limited(_UsesLimiter):
+    """The layer that waits for the rate limiter."""
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies."""
@@ -190,9 +264,13 @@ class Limited:
         finally:
             await limiter.left(calls, replies, time.monotonic() - began)
 
-    def _limiter(self) -> RateLimiter:
-        """Return the rate limiter, cached because finding it is slow."""
-        loop = asyncio.get_running_loop()
-        if self._found is None or self._found[0] is not loop:
-            self._found = loop, limiter_of(self.endpoint)
-        return self._found[1]
+
+class Measured(_UsesLimiter):
+    """The layer that lets an adaptive rate limiter see every single request, also the repeated ones."""
+
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
+        """Return the replies. Raises `Failure`."""
+        limiter = self._limiter()
+        if isinstance(limiter, AdaptiveLimiter):
+            return await limiter.measured(self.endpoint, self.inner, calls, observer)
+        return await self.inner.answer(calls, observer)

@@ -8,8 +8,8 @@
     Spending       keeps real spending within a limit                           spending.py
     Limited        limits concurrent requests and requests per minute           limits.py
     Retried        repeats requests after temporary failures                    retries.py
-    Endpoint       the adapter: one request to a real model                     openai_compatible/, lite_llm/,
-                                                                       reward_servers.py
+    Measured       lets an adaptive limit learn from each request               limits.py
+    Endpoint       the adapter: one request to a real model                     openai_compatible/, lite_llm/, …
 
 A backend wraps another one and has one method, `answer`. It takes calls that differ at most in their sample
 index and an observer, and returns one reply per call in the same order. A failure is a reply with an error,
@@ -108,8 +108,10 @@ class Endpoint(Part):
 
     kind: ClassVar[str] = ""
 
-    concurrency: Annotated[int, Field(ge=1)] = 64
-    """Concurrent requests of all labs that use this endpoint."""
+    concurrency: Annotated[int, Field(ge=1)] | None = None
+    """Concurrent requests of all labs that use this endpoint. `None` finds the number: it grows while the
+    throughput does, and is reduced when the server refuses requests or slows down.
+    """
 
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
     """`None` means no limit."""

@@ -18,7 +18,18 @@ from typing import Any
 import msgspec
 
 from tot_lab.core.acts import Act, RaiseBudget, note_of
-from tot_lab.core.calls import Bounds, Call, CallObserver, Halt, Need, Reply, format_error, readable, refused
+from tot_lab.core.calls import (
+    TIMED_OUT,
+    Bounds,
+    Call,
+    CallObserver,
+    Halt,
+    Need,
+    Reply,
+    format_error,
+    readable,
+    refused,
+)
 from tot_lab.core.records import (
     STOP_CODES,
     Decided,
@@ -172,10 +183,10 @@ class PendingCall:
         """Forward the text of the reply so far to the watchers."""
         self.driver.recorder.partial(self.position, self.call, text)
 
-    def cancel(self) -> None:
+    def cancel(self, reason: str | None = None) -> None:
         """Cancel the task that carries the call out."""
         if self.worker is not None:
-            self.worker.cancel()
+            self.worker.cancel(reason)
 
 
 class Driver:
@@ -642,7 +653,7 @@ class Driver:
     def _end_late(self, pending: PendingCall, end: float, seconds: float) -> None:
         """Time out a call that has its own limit, unless it was answered or started again."""
         if self.pending.get(pending.branch) is pending and pending.ends == end and not self.done.done():
-            pending.cancel()
+            pending.cancel(TIMED_OUT)
             limit = "the strategy's limit for one call"
             self._receive(pending, Reply(error=f"{TIMEOUT} {seconds:g} s, {limit}"))
 
@@ -688,7 +699,7 @@ class Driver:
         branch, group = pending.branch, pending.branch.scope.group
         if self.pending.get(branch) is not pending or self.done.done() or group.ends(branch) != end:
             return
-        pending.cancel()
+        pending.cancel(TIMED_OUT)
         limit = "the strategy's limit for the group of calls"
         self._receive(pending, Reply(error=f"{TIMEOUT} {group.seconds:g} s, {limit}"))
 
@@ -706,7 +717,7 @@ class Driver:
             if self.pending.get(pending.branch) is pending and pending.ends == end:
                 if end > self.loop.time():
                     break
-                pending.cancel()
+                pending.cancel(TIMED_OUT)
                 self._receive(pending, Reply(error=f"{TIMEOUT} {self.timeout:g} s"))
             self.overdue.popleft()
         self._watch_overdue()

@@ -24,7 +24,7 @@ from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import Request, SampleScope, in_order, key_of, request_of
-from tot_lab.models.limits import BY_KIND, Limited, RateLimiter, shared_limiter
+from tot_lab.models.limits import BY_KIND, Limited, Measured, RateLimiter, shared_limiter
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import model_named
 from tot_lab.models.ready import Ready
@@ -238,9 +238,12 @@ class Gateway:
         def but_for_its_draw(call: Call) -> str:
             return key(msgspec.structs.replace(call, sample_index=0))
 
-        stack: Backend = Retried(model, model) if isinstance(model, Endpoint) else self._end(model)
         if isinstance(model, Endpoint):
+            end: Backend = model if model.concurrency is not None else Measured(model, model)
+            stack: Backend = Retried(end, model)
             stack = Ready(Spending(Limited(stack, model), model, self.spend_limiter), model)
+        else:
+            stack = self._end(model)
         if self.is_cached(model) and self.mode != "replay":
             stack = StoreReplies(stack, self.cache, request)
         if isinstance(model, Endpoint):

@@ -289,7 +289,10 @@ class Sweep(SweepMethods):
     def window(self) -> int:
         """Return how many concurrent runs keep the models busy."""
         models = (self.runner.gateway.model, *(self.model_of(name) for name in self.runner.gateway.roles))
-        limits = [model.concurrency if isinstance(model, Endpoint) else UNDER_WAY for model in models]
+        limits = [
+            (model.concurrency or MAX_UNDER_WAY) if isinstance(model, Endpoint) else UNDER_WAY
+            for model in models
+        ]
         return min(max(limits), MAX_UNDER_WAY)
 
     async def finish(self, cell: Cell) -> None:

@@ -7,7 +7,7 @@ gets a marker and is not counted, because it was never made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tot_lab.analysis.frames import call_rows, call_status_of
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, refused
+from tot_lab.core.records import Note
 from tot_lab.core.tools import named
 from tot_lab.record.run import Run, expect_run
 from tot_lab.views.figures.theme import (
@@ -71,6 +72,8 @@ class TimelineInfo(NamedTuple):
             finished last. Each predecessor is the last call that finished before its successor started.
         changes: Times at which the number of open calls changes.
         under_way: Number of open calls from each of these times on.
+        limits: Adaptive limits of concurrent requests, by model: pairs of a time and the limit from then on.
+            The first is the limit before the first change. Other runs share the limit.
     """
 
     node: list[str]
@@ -88,6 +91,7 @@ class TimelineInfo(NamedTuple):
     changes: NDArray[np.float64]
     under_way: NDArray[np.intp]
     by_order: bool
+    limits: dict[str, list[tuple[float, int]]]
 
     @property
     def most(self) -> int:
@@ -143,7 +147,18 @@ def timeline_info(run: Run) -> TimelineInfo:
         np.array([when(line) for line, _ in moments], dtype=np.float64),
         np.array([level for _, level in moments], dtype=np.intp),
         by_order,
+        _limits(run, when, when(call_lines[0]) if calls else 0.0),
     )
+
+
+def _limits(run: Run, when: Callable[[int], float], start: float) -> dict[str, list[tuple[float, int]]]:
+    """Return the limits of each model over time."""
+    limits: dict[str, list[tuple[float, int]]] = {}
+    for number, line in enumerate(run.lines):
+        if isinstance(line.e, Note) and line.e.name == "call.limit" and not line.p:
+            data = line.e.data
+            limits.setdefault(data["model"], [(start, data["before"])]).append((when(number), data["limit"]))
+    return limits
 
 
 def arrange_calls(
@@ -196,7 +211,8 @@ def plot_timeline(run: Run, *, dark: bool | None = None) -> go.Figure:
     """Plot the model and tool calls of a run over time.
 
     Each call is a bar, pale while it waits to be sent and outlined if it failed. Replies from the cache are
-    markers. The thick line is the critical path. The upper plot shows the number of open calls.
+    markers. The thick line is the critical path. The upper plot shows the number of open calls, and the
+    limit of concurrent requests where it was adaptive and changed.
 
     Args:
         run: A run, finished or not. With more than 4,000 calls, the figure shows the number of open calls of
@@ -313,6 +329,18 @@ def _draw_concurrency(figure: go.Figure, info: TimelineInfo, shades: Palette) ->
         row=1,
         col=1,
     )
+    for model, limits in info.limits.items():
+        times, values = zip(*limits, (float(info.end.max()), limits[-1][1]), strict=True)
+        figure.add_scatter(
+            x=times,
+            y=values,
+            mode="lines",
+            line={"shape": "hv", "color": shades.ink, "width": 1, "dash": "dot"},
+            name=f"limit of {plain(short(model, 30))}",
+            hovertemplate="limit: %{y} requests at once<extra></extra>",
+            row=1,
+            col=1,
+        )
 
 
 def _draw_bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades: Palette) -> None:
