@@ -9,7 +9,7 @@
     Limited        limits concurrent requests and requests per minute           limits.py
     Retried        repeats requests after temporary failures                    retries.py
     Measured       lets an adaptive limit learn from each request               limits.py
-    Endpoint       the adapter: one request to a real model                     openai_compatible/, lite_llm/, …
+    Endpoint       the adapter: one request to a real model                     openai_compatible/, …
 
 A backend wraps another one and has one method, `answer`. It takes calls that differ at most in their sample
 index and an observer, and returns one reply per call in the same order. A failure is a reply with an error,
