@@ -6,7 +6,7 @@ from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
 from tot_lab.core.records import Note
-from tot_lab.models.lite_llm.asking import messages_of
+from tot_lab.models.chat.requests import messages_of
 
 Refine, Mixture, Continue = tl.proposers.Refine, tl.proposers.Mixture, tl.proposers.Continue
 

@@ -18,7 +18,7 @@ from support import Scripted, run
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note
-from tot_lab.models.lite_llm.asking import _is_strict
+from tot_lab.models.chat.requests import _is_strict
 from tot_lab.strategies.structured import Structured, Tier, _Form, ask_json, calls_per_ask
 
 
