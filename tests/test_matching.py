@@ -82,15 +82,15 @@ def test_a_setting_that_is_no_strategy_is_named():
     "method", [tl.SelfConsistency(), SEARCH.with_({"search": "best_first", "stop.depth": 1000})]
 )
 def test_an_amount_beyond_the_largest_scale_is_an_error(method):
-    """A tree of 1,000 levels does not fit into a million calls, and a vote could use more than it is given."""
-    with pytest.raises(ValueError, match="'big' .*65,536, the largest scale that is tried"):
+    """A tree of 1,000 levels needs more than a million calls, and a vote can use more too."""
+    with pytest.raises(ValueError, match=r"'big' .*65,536, the largest scale that is tried"):
         tl.match({"big": method}, calls=1_000_000)
 
 
 def test_an_amount_beyond_the_largest_scale_is_an_error_with_runs_too():
     method = {"particles": SEARCH.with_(search="particle_filter")}
     first = wait(tl.Lab("sim/game24", runs=None).sweep(method, tl.game24_tasks(1)))
-    with pytest.raises(ValueError, match="'particles' .*65,536, the largest scale that is tried"):
+    with pytest.raises(ValueError, match=r"'particles' .*65,536, the largest scale that is tried"):
         tl.match(method, tokens=1e12, runs=first)
 
 

@@ -81,7 +81,7 @@ def test_the_oracle_of_a_single_setting_is_seen():
     figure = tl.figures.plot_scaling(wait(lab.sweep({"vote": tl.SelfConsistency()}, tl.game24_tasks(4))))
     success, oracle = figure.data
     assert (len(success.x), len(oracle.x)) == (1, 1)
-    assert "markers" in success.mode and "markers" in oracle.mode
+    assert success.mode == oracle.mode == "lines+markers"
     assert oracle.marker.symbol == f"{success.marker.symbol}-open"
     assert "dashed and open symbols: a right answer at any leaf" in figure.to_json()
 

@@ -152,7 +152,7 @@ class DeepConfOnline(DeepConf):
 
 
 class _Chain(NamedTuple):
-    """One chain of thought. The confidence is `None` if there is no reply, or one without log-probabilities."""
+    """One chain of thought. The confidence is `None` without a reply or its log-probabilities."""
 
     answer: Answer
     confidence: float | None
