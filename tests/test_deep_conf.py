@@ -157,8 +157,28 @@ def test_a_model_without_log_probabilities_gives_a_plain_vote():
     made = run(DeepConf(attempts=3), TASK, model)
     assert (made.answer, made.score) == ("26", pytest.approx(2 / 3))
     assert {call.logprobs for call in model.calls} == {20}
-    assert all(data == {"confidence": 0.0, "votes": False} for data in chains_in(made).values())
+    assert all(data == {"confidence": None, "votes": False} for data in chains_in(made).values())
+    missing = [event for event in made.events if getattr(event, "name", "") == "score.missing"]
+    assert [event.at for event in missing] == ["0.0", "0.1", "0.2"]
+    for event in missing:
+        assert event.data == {"by": "deep_conf", "reason": "the model reported no log-probabilities"}
     assert wait(made.replay()).identical
+
+
+def test_a_chain_without_log_probabilities_does_not_lower_the_bar():
+    """Of the chains that set it, those whose confidence is known count: here 2 and 4, whose median is 3."""
+
+    def reply(call):
+        confidence, answer = [(2.0, 24), (4.0, 26), (None, 24), (2.5, 24)][call.sample_index]
+        tokens = () if confidence is None else (TokenLogprob("a", -confidence, {"a": -confidence}),)
+        return tl.Reply(f"Answer: {answer}", logprobs=tokens)
+
+    strategy = DeepConfOnline(attempts=4, warmup=3, batch=1, top=0.5, consensus=1.0)
+    made = run(strategy, TASK, Scripted(reply))
+    (bar,) = [event.data for event in made.events if getattr(event, "name", "") == "deep_conf.bar"]
+    assert bar == {"confidence": 3.0}
+    assert [chains_in(made)[f"0.{k}"]["votes"] for k in range(3)] == [False, True, False]
+    assert made.answer == "26"
 
 
 if __name__ == "__main__":

@@ -317,3 +317,33 @@ def test_a_row_without_an_answer_is_not_graded() -> None:
 def test_a_line_separator_inside_json_is_no_new_line(tmp_path: Path) -> None:
     path = write(tmp_path, "p.jsonl", json.dumps({"question": "a\u2028b"}, ensure_ascii=False))
     assert tasks(path)[0].question == "a\u2028b"
+
+
+@pytest.mark.parametrize(
+    ("grading", "one", "other", "equal"),
+    [
+        ("number", "26", "26.0", True),
+        ("number", "$1,200", "It costs 1200 in all.", True),
+        ("number", "3/4", "0.75", True),
+        ("number", "26", "-26", False),
+        ("number", "twenty", "Twenty", True),  # without a number, the text decides
+        ("number", "twenty", "thirty", False),
+        ("exact", "Paris.", "paris", True),
+        ("exact", "Paris", "Rome", False),
+        ("exact", "26", "26.0", False),
+        (None, "26", "26.0", False),
+        (None, "A  b", "a b", True),
+    ],
+)
+def test_answers_that_the_grading_cannot_tell_apart_have_one_vote_key(
+    grading: Any, one: str, other: str, equal: bool
+) -> None:
+    task = tl.general("?", grade=grading)
+    assert (task.domain.same(task, one) == task.domain.same(task, other)) is equal
+
+
+def test_answers_with_the_same_number_vote_together() -> None:
+    said = ["Answer: 24", "Answer: 26", "Answer: 26 legs", "Answer: 24", "Answer: **26.0**"]
+    task = tl.general("How many legs?", answer=26, grade="number")
+    made = run(tl.SelfConsistency(attempts=5), task, Scripted(lambda call: said[int(call.node[2:])]))
+    assert (made.correct, made.score) == (True, 0.6)

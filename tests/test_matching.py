@@ -1,6 +1,7 @@
 """Methods at matched cost: the scale at which each spends the same, found without a call."""
 
 import msgspec
+import numpy
 import pytest
 from support import Scripted, wait
 
@@ -58,6 +59,56 @@ def test_a_method_without_a_bound_is_named():
 def test_there_is_exactly_one_amount(amounts):
     with pytest.raises(ValueError, match="exactly one of calls=, tokens= and usd="):
         tl.match({"vote": tl.SelfConsistency()}, **amounts)
+
+
+@pytest.mark.parametrize("unit", ["calls", "tokens", "usd"])
+@pytest.mark.parametrize("amount", [0, -5, float("nan"), float("inf"), "60", True])
+def test_an_amount_is_a_positive_number(unit, amount):
+    with pytest.raises(ValueError, match=f"{unit} must be a positive number: got {amount!r}"):
+        tl.match({"vote": tl.SelfConsistency()}, **{unit: amount})
+
+
+def test_numbers_of_numpy_are_amounts():
+    (matched,) = tl.match({"vote": tl.SelfConsistency()}, calls=numpy.int64(7)).values()
+    assert matched.attempts == 7
+
+
+def test_a_setting_that_is_no_strategy_is_named():
+    with pytest.raises(TypeError, match=r"settings\['vote'\] must be a strategy or its name: got 3"):
+        tl.match({"vote": 3}, calls=10)
+
+
+@pytest.mark.parametrize(
+    "method", [tl.SelfConsistency(), SEARCH.with_({"search": "best_first", "stop.depth": 1000})]
+)
+def test_an_amount_beyond_the_largest_scale_is_an_error(method):
+    """A tree of 1,000 levels needs more than a million calls, and a vote can use more too."""
+    with pytest.raises(ValueError, match=r"'big' .*65,536, the largest scale that is tried"):
+        tl.match({"big": method}, calls=1_000_000)
+
+
+def test_an_amount_beyond_the_largest_scale_is_an_error_with_runs_too():
+    method = {"particles": SEARCH.with_(search="particle_filter")}
+    first = wait(tl.Lab("sim/game24", runs=None).sweep(method, tl.game24_tasks(1)))
+    with pytest.raises(ValueError, match=r"'particles' .*65,536, the largest scale that is tried"):
+        tl.match(method, tokens=1e12, runs=first)
+
+
+def test_runs_that_cost_nothing_tell_nothing():
+    first = wait(tl.Lab("sim/game24", runs=None).sweep({"vote": tl.SelfConsistency()}, tl.game24_tasks(1)))
+    with pytest.raises(ValueError, match="the runs of 'vote' used 0 usd"):
+        tl.match({"vote": tl.SelfConsistency()}, usd=1, runs=first)
+
+
+def test_runs_at_a_large_scale_tell_the_use_at_a_small_one():
+    """The recorded use is far above the amount."""
+    vote = tl.SelfConsistency(attempts=40)
+    first = wait(tl.Lab("sim/game24", runs=None).sweep({"vote": vote}, tl.game24_tasks(2)))
+    each = spent(first, "tokens")["vote"] / 40
+    (matched,) = tl.match({"vote": vote}, tokens=2 * each, runs=first).values()
+    assert matched.attempts == 2
+    with pytest.raises(ValueError, match=r"'vote' is expected to use \d[\d.,]* tokens at attempts=1"):
+        tl.match({"vote": vote}, tokens=each / 5, runs=first)
 
 
 def test_tokens_need_recorded_runs():

@@ -109,6 +109,26 @@ def test_an_unknown_name_says_where_it_is():
         tl.stats.no_such_name  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("namespace", "name", "near"),
+    [
+        ("searches", "Rebase", "REBASE"),
+        ("searches", "A_star", "AStar"),
+        ("searches", "ParticleFiltering", "ParticleFilter"),
+        ("evaluators", "reward_model", "RewardModel"),
+        ("figures", "scaling", "plot_scaling"),
+    ],
+)
+def test_an_unknown_name_of_a_namespace_suggests_the_nearest(namespace, name, near):
+    with pytest.raises(AttributeError, match=f"tl.{namespace} has no {name!r}; did you mean {near!r}[?]"):
+        getattr(getattr(tl, namespace), name)
+
+
+def test_an_unknown_name_of_a_namespace_may_have_no_near_one():
+    with pytest.raises(AttributeError, match=r"tl.searches has no 'zzz'; dir\(tl.searches\) lists its names"):
+        _ = tl.searches.zzz
+
+
 def test_the_path_of_a_class():
     assert tl.path_of("BeamSearch", tl.BeamSearch) == "tl.BeamSearch"
     assert tl.path_of("SimGame24", tl.sim.SimGame24) == "tl.sim.SimGame24"

@@ -23,6 +23,7 @@ NEEDED = {
     tl.WithSynthesis: {"strategy": tl.OneAnswer()},
     tl.LiteLLM: {"model": "gpt-4.1-mini"},
     tl.Local: {"weights": "smollm2-135m"},
+    **{kind: {"model": "qwen3"} for kind in MODELS if issubclass(kind, tl.OpenAICompatible)},
 }
 NEEDED |= {kind: {"model": "m"} for kind in MODELS if issubclass(kind, ServedModel)}
 MADE = [kind(**NEEDED.get(kind, {})) for kind in (*STRATEGIES, *AXES, *DOMAINS, *MODELS)]

@@ -75,6 +75,17 @@ def test_the_oracle_is_the_share_of_runs_with_a_right_leaf_and_is_dashed():
     assert sweep.run(figure.data[0].customdata[0][0]).strategy.attempts == 3
 
 
+def test_the_oracle_of_a_single_setting_is_seen():
+    """A line through one point has no length: both have a symbol, and that of the oracle is open."""
+    lab = tl.Lab(tl.sim.SimGame24(skill=0.3, seed=3), runs=None)
+    figure = tl.figures.plot_scaling(wait(lab.sweep({"vote": tl.SelfConsistency()}, tl.game24_tasks(4))))
+    success, oracle = figure.data
+    assert (len(success.x), len(oracle.x)) == (1, 1)
+    assert success.mode == oracle.mode == "lines+markers"
+    assert oracle.marker.symbol == f"{success.marker.symbol}-open"
+    assert "dashed and open symbols: a right answer at any leaf" in figure.to_json()
+
+
 def test_a_plain_table_has_no_oracle():
     assert [line.name for line in tl.figures.plot_scaling(DF).data if len(line.x)] == ["beam", "vote"]
 

@@ -138,7 +138,7 @@ def test_an_only_child_has_no_score_and_a_reason():
     made, calls, _ = played(prefers_more, 1)
     assert (scores(made), calls) == ([None], [])
     assert [e.data["reason"] for e in made.events if getattr(e, "name", "") == "score.missing"] == [
-        "there is no readable comparison"
+        "there is no other thought to compare it with"
     ]
 
 

@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from math import exp, inf, log
+from numbers import Real
 from statistics import fmean
 from typing import Any
 
@@ -31,7 +32,8 @@ LARGEST = 2**16
 """The largest scale that is tried."""
 
 TOLERANCE = 0.15
-"""How much a method may exceed the amount at its smallest scale, as a share of it."""
+"""How much a method may exceed the amount at its smallest scale, or fall short of it at the largest, as a
+share of the amount."""
 
 SATURATED = 0.2
 """A method is taken to end by itself if its use rises by less than this power between recorded scales."""
@@ -78,14 +80,21 @@ def match(
         task: The task for which the calls are counted, in case their number depends on it.
 
     Raises:
-        ValueError: If a method costs more than the amount at its smallest scale, has no bound on its calls,
-            or is not among `runs`. The message names it.
+        ValueError: If the amount is not a positive number, or if a method costs more than it at its smallest
+            scale, less at its largest (65,536), has no bound on its calls, or is not among `runs`. The
+            message names it.
+        TypeError: If one of `settings` is no strategy.
     """
     amounts = {"calls": calls, "tokens": tokens, "usd": usd}
     given = {unit: amount for unit, amount in amounts.items() if amount is not None}
     if len(given) != 1:
         raise ValueError(f"match needs exactly one of calls=, tokens= and usd=: got {given or 'none'}.")
     ((unit, amount),) = given.items()
+    if isinstance(amount, bool) or not isinstance(amount, Real) or not 0 < amount < inf:
+        raise ValueError(f"{unit} must be a positive number: got {amount!r}.")
+    for name, method in settings.items():
+        if not isinstance(method, Strategy | str):
+            raise TypeError(f"settings[{name!r}] must be a strategy or its name: got {method!r}.")
     if unit != "calls" and runs is None:
         raise ValueError(f"match with {unit}= needs recorded runs: pass runs=sweep, or match by calls=.")
     task = task or general("?")
@@ -104,18 +113,20 @@ def _bounded(name: str, strategy: Strategy, task: Task, most: float) -> Strategy
     if path is None:
         return strategy
 
-    def bound(scale: int) -> int:
+    def bound(scale: int | None) -> int:
         return _max_calls(name, strategy.with_({path: scale}), task)
 
+    if path.endswith("stop.nodes") and bound(None) <= most:
+        return strategy.with_({path: None})  # the whole tree fits
     scales = range(1, LARGEST + 1)
     scale = bisect_right(scales, most, key=bound)
     if scale == 0:
         raise ValueError(
             f"{name!r} may make {bound(1):,} calls at {path}=1, which is more than {most:,g} calls."
         )
-    if scale == LARGEST and path == "stop.nodes":
-        return strategy.with_({path: None})  # the whole tree fits
     scale = bisect_left(scales, bound(scale), key=bound) + 1  # a wider beam than the tree costs no more
+    if scale == LARGEST and bound(LARGEST + 1) <= most:
+        raise ValueError(_beyond(name, f"makes at most {bound(LARGEST):,} calls", path, most, "calls"))
     return strategy.with_({path: scale})
 
 
@@ -129,7 +140,11 @@ def _expected(
         raise ValueError(f"runs contain no run of {name!r} whose {unit} are known.")
     if path is None:
         return strategy
-    measure = _measure(name, strategy, path, task, amount, unit, by_scale)
+    uses = {scale: fmean(_use(run, unit) or 0.0 for run in runs) for scale, runs in by_scale.items()}
+    if not any(uses.values()):
+        raise ValueError(f"the runs of {name!r} used 0 {unit}, so its use at other scales is not known.")
+    limit = 4 * max(amount, *uses.values())
+    measure = _measure(name, strategy, path, task, limit, unit, by_scale)
     points: dict[float, list[float]] = {}
     for scale, runs in by_scale.items():
         points.setdefault(measure(scale), []).extend(_use(run, unit) or 0.0 for run in runs)
@@ -151,7 +166,18 @@ def _expected(
     scale = min(bisect_left(scales, amount, key=use) + 1, high)
     if scale > 1 and amount - use(scale - 1) < use(scale) - amount:
         scale -= 1
-    return strategy.with_({path: bisect_left(scales, use(scale), key=use) + 1})
+    scale = bisect_left(scales, use(scale), key=use) + 1
+    if scale == LARGEST and use(scale) < amount * (1 - TOLERANCE):
+        raise ValueError(_beyond(name, f"is expected to use {use(scale):,.6g} {unit}", path, amount, unit))
+    return strategy.with_({path: scale})
+
+
+def _beyond(name: str, use: str, path: str, amount: float, unit: str) -> str:
+    """Say that a method would need a larger scale than the largest that is tried."""
+    return (
+        f"{name!r} {use} at {path}={LARGEST:,}, the largest scale that is tried, "
+        f"which is less than {amount:,.10g} {unit}."
+    )
 
 
 def _measure(
@@ -159,11 +185,11 @@ def _measure(
     strategy: Strategy,
     path: str,
     task: Task,
-    amount: float,
+    limit: float,
     unit: str,
     by_scale: Mapping[int, Sequence[Run]],
 ) -> Callable[[int], float]:
-    """Return a function of the scale that grows about like the use of the method."""
+    """Return a function of the scale that grows about like the use of the method, up to `limit`."""
     if path.endswith("stop.nodes"):
         return lambda scale: max(scale - 1, 1)  # the root costs nothing
     runs = [run for same in by_scale.values() for run in same[:REHEARSED]]
@@ -175,7 +201,7 @@ def _measure(
         possible = sum(bound(scale) * len(same) for scale, same in by_scale.items())
         made = sum(run.usage.calls for same in by_scale.values() for run in same)
         return float if len(by_scale) > 1 and made < REACHED * possible else bound
-    rates, limit = rates_of(runs, unit), 4 * amount
+    rates = rates_of(runs, unit)
 
     def rehearsed(scale: int) -> float:
         return fmean(rehearse(strategy.with_({path: scale}), run, rates, limit) for run in runs)

@@ -7,6 +7,7 @@ second list must be kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from tot_lab.core import registry
@@ -58,9 +59,7 @@ class Namespace:
         ):
             value = component.value
         else:
-            raise AttributeError(
-                f"tl.{self.__name__} has no {name!r}; dir(tl.{self.__name__}) lists its names"
-            )
+            raise AttributeError(f"tl.{self.__name__} has no {name!r}; {self._hint(name)}")
         setattr(self, name, value)
         return value
 
@@ -69,6 +68,13 @@ class Namespace:
 
     def __repr__(self) -> str:
         return f"tl.{self.__name__}: {', '.join(dir(self))}"
+
+    def _hint(self, name: str) -> str:
+        """The name that was probably meant: case and underscores do not count."""
+        known = {each.replace("_", "").lower(): each for each in dir(self)}
+        near = get_close_matches(name.replace("_", "").lower(), known, n=1)
+        listed = f"dir(tl.{self.__name__}) lists its names"
+        return f"did you mean {known[near[0]]!r}? {listed}" if near else listed
 
     def _holds(self, name: str) -> bool:
         return name.startswith(self._prefix)

@@ -28,7 +28,8 @@ class DeepConf(Prompting):
 
     The confidence of a token is minus the mean log-probability of its reported alternatives. Of a chain it is
     that of its groups of tokens, as `confidence` says. The model must report log-probabilities; a chain
-    without them does not vote. If no chain may vote, all answers count the same.
+    without them does not vote, and a note `score.missing` says why. If no chain may vote, all answers count
+    the same.
 
     Best for long reasoning whose weak passages show in the probabilities. Trade-off: only endpoints that
     report log-probabilities. Calls: `attempts`.
@@ -58,7 +59,7 @@ class DeepConf(Prompting):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
         chains = yield from self._chains(task, at, range(self.attempts))
-        bar = quantile([chain.confidence for chain in chains if chain.votes_above(0.0)], 1 - self.top)
+        bar = quantile([chain.weight for chain in chains if chain.votes_above(0.0)], 1 - self.top)
         return (yield from self._vote(task, chains, bar))
 
     def max_calls(self, task: Task) -> int:
@@ -72,14 +73,19 @@ class DeepConf(Prompting):
         reply = yield from ask(msgspec.structs.replace(call, logprobs=ALTERNATIVES))
         if reply.error is not None:
             yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
-            return _Chain(Answer("", stop_of(reply.error)), 0.0)
+            return _Chain(Answer("", stop_of(reply.error)), None)
         thought = yield from emit(Thought(f"{at}.{number}", at, reply.text))
         text = task.domain.read_answer(task, thought.text) or ""
-        confidence = confidence_of(token_confidences(reply.logprobs), self.confidence, self.group)
+        confidence = None
+        if tokens := token_confidences(reply.logprobs):
+            confidence = confidence_of(tokens, self.confidence, self.group)
+        else:
+            reason = "the model reported no log-probabilities"
+            yield Note("score.missing", thought.id, {"by": self.kind, "reason": reason})
         return _Chain(Answer(text, "answered", thought.id), confidence)
 
     def _vote(self, task: Task, chains: Sequence[_Chain], bar: float) -> Thinking[Answer]:
-        weights = [chain.confidence if chain.votes_above(bar) else 0.0 for chain in chains]
+        weights = [chain.weight if chain.votes_above(bar) else 0.0 for chain in chains]
         for chain, weight in zip(chains, weights, strict=True):
             if chain.answer.node is not None:
                 data = {"confidence": chain.confidence, "votes": weight > 0}
@@ -91,7 +97,8 @@ class DeepConf(Prompting):
 class DeepConfOnline(DeepConf):
     """DeepConf that sets the bar by the first chains, and stops when the votes agree.
 
-    The bar is the confidence that the share `top` of the first `warmup` chains reach. Further chains run
+    The bar is the confidence that the share `top` of the first `warmup` chains reach, those without
+    log-probabilities left out. Further chains run
     `batch` at a time, and those below the bar do not vote. A call cannot be ended by its confidence: a chain
     below the bar is paid in full, and what is saved are whole chains.
 
@@ -126,8 +133,9 @@ class DeepConfOnline(DeepConf):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
         chains = yield from self._chains(task, at, range(min(self.warmup, self.attempts)))
-        bar = quantile([chain.confidence for chain in chains if chain.answer.node is not None], 1 - self.top)
-        yield Note("deep_conf.bar", at, {"confidence": bar})
+        known = [chain.confidence for chain in chains if chain.confidence is not None]
+        bar = quantile(known, 1 - self.top)
+        yield Note("deep_conf.bar", at, {"confidence": bar if known else None})
         while len(chains) < self.attempts and not self._agree(task, chains, bar):
             if any(halts(chain.answer.stop_reason) for chain in chains):
                 break
@@ -138,16 +146,21 @@ class DeepConfOnline(DeepConf):
     def _agree(self, task: Task, chains: Sequence[_Chain], bar: float) -> bool:
         """Whether one answer has the share `consensus` of the votes."""
         voters = [chain for chain in chains if chain.votes_above(bar)]
-        weights = [chain.confidence for chain in voters]
+        weights = [chain.weight for chain in voters]
         votes = votes_of(task, [chain.answer for chain in voters], weights)
         return bool(votes) and max(votes.values()) >= self.consensus * sum(weights)
 
 
 class _Chain(NamedTuple):
-    """One chain of thought. The confidence is 0 if the reply has no log-probabilities."""
+    """One chain of thought. The confidence is `None` without a reply or its log-probabilities."""
 
     answer: Answer
-    confidence: float
+    confidence: float | None
+
+    @property
+    def weight(self) -> float:
+        """What its vote counts."""
+        return self.confidence or 0.0
 
     def votes_above(self, bar: float) -> bool:
-        return self.answer.text != "" and self.confidence > 0 and self.confidence >= bar
+        return self.answer.text != "" and self.weight > 0 and self.weight >= bar

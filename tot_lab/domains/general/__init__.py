@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -140,6 +140,15 @@ class General(Domain):
 
     def answer(self, task: Task, path: Path) -> str | None:
         return self.read_answer(task, path[-1]) if path else None
+
+    def same(self, task: Task, answer: str) -> Hashable:
+        """A key that is equal for answers which `grading` cannot tell apart: with `number` their last number,
+        with `exact` their text without closing punctuation. Otherwise only case and spacing are ignored.
+        """
+        if self.grading == "exact":
+            return _normalize(answer)
+        value = last_number(answer) if self.grading == "number" else None
+        return super().same(task, answer) if value is None else value
 
     def grade(self, task: Task, answer: str) -> float | None:
         if self.grading is None or task.reference is None:

@@ -24,7 +24,7 @@ SOLVED = 1.0
 
 class LATS(Search):
     """Follow UCT from the question to the end of a path, expanding on the way, and back up the reward of the
-    path. After a failure, ask for a reflection that all later prompts show.
+    path. After a failure, which is a reward below 1, ask for a reflection that all later prompts show.
 
     The value of a thought is the mean of its score and the rewards of the trajectories through it. The
     reward is the score of the last thought, by the domain or the evaluator: 0 if it is unreadable, or if the

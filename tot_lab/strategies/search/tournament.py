@@ -39,7 +39,7 @@ class Tournament(_Templated):
     lacks some, has a finite strength too. If both orders favour the first thought, each has one win: a tie.
 
     The scores of different parents come from different tournaments. Equal texts share one strength. A thought
-    without a readable comparison has no score, and an only child has none either.
+    without a readable comparison has no score, an only child included, and a note `score.missing` says why.
 
     Best for thoughts that are easier to compare than to rate. Trade-off: n(n - 1) calls, of purpose
     `compare`, for n children of one parent.
@@ -89,7 +89,9 @@ class Tournament(_Templated):
             elif errors[number] is not None:
                 events += yield from emit_as_list(failed(thought.id, errors[number]))
             else:
-                events += yield from no_score(thought.id, self.kind, "there is no readable comparison")
+                alone = "there is no other thought to compare it with"
+                why = "there is no readable comparison" if len(texts) > 1 else alone
+                events += yield from no_score(thought.id, self.kind, why)
         return events
 
     def _call(self, sampler: Sampler, place: Place, paths: Sequence[Path]) -> Call:

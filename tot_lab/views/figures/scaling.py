@@ -81,9 +81,9 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
 
     Args:
         df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
-            `cost`. Of a sweep, a dashed line shows the oracle (any of N): the share of runs that have a right
-            answer at any leaf, which a perfect answer rule would choose. It coincides with the solid line of
-            a search that finds every right leaf by itself, such as one with verified paths.
+            `cost`. Of a sweep, a dashed line with open symbols shows the oracle (any of N): the share of runs
+            that have a right answer at any leaf, which a perfect answer rule would choose. It coincides with
+            the solid line of a search that finds every right leaf by itself, such as one with verified paths.
         cost: `calls`, `tokens` (in and out) or `cost` (USD). The axis is logarithmic. Methods are set apart
             by at most 3%, so that those of equal cost do not hide each other. Hovering shows the exact cost.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
@@ -100,9 +100,10 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
     for k, method in enumerate(shown):
         colour, symbol = COLOURS[k % len(COLOURS)], SYMBOLS[k // len(COLOURS)]
         shift = 1 + APART * (2 * k / (len(shown) - 1) - 1 if len(shown) > 1 else 0)
-        for name, rates, line in (
-            (method.name, method.success, {"color": colour, "width": 2}),
-            (f"{method.name}, oracle", method.oracle, {"color": colour, "width": 1.5, "dash": "dash"}),
+        dashed = {"color": colour, "width": 1.5, "dash": "dash"}
+        for name, rates, line, shape in (
+            (method.name, method.success, {"color": colour, "width": 2}, symbol),
+            (f"{method.name}, oracle", method.oracle, dashed, f"{symbol}-open"),
         ):
             figure.add_scatter(
                 x=[point.value * shift for point in method.cost[: len(rates)]],
@@ -110,9 +111,9 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
                 name=format_value(name),
                 legendgroup=str(k),
                 showlegend=rates is method.success,
-                mode="lines+markers" if rates is method.success else "lines",
+                mode="lines+markers",
                 line=line,
-                marker={"size": 8, "color": colour, "symbol": symbol},
+                marker={"size": 8, "color": colour, "symbol": shape},
                 customdata=[point.run_ids for point in rates],
                 hoverinfo="text",
                 hovertext=[_hover(method, n, cost, rates) for n in range(len(rates))],
@@ -170,7 +171,7 @@ def _explain_oracle(methods: list[Method]) -> str:
         return ""
     hidden = all(success.value == oracle.value for success, oracle in pairs)
     where = " (nowhere above the success rate here)" if hidden else ""
-    return f"dashed: a right answer at any leaf{where}"
+    return f"dashed and open symbols: a right answer at any leaf{where}"
 
 
 def _hover(method: Method, n: int, cost: str, rates: list[Point]) -> str:
