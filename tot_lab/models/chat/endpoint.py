@@ -57,7 +57,8 @@ class ChatEndpoint(Endpoint):
     @field_validator("api_key")
     @classmethod
     def _hidden(cls, key: SecretStr | str | None) -> SecretStr | None:
-        return SecretStr(key) if isinstance(key, str) else key
+        text = key.get_secret_value() if isinstance(key, SecretStr) else key
+        return None if text is None else SecretStr(text.strip())  # a file ends with a newline
 
     def settings(self) -> dict[str, Any]:
         """Return the settings without the key, as JSON-compatible data."""
@@ -97,7 +98,7 @@ class ChatEndpoint(Endpoint):
         try:
             answers = await self._answers(calls, observer)
         except Failure as failure:
-            failure.message = scrubbed(failure.message, self._key)
+            failure.message = scrubbed(failure.message, self._sent_key)
             failure.args = (failure.message,)
             raise failure from None  # the exception chain holds requests with their headers
         if not answers.choices:
@@ -136,7 +137,7 @@ class ChatEndpoint(Endpoint):
         shares = self._shares(None if reported else answers.usage, [choice.size for choice in choices])
         replies = []
         for choice, (prompt, output, cost) in zip(choices, shares, strict=True):
-            problem = choice.problem and scrubbed(choice.problem, self._key)
+            problem = choice.problem and scrubbed(choice.problem, self._sent_key)
             if problem and len(calls) == 1:
                 raise Failure(problem)
             reply = Reply(
@@ -147,7 +148,7 @@ class ChatEndpoint(Endpoint):
                 input_tokens=prompt,
                 output_tokens=output,
                 cost=cost,
-                finish_reason=choice.finish,
+                finish_reason=choice.finish and clean(choice.finish),
                 logprobs=choice.logprobs,
                 tool_calls=choice.tool_calls,
                 provider_state=self._state(choice),
@@ -184,5 +185,5 @@ class ChatEndpoint(Endpoint):
         except TimeoutError:
             raise Failure(f"no answer from {self.address} within {_LOOKING:g} s", retry=True) from None
         except Failure as failure:
-            failure.message = scrubbed(failure.message, self._key)
+            failure.message = scrubbed(failure.message, self._sent_key)
             raise

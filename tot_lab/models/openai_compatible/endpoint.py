@@ -10,10 +10,10 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, CallObserver, Message, Need
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
-from tot_lab.models.chat.failures import refusal
+from tot_lab.models.chat.failures import refusal, shortened
 from tot_lab.models.chat.replies import Answers, Choice, Share, shares_of, usd, wanted_back
 from tot_lab.models.chat.requests import messages_of, setting_arguments
-from tot_lab.models.connections import body_of, events_of, opened
+from tot_lab.models.connections import body_of, error_text_of, events_of, opened, was_refused
 from tot_lab.models.lite_llm.naming import checked_url, key_in_environment, one_url
 from tot_lab.models.lite_llm.table import UNKNOWN_OUTPUT
 from tot_lab.models.openai_compatible.answers import streamed, whole
@@ -91,14 +91,16 @@ class OpenAICompatible(ChatEndpoint):
         try:
             status, page = await self.look("models")
         except Failure as failure:
-            refused = failure.connection_failed
-            return f"No server answers at {self.address} for {self.name}" if refused else None
+            return f"No server answers at {self.address} for {self.name}" if was_refused(failure) else None
         entries = page.get("data") if status == 200 and isinstance(page, dict) else None
-        listed = [str(entry.get("id")) for entry in entries or () if isinstance(entry, dict)]
+        entries = entries if isinstance(entries, list) else []
+        ids = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+        listed = [id for id in ids if isinstance(id, str) and id.isprintable()]
         if not listed or self.model in listed or self._answers_to_any_name:
             return None
         more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
-        return f"The server at {self.address} has no model {self.model}: got {', '.join(listed[:5])}{more}"
+        others = shortened(", ".join(listed[:5]))
+        return f"The server at {self.address} has no model {self.model}: got {others}{more}"
 
     _answers_to_any_name: ClassVar[bool] = False
 
@@ -127,11 +129,10 @@ class OpenAICompatible(ChatEndpoint):
         url = f"{self.address}/{'chat/completions' if self.chat else 'completions'}"
         async with opened(url, sent, bearer(self._sent_key), self.address) as response:
             if response.status != 200:
-                text = (await body_of(response)).decode(errors="replace")
-                raise refusal(response.status, response.headers, text)
-            if watched and "event-stream" in response.headers.get("Content-Type", ""):
+                raise refusal(response.status, response.headers, await error_text_of(response))
+            if watched and "event-stream" in response.headers.get("Content-Type", "").lower():
                 return await streamed(events_of(response), observer, self._long_keys)
-            return whole(await body_of(response))
+            return whole(await body_of(response), len(calls))
 
     def _body(self, call: Call, n: int) -> dict[str, Any]:
         """Return the request. Raises `Failure` if an option has the name of another part of it."""
