@@ -721,3 +721,40 @@ def test_proxies_of_the_environment_are_not_used(server, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert wait(direct(server).answer((call(),), CallObserver()))[0].error is None
+
+
+@pytest.mark.parametrize("kind", [VLLM, LiteLLM])
+@pytest.mark.parametrize("how", ["run", "resume", "branch"])
+def test_a_strangers_journal_sends_no_key_of_the_environment_to_its_server(
+    server, tmp_path, monkeypatch, kind, how
+):
+    """The strategy of a loaded run names a server. A server on this machine receives the key."""
+    monkeypatch.setenv("VLLM_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    for host, keys in (("0.0.0.0", {"", "none"}), ("127.0.0.1", {KEY})):  # both reach the server
+        server.forget()
+        base = server.base("openai").replace("127.0.0.1", host)
+        named = {"model": "m", "base_url": base} if kind is VLLM else {"model": "openai/m", "api_base": base}
+        search = tl.BeamSearch(width=1)
+        strategy = tl.TreeOfThoughts(model=kind(**named), search=search, stop=tl.Stop(depth=1))
+        lab = tl.Lab("sim/general", runs=tmp_path / host, mode="off")
+        task = tl.open_ended("Why?")
+        made = wait(lab.run(strategy, task))
+        assert {asked.key for asked in server.calls} == {KEY}  # the user's own strategy
+        server.forget()
+        run = tl.load(made.path)
+        lab = tl.Lab("sim/general", runs=tmp_path / f"{host} again", mode="off")
+        if how == "run":
+            wait(lab.run(run.strategy, task))
+        elif how == "branch":
+            (first, *_) = run.tree[run.tree.root.id].children
+            wait(lab.branch(run, first, content="Another step."))
+        else:
+            lines = made.path.read_bytes().splitlines(keepends=True)
+            made.path.write_bytes(b"".join(lines[:3]))
+            wait(lab.resume(made.path))
+        assert {asked.key for asked in server.calls} <= keys
+        assert server.calls
+        server.forget()
+        wait(lab.run(strategy, task))  # the user's own strategy, in the same lab
+        assert {asked.key for asked in server.calls} == {KEY}

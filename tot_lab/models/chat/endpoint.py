@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from pydantic import ConfigDict, Field, SecretStr, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading import read_json
@@ -45,7 +45,8 @@ class ChatEndpoint(Endpoint):
 
     api_key: Annotated[SecretStr | str | None, Field(exclude=True, repr=False)] = None
     """`None` means the provider's environment variable, such as `OPENAI_API_KEY`. The key is neither recorded
-    nor shown.
+    nor shown. A model in the strategy of a loaded run sends the key of the environment only to this machine
+    and to the provider's own service.
     """
 
     context_window: Annotated[int, Field(ge=1)] | None = None
@@ -53,6 +54,9 @@ class ChatEndpoint(Endpoint):
 
     price: Annotated[tuple[Usd, Usd], Field(strict=False)] | None = None
     """USD per million tokens of (prompt, reply), for a model whose price is not known."""
+
+    _is_loaded: bool = PrivateAttr(default=False)
+    """Whether the settings come from a loaded run; see `mark_loaded`."""
 
     @field_validator("api_key")
     @classmethod

@@ -14,7 +14,7 @@ from tot_lab.models.chat.failures import refusal, shortened
 from tot_lab.models.chat.replies import Answers, Choice, Share, shares_of, usd, wanted_back
 from tot_lab.models.chat.requests import messages_of, setting_arguments
 from tot_lab.models.connections import body_of, error_text_of, events_of, opened, was_refused
-from tot_lab.models.lite_llm.naming import checked_url, key_in_environment, one_url
+from tot_lab.models.lite_llm.naming import checked_url, is_safe_url, key_in_environment, one_url
 from tot_lab.models.lite_llm.table import UNKNOWN_OUTPUT
 from tot_lab.models.openai_compatible.answers import streamed, whole
 from tot_lab.models.stack import Failure
@@ -80,7 +80,10 @@ class OpenAICompatible(ChatEndpoint):
 
     @property
     def _sent_key(self) -> str:
-        return self._key or (key_in_environment(self._provider) if self._provider else "")
+        if self._key or not self._provider:
+            return self._key
+        is_foreign = self._is_loaded and not is_safe_url(self.base_url, self._provider)
+        return "" if is_foreign else key_in_environment(self._provider)
 
     def takes_n(self, call: Call) -> bool:
         """Whether one request can return several samples: without a seed, which the samples would share."""
