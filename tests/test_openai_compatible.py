@@ -758,3 +758,55 @@ def test_a_strangers_journal_sends_no_key_of_the_environment_to_its_server(
         server.forget()
         wait(lab.run(strategy, task))  # the user's own strategy, in the same lab
         assert {asked.key for asked in server.calls} == {KEY}
+
+
+def test_many_samples_of_a_server_that_gives_one_at_a_time(server):
+    model = direct(server, model="one at a time")
+    server.will(*[Said((str(k),)) for k in range(1_500)])
+    replies = wait(model.answer([call(sample_index=k) for k in range(1_500)], CallObserver()))
+    assert [reply.text for reply in replies] == [str(k) for k in range(1_500)]
+
+
+@pytest.mark.parametrize(("end", "connections_of_5"), [(b"0\r\n\r\n", 1), (b"", 5), (b"zz\r\n", 5)])
+def test_a_stream_that_ends_after_its_last_event_leaves_its_connection_open(server, end, connections_of_5):
+    """vLLM sends the end of the response apart from `[DONE]`. If it never comes or is wrong, the reply is
+    complete nevertheless."""
+
+    async def asked():
+        writers = []
+
+        async def answers(read, write):
+            writers.append(write)
+            event = b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(delta("stop", content="x")).encode()
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+            try:
+                while True:
+                    await read.readuntil(b"}}")
+                    write.write(head + b"%x\r\n%b\r\n" % (len(event), event))
+                    await asyncio.sleep(0.02)
+                    write.write(end)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                write.close()
+
+        async with await asyncio.start_server(answers, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            model = direct(server, base_url=f"http://127.0.0.1:{port}/v1")
+            for _ in range(5):
+                (reply,) = await model.answer((call(),), CallObserver(watched=True))
+                assert reply.text == "x"
+            for write in writers:
+                write.close()
+            await asyncio.sleep(0.1)
+            return len(writers)
+
+    assert wait(asked()) == connections_of_5
+
+
+def test_a_base_url_without_v1_is_explained(server):
+    server.pages["/v1/models"] = {"data": [{"id": "gpt-4.1-mini"}]}
+    base = server.base("openai").removesuffix("/v1")
+    problem = wait(direct(server, base_url=base).problem())
+    assert problem == f"{base} is not the API of gpt-4.1-mini. Set base_url to {base}/v1"
+    assert wait(direct(server, base_url=f"{base}/v1/").problem()) is None
+    server.pages.clear()
+    assert wait(direct(server, base_url=base).problem()) is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -25,6 +25,7 @@ _LARGEST_ERROR = 2**20
 """Bytes of the response with an error that are read, since its message is looked for in all of them."""
 
 _CONNECTING = 30.0  # seconds
+_ENDING = 0.2  # seconds
 _IDLE = 3.0  # seconds; servers of uvicorn close an idle connection after 5
 
 _SESSIONS: WeakKeyDictionary[asyncio.AbstractEventLoop, ClientSession] = WeakKeyDictionary()
@@ -153,6 +154,18 @@ async def events_of(response: ClientResponse) -> AsyncIterator[str]:
             data.append(value.removeprefix(" "))
     if data:  # some servers leave out the last empty line
         yield "\n".join(data)
+
+
+async def read_to_end(events: AsyncIterator[str]) -> None:
+    """Read what follows a complete reply, so that the connection can be used again. It is closed if the end
+    does not come at once.
+    """
+    import aiohttp  # noqa: PLC0415
+
+    with suppress(aiohttp.ClientError, OSError, TimeoutError, Failure):
+        async with asyncio.timeout(_ENDING):
+            async for _ in events:
+                pass
 
 
 async def _lines_of(response: ClientResponse) -> AsyncIterator[str]:

@@ -99,6 +99,19 @@ class ChatEndpoint(Endpoint):
         Raises:
             Failure: If the request failed.
         """
+        replies = await self._some(calls, observer)
+        while len(replies) < len(calls):
+            _ONE_BY_ONE.add((self.address, self.name))
+            observer.note("call.dropped", settings=["n"])
+            rest = calls[len(replies) :]
+            try:
+                replies += await self._some(rest, observer)
+            except Failure as failure:  # the received replies were paid for and must not be requested again
+                replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
+        return replies
+
+    async def _some(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
+        """Make one request, and return at least one reply. Raises `Failure`."""
         try:
             answers = await self._answers(calls, observer)
         except Failure as failure:
@@ -107,16 +120,7 @@ class ChatEndpoint(Endpoint):
             raise failure from None  # the exception chain holds requests with their headers
         if not answers.choices:
             raise Failure("the provider's response holds no choices", unreadable=True)
-        replies = self._replies(answers, calls)
-        if len(replies) < len(calls):
-            _ONE_BY_ONE.add((self.address, self.name))
-            observer.note("call.dropped", settings=["n"])
-            rest = calls[len(replies) :]
-            try:
-                replies += await self.answer(rest, observer)
-            except Failure as failure:  # the received replies were paid for and must not be requested again
-                replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
-        return replies
+        return self._replies(answers, calls)
 
     @abstractmethod
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -13,7 +14,7 @@ from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.failures import refusal, shortened
 from tot_lab.models.chat.replies import Answers, Choice, Share, shares_of, usd, wanted_back
 from tot_lab.models.chat.requests import messages_of, setting_arguments
-from tot_lab.models.connections import body_of, error_text_of, events_of, opened, was_refused
+from tot_lab.models.connections import body_of, error_text_of, events_of, opened, read_to_end, was_refused
 from tot_lab.models.lite_llm.naming import checked_url, is_safe_url, key_in_environment, one_url
 from tot_lab.models.lite_llm.table import UNKNOWN_OUTPUT
 from tot_lab.models.openai_compatible.answers import streamed, whole
@@ -29,7 +30,7 @@ class OpenAICompatible(ChatEndpoint):
 
     A request costs a fraction of the CPU time that litellm needs. All settings of a call are sent as they
     are, and `options` are further fields of the request. If the last message is one of the assistant, the
-    server is asked to continue it.
+    server is asked to continue it. Proxies of the environment are not used.
 
     References:
         OpenAI API reference, Chat Completions and Completions; vLLM, OpenAI-Compatible Server.
@@ -95,6 +96,8 @@ class OpenAICompatible(ChatEndpoint):
             status, page = await self.look("models")
         except Failure as failure:
             return f"No server answers at {self.address} for {self.name}" if was_refused(failure) else None
+        if status == 404 and await self._is_below_v1():
+            return f"{self.address} is not the API of {self.name}. Set base_url to {self.address}/v1"
         entries = page.get("data") if status == 200 and isinstance(page, dict) else None
         entries = entries if isinstance(entries, list) else []
         ids = [entry.get("id") for entry in entries if isinstance(entry, dict)]
@@ -104,6 +107,12 @@ class OpenAICompatible(ChatEndpoint):
         more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
         others = shortened(", ".join(listed[:5]))
         return f"The server at {self.address} has no model {self.model}: got {others}{more}"
+
+    async def _is_below_v1(self) -> bool:
+        """Whether the server lists its models below /v1 of its address."""
+        with suppress(Failure):
+            return (await self.look("v1/models"))[0] == 200
+        return False
 
     _answers_to_any_name: ClassVar[bool] = False
 
@@ -134,7 +143,10 @@ class OpenAICompatible(ChatEndpoint):
             if response.status != 200:
                 raise refusal(response.status, response.headers, await error_text_of(response))
             if watched and "event-stream" in response.headers.get("Content-Type", "").lower():
-                return await streamed(events_of(response), observer, self._long_keys)
+                events = events_of(response)
+                answers = await streamed(events, observer, self._long_keys)
+                await read_to_end(events)
+                return answers
             return whole(await body_of(response), len(calls))
 
     def _body(self, call: Call, n: int) -> dict[str, Any]:
