@@ -470,3 +470,343 @@ def test_the_record_says_what_was_asked(server, tmp_path):
     assert run.answer == "Four."
     assert KEY.encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert run.header.model["base_url"] == server.base("openai")
+
+
+# Hostile servers
+
+
+def replied(**message):
+    return {"message": {"content": "x", **message}, "finish_reason": "stop"}
+
+
+def tool(**more):
+    return replied(tool_calls=[{"id": "a", "function": {"name": "n", "arguments": "{}"}, **more}])
+
+
+def logprob(value):
+    """A reply whose one token has the log-probability `value`, as JSON."""
+    token = {"content": [{"token": "x", "logprob": "VALUE", "top_logprobs": []}]}
+    page = {"choices": [{**replied(), "logprobs": token}]}
+    return json.dumps(page).replace('"VALUE"', value)
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+UNREADABLE = {
+    "deep": DEEP,
+    "deep in an unknown field": json.dumps({"choices": [replied()], "x": 0})[:-2] + DEEP + "}",
+    "deep error": '{"error": {"code": 500, "message":' + "[" * 990 + "]" * 990 + "}}",
+    "a number of 400 digits": logprob("1" + "0" * 400),
+    "a number of 5,000 digits": logprob("1" * 5_000),
+    "a long word as a number": logprob('"' + "k" * 10**6 + '"'),
+    "an id that is a number": json.dumps({"choices": [tool(id=5)]}),
+    "a name that is an object": json.dumps({"choices": [tool(function={"name": {"a": 1}})]}),
+    "a finish that is an object": json.dumps({"choices": [{**replied(), "finish_reason": {"a": 1}}]}),
+    "tools that are a text": json.dumps({"choices": [replied(tool_calls="abc")]}),
+    "choices that are an object": '{"choices": {"a": 1}}',
+    "choices that are a text": '{"choices": "abc"}',
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_page_of_another_form_is_a_short_failure(server, name):
+    server.will(Raw(UNREADABLE[name]))
+    with pytest.raises(Failure) as caught:
+        wait(direct(server).answer((call(),), CallObserver()))
+    assert caught.value.retry
+    assert len(caught.value.message) < 600
+
+
+def stream_of(*events):
+    """A response of server-sent events."""
+    from aiohttp import web
+
+    texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    body = "".join(f"data: {text}\n\n" for text in texts)
+    return lambda asked: web.Response(text=body, headers={"Content-Type": "Text/Event-Stream"})
+
+
+def delta(finish=None, **given):
+    return {"choices": [{"delta": given, "finish_reason": finish}]}
+
+
+def streamed_from(server, *events):
+    server.pages["/v1/completions"] = stream_of(*events)
+    observer = CallObserver(watched=True)
+    (reply,) = wait(direct(server, chat=False).answer((call(),), observer))
+    return reply, observer.texts
+
+
+PIECES = {
+    "deep": ["[" * 100_000],
+    "an id that is a number": [delta(tool_calls=[{"index": 0, "id": 5}]), delta("stop")],
+    "a name that is an object": [delta(tool_calls=[{"function": {"name": {"a": 1}}}]), delta("stop")],
+    "a finish that is an object": [delta({"a": 1}, content="x")],
+    "a finish that is a number": [delta(5, content="x")],
+    "100,000 calls": [
+        delta(tool_calls=[{"index": k, "id": str(k), "function": {"name": "n"}} for k in range(10**5)]),
+        delta("stop"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_a_stream_of_another_form_is_a_failure(server, name):
+    began = time.process_time()
+    with pytest.raises(Failure, match="cannot be read"):
+        streamed_from(server, *PIECES[name])
+    assert time.process_time() - began < 5
+
+
+def test_the_text_of_a_long_stream_is_not_searched_again_for_each_piece(server):
+    """20,000 pieces with a letter outside ASCII took 6 s when the whole text was cleaned for each."""
+    pieces = [delta(content="abcé ") for _ in range(20_000)]
+    began = time.process_time()
+    reply, texts = streamed_from(server, *pieces, delta("stop"))
+    assert (reply.text, len(texts)) == ("abcé " * 20_000, 20_000)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", "null", "-1e308"])
+def test_an_impossible_logprob_is_openais_substitute(server, value):
+    server.will(Raw(logprob(value)))
+    (reply,) = wait(direct(server).answer((call(),), CallObserver()))
+    assert reply.logprobs[0].logprob == -9999.0
+
+
+def test_a_finish_reason_can_be_encoded(server):
+    server.will(Raw(json.dumps({"choices": [{**replied(), "finish_reason": "\ud800"}]})))
+    (reply,) = wait(direct(server).answer((call(),), CallObserver()))
+    assert reply.finish_reason == "\ufffd"
+    reply, _ = streamed_from(server, delta("\ud800", content="x"))
+    assert reply.finish_reason == "\ufffd"
+
+
+def test_choices_that_nobody_asked_for_are_not_read(server):
+    server.will(Raw(json.dumps({"choices": [replied(), {"broken": True}, *[replied()] * 10**5]})))
+    began = time.process_time()
+    (reply,) = wait(direct(server).answer((call(),), CallObserver()))
+    assert reply.text == "x"
+    assert time.process_time() - began < 1
+
+
+def test_a_long_error_is_not_searched_to_its_end(server):
+    from aiohttp import web
+
+    server.pages["/v1/completions"] = lambda asked: web.Response(status=500, text="{} " * 10**7)
+    began = time.process_time()
+    with pytest.raises(Failure, match="HTTP 500") as caught:
+        wait(direct(server, chat=False).answer((call(),), CallObserver()))
+    assert caught.value.status == 500
+    assert caught.value.retry
+    assert time.process_time() - began < 3
+
+
+def test_an_impossible_date_to_wait_until_is_ignored(server):
+    server.will(Fault(429, retry_after=f"Mon, 1 Jan 2020 {'9' * 30}:00:00 GMT"))
+    with pytest.raises(Failure) as caught:
+        wait(direct(server).answer((call(),), CallObserver()))
+    assert (caught.value.status, caught.value.retry_after) == (429, None)
+
+
+@pytest.mark.parametrize("before", range(470, 500))
+def test_a_key_that_a_shortened_message_cuts_is_hidden(server, monkeypatch, before):
+    """Also a key of the environment. Fewer than 8 characters of a key may remain."""
+    monkeypatch.setenv("VLLM_API_KEY", KEY)
+    server.will(Fault(400, "x" * (before - 1) + " " + KEY + " " + "y" * 100))
+    with pytest.raises(Failure) as caught:
+        wait(direct(server, VLLM, api_key=None).answer((call(),), CallObserver()))
+    assert KEY[:8] not in caught.value.message
+
+
+def test_a_key_with_the_newline_of_its_file_is_sent_without_it(server):
+    wait(direct(server, api_key=f"{KEY}\n").answer((call(),), CallObserver()))
+    assert server.calls[-1].key == KEY
+    with pytest.raises(Failure, match="cannot be sent") as caught:
+        wait(direct(server, api_key=f"{KEY}\r\nX: y").answer((call(),), CallObserver()))
+    assert not caught.value.retry
+    assert KEY not in caught.value.message
+
+
+@pytest.mark.parametrize("base", ["http://a b/v1", "http://a/v 1", "http://a\n/v1", "http://a/v1\r\nX: y"])
+def test_a_url_with_white_space_is_refused(base):
+    with pytest.raises(ValidationError, match="base_url must be a URL"):
+        OpenAICompatible(model="m", base_url=base)
+
+
+@pytest.mark.parametrize("data", ["5", "true", '"abc"', '{"a": 1}', "[5]", '[{"id": "\\u001b[31m"}]'])
+def test_a_list_of_models_of_another_form_is_no_problem(server, data):
+    server.pages["/v1/models"] = json.loads(f'{{"data": {data}}}')
+    assert wait(direct(server).problem()) is None
+
+
+def test_a_server_that_breaks_the_connection_answers_nevertheless(server):
+    """Only a refused connection is a server that does not run; a busy one is asked, and asked again."""
+
+    async def broken(read, write):
+        write.close()
+
+    async def asked():
+        async with await asyncio.start_server(broken, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            return await direct(server, base_url=f"http://127.0.0.1:{port}/v1").problem()
+
+    assert wait(asked()) is None
+
+
+def test_a_loop_that_has_ended_is_freed(server):
+    import gc
+    import weakref
+
+    loops = []
+
+    async def asked():
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await direct(server).answer((call(),), CallObserver())
+
+    for _ in range(3):
+        asyncio.run(asked())
+    gc.collect()
+    assert [loop() for loop in loops] == [None] * 3
+
+
+def test_connections_that_the_server_closed_are_not_used(server, recwarn):
+    """After a pause in which the server has closed the idle connections, or was restarted."""
+
+    async def asked(port=0, host="127.0.0.1"):
+        body = json.dumps({"choices": [replied()]}).encode()
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        writers = []
+
+        async def answers(read, write):
+            writers.append(write)
+            try:
+                while True:
+                    await read.readuntil(b"}]")
+                    await asyncio.sleep(0.05)  # the rest of the request has arrived
+                    write.write(head + body)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                write.close()
+
+        listening = await asyncio.start_server(answers, host, port)
+        port = listening.sockets[0].getsockname()[1]
+        model = direct(server, base_url=f"http://{host}:{port}/v1")
+        tried = [await model.answer((call(),), CallObserver())]
+        for write in writers:
+            write.close()
+        listening.close()
+        await asyncio.sleep(0.1)
+        listening = await asyncio.start_server(answers, host, port)
+        tried.append(await model.answer((call(),), CallObserver()))
+        listening.close()
+        for write in writers:
+            write.close()
+        await asyncio.sleep(0.1)
+        return [replies[0].text for replies in tried]
+
+    assert wait(asked()) == ["x", "x"]
+    assert not recwarn.list
+
+
+def test_a_server_is_found_by_its_ipv6_address(server):
+    async def asked():
+        async with await asyncio.start_server(lambda read, write: write.close(), "::1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            model = direct(server, base_url=f"http://[::1]:{port}/v1/")
+            return model.address == f"http://[::1]:{port}/v1", await model.problem()
+
+    assert wait(asked()) == (True, None)
+
+
+def test_proxies_of_the_environment_are_not_used(server, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert wait(direct(server).answer((call(),), CallObserver()))[0].error is None
+
+
+@pytest.mark.parametrize("kind", [VLLM, LiteLLM])
+@pytest.mark.parametrize("how", ["run", "resume", "branch"])
+def test_a_strangers_journal_sends_no_key_of_the_environment_to_its_server(
+    server, tmp_path, monkeypatch, kind, how
+):
+    """The strategy of a loaded run names a server. A server on this machine receives the key."""
+    monkeypatch.setenv("VLLM_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    for host, keys in (("0.0.0.0", {"", "none"}), ("127.0.0.1", {KEY})):  # both reach the server
+        server.forget()
+        base = server.base("openai").replace("127.0.0.1", host)
+        named = {"model": "m", "base_url": base} if kind is VLLM else {"model": "openai/m", "api_base": base}
+        search = tl.BeamSearch(width=1)
+        strategy = tl.TreeOfThoughts(model=kind(**named), search=search, stop=tl.Stop(depth=1))
+        lab = tl.Lab("sim/general", runs=tmp_path / host, mode="off")
+        task = tl.open_ended("Why?")
+        made = wait(lab.run(strategy, task))
+        assert {asked.key for asked in server.calls} == {KEY}  # the user's own strategy
+        server.forget()
+        run = tl.load(made.path)
+        lab = tl.Lab("sim/general", runs=tmp_path / f"{host} again", mode="off")
+        if how == "run":
+            wait(lab.run(run.strategy, task))
+        elif how == "branch":
+            (first, *_) = run.tree[run.tree.root.id].children
+            wait(lab.branch(run, first, content="Another step."))
+        else:
+            lines = made.path.read_bytes().splitlines(keepends=True)
+            made.path.write_bytes(b"".join(lines[:3]))
+            wait(lab.resume(made.path))
+        assert {asked.key for asked in server.calls} <= keys
+        assert server.calls
+        server.forget()
+        wait(lab.run(strategy, task))  # the user's own strategy, in the same lab
+        assert {asked.key for asked in server.calls} == {KEY}
+
+
+def test_many_samples_of_a_server_that_gives_one_at_a_time(server):
+    model = direct(server, model="one at a time")
+    server.will(*[Said((str(k),)) for k in range(1_500)])
+    replies = wait(model.answer([call(sample_index=k) for k in range(1_500)], CallObserver()))
+    assert [reply.text for reply in replies] == [str(k) for k in range(1_500)]
+
+
+@pytest.mark.parametrize(("end", "connections_of_5"), [(b"0\r\n\r\n", 1), (b"", 5), (b"zz\r\n", 5)])
+def test_a_stream_that_ends_after_its_last_event_leaves_its_connection_open(server, end, connections_of_5):
+    """vLLM sends the end of the response apart from `[DONE]`. If it never comes or is wrong, the reply is
+    complete nevertheless."""
+
+    async def asked():
+        writers = []
+
+        async def answers(read, write):
+            writers.append(write)
+            event = b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(delta("stop", content="x")).encode()
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+            try:
+                while True:
+                    await read.readuntil(b"}}")
+                    write.write(head + b"%x\r\n%b\r\n" % (len(event), event))
+                    await asyncio.sleep(0.02)
+                    write.write(end)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                write.close()
+
+        async with await asyncio.start_server(answers, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            model = direct(server, base_url=f"http://127.0.0.1:{port}/v1")
+            for _ in range(5):
+                (reply,) = await model.answer((call(),), CallObserver(watched=True))
+                assert reply.text == "x"
+            for write in writers:
+                write.close()
+            await asyncio.sleep(0.1)
+            return len(writers)
+
+    assert wait(asked()) == connections_of_5
+
+
+def test_a_base_url_without_v1_is_explained(server):
+    server.pages["/v1/models"] = {"data": [{"id": "gpt-4.1-mini"}]}
+    base = server.base("openai").removesuffix("/v1")
+    problem = wait(direct(server, base_url=base).problem())
+    assert problem == f"{base} is not the API of gpt-4.1-mini. Set base_url to {base}/v1"
+    assert wait(direct(server, base_url=f"{base}/v1/").problem()) is None
+    server.pages.clear()
+    assert wait(direct(server, base_url=base).problem()) is None

@@ -26,6 +26,16 @@ ModelSetting: TypeAlias = Annotated[
 """A model's name, a model part or a function. Functions become `UserFunction`s."""
 
 
+def mark_loaded(strategy: Part) -> None:
+    """Mark the endpoints in a strategy that was read from a file, which may be untrusted.
+
+    A marked endpoint sends no key of the environment to a server that the file names.
+    """
+    for part in parts_in(strategy):
+        if hasattr(part, "_is_loaded"):
+            part._is_loaded = True
+
+
 def model_name(model: str | Part | None) -> str | None:
     """Return the name by which calls refer to `model`: `@`, its name, and a digest of its settings."""
     if model is None or isinstance(model, str):

@@ -60,12 +60,14 @@ def secrets_in_environment() -> list[str]:
 
 def scrubbed(text: str, *keys: str) -> str:
     """Remove `keys` and all secrets of the environment from `text`, including one that is truncated at its
-    end.
+    end or before a final ellipsis.
     """
+    end = "…" if text.endswith("…") else ""
+    text = text.removesuffix(end)
     secrets = [key for key in keys if len(key) > 3] + secrets_in_environment()
     for secret in sorted(secrets, key=len, reverse=True):
         text = without_beginning(text.replace(secret, HIDDEN), secret)
-    return clean(_ENDS_OF_A_KEY.sub(HIDDEN, text))
+    return clean(_ENDS_OF_A_KEY.sub(HIDDEN, text)) + end
 
 
 def long_keys(*keys: str) -> list[str]:

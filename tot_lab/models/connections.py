@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from tot_lab.models.chat.failures import shortened
 from tot_lab.models.stack import Failure
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 LARGEST = 256 * 2**20
 """Bytes of a response that are read."""
 
+_LARGEST_ERROR = 2**20
+"""Bytes of the response with an error that are read, since its message is looked for in all of them."""
+
 _CONNECTING = 30.0  # seconds
+_ENDING = 0.2  # seconds
 _IDLE = 3.0  # seconds; servers of uvicorn close an idle connection after 5
 
 _SESSIONS: WeakKeyDictionary[asyncio.AbstractEventLoop, ClientSession] = WeakKeyDictionary()
@@ -34,15 +39,18 @@ async def at_end_of_loop(close: Callable[[], Awaitable[None]]) -> None:
     The last action of an event loop is to finish the async generators that were started in it.
     """
 
+    loop = asyncio.get_running_loop()
+
     async def until_the_end() -> AsyncGenerator[None, None]:
         try:
             yield
         finally:
+            _UNTIL_THE_END.pop(loop, None)  # which would keep the loop alive
             await close()
 
     waiting = until_the_end()
     await anext(waiting)
-    _UNTIL_THE_END.setdefault(asyncio.get_running_loop(), []).append(waiting)
+    _UNTIL_THE_END.setdefault(loop, []).append(waiting)
 
 
 async def _session() -> ClientSession:
@@ -59,7 +67,13 @@ async def _session() -> ClientSession:
             auto_decompress=False,
             headers={"Accept-Encoding": "identity"},
         )
-        await at_end_of_loop(session.close)
+        opened_session = session
+
+        async def close() -> None:
+            _SESSIONS.pop(loop, None)
+            await opened_session.close()
+
+        await at_end_of_loop(close)
     return session
 
 
@@ -83,11 +97,18 @@ async def opened(
             "GET" if body is None else "POST", url, data=body, headers=headers, allow_redirects=False
         ) as response:
             yield response
-    except UnicodeError as error:
-        raise Failure(f"the request cannot be sent: {error}") from None
+    except ValueError as error:  # of the URL or a header
+        raise Failure(f"the request cannot be sent: {shortened(str(error))}") from None
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        words = str(error) or type(error).__name__
+        words = shortened(str(error)) or type(error).__name__
         raise Failure(f"no answer from {address}: {words}", retry=True, connection_failed=True) from None
+
+
+def was_refused(failure: Failure) -> bool:
+    """Whether `opened` raised `failure` because there was no connection. Otherwise the server may be busy."""
+    import aiohttp  # noqa: PLC0415
+
+    return isinstance(failure.__context__, aiohttp.ClientConnectorError)
 
 
 async def body_of(response: ClientResponse) -> bytes:
@@ -95,6 +116,14 @@ async def body_of(response: ClientResponse) -> bytes:
     if response.content_length is not None and response.content_length <= LARGEST:
         return await response.read()
     return b"".join([part async for part in pieces_of(response)])
+
+
+async def error_text_of(response: ClientResponse) -> str:
+    """Return the text of a response with an error, or the beginning of a very long one."""
+    body = b""
+    while len(body) < _LARGEST_ERROR and (piece := await response.content.read(_LARGEST_ERROR - len(body))):
+        body += piece
+    return body.decode(errors="replace")
 
 
 async def pieces_of(response: ClientResponse) -> AsyncIterator[bytes]:
@@ -125,6 +154,18 @@ async def events_of(response: ClientResponse) -> AsyncIterator[str]:
             data.append(value.removeprefix(" "))
     if data:  # some servers leave out the last empty line
         yield "\n".join(data)
+
+
+async def read_to_end(events: AsyncIterator[str]) -> None:
+    """Read what follows a complete reply, so that the connection can be used again. It is closed if the end
+    does not come at once.
+    """
+    import aiohttp  # noqa: PLC0415
+
+    with suppress(aiohttp.ClientError, OSError, TimeoutError, Failure):
+        async with asyncio.timeout(_ENDING):
+            async for _ in events:
+                pass
 
 
 async def _lines_of(response: ClientResponse) -> AsyncIterator[str]:

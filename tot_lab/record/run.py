@@ -19,6 +19,7 @@ import msgspec
 
 from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
 from tot_lab.core.domain import Domain
+from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
@@ -120,7 +121,10 @@ class Run(RunMethods):
     def strategy(self) -> Strategy | None:
         """The strategy. `None` for a recorded search of your own."""
         part = part_of(self.header.strategy) if self.header.strategy.get("kind") != "recorded" else None
-        return part if isinstance(part, Strategy) else None
+        if not isinstance(part, Strategy):
+            return None
+        mark_loaded(part)
+        return part
 
     @property
     def parent(self) -> dict[str, Any] | None:

@@ -120,6 +120,8 @@ class Gateway:
                 model = part.wrapped or part
             if self.is_cached(model) and not isinstance(model, Part):
                 _check_function(model)
+            if self._named.get(name, model) != model:
+                self._routes.pop(name, None)  # a key is not part of the name
             self._named[name] = model
 
     @property

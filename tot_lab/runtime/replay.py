@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tot_lab.core.acts import acts_of
 from tot_lab.core.calls import Call, CallObserver, Message, Reply
-from tot_lab.core.model_setting import models_of
+from tot_lab.core.model_setting import mark_loaded, models_of
 from tot_lab.core.parts import UserFunction, needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, canonical
 from tot_lab.core.strategy import Strategy
@@ -210,6 +210,7 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
         part = None if recorded else part_of(header.strategy)
         if not isinstance(part, Strategy):
             raise LookupError("This run cannot be repeated, since it was not made by a strategy.")
+        mark_loaded(part)
         strategy = part
     if task is None:
         task = task_of(header.task)

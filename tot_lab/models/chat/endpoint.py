@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from pydantic import ConfigDict, Field, SecretStr, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading import read_json
@@ -45,7 +45,8 @@ class ChatEndpoint(Endpoint):
 
     api_key: Annotated[SecretStr | str | None, Field(exclude=True, repr=False)] = None
     """`None` means the provider's environment variable, such as `OPENAI_API_KEY`. The key is neither recorded
-    nor shown.
+    nor shown. A model in the strategy of a loaded run sends the key of the environment only to this machine
+    and to the provider's own service.
     """
 
     context_window: Annotated[int, Field(ge=1)] | None = None
@@ -54,10 +55,14 @@ class ChatEndpoint(Endpoint):
     price: Annotated[tuple[Usd, Usd], Field(strict=False)] | None = None
     """USD per million tokens of (prompt, reply), for a model whose price is not known."""
 
+    _is_loaded: bool = PrivateAttr(default=False)
+    """Whether the settings come from a loaded run; see `mark_loaded`."""
+
     @field_validator("api_key")
     @classmethod
     def _hidden(cls, key: SecretStr | str | None) -> SecretStr | None:
-        return SecretStr(key) if isinstance(key, str) else key
+        text = key.get_secret_value() if isinstance(key, SecretStr) else key
+        return None if text is None else SecretStr(text.strip())  # a file ends with a newline
 
     def settings(self) -> dict[str, Any]:
         """Return the settings without the key, as JSON-compatible data."""
@@ -94,24 +99,28 @@ class ChatEndpoint(Endpoint):
         Raises:
             Failure: If the request failed.
         """
-        try:
-            answers = await self._answers(calls, observer)
-        except Failure as failure:
-            failure.message = scrubbed(failure.message, self._key)
-            failure.args = (failure.message,)
-            raise failure from None  # the exception chain holds requests with their headers
-        if not answers.choices:
-            raise Failure("the provider's response holds no choices", unreadable=True)
-        replies = self._replies(answers, calls)
-        if len(replies) < len(calls):
+        replies = await self._some(calls, observer)
+        while len(replies) < len(calls):
             _ONE_BY_ONE.add((self.address, self.name))
             observer.note("call.dropped", settings=["n"])
             rest = calls[len(replies) :]
             try:
-                replies += await self.answer(rest, observer)
+                replies += await self._some(rest, observer)
             except Failure as failure:  # the received replies were paid for and must not be requested again
                 replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
         return replies
+
+    async def _some(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
+        """Make one request, and return at least one reply. Raises `Failure`."""
+        try:
+            answers = await self._answers(calls, observer)
+        except Failure as failure:
+            failure.message = scrubbed(failure.message, self._sent_key)
+            failure.args = (failure.message,)
+            raise failure from None  # the exception chain holds requests with their headers
+        if not answers.choices:
+            raise Failure("the provider's response holds no choices", unreadable=True)
+        return self._replies(answers, calls)
 
     @abstractmethod
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
@@ -136,7 +145,7 @@ class ChatEndpoint(Endpoint):
         shares = self._shares(None if reported else answers.usage, [choice.size for choice in choices])
         replies = []
         for choice, (prompt, output, cost) in zip(choices, shares, strict=True):
-            problem = choice.problem and scrubbed(choice.problem, self._key)
+            problem = choice.problem and scrubbed(choice.problem, self._sent_key)
             if problem and len(calls) == 1:
                 raise Failure(problem)
             reply = Reply(
@@ -147,7 +156,7 @@ class ChatEndpoint(Endpoint):
                 input_tokens=prompt,
                 output_tokens=output,
                 cost=cost,
-                finish_reason=choice.finish,
+                finish_reason=choice.finish and clean(choice.finish),
                 logprobs=choice.logprobs,
                 tool_calls=choice.tool_calls,
                 provider_state=self._state(choice),
@@ -184,5 +193,5 @@ class ChatEndpoint(Endpoint):
         except TimeoutError:
             raise Failure(f"no answer from {self.address} within {_LOOKING:g} s", retry=True) from None
         except Failure as failure:
-            failure.message = scrubbed(failure.message, self._key)
+            failure.message = scrubbed(failure.message, self._sent_key)
             raise

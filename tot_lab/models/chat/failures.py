@@ -54,6 +54,6 @@ def _retry_after(headers: Mapping[str, str], body: str) -> float | None:
         return float(value)
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         delay = re.search(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"', body)
         return float(delay[1]) if delay else None

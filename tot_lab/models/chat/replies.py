@@ -6,6 +6,7 @@ A reply holds what the provider sent, in a form that a file can hold.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -76,14 +77,22 @@ class ToolPieces:
         self.id = self.name = self.arguments = ""
 
 
+_MOST_TOOL_CALLS = 1_000
+
+
 def add_piece(tools: list[ToolPieces], index: int, id: str, name: str, arguments: str) -> None:
     """Add a piece of a tool call to `tools`.
 
     OpenAI-compatible servers of Ollama and Gemini give all calls of a reply the index 0, and some give no id.
     A piece starts a new call if it has another id, or a name after complete arguments.
+
+    Raises:
+        ValueError: If there are too many calls, since each piece is compared with them.
     """
     known = next((tool for tool in reversed(tools) if tool.index == index), None)
     if known is None or (known.id and id not in ("", known.id)) or (name and not id and _is_json(known)):
+        if len(tools) == _MOST_TOOL_CALLS:
+            raise ValueError(f"more than {_MOST_TOOL_CALLS:,} tool calls")
         known = ToolPieces(index)
         tools.append(known)
     known.id = known.id or id
@@ -195,8 +204,9 @@ def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tup
 
 
 def finite(logprob: float | None) -> float:
-    """Return a log-probability, with OpenAI's substitute for impossible ones."""
-    return max(float(logprob), -9999.0) if logprob is not None else -9999.0
+    """Return a log-probability, with OpenAI's substitute for missing and infinite ones and NaN."""
+    found = -math.inf if logprob is None else float(logprob)
+    return max(found, -9999.0) if found < math.inf else -9999.0  # also for NaN
 
 
 # Usage.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import msgspec
@@ -11,10 +11,10 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Need
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
-from tot_lab.models.chat.failures import refusal
+from tot_lab.models.chat.failures import refusal, shortened
 from tot_lab.models.chat.replies import Answers, Choice, Share, shares_of, usd, wanted_back
-from tot_lab.models.connections import body_of, opened
-from tot_lab.models.lite_llm.naming import checked_url, key_in_environment, one_url
+from tot_lab.models.connections import error_text_of, opened, was_refused
+from tot_lab.models.lite_llm.naming import checked_url, is_safe_url, key_in_environment, one_url
 from tot_lab.models.lite_llm.table import UNKNOWN_OUTPUT
 from tot_lab.models.stack import Failure
 
@@ -69,21 +69,34 @@ class ServedModel(ChatEndpoint):
 
     @property
     def _sent_key(self) -> str:
-        return self._key or (key_in_environment(self._provider) if self._provider else "")
+        if self._key or not self._provider:
+            return self._key
+        is_foreign = self._is_loaded and not is_safe_url(self.base_url, self._provider)
+        return "" if is_foreign else key_in_environment(self._provider)
 
     async def problem(self) -> str | None:
         """Find a server that does not answer, or that lists its models without this one."""
         try:
             status, page = await self.look("models")
         except Failure as failure:
-            refused = failure.connection_failed
-            return f"No server answers at {self.address} for {self.name}" if refused else None
+            return f"No server answers at {self.address} for {self.name}" if was_refused(failure) else None
+        if status == 404 and await self._is_below_v1():
+            return f"{self.address} is not the API of {self.name}. Set base_url to {self.address}/v1"
         entries = page.get("data") if status == 200 and isinstance(page, dict) else None
-        listed = [str(entry.get("id")) for entry in entries or () if isinstance(entry, dict)]
+        entries = entries if isinstance(entries, list) else []
+        ids = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+        listed = [id for id in ids if isinstance(id, str) and id.isprintable()]
         if not listed or self.model in listed or self._answers_to_any_name:
             return None
         more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
-        return f"The server at {self.address} has no model {self.model}: got {', '.join(listed[:5])}{more}"
+        others = shortened(", ".join(listed[:5]))
+        return f"The server at {self.address} has no model {self.model}: got {others}{more}"
+
+    async def _is_below_v1(self) -> bool:
+        """Whether the server lists its models below /v1 of its address."""
+        with suppress(Failure):
+            return (await self.look("v1/models"))[0] == 200
+        return False
 
     _answers_to_any_name: ClassVar[bool] = False
 
@@ -107,8 +120,7 @@ class ServedModel(ChatEndpoint):
         url, headers = self._page(path)
         async with opened(url, sent, headers, self.address) as response:
             if response.status != 200:
-                text = (await body_of(response)).decode(errors="replace")
-                raise refusal(response.status, response.headers, text)
+                raise refusal(response.status, response.headers, await error_text_of(response))
             yield response
 
     def _model_in(self, answers: Answers) -> str:

@@ -32,6 +32,7 @@ from tot_lab.models.lite_llm.loading import (
 from tot_lab.models.lite_llm.naming import (
     HOMES,
     checked_url,
+    is_safe_url,
     key_in_environment,
     one_url,
     provider_of,
@@ -121,7 +122,13 @@ class LiteLLM(ChatEndpoint):
 
     @property
     def _sent_key(self) -> str:
-        return self._key or key_in_environment(self.provider)
+        return self._key or ("" if self._is_foreign else key_in_environment(self.provider))
+
+    @property
+    def _is_foreign(self) -> bool:
+        """Whether a loaded run names the server, so that it receives no key of the environment."""
+        server = self.name if "://" in self.name else self.api_base  # litellm reads a server from some names
+        return self._is_loaded and server is not None and not is_safe_url(server, self.provider)
 
     # Limits and prices.
 
@@ -247,7 +254,7 @@ class LiteLLM(ChatEndpoint):
             way["api_base"] = base
         if self._key:
             way["api_key"] = self._key
-        elif base is not None and not key_in_environment(provider):
+        elif self._is_foreign or (base is not None and not key_in_environment(provider)):
             way["api_key"] = "none"  # the client requires a key even if the server does not
         return way
 

@@ -61,7 +61,7 @@ def checked_url(text: str, field: str = "api_base") -> str:
         sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         sound = False
-    if not sound:
+    if not sound or re.search(r"[\s\x00-\x1f\x7f]", text):
         raise ValueError(f"{field} must be a URL such as http://localhost:8000/v1.")
     if "@" in parts.netloc or parts.query:
         raise ValueError(f"{field} must not hold a name, password or query. Pass a key as api_key.")

@@ -7,9 +7,9 @@ answer. The service of a provider is not contacted.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tot_lab.models.connections import was_refused
 from tot_lab.models.lite_llm.loading import litellm_ready
 from tot_lab.models.lite_llm.naming import HOMES, key_in_environment
 from tot_lab.models.stack import Failure
@@ -31,8 +31,7 @@ async def problem_of(model: LiteLLM) -> str | None:
     try:
         status, page = await model.look("api/tags" if ollama else "models")
     except Failure as failure:
-        # Otherwise the server may be busy.
-        if not isinstance(failure.__context__, import_module("aiohttp").ClientConnectorError):
+        if not was_refused(failure):
             return None
         if ollama:
             where = model.base_url or HOMES[model.provider]

@@ -18,7 +18,7 @@ import msgspec
 
 from tot_lab.core.calls import CallObserver, TokenLogprob, is_token_count, usage_text
 from tot_lab.core.scrubbing import clean
-from tot_lab.models.chat.failures import TOO_LONG, message_in, refusal
+from tot_lab.models.chat.failures import TOO_LONG, message_in, refusal, shortened
 from tot_lab.models.chat.replies import (
     Answers,
     Choice,
@@ -43,13 +43,17 @@ class Usage(NamedTuple):
     reported: str = ""
 
 
-def whole(body: bytes) -> Answers:
-    """Return the content of a complete response. Raises `Failure` if it is not one."""
+_WRONG = LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError
+"""What reading a page of another form raises."""
+
+
+def whole(body: bytes, n: int) -> Answers:
+    """Return the first `n` replies of a complete response. Raises `Failure` if it is not one."""
     page = page_of(body)
     try:
-        choices = [_choice_of(choice) for choice in page["choices"]]
+        choices = [_choice_of(choice) for choice in page["choices"][:n]]
         return Answers(choices, _text(page.get("model")), usage_of(page.get("usage")))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except _WRONG as error:
         raise _unreadable(f"{type(error).__name__}: {error}") from None
 
 
@@ -75,22 +79,22 @@ async def streamed(events: AsyncIterator[str], observer: CallObserver, keys: Seq
                 continue
             choice = page["choices"][0]
             delta = choice.get("delta") or {"content": choice.get("text")}
-            finish = choice.get("finish_reason") or finish
+            finish = _text(choice.get("finish_reason")) or finish
             thinking += _reasoning_in(delta) or ""
             for tool in delta.get("tool_calls") or ():
                 its = tool.get("function") or {}
                 add_piece(
                     tools,
                     tool.get("index") or 0,
-                    tool.get("id") or "",
-                    its.get("name") or "",
+                    _text(tool.get("id")) or "",
+                    _text(its.get("name")) or "",
                     _arguments_in(its),
                 )
             if (piece := _text(delta.get("content"))) is not None:
-                text = (text or "") + piece
+                text = (text or "") + clean(piece)
                 if piece:
-                    observer.partial(text_so_far(clean(text), keys))
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+                    observer.partial(text_so_far(text, keys))
+        except _WRONG as error:
             raise _unreadable(f"{type(error).__name__}: {error}") from None
     if finish is None:
         raise Failure("the stream ended before the reply was complete", retry=True)
@@ -185,7 +189,7 @@ def page_of(body: bytes) -> Any:
 def _json_of(body: bytes) -> Any:
     try:
         return _decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     try:
         return json.loads(body.decode(errors="replace"))  # accepts NaN, huge numbers and lone surrogates
@@ -195,8 +199,11 @@ def _json_of(body: bytes) -> Any:
 
 def _error_in(page: dict[str, Any]) -> Failure:
     """Return the failure of a page that holds an error under the status 200."""
-    text = json.dumps(page)
     error = page["error"]
+    try:
+        text = json.dumps(page)
+    except RecursionError:
+        text = ""
     code = error.get("code") if isinstance(error, dict) else None
     if isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600:
         return refusal(code, {}, text)
@@ -205,4 +212,4 @@ def _error_in(page: dict[str, Any]) -> Failure:
 
 
 def _unreadable(why: str) -> Failure:
-    return Failure(f"the provider's answer cannot be read: {why}", retry=True, unreadable=True)
+    return Failure(f"the provider's answer cannot be read: {shortened(why)}", retry=True, unreadable=True)

@@ -9,7 +9,7 @@ from tot_lab.core.calls import Call, CallObserver, Message
 from tot_lab.models.chat.replies import Answers
 from tot_lab.models.chat.requests import messages_of, setting_arguments
 from tot_lab.models.chat.served import ServedModel
-from tot_lab.models.connections import body_of, events_of
+from tot_lab.models.connections import body_of, events_of, read_to_end
 from tot_lab.models.openai_compatible.answers import streamed, whole
 from tot_lab.models.stack import Failure
 
@@ -21,7 +21,7 @@ class OpenAICompatible(ServedModel):
 
     A request costs a fraction of the CPU time that litellm needs. All settings of a call are sent as they
     are, and `options` are further fields of the request. If the last message is one of the assistant, the
-    server is asked to continue it.
+    server is asked to continue it. Proxies of the environment are not used.
 
     References:
         OpenAI API reference, Chat Completions and Completions; vLLM, OpenAI-Compatible Server.
@@ -52,9 +52,12 @@ class OpenAICompatible(ServedModel):
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         page = "chat/completions" if self.chat else "completions"
         async with self._posted(page, body) as response:
-            if watched and "event-stream" in response.headers.get("Content-Type", ""):
-                return await streamed(events_of(response), observer, self._long_keys)
-            return whole(await body_of(response))
+            if watched and "event-stream" in response.headers.get("Content-Type", "").lower():
+                events = events_of(response)
+                answers = await streamed(events, observer, self._long_keys)
+                await read_to_end(events)
+                return answers
+            return whole(await body_of(response), len(calls))
 
     def _body(self, call: Call, n: int) -> dict[str, Any]:
         """Return the request. Raises `Failure` if an option has the name of another part of it."""
