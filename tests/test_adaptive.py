@@ -1,389 +1,558 @@
-"""Adaptive concurrency: the limit of an endpoint that has no setting for it.
+"""Adaptive: what the rules say of a table of tasks, what the model is asked when they do not, who does the
+work, and how well it chooses."""
 
-The servers are simulated in virtual time, so no result depends on the machine. They behave like real ones:
-a queue before a number of slots, requests of a batch that slow each other down, refusals above a number.
-"""
-
-import asyncio
+import json
 import random
-from collections import deque
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+import time
 
+import pandas as pd
 import pytest
-from endpoint import CallObserver, scripted
-from providers import Fault, Providers
-from pydantic import PrivateAttr
-from support import TASK, wait
-from virtual_time import run_virtually
+from pydantic import ValidationError
+from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
-from tot_lab.core.calls import Call, Message, Need, Reply
+from tot_lab.core.calls import Reply
 from tot_lab.core.records import Note
-from tot_lab.models.limits import Limited, Measured, RateLimiter, limiter_of, make_limiters
-from tot_lab.models.retries import Retried
-from tot_lab.models.stack import Endpoint, Failure
-from tot_lab.views.figures.timeline import plot_timeline, timeline_info
+from tot_lab.strategies.adaptive import KINDS, ROUTES, kind_of
+from tot_lab.testing import Trial, check_strategy
+from tot_lab.views.progress import Progress
 
-
-class Server(Endpoint):
-    """A model server: `slots` requests run at the same time, the others wait or are refused."""
-
-    slots: int = 16
-    refuses: bool = False
-    seconds: float = 1.0
-    spread: float = 0.0  # of the lengths of replies: 0 all equal, 1 exponential
-    slowed: float = 0.0  # by each request that runs beside it, as a share of `seconds`
-    fails: float = 0.0  # share of broken connections
-    _state: dict[str, Any] = PrivateAttr(default_factory=lambda: {"running": 0, "under_way": 0})
-    _random: random.Random = PrivateAttr(default_factory=lambda: random.Random(3))
-    _counts: dict[str, int] = PrivateAttr(default_factory=lambda: {"refused": 0, "requests": 0, "most": 0})
-    _queue: deque[asyncio.Future[None]] = PrivateAttr(default_factory=deque)
-
-    @property
-    def name(self) -> str:
-        return "server"
-
-    def identity(self) -> dict[str, Any]:
-        return {"model": "server", "at": id(self._state)}
-
-    def need(self, calls):
-        return Need(1, 0.0)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return self._counts
-
-    def become(self, **settings: Any) -> None:
-        self.__dict__.update(settings)
-
-    async def answer(self, calls, observer):
-        state, counts = self._state, self._counts
-        counts["requests"] += 1
-        if self.refuses and state["under_way"] >= self.slots:
-            counts["refused"] += 1
-            raise Failure("too many requests", status=429, retry=True)
-        if self._random.random() < self.fails:
-            raise Failure("connection reset", retry=True, connection_failed=True)
-        state["under_way"] += 1
-        counts["most"] = max(counts["most"], state["under_way"])
-        try:
-            if state["running"] < self.slots and not self._queue:
-                state["running"] += 1
-            else:
-                turn = asyncio.get_running_loop().create_future()
-                self._queue.append(turn)
-                try:
-                    await turn
-                except asyncio.CancelledError:
-                    if not turn.cancelled():
-                        state["running"] -= 1
-                        self._start_next()
-                    raise
-            tokens = 100.0
-            if self.spread:
-                tokens *= 1 - self.spread + self.spread * self._random.expovariate(1.0)
-            try:
-                await asyncio.sleep(self.seconds * tokens / 100 * (1 + self.slowed * state["running"]))
-            finally:
-                state["running"] -= 1
-                self._start_next()
-            return [Reply("yes", output_tokens=round(tokens) + 1) for _ in calls]
-        finally:
-            state["under_way"] -= 1
-
-    def _start_next(self) -> None:
-        while self._queue and self._state["running"] < self.slots:
-            turn = self._queue.popleft()
-            if not turn.cancelled():
-                self._state["running"] += 1
-                turn.set_result(None)
-
-
-def stack(server: Server) -> Limited:
-    """The layers of a lab that matter here."""
-    end = server if server.concurrency is not None else Measured(server, server)
-    return Limited(Retried(end, server), server)
-
-
-@pytest.fixture
-def server():
-    with Providers() as here:
-        yield here
-
-
-class Made:
-    """What a load found: the limit over time, and replies per second in its last half."""
-
-    def __init__(self) -> None:
-        self.changes: list[dict[str, Any]] = []
-        self.ends: list[float] = []
-        self.errors = 0
-        self.limit = 0
-
-    @property
-    def per_second(self) -> float:
-        half = self.ends[len(self.ends) // 2 : len(self.ends) * 9 // 10]  # without the end, when few are left
-        return (len(half) - 1) / (half[-1] - half[0])
-
-
-async def load(
-    server: Server, calls: int, clients: int, halfway: Callable[[], object] = lambda: None
-) -> Made:
-    made, layers = Made(), stack(server)
-    numbers = iter(range(calls))
-
-    async def client() -> None:
-        for number in numbers:
-            if number == calls // 2:
-                halfway()
-            observer = CallObserver()
-            (reply,) = await layers.answer([Call("0", "ask", (Message("user", "?"),), number)], observer)
-            made.ends.append(asyncio.get_running_loop().time())
-            made.errors += reply.error is not None
-            made.changes += [data for name, data in observer.notes if name == "call.limit"]
-
-    await asyncio.gather(*(client() for _ in range(clients)))
-    made.limit = limiter_of(server).concurrency
-    return made
-
-
-def loaded(
-    calls: int = 6000, clients: int = 700, halfway: Callable[[], object] = lambda: None, **settings: Any
-) -> tuple[Made, Server]:
-    server = Server(**settings)
-    return run_virtually(load(server, calls, clients, halfway))[0], server
-
-
-def best_fixed(calls: int = 3000, **settings: Any) -> float:
-    """Replies per second with the best of several fixed limits."""
-    slots = settings["slots"]
-    return max(loaded(calls, concurrency=at, **settings)[0].per_second for at in (slots, 2 * slots, 512))
-
-
-@pytest.mark.parametrize("spread", [0.0, 1.0], ids=["equal", "exponential"])
-@pytest.mark.parametrize("slots", [2, 16, 128])
-def test_the_slots_of_a_server_are_found(slots, spread):
-    settings = {"slots": slots, "spread": spread}
-    made, _ = loaded(**settings)
-    assert slots / 2 <= made.limit <= 2 * slots
-    assert made.per_second >= 0.8 * best_fixed(**settings)
-    assert made.errors == 0
-
-
-@pytest.mark.parametrize("slots", [3, 20, 100])
-def test_a_server_that_refuses_gets_as_much_as_it_takes(slots):
-    made, server = loaded(slots=slots, refuses=True)
-    assert made.errors == 0
-    assert slots * 0.75 <= made.limit <= slots * 1.25
-    assert made.per_second >= 0.8 * slots
-    assert server.counts["refused"] <= 0.02 * 6000
-    assert {change["reason"] for change in made.changes} >= {"429", "probe"}
-
-
-def test_a_batch_that_slows_down_is_not_filled_without_gain():
-    made, _ = loaded(slots=10_000, slowed=0.02)  # 256 at once give 84 % of what an endless batch gives
-    assert 64 <= made.limit <= 512
-    assert made.per_second >= 0.75 / 0.02
-
-
-def test_a_server_that_shrinks_and_one_that_grows_are_followed():
-    for before, after in ((128, 8), (8, 128)):
-        server = Server(slots=before)
-        change = partial(server.become, slots=after)
-        made, _ = run_virtually(load(server, 14_000, 700, change))
-        assert after / 2 <= made.limit <= 2 * after
-
-
-def test_single_broken_connections_do_not_reduce_the_limit_and_many_do():
-    made, _ = loaded(slots=128, fails=0.02, spread=0.5)
-    assert 64 <= made.limit <= 256
-    server = Server(slots=128, retries=50)
-    run_virtually(load(server, 4000, 700, lambda: server.become(fails=1.0) or later(server)))
-    assert server.counts["requests"] < 4000 * 1.5
-
-
-def later(server: Server) -> None:
-    """The connection is back after 60 seconds."""
-    asyncio.get_running_loop().call_later(60, lambda: server.become(fails=0.0))
-
-
-def test_few_calls_do_not_raise_the_limit():
-    made, server = loaded(calls=3000, clients=5, slots=128)
-    assert made.changes == []
-    assert server.counts["most"] == 5
-
-
-def test_a_limit_of_the_user_is_never_changed():
-    for slots, refuses in ((128, False), (4, True)):
-        made, server = loaded(calls=600, clients=50, slots=slots, refuses=refuses, concurrency=8, retries=50)
-        assert made.changes == []
-        assert made.limit == 8
-        assert server.counts["most"] == min(slots, 8)
-
-
-def test_a_cluster_keeps_a_fixed_limit():
-    async def go() -> int:
-        make_limiters(RateLimiter)  # what its coordinator uses
-        return (await load(Server(slots=8), 400, 100)).limit
-
-    assert run_virtually(go())[0] == 64
-
-
-def test_two_labs_share_the_limit():
-    server = Server(slots=16)
-
-    async def both() -> int:
-        await asyncio.gather(load(server, 3000, 200), load(server, 3000, 200))
-        assert limiter_of(server).under_way == 0
-        return limiter_of(server).concurrency
-
-    limit, seconds = run_virtually(both())
-    assert 8 <= limit <= 32
-    assert server.counts["most"] <= 64  # one limiter never lets more in than it tries
-    assert seconds <= 6000 / 16 / 0.8
-
-
-def test_cancelled_and_failed_calls_give_their_places_back():
-    server = Server(slots=4, fails=0.3, retries=0)
-
-    async def go() -> None:
-        layers, limiter = stack(server), limiter_of(server)
-        rolls = random.Random(1)
-
-        async def one(number: int) -> None:
-            call = Call("0", "ask", (Message("user", "?"),), number)
-            asking = asyncio.ensure_future(layers.answer([call], CallObserver()))
-            if rolls.random() < 0.4:
-                asyncio.get_running_loop().call_later(rolls.random() * 8, asking.cancel)
-            await asyncio.wait([asking])
-
-        await asyncio.gather(*(one(number) for number in range(500)))
-        assert (limiter.under_way, len(limiter.waiting)) == (0, 0)
-        assert limiter.concurrency >= 1
-        server.become(fails=0.0)
-        (reply,) = await layers.answer([Call("0", "ask", ())], CallObserver())
-        assert reply.text == "yes"
-
-    run_virtually(go())
+PLAIN = "The ferry leaves the harbour at nine and is back at four. " * 5  # long, and speaks of nothing
 
 
 @pytest.mark.parametrize(
-    ("reply", "reasons"),
+    ("question", "kind"),
     [
-        (Failure("slow down", status=429, retry=True), {"429"}),
-        (Failure("overloaded", status=503, retry=True), {"503"}),
-        (Failure("bad gateway", status=502, retry=True), set()),
-        (Failure("no such model", status=404), set()),
+        ("How many legs have three spiders and a duck?", "simple"),
+        ("What is 17 * 3?", "simple"),
+        ("Who wrote the first novel that was printed in Iceland?", "simple"),
+        ("Look up the population of Bergen.", "simple"),
+        ("What's 2+2?", "simple"),
+        ("2 + 2", "simple"),
+        ("Please calculate 17 * 3.", "simple"),
+        ("In which year was the Salt Bridge built?", "simple"),
+        ("A mill grinds 9 sacks a week. How many sacks are ground in 3 weeks?", "simple"),
+        ("Write a letter to the mayor about the noise.", "writing"),
+        ("Draft an abstract for the paper, and a summary.", "writing"),
+        ("Please proofread this: teh cat.", "writing"),
+        ("Compose a short speech for the opening.", "writing"),
+        ("Write a technical report", "writing"),
+        ("Write a concise explanation of quantum entanglement", "writing"),
+        ("First find the author, then the year of birth, and finally the difference.", "steps"),
+        ("Do this:\n1. Fetch the page.\n2. Count the words.\n3. Report.", "steps"),
+        ("Then buy milk, after that go home.", "steps"),
+        ("Plan a microservices arch", "steps"),
+        ("Please plan our move to another office.", "steps"),
+        ("Brainstorm names for a ferry.", "open"),
+        ("Write a poem about rain.", "open"),
+        ("In how many different ways could a city save water?", "open"),
+        ("What if the moon were twice as near?", "open"),
+        ("Write a report on ideas for saving water.", None),  # writing and open
+        ("First brainstorm, then choose.", None),  # steps and open
+        ("Don't write an essay, just tell me 2+2", None),
+        ("Do not write a report. What is 17 * 3?", "simple"),
+        ("Dont brainstorm, tell me the sum of 2 and 2", None),
+        ("Tell me the result without a story", None),
+        ("Write me the number, not an essay", None),
+        ("Never invent a source", None),
+        ("Not now\nplan the move", None),
+        ("Write a report, not an essay", "writing"),
+        ("Don’t explore, but write a report", "writing"),
+        ("Do not use rhymes; write a poem about rain.", "open"),
+        ("Write a summary in no more than 100 words", "writing"),
+        ("First find the author, do not guess, and then the year of birth.", "steps"),
+        ("What you do not know\n1. Fetch the page.\n2. Count the words.", "steps"),
+        ("Compare the GDP growth of the top 5 economies over the last decade", None),
+        ("Research and summarize recent commits in this repo", None),
+        ("Which of the two databases should we take?", None),
+        ("What is the best way to store 2 TB of logs?", None),
+        ("What are the trade-offs of event sourcing?", None),
+        ("What would change if the ferry left at ten?", None),
+        ("Why does this test fail one time in ten?", None),
+        ("How do we migrate to it?", None),
+        ("Fix the bug in the parser", None),
+        ("Design a cache", None),
+        ("Explain quantum entanglement", None),
+        ("Find every place where the key is used, and list what each one does.", None),
+        ("What is the capital of Peru? Argue that it should be another.", None),
+        ("Hello", None),
+        ("A plan.", None),
+        (PLAIN, None),  # long
+        ("", None),  # it is not known yet
     ],
-    ids=["429", "503", "502", "404"],
 )
-def test_only_signs_of_overload_reduce_the_limit_also_without_retries(reply, reasons):
-    class Refusing(Server):
-        async def answer(self, calls, observer):
-            await asyncio.sleep(1)
-            raise reply
-
-    for retries in (0, 1):
-        server = Refusing(retries=retries)
-        made, _ = run_virtually(load(server, 64, 8))
-        assert {change["reason"] for change in made.changes} == reasons
-        assert made.errors == 64
-        assert made.limit < 8 if reasons else made.limit == 16
+def test_the_rules(question, kind):
+    found = kind_of(tl.general("x").model_copy(update={"question": question}))
+    assert (found and found.kind) == kind
+    assert found is None or found.why
 
 
-def test_refusals_of_one_round_trip_halve_the_limit_once():
-    class Refusing(Server):
-        async def answer(self, calls, observer):
-            await asyncio.sleep(1)
-            if asyncio.get_running_loop().time() < 1.5:
-                raise Failure("slow down", status=429)
-            return [Reply("yes") for _ in calls]
-
-    made, _ = run_virtually(load(Refusing(), 32, 16))
-    assert [(change["before"], change["limit"]) for change in made.changes][:1] == [(16, 8)]
-    assert made.errors == 16
+@pytest.mark.parametrize(
+    "word", ["first", "write", "then", "\n1. ", "in ", "? ", "1 + ", "how  ", " plan", "not", "no more "]
+)
+def test_a_long_question_is_sorted_at_once(word):
+    """A step of a plan is as long as a model made it."""
+    began = time.process_time()
+    kind_of(tl.general(f"{word} " * 20_000 + "the end."))
+    assert time.process_time() - began < 10
 
 
-@pytest.mark.parametrize("stops", [False, True], ids=["time-out", "user"])
-def test_time_outs_reduce_the_limit_and_a_user_who_stops_does_not(stops):
-    model = Server(slots=4, spread=0.3)  # the last of 16 requests takes about 4 seconds
-
-    async def go() -> tuple[list[tl.Run], int]:
-        lab = tl.Lab(model, runs=None, mode="off", timeout=3.7)
-        runs = [asyncio.ensure_future(lab.run(tl.OneAnswer(), tl.general(str(k)))) for k in range(200)]
-        if stops:
-            await asyncio.sleep(2.5)
-            for run in runs:
-                run.cancel()
-        await asyncio.wait(runs)
-        return [run.result() for run in runs if not run.cancelled()], limiter_of(model).concurrency
-
-    (runs, limit), _ = run_virtually(go())
-    notes = [note for run in runs for note in limit_notes(run)]
-    if stops:
-        assert (limit, notes) == (16, [])
-    else:
-        assert limit <= 8
-        assert (16, 8, "timeout") in [(note["before"], note["limit"], note["reason"]) for note in notes]
-        assert sum(run.usage.errors for run in runs) <= 16
+def test_a_domain_that_tells_states_apart_is_searched():
+    assert kind_of(tl.game24("4 5 6 10")).kind == "open"
+    assert kind_of(tl.domains.mini_crossword(1)).kind == "open"
 
 
-def limit_notes(run: tl.Run) -> list[dict[str, Any]]:
-    """What a record holds about the limit."""
-    return [line.e.data for line in run.lines if isinstance(line.e, Note) and line.e.name == "call.limit"]
+def test_the_rules_are_a_function_of_the_question_alone():
+    task = tl.general("Write a letter to the mayor.", context="First this, then that.", answer=1)
+    assert kind_of(task) == kind_of(task.hidden()) == kind_of(tl.general("Write a letter to the mayor."))
 
 
-def test_the_record_is_the_same_under_every_limit():
-    def recorded(**settings: Any) -> tl.Run:
-        model = scripted(seconds=0.01, **settings)
-        strategy = tl.TreeOfThoughts(
-            propose=tl.Sample(count=20), evaluate=tl.Value(samples=3), search=tl.BeamSearch(width=20)
-        )
-        return run_virtually(tl.Lab(model, runs=None, mode="off").run(strategy, TASK))[0]
-
-    adaptive = recorded()
-    assert limit_notes(adaptive)
-    assert not any(isinstance(event, Note) and event.name == "call.limit" for event in adaptive.events)
-    for concurrency in (1, 7, 64):
-        fixed = recorded(concurrency=concurrency)
-        assert fixed.events == adaptive.events
-        assert limit_notes(fixed) == []
+UNDECIDED = [
+    "Compare the GDP growth of the top 5 economies over the last decade",
+    "Research and summarize recent commits in this repo",
+    "Which of the two databases should we take?",
+    "Fix the bug in the parser",
+    "Design a cache",
+]
 
 
-def test_the_timeline_shows_the_limit():
-    strategy = tl.TreeOfThoughts(propose=tl.Sample(count=20), search=tl.BeamSearch(width=20))
-    lab = tl.Lab(scripted(seconds=0.02), runs=None, mode="off")
-    run = wait(lab.run(strategy, TASK))
-    found = [note["limit"] for note in limit_notes(run)]
-    assert found
-    info = timeline_info(run)
-    assert list(info.limits) == ["scripted"]
-    assert [limit for _, limit in info.limits["scripted"]] == [16, *found]
-    times = [time for time, _ in info.limits["scripted"]]
-    assert times == sorted(times)
-    assert (times[0], times[-1] <= info.end.max()) == (info.start[0], True)
-    (line,) = [trace for trace in plot_timeline(run).data if trace.name == "limit of scripted"]
-    assert list(line.y) == [16, *found, found[-1]]
-    fixed = wait(tl.Lab(scripted(concurrency=9), runs=None, mode="off").run(strategy, TASK))
-    assert timeline_info(fixed).limits == {}
+@pytest.mark.parametrize("question", UNDECIDED)
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_r11_what_no_rule_decides_goes_to_the_model(question, kind):
+    strategies = {name: Says(text=name) for name in NAMED}
+    model = Scripted(lambda call: json.dumps({"kind": kind}))
+    made = run(tl.Adaptive(strategies=strategies), tl.general(question), model=model)
+    assert [call.purpose for call in model.calls] == ["route"]
+    assert (made.answer, made.selected_strategy) == (ROUTES[kind], ROUTES[kind])
+    assert tl.stats.routed(made)[2:4] == (kind, "model")
 
 
-def test_it_obeys_a_real_server_that_refuses(server):
-    """The loopback server refuses the first three requests with status 429."""
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("What's 2+2?", "reactive"),
+        ("Write a technical report", "reflexion"),
+        ("Plan a microservices arch", "plan-execute-reflect"),
+    ],
+)
+def test_r11_the_sources_examples_route_as_it_says(question, name):
+    made = run(tl.Adaptive(strategies={one: Says(text=one) for one in NAMED}), tl.general(question))
+    assert (made.answer, made.usage.calls) == (name, 0)
+    assert made.events[1].data["progress"] == f"adaptive→{name}"
 
-    async def go() -> tuple[list[tl.Run], int]:
-        model = tl.OpenAICompatible(model="m", base_url=server.base("openai"), api_key="k")
-        lab = tl.Lab(model, runs=None, mode="off")
-        runs = await asyncio.gather(*(lab.run(tl.OneAnswer(), tl.general(str(k))) for k in range(60)))
-        return runs, limiter_of(model).concurrency
 
-    server.will(*[Fault(429, retry_after=0.05)] * 3)
-    runs, limit = wait(go())
-    assert not any(run.usage.errors for run in runs)
-    (first, *_) = [note for run in runs for note in limit_notes(run) if note["reason"] == "429"]
-    assert first["before"] == 16
-    assert 1 <= first["limit"] <= 8  # half of what was under way
-    assert len(server.calls) == 63
-    assert limit >= 1
+# Choosing.
+
+NAMED = {name: tl.OneAnswer() for name in ROUTES.values()}
+
+
+class Says(tl.Strategy):
+    """Answers a text, or stops with a word."""
+
+    text: str = "mine"
+    stop: str = "answered"
+
+    def think(self, task, at="0"):
+        yield tl.Thought(at, None, task.question)
+        thought = yield from tl.emit(tl.Thought(f"{at}.0", at, f"{self.text} {task.context}"))
+        return tl.Answer(self.text, self.stop, thought.id)
+
+    def max_calls(self, task):
+        return 0
+
+
+def notes(made, name):
+    return [event.data for event in made.events if isinstance(event, Note) and event.name == name]
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        (q, ROUTES[k])
+        for q, k in [
+            ("What is 17 * 3?", "simple"),
+            ("Write a letter to the mayor.", "writing"),
+            ("First find it, then sum it up.", "steps"),
+            ("Brainstorm names for a ferry.", "open"),
+        ]
+    ],
+)
+def test_each_kind_goes_to_its_strategy_without_a_call(question, name):
+    strategies = {other: Says(text=other) for other in NAMED}
+    made = run(tl.Adaptive(strategies=strategies), tl.general(question))
+    assert made.answer == name
+    assert made.usage.calls == 0
+    (chosen,) = notes(made, "adaptive.chosen")
+    assert chosen["selectedStrategy"] == chosen["strategyUsed"] == name
+    assert chosen["by"] == "rule"
+    assert chosen["progress"] == f"adaptive→{name}"
+    assert made.header.strategy["kind"] == "adaptive"
+    assert made.tree.root.text == question
+    assert tl.stats.routed(made).used == name
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "by"),
+    [
+        *((json.dumps({"kind": kind}), kind, "model") for kind in KINDS),
+        ("I would say: writing.", "writing", "model"),
+        ("simple or steps", None, "default"),
+        ("", None, "default"),
+        (Reply(error="timeout"), None, "default"),
+    ],
+)
+def test_a_model_is_asked_when_the_rules_do_not_decide(reply, kind, by):
+    strategies = {name: Says(text=name) for name in NAMED}
+    model = Scripted(lambda call: reply)
+    made = run(tl.Adaptive(strategies=strategies), tl.general(PLAIN), model=model)
+    (call,) = model.calls
+    assert call.purpose == "route"
+    assert PLAIN.strip() in call.prompt
+    assert call.response_format["properties"]["kind"]["enum"] == list(KINDS)
+    assert made.answer == (ROUTES[kind] if kind else "reactive")
+    found = tl.stats.routed(made)
+    assert (found.kind, found.by) == (kind, by)
+
+
+def test_the_role_route_takes_the_question():
+    lab = tl.Lab(Scripted(), runs=None, roles={"route": "sim/general"})
+    made = wait(lab.run(tl.Adaptive(strategies=NAMED), tl.general(PLAIN)))
+    assert tl.stats.routed(made).by == "model"  # its schema is filled in
+    assert made.simulated
+
+
+def test_the_table_comes_before_the_rules():
+    strategies = {"reactive": Says(text="a"), "mine": Says(text="b")}
+    for routes, answer in (({}, "a"), ({"simple": "mine"}, "b"), ({"general": "mine"}, "b")):
+        made = run(tl.Adaptive(strategies=strategies, routes=routes))
+        assert made.answer == answer
+    assert tl.stats.routed(made).by == "table"
+
+
+def test_what_is_not_there_goes_to_the_default():
+    made = run(tl.Adaptive(strategies={"only": Says()}, default="only"), tl.general("Write a poem."))
+    assert tl.stats.routed(made)[:3] == ("only", "only", "open")
+
+
+def test_turned_off_everything_goes_to_the_named_default():
+    strategies = {"reactive": Says(text="a"), "tree-of-thought": Says(text="b")}
+    poem = tl.general("Write a poem about rain.")
+    made = run(tl.Adaptive(strategies=strategies, enabled=False), poem)
+    assert made.answer == "a"
+    assert run(tl.Adaptive(strategies=strategies), poem).answer == "b"
+
+
+# What can be seen of a choice (S3).
+
+POEM = tl.general("Write a poem about rain.")
+
+
+def rescued():
+    strategies = {"reactive": tl.ReAct(), "tree-of-thought": Says(stop="stagnated")}
+    return run(tl.Adaptive(strategies=strategies), POEM, model=Scripted(lambda call: FINAL))
+
+
+FINAL = '{"name": "final-answer", "arguments": {"answer": "rain"}}'
+
+
+def test_s3_each_step_tells_the_strategy_asked_for_and_the_one_selected():
+    made = rescued()
+    steps, nodes = made.steps_df(), made.nodes_df().set_index("id")
+    assert list(steps["strategy"]) == ["adaptive"]
+    assert list(steps["selected_strategy"]) == ["reactive"]
+    assert set(nodes["strategy"]) == {"adaptive"}
+    assert nodes.loc["0", "selected_strategy"] is pd.NA
+    assert set(nodes.loc[["0.0", "0.0.0"], "selected_strategy"]) == {"tree-of-thought"}
+    below = [id for id in nodes.index if id.startswith("0.1")]
+    assert set(nodes.loc[below, "selected_strategy"]) == {"reactive"}
+    plain = run(tl.ReAct(), POEM, model=Scripted(lambda call: FINAL))
+    assert list(plain.steps_df()["strategy"]) == ["react"]
+    assert plain.steps_df()["selected_strategy"].isna().all()
+
+
+def test_s3_nested_choices_are_told_apart():
+    inner = tl.Adaptive(strategies={"mine": Says()}, default="mine")
+    made = run(tl.Adaptive(strategies={"reactive": Says(), "tree-of-thought": inner}), POEM)
+    nodes = made.nodes_df().set_index("id")["selected_strategy"]
+    assert nodes.drop("0").to_dict() == {"0.0": "tree-of-thought", "0.0.0": "mine", "0.0.0.0": "mine"}
+    assert (made.selected_strategy, made.strategy_used) == ("tree-of-thought", "tree-of-thought")
+
+
+def test_s3_a_result_names_the_strategy_selected_and_the_one_used():
+    made = rescued()
+    assert (made.selected_strategy, made.strategy_used) == ("tree-of-thought", "reactive")
+    plain = run(tl.ReAct(), POEM, model=Scripted(lambda call: FINAL))
+    assert (plain.selected_strategy, plain.strategy_used) == (None, "react")
+    assert "adaptive→reactive" in repr(made)
+    assert "→" not in repr(plain).splitlines()[0]
+
+
+def test_s3_progress_shows_the_choice_calls_tokens_and_seconds():
+    progress, heads = Progress("a model"), []
+
+    def watch(lines):
+        progress.take(lines)
+        heads.append(progress.head)
+
+    counted = Scripted(lambda call: Reply(FINAL, input_tokens=8_000, output_tokens=432))
+    strategies = {"reactive": tl.ReAct(), "tree-of-thought": tl.OneAnswer()}
+    wait(tl.Lab(counted, runs=None).run(tl.Adaptive(strategies=strategies), POEM, watch=watch))
+    assert progress.head.startswith("done · 1 call · 8,432 tokens · ")
+    assert progress.head.endswith(" s (adaptive→tree-of-thought) · a model")
+    assert any(head.startswith("answer …") and "(adaptive→tree-of-thought)" in head for head in heads)
+    assert any("adaptive→tree-of-thought (rule: it says 'poem')" in said for said in progress.new_lines())
+    uncounted = Progress("a model")
+    made = run(tl.Adaptive(), tl.general("What is 2 + 2?"), model=Scripted(lambda call: FINAL))
+    uncounted.take(made.lines)
+    assert "tokens" not in uncounted.head
+    assert "(adaptive→reactive)" in uncounted.head
+
+
+def test_r11_a_sweeps_table_has_the_routed_strategy():
+    strategies = {"reactive": Says(), "tree-of-thought": Says(stop="stagnated")}
+    lab = tl.Lab(Scripted(), runs=None)
+    tasks = [tl.general("What is 2 + 2?"), POEM]
+    sweep = wait(lab.sweep({"router": tl.Adaptive(strategies=strategies), "one": tl.OneAnswer()}, tasks))
+    table = sweep.df()
+    router, one = table[table["setting"] == "router"], table[table["setting"] == "one"]
+    assert list(router["selected_strategy"]) == ["reactive", "tree-of-thought"]
+    assert list(router["strategy_used"]) == ["reactive", "reactive"]
+    assert one["selected_strategy"].isna().all()
+    assert list(one["strategy_used"]) == ["one_answer", "one_answer"]
+    assert "selected_strategy" in sweep.nodes_df()
+
+
+# Partial results.
+
+
+@pytest.mark.parametrize(
+    ("stop", "text", "partial"),
+    [
+        ("answered", "mine", False),
+        ("answered", "", True),
+        ("stagnated", "mine", True),
+        ("limit:retries", "mine", True),
+        ("limit:iterations", "", True),
+        ("limit:depth", "mine", False),  # a tree as deep as it may be is whole
+        ("error", "", True),
+        ("budget:calls", "", False),  # nobody could go on
+    ],
+)
+def test_a_partial_result_falls_back_to_the_default_and_says_so(stop, text, partial):
+    strategies = {"reactive": Says(text="rescued"), "tree-of-thought": Says(text=text, stop=stop)}
+    made = run(tl.Adaptive(strategies=strategies), tl.general("Write a poem about rain."))
+    assert made.answer == ("rescued" if partial else text)
+    fell = notes(made, "adaptive.fell_back")
+    told = {"stop": stop, "strategyUsed": "reactive", "progress": "adaptive→reactive"}
+    assert fell == ([told] if partial else [])
+    found = tl.stats.routed(made)
+    assert found.selected == "tree-of-thought"
+    assert found.used == ("reactive" if partial else "tree-of-thought")
+    if partial:
+        assert made.tree["0.0.0"].state == "pruned"
+        assert (f"It came to: {text}" in made.tree["0.1.0"].text) == bool(text)
+
+
+def test_where_the_rescue_brings_nothing_the_partial_answer_stands():
+    strategies = {
+        "reactive": Says(text="", stop="limit:iterations"),
+        "tree-of-thought": Says(stop="stagnated"),
+    }
+    made = run(tl.Adaptive(strategies=strategies), tl.general("Write a poem about rain."))
+    assert (made.answer, made.stop_reason, made.best.id) == ("mine", "stagnated", "0.0.0")
+
+
+def test_the_default_is_not_tried_twice():
+    made = run(tl.Adaptive(strategies={"reactive": Says(stop="stagnated")}))
+    assert notes(made, "adaptive.fell_back") == []
+    assert made.stop_reason == "stagnated"
+
+
+def test_a_rescue_samples_anew():
+    plain = tl.general("Write a poem about rain.")
+    short = tl.ReAct(max_iterations=1)
+    model = Scripted(lambda call: "thinking" if call.purpose == "act" else "no")
+    made = run(
+        tl.Adaptive(strategies={"reactive": tl.OneAnswer(), "tree-of-thought": short}), plain, model=model
+    )
+    assert [call.attempt for call in model.calls] == [(), (1,)]
+    assert made.answer == "no"
+
+
+# Bounds, settings, the contract.
+
+
+def test_the_bound_knows_the_choice_where_the_rules_decide():
+    made = tl.Adaptive(strategies={"reactive": tl.ReAct(), "tree-of-thought": tl.OneAnswer()})
+    assert made.max_calls(TASK) == 10
+    assert made.max_calls(tl.general("Write a poem.")) == 1 + 10
+    assert made.max_calls(tl.general(PLAIN)) == 1 + 1 + 10
+    unbounded = tl.Adaptive(strategies={"reactive": tl.ReAct(), "tree-of-thought": Unbounded()})
+    assert unbounded.max_calls(tl.general("Write a poem.")) is None
+    assert unbounded.max_calls(TASK) == 10
+
+
+class Unbounded(Says):
+    def max_calls(self, task):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"default": "nobody"}, "default: unknown strategy: got 'nobody'"),
+        ({"routes": {"simple": "nobody"}}, "routes: unknown strategy: got 'nobody'"),
+        ({"routes": {"writin": "reactive"}}, "Did you mean 'writing'"),
+        ({"strategies": {}}, "Known are none"),
+        ({"strategies": {"reactive": "no-such-kind"}}, "no-such-kind"),
+    ],
+)
+def test_bad_settings_are_named(settings, said):
+    with pytest.raises(ValidationError, match=said):
+        tl.Adaptive(**settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", [PLAIN, "Write a poem about rain.", "Write a letter to the mayor."])
+def test_it_keeps_the_contract_whatever_it_chooses(question):
+    check_strategy(tl.Adaptive(), tl.general(question))
+
+
+def test_adaptive_over_all_is_one_tree():
+    inner = tl.Adaptive(
+        strategies={"reactive": tl.ReAct(), "reflexion": tl.Reflexion(strategy=tl.TreeThenAct())}
+    )
+    made = Trial(tl.BestOf(strategy=inner, attempts=2), tl.general("Write a letter to the mayor.")).run()
+    assert len(made.tree.roots) == 1
+    assert len(notes(made, "adaptive.chosen")) == 2
+    assert len(notes(made, "tree.planned")) >= 2
+
+
+# How well it chooses.
+
+
+def frame(rows):
+    """A sweep's table, of (setting, domain, task, correct, calls)."""
+    made = pd.DataFrame(rows, columns=["setting", "domain", "task", "correct", "calls"])
+    return made.assign(strategy=made["setting"])
+
+
+def table(tasks=20):
+    """A tree solves all puzzles and no questions, a loop the other way round."""
+    rows = []
+    for k in range(tasks):
+        for domain, tree, loop in (("puzzle", True, False), ("question", False, True)):
+            rows += [("tree", domain, f"{domain} {k}", tree, 30), ("loop", domain, f"{domain} {k}", loop, 5)]
+    return rows
+
+
+def adaptive(rows, pick):
+    """The same with a router that takes, on each task, the setting `pick(domain, k)`."""
+    solved = {(setting, task): correct for setting, _, task, correct, _ in rows}
+    places = {(domain, task): int(task.split()[1]) for _, domain, task, _, _ in rows}
+    return rows + [
+        ("adaptive", domain, task, solved[pick(domain, k), task], 9) for (domain, task), k in places.items()
+    ]
+
+
+@pytest.mark.slow
+def test_a_table_is_calibrated_from_a_sweeps_frame():
+    found = tl.stats.calibrate_router(frame(table()))
+    assert found.routes == {"puzzle": "tree", "question": "loop"}
+    assert json.loads(json.dumps(found.routes)) == found.routes
+    assert found.unsettled == []
+    line = found.evidence.set_index("kind").loc["puzzle"]
+    assert (line["rate"], line["tasks"], line["next"], line["difference"]) == (1.0, 20, "loop", 1.0)
+    assert 0.8 < line["low"] < 1.0
+    assert repr(found) == "puzzle → tree\nquestion → loop"
+
+
+@pytest.mark.slow
+def test_few_tasks_settle_nothing_and_it_is_said():
+    found = tl.stats.calibrate_router(frame(table(tasks=3)))
+    assert found.routes == {"puzzle": "tree", "question": "loop"}
+    assert found.unsettled == ["puzzle", "question"]
+    assert "not settled" in repr(found)
+    assert found.evidence["p"].min() >= 0.25
+
+
+@pytest.mark.slow
+def test_of_equals_the_cheaper_is_taken():
+    rows = [("dear", "d", f"t{k}", True, 30) for k in range(9)]
+    rows += [("cheap", "d", f"t{k}", True, 3) for k in range(9)]
+    found = tl.stats.calibrate_router(frame(rows))
+    assert found.routes == {"d": "cheap"}
+    assert found.unsettled == ["d"]
+
+
+@pytest.mark.slow
+def test_its_own_runs_and_ungraded_ones_are_left_out():
+    rows = adaptive(table(), lambda domain, k: "tree")
+    rows += [("loop", "puzzle", "odd", None, 1)]
+    assert tl.stats.calibrate_router(frame(rows)).routes == {"puzzle": "tree", "question": "loop"}
+    with pytest.raises(ValueError, match="no graded run of a strategy"):
+        tl.stats.calibrate_router(frame([("adaptive", "d", "t", True, 1)]))
+
+
+def test_regret_of_the_right_choice_is_none_and_of_the_wrong_one_all():
+    right = tl.stats.regret(frame(adaptive(table(), lambda d, k: "tree" if d == "puzzle" else "loop")))
+    lines = right.set_index("against")
+    assert list(lines.index) == ["one for all", "one a kind", "hindsight"]
+    assert lines.loc["one a kind", "regret"] == lines.loc["hindsight", "regret"] == 0.0
+    assert lines.loc["one for all", "regret"] <= -0.5  # one strategy alone solves half at most
+    assert lines.loc["one a kind", "low"] < 0 < lines.loc["one a kind", "high"]
+    wrong = tl.stats.regret(frame(adaptive(table(), lambda d, k: "loop" if d == "puzzle" else "tree")))
+    assert wrong.set_index("against").loc["one a kind", "regret"] == 1.0
+    assert wrong.set_index("against").loc["one a kind", "p"] < 0.001
+
+
+@pytest.mark.slow
+def test_the_best_is_found_on_other_tasks_than_it_is_measured_on():
+    """By chance alone no setting is better. Picked and measured on the same tasks the best looks as if it
+    were; picked on others it does not."""
+    roll = random.Random(7)
+    picked, measured = [], []
+    for _ in range(12):
+        rows = [(f"s{s}", "d", f"d {k}", roll.random() < 0.5, 1) for k in range(40) for s in range(8)]
+        lines = tl.stats.regret(frame(adaptive(rows, lambda d, k: "s0"))).set_index("against")
+        measured.append(lines.loc["one a kind", "rate"])
+        picked.append(max(sum(row[3] for row in rows if row[0] == f"s{s}") for s in range(8)) / 40)
+        assert lines.loc["hindsight", "rate"] > 0.9
+    assert sum(picked) / 12 > 0.58
+    assert abs(sum(measured) / 12 - 0.5) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "said"),
+    [
+        (table(), {}, "router must name one of the settings; of tl.Adaptive are none"),
+        (table(), {"router": "no such"}, "no setting 'no such'"),
+        (adaptive(table(1)[:2], lambda d, k: "tree"), {}, "fewer than two graded tasks"),
+        (adaptive(table(), lambda d, k: "tree"), {"by": "colour"}, "no column 'colour'"),
+        (adaptive(table(), lambda d, k: "tree"), {"by": "kind"}, "needs the sweep itself"),
+    ],
+)
+def test_a_table_that_cannot_tell_is_refused(rows, options, said):
+    with pytest.raises(ValueError, match=said):
+        tl.stats.regret(frame(rows), **options)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:More than 5%")  # a dead end has nothing to propose
+def test_from_a_sweep_to_a_calibrated_router_and_its_regret(tmp_path):
+    strategies = {"search": tl.presets.game24(), "at once": tl.OneAnswer()}
+    tasks = [*tl.game24_tasks(6)]
+    lab = tl.Lab("sim/game24", runs=tmp_path)
+    sweep = wait(lab.sweep(strategies, tasks))
+    for by, kind in (("domain", "game24"), ("kind", "open")):
+        found = tl.stats.calibrate_router(sweep, by=by)
+        assert found.routes == {kind: "search"}
+        router = tl.Adaptive(strategies=strategies, routes=found.routes, default="at once")
+        assert tl.part_of(json.loads(json.dumps(router.settings()))) == router
+    assert tl.stats.calibrate_router(sweep.df()).routes == {"game24": "search"}
+    both = wait(lab.sweep({**strategies, "routed": router}, tasks))
+    lines = tl.stats.regret(both)
+    assert list(lines["tasks"]) == [6, 6, 6]
+    runs = [made for made in both.runs() if tl.stats.routed(made)]
+    assert len(runs) == 6
+    assert {tl.stats.routed(made).selected for made in runs} == {"search"}

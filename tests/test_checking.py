@@ -50,7 +50,7 @@ def test_a_server_that_can_do_all():
         "hosted_vllm/org/m",
         server.base("openai"),
         reachable=True,
-        concurrency=64,
+        concurrency=None,
         model_there=True,
         context_window=32_768,
         schema=True,
@@ -60,6 +60,7 @@ def test_a_server_that_can_do_all():
     )
     assert 0 < found.tokens_per_second <= 32 / 0.3
     assert "32768 tokens" in repr(found)
+    assert "adaptive" in repr(found)
 
 
 def test_a_server_that_can_do_little():
@@ -68,7 +69,7 @@ def test_a_server_that_can_do_little():
         server.pages["/api/show"] = lambda asked: (
             {"model_info": {"qwen3.context_length": 40_960}} if asked.json["model"] == "qwen3:8b" else {}
         )
-        found = checked(server, "ollama", "ollama")
+        found = checked(server, "ollama", "ollama", concurrency=64)
     assert (found.reachable, found.model_there, found.context_window) == (True, True, 40_960)
     assert (found.schema, found.logprobs, found.n, found.slots, found.concurrency) == (
         False,

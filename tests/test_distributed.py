@@ -663,7 +663,7 @@ asyncio.run(main())
 
 
 def test_what_one_process_began_the_workers_go_on_with(tmp_path, client):
-    end = Logged(log=str(tmp_path / "log"), seconds=0.03)
+    end = Logged(log=str(tmp_path / "log"), seconds=0.03, concurrency=64)
     lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
     search = tl.TreeOfThoughts(stop=tl.Stop(depth=4))
 

@@ -582,11 +582,9 @@ def test_a_finish_reason_can_be_encoded(server):
 
 
 def test_choices_that_nobody_asked_for_are_not_read(server):
-    server.will(Raw(json.dumps({"choices": [replied(), {"broken": True}, *[replied()] * 10**5]})))
-    began = time.process_time()
+    server.will(Raw(json.dumps({"choices": [replied(), {"broken": True}]})))  # would be an error if read
     (reply,) = wait(direct(server).answer((call(),), CallObserver()))
     assert reply.text == "x"
-    assert time.process_time() - began < 1
 
 
 def test_a_long_error_is_not_searched_to_its_end(server):
