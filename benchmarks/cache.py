@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import diskcache
-from engine import HERE, line, said_by, venv_of
+from engine import HERE, line, output_of, venv_of
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Need, Reply
@@ -125,7 +125,7 @@ def hits(folder: Path, rounds: int) -> None:
         for _ in range(rounds):
             hit.append(cpu(lambda: asyncio.run(ours()), CALLS))
             get.append(cpu(theirs, CALLS))
-            peer.append(said_by([python, HERE / "peers" / "litellm_cache_peer.py"])["us"])
+            peer.append(output_of([python, HERE / "peers" / "litellm_cache_peer.py"])["us"])
     mine = statistics.median(hit)
     line(f"hit, CPU µs, {len(entries[0][1])} bytes", mine, "≤ 30", "key, checksum and decoding included")
     line("bare diskcache get, CPU µs", statistics.median(get), "", "")

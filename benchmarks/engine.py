@@ -217,7 +217,7 @@ async def sleeps() -> float:
     return time.perf_counter() - began
 
 
-def said_by(command: Sequence[str | Path]) -> dict[str, Any]:
+def output_of(command: Sequence[str | Path]) -> dict[str, Any]:
     """The JSON line that a script prints."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -298,7 +298,7 @@ def against_peers(rounds: int, keep: bool) -> None:
             for mode, target in modes.items():
                 own: list[str | Path] = [sys.executable, __file__, "--round"]
                 other: list[str | Path] = [python, HERE / "peers" / script, mode]
-                pairs = [(said_by(own), said_by(other)) for _ in range(rounds)]
+                pairs = [(output_of(own), output_of(other)) for _ in range(rounds)]
                 told = pairs[0][1]
                 ratios = [peer["us_per_node"] / us["us_per_node"] for us, peer in pairs]
                 ours, theirs = (
@@ -328,7 +328,7 @@ def main() -> None:
     if options.round:
         print(json.dumps(asyncio.run(one_round())))
         return
-    rounds = [said_by([sys.executable, __file__, "--round"]) for _ in range(options.rounds)]
+    rounds = [output_of([sys.executable, __file__, "--round"]) for _ in range(options.rounds)]
     costs = [float(told["us_per_node"]) for told in rounds]
     print(f"branch 5, beam 5, depth 4: {rounds[0]['nodes']} nodes, {rounds[0]['calls']} calls, all recorded")
     line("CPU µs per node, journal on disk", statistics.median(costs), "", spread(costs))

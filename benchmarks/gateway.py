@@ -33,7 +33,7 @@ from typing import Any
 
 import aiohttp
 from cache import Quiet
-from engine import HERE, SEARCH, line, said_by, venv_of
+from engine import HERE, SEARCH, line, output_of, venv_of
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message
@@ -181,8 +181,8 @@ async def per_second(clients: Clients, rounds: int, peers: bool) -> None:
         script = HERE / "peers" / "openai_peer.py"
         ours, theirs = [], []
         for _ in range(rounds):
-            told: dict[str, Any] = await asyncio.to_thread(said_by, [python, script, clients.base])
-            theirs.append(told["per_second"])
+            output: dict[str, Any] = await asyncio.to_thread(output_of, [python, script, clients.base])
+            theirs.append(output["per_second"])
             ours.append((await all_calls(clients.on_direct, 2_000, 256))[1])
     show("requests/s, tot_lab ÷ openai[aiohttp]", ours, theirs, "≥ 3", "/s")
 

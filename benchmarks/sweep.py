@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engine import LATENCY, line, said_by
+from engine import LATENCY, line, output_of
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Need, Reply
@@ -128,7 +128,7 @@ async def rerun(folder: Path) -> dict[str, Any]:
 
 
 def measured(*words: object) -> dict[str, Any]:
-    return said_by([sys.executable, __file__, "--one", *map(str, words)])
+    return output_of([sys.executable, __file__, "--one", *map(str, words)])
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from engine import line, said_by
+from engine import line, output_of
 from sweep import CALLS, OFF, RUNS, SEARCH, Steady, questions
 
 import tot_lab as tl
@@ -120,7 +120,7 @@ def on_workers(client: Any, what: str) -> tuple[float, float]:
 
 def alone(what: str) -> tuple[float, float]:
     """Seconds of the same sweep in a process of its own, and those of its CPU."""
-    told = said_by([sys.executable, __file__, "--alone", what])
+    told = output_of([sys.executable, __file__, "--alone", what])
     return told["seconds"], told["cpu"]
 
 

@@ -126,7 +126,7 @@ def test_the_posterior_has_the_moments_that_nuts_samples():
 
 @pytest.mark.parametrize("scores", [[[0.5] * 3], [[0.5]] * 4, [[1.0] * 3, [0.0] * 2], [[1.0] * 400, [0.0]]])
 def test_equal_scores_have_a_posterior(scores):
-    """NUTS diverges here: without a least standard deviation there is none."""
+    """NUTS diverges here: without a least standard deviation the posterior is not a distribution."""
     groups, random = groups_of(*scores), Random(1)
     model = MixedEffects(groups)
     for group in groups:

@@ -166,7 +166,7 @@ class AdaptiveLimit:
             self._set(value, now, "throughput")
 
     def _try(self, direction: int, throughput: float, now: float, reason: str) -> None:
-        """Try a larger or smaller limit, or hold if there is none to try."""
+        """Try a larger or smaller limit, or hold if no other is possible."""
         value = self.value
         if direction < 0:
             new = value // 2

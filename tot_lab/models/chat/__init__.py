@@ -1,7 +1,10 @@
 """OpenAI's chat format, which litellm and compatible servers share.
 
-requests.py    from a call to the fields of a request
-replies.py     choices, tool calls in pieces, and the removal of keys
-served.py      the base class for servers with a URL of their own, such as vLLM
-failures.py    errors with an HTTP status
+The first three modules are the format, the others the endpoints that use it:
+
+    requests.py    from a call to the fields of a request
+    replies.py     choices, tool calls in pieces, and the removal of keys
+    failures.py    errors with an HTTP status
+    endpoint.py    the key, and one request with several samples
+    served.py      a server with a URL of its own, such as vLLM
 """
