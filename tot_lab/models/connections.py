@@ -142,6 +142,10 @@ async def events_of(response: ClientResponse) -> AsyncIterator[str]:
     References:
         WHATWG, HTML Living Standard, section 9.2.6 (interpreting an event stream).
     """
+    protocol = response.connection and response.connection.protocol
+    if protocol is not None and response.headers.get("Server") == "llama.cpp":
+        # It announces to keep the connection of a stream, and closes it: the next request would fail.
+        protocol.force_close()
     data: list[str] = []
     async for line in _lines_of(response):
         if not line:
