@@ -4,6 +4,7 @@ loopback provider, and what only one of the two paths does."""
 import asyncio
 import gzip
 import json
+import re
 import time
 
 import pytest
@@ -241,6 +242,19 @@ def test_an_unfinished_reply_is_continued(server):
         assert body.get("add_generation_prompt") is (False if sent else None)
     wait(direct(server, VLLM).answer((call(),), CallObserver()))
     assert "continue_final_message" not in server.calls[-1].json
+
+
+@pytest.mark.parametrize("said", [" 3", "1, 2, 3"])
+def test_a_reply_to_an_unfinished_one_is_its_continuation(server, said):
+    """llama.cpp returns the whole message unless it streams, vLLM what it has added."""
+    begun = Call("0", "sample", (Message("user", "Count."), Message("assistant", "1, 2,")))
+    for model in (direct(server, LlamaCpp), direct(server), through_litellm(server)):
+        server.will(Said(said))
+        (reply,) = wait(model.answer((begun,), CallObserver()))
+        assert reply.text == " 3"
+    server.will(Said("2 + 2? 4"))
+    (reply,) = wait(direct(server).answer((call(),), CallObserver()))
+    assert reply.text == "2 + 2? 4"  # a question that is repeated belongs to the reply
 
 
 def test_a_model_without_a_chat_template_completes(server):
@@ -801,6 +815,46 @@ def test_a_stream_that_ends_after_its_last_event_leaves_its_connection_open(serv
             return len(writers)
 
     assert wait(asked()) == connections_of_5
+
+
+def test_the_connection_of_a_stream_of_llama_cpp_is_not_used_again(server):
+    """It announces to keep the connection, and closes it. Other connections are kept."""
+
+    async def asked():
+        opened = []
+
+        async def answers(read, write):
+            opened.append(write)
+            head = b"HTTP/1.1 200 OK\r\nServer: llama.cpp\r\nKeep-Alive: timeout=5, max=100\r\n"
+            event = b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(delta("stop", content="x")).encode()
+            stream = head + b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+            body = json.dumps({"choices": [replied()]}).encode()
+            whole = head + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+            try:
+                while True:
+                    length = re.search(rb"Content-Length: (\d+)", await read.readuntil(b"\r\n\r\n"))
+                    if b'"stream":true' not in await read.readexactly(int(length[1])):
+                        write.write(whole + body)
+                        continue
+                    write.write(stream)
+                    await asyncio.sleep(0.02)
+                    write.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event))
+                    await read.read(1)  # whatever comes now is not answered
+                    return
+            except (asyncio.IncompleteReadError, ConnectionError):
+                pass
+            finally:
+                write.close()
+
+        async with await asyncio.start_server(answers, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            model = direct(server, base_url=f"http://127.0.0.1:{port}/v1")
+            for watched in (False, False, True, True, False):
+                (reply,) = await model.answer((call(),), CallObserver(watched=watched))
+                assert reply.text == "x"
+            return len(opened)
+
+    assert wait(asked()) == 3
 
 
 def test_a_base_url_without_v1_is_explained(server):

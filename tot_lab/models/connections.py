@@ -96,12 +96,24 @@ async def opened(
         async with session.request(
             "GET" if body is None else "POST", url, data=body, headers=headers, allow_redirects=False
         ) as response:
+            _close_after_streams_of_llama_cpp(response)
             yield response
     except ValueError as error:  # of the URL or a header
         raise Failure(f"the request cannot be sent: {shortened(str(error))}") from None
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         words = shortened(str(error)) or type(error).__name__
         raise Failure(f"no answer from {address}: {words}", retry=True, connection_failed=True) from None
+
+
+def _close_after_streams_of_llama_cpp(response: ClientResponse) -> None:
+    """Do not use the connection again: llama.cpp announces to keep it, and closes it after a stream."""
+    protocol = response.connection and response.connection.protocol
+    if (
+        protocol is not None
+        and response.headers.get("Server") == "llama.cpp"
+        and response.content_type == "text/event-stream"
+    ):
+        protocol.force_close()
 
 
 def was_refused(failure: Failure) -> bool:

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading import read_json
 from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
-from tot_lab.models.chat.replies import Answers, Choice, Share, scrubbed_reply
+from tot_lab.models.chat.replies import Answers, Choice, Share, continuation_of, scrubbed_reply
 from tot_lab.models.connections import body_of, opened
 from tot_lab.models.stack import Endpoint, Failure
 
@@ -149,7 +149,7 @@ class ChatEndpoint(Endpoint):
             if problem and len(calls) == 1:
                 raise Failure(problem)
             reply = Reply(
-                "" if problem else choice.text or "",
+                "" if problem else continuation_of(choice.text or "", calls[0]),
                 error=problem and f"{self.name}: {problem}",
                 thinking=choice.thinking,
                 model=name,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tot_lab.core.calls import Reply, TokenLogprob, ToolCall
+from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
 from tot_lab.core.reading import json_of
 from tot_lab.core.scrubbing import HIDDEN, clean, without_beginning, without_keys
 
@@ -154,6 +154,15 @@ def split(content: str | None, reasoning: str | None) -> tuple[str | None, str |
     if content is None:
         return None, thinking
     return clean(content).lstrip("\n") if thinking else clean(content), thinking
+
+
+def continuation_of(text: str, call: Call) -> str:
+    """Return what a reply adds to the unfinished message of the assistant that ends `call`, if there is one.
+
+    Without a stream, llama.cpp returns that message again; vLLM and others do not.
+    """
+    begun = call.messages[-1]
+    return text.removeprefix(begun.content) if begun.role == "assistant" else text
 
 
 def tool_calls_of(tools: Iterable[Sequence[str | None]]) -> tuple[ToolCall, ...]:
