@@ -59,6 +59,11 @@ class ServedModel(ChatEndpoint):
         return self.model
 
     @property
+    def served_name(self) -> str:
+        """The name that is sent to the server."""
+        return self.model
+
+    @property
     def address(self) -> str:
         """The canonical URL of the server."""
         return one_url(self.base_url)
@@ -86,7 +91,7 @@ class ServedModel(ChatEndpoint):
         entries = entries if isinstance(entries, list) else []
         ids = [entry.get("id") for entry in entries if isinstance(entry, dict)]
         listed = [id for id in ids if isinstance(id, str) and id.isprintable()]
-        if not listed or self.model in listed or self._answers_to_any_name:
+        if not listed or self.served_name in listed or self._answers_to_any_name:
             return None
         more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
         others = shortened(", ".join(listed[:5]))
@@ -124,10 +129,10 @@ class ServedModel(ChatEndpoint):
             yield response
 
     def _model_in(self, answers: Answers) -> str:
-        return answers.model or self.model
+        return answers.model or self.served_name
 
     def _state(self, choice: Choice) -> str:
-        return wanted_back(choice, "openai", self.model)
+        return wanted_back(choice, "openai", self.served_name)
 
     def _shares(self, usage: Any, sizes: Sequence[int]) -> list[Share]:
         if usage is None:

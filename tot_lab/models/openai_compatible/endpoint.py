@@ -10,6 +10,8 @@ from tot_lab.models.chat.replies import Answers
 from tot_lab.models.chat.requests import messages_of, setting_arguments
 from tot_lab.models.chat.served import ServedModel
 from tot_lab.models.connections import body_of, events_of, read_to_end
+from tot_lab.models.lite_llm.naming import provider_of, whole_name
+from tot_lab.models.lite_llm.table import window_in_table
 from tot_lab.models.openai_compatible.answers import streamed, whole
 from tot_lab.models.stack import Failure
 
@@ -63,7 +65,7 @@ class OpenAICompatible(ServedModel):
         """Return the request. Raises `Failure` if an option has the name of another part of it."""
         if taken := call.options.keys() & _OURS:
             raise Failure(f"options must hold sampling settings: got {min(taken)!r}")
-        body: dict[str, Any] = {"model": self.model}
+        body: dict[str, Any] = {"model": self.served_name}
         if self.chat:
             turns = messages_of(call)
             body["messages"] = [
@@ -118,3 +120,36 @@ class LlamaCpp(OpenAICompatible):
 
     def _continuing(self, begun: Message) -> dict[str, Any]:
         return {}  # it continues an assistant's message without being asked
+
+
+class OpenAIServer(OpenAICompatible):
+    """A model by OpenAI's or another name, as `openai/NAME`, at a server of one's own.
+
+    `openai/NAME` means this class if its base URL is set (see `configured`). Without a `revision`, its
+    identity is the one that it has through litellm, with the server, so that the replies of either path are
+    found by the other.
+    """
+
+    kind: ClassVar[str] = "openai_server"
+    _provider: ClassVar[str] = "openai"
+    _answers_to_any_name: ClassVar[bool] = True  # proxies list aliases, and accept other names
+
+    @property
+    def name(self) -> str:
+        """The full name, with the provider if one was given."""
+        return whole_name(self.model)
+
+    @property
+    def served_name(self) -> str:
+        return self.name.removeprefix("openai/")
+
+    def identity(self) -> dict[str, Any]:
+        """Return the model and its revision, or the model and the server if no revision was given."""
+        if self.revision is not None:
+            return super().identity()
+        chat = {} if self.chat else {"chat": False}
+        return {"model": self.name, "base_url": self.address, **chat}
+
+    def window(self) -> int | None:
+        """Return the context window as set, or that of litellm's table."""
+        return self.context_window or window_in_table(self.name, provider_of(self.name))
