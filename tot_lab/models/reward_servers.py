@@ -139,6 +139,7 @@ class _Classes(RewardServer):
     kind: ClassVar[str] = ""
     base_url: str = "http://localhost:8000/v1"
     _provider: ClassVar[str] = "vllm"
+    _reports: ClassVar[Sequence[str]] = ("/version",)
 
     correct: int = -1
     """Index of the class whose probability is the reward. -1 means the last one."""
@@ -224,6 +225,7 @@ class VLLMScore(RewardServer):
     base_url: str = "http://localhost:8000/v1"
     _path: ClassVar[str] = "/score"
     _provider: ClassVar[str] = "vllm"
+    _reports: ClassVar[Sequence[str]] = ("/version",)
 
     def _body(self, solution: Solution) -> dict[str, Any]:
         return {"model": self.model, "text_1": solution.question, "text_2": solution.text}
@@ -248,6 +250,7 @@ class VLLMLikelihood(RewardServer):
     base_url: str = "http://localhost:8000/v1"
     _path: ClassVar[str] = "completions"
     _provider: ClassVar[str] = "vllm"
+    _reports: ClassVar[Sequence[str]] = ("/version",)
 
     @property
     def _per_step(self) -> bool:
@@ -298,6 +301,7 @@ class TEIRerank(RewardServer):
     base_url: str = "http://localhost:8080"
     _path: ClassVar[str] = "/rerank"
     _provider: ClassVar[str] = "tei"
+    _reports: ClassVar[Sequence[str]] = ("/info",)
 
     async def problem(self) -> str | None:
         """Find a server that does not answer, or that serves another model."""

@@ -10,6 +10,7 @@ import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Need
+from tot_lab.models.chat.about import Facts, entries_in, facts_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.failures import refusal, shortened
 from tot_lab.models.chat.replies import Answers, Choice, Share, shares_of, usd, wanted_back
@@ -87,15 +88,23 @@ class ServedModel(ChatEndpoint):
             return f"No server answers at {self.address} for {self.name}" if was_refused(failure) else None
         if status == 404 and await self._is_below_v1():
             return f"{self.address} is not the API of {self.name}. Set base_url to {self.address}/v1"
-        entries = page.get("data") if status == 200 and isinstance(page, dict) else None
-        entries = entries if isinstance(entries, list) else []
-        ids = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+        ids = [entry.get("id") for entry in entries_in(page)] if status == 200 else []
         listed = [id for id in ids if isinstance(id, str) and id.isprintable()]
         if not listed or self.served_name in listed or self._answers_to_any_name:
             return None
         more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
         others = shortened(", ".join(listed[:5]))
         return f"The server at {self.address} has no model {self.model}: got {others}{more}"
+
+    async def about(self) -> Facts:
+        for path in self._reports:
+            status, page = await self.look(path)
+            if status == 200 and (facts := facts_in(path, page)):
+                return facts
+        return {}
+
+    _reports: ClassVar[Sequence[str]] = ()
+    """Pages on which the server may report about itself; see about.py."""
 
     async def _is_below_v1(self) -> bool:
         """Whether the server lists its models below /v1 of its address."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tot_lab.core.calls import Call, CallObserver, Message
+from tot_lab.models.chat.about import Facts, root_in
 from tot_lab.models.chat.replies import Answers
 from tot_lab.models.chat.requests import messages_of, setting_arguments
 from tot_lab.models.chat.served import ServedModel
@@ -30,6 +31,7 @@ class OpenAICompatible(ServedModel):
     """
 
     kind: ClassVar[str] = "openai_compatible"
+    _reports: ClassVar[Sequence[str]] = ("/props", "/version", "/server_info", "/get_server_info")
 
     chat: bool = True
     """`False` sends the texts of the messages as one prompt to `/completions`, for a model without a chat
@@ -94,6 +96,11 @@ class VLLM(OpenAICompatible):
     kind: ClassVar[str] = "vllm"
     base_url: str = "http://localhost:8000/v1"
     _provider: ClassVar[str] = "vllm"
+    _reports: ClassVar[Sequence[str]] = ("/version",)
+
+    async def about(self) -> Facts:
+        _, page = await self.look("models")
+        return await super().about() | root_in(page, self.model)
 
 
 class SGLang(OpenAICompatible):
@@ -102,6 +109,7 @@ class SGLang(OpenAICompatible):
     kind: ClassVar[str] = "sglang"
     base_url: str = "http://localhost:30000/v1"
     _provider: ClassVar[str] = "sglang"
+    _reports: ClassVar[Sequence[str]] = ("/server_info", "/get_server_info")
 
 
 class LlamaCpp(OpenAICompatible):
@@ -111,6 +119,7 @@ class LlamaCpp(OpenAICompatible):
     base_url: str = "http://localhost:8080/v1"
     _provider: ClassVar[str] = "llama"
     _answers_to_any_name: ClassVar[bool] = True
+    _reports: ClassVar[Sequence[str]] = ("/props",)
 
     def takes_n(self, call: Call) -> bool:
         """Whether one request can return several samples: no, since only the first one's tokens are
