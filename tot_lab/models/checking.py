@@ -252,9 +252,12 @@ async def _takes_n(endpoint: Endpoint, problems: list[str]) -> bool:
             await _send(endpoint, calls, notes)
         except (Failure, TimeoutError) as error:
             taken, why = False, f" ({_reason(error)})"
-    if not taken or "n" in notes.dropped:
+    if taken and "n" not in notes.dropped and not endpoint.takes_n(calls[0]):
+        why = " (the server does not count the tokens of all of them)"
+    taken = taken and "n" not in notes.dropped and not why
+    if not taken:
         problems.append(f"n samples are n requests, each with the whole prompt{why}")
-    return taken and "n" not in notes.dropped
+    return taken
 
 
 async def _speed(endpoint: Endpoint, problems: list[str]) -> tuple[float | None, int | None]:

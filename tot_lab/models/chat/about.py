@@ -18,6 +18,8 @@ from typing import Any
 from tot_lab.core.scrubbing import clean
 from tot_lab.models.chat.failures import shortened
 
+LLAMA_CPP = "llama.cpp"
+
 Facts = dict[str, str]
 """What is known of `server`, `version`, `model`, `revision`, `quantization`, `dtype` and `chat_template`, of
 which the last one is the beginning of a SHA-256.
@@ -82,7 +84,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
     "/server_info": ("sglang", "model_path", _SGLANG),
     "/get_server_info": ("sglang", "model_path", _SGLANG),
     "/props": (
-        "llama.cpp",
+        LLAMA_CPP,
         "build_info",
         {
             "version": "build_info",

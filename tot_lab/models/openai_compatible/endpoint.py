@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tot_lab.core.calls import Call, CallObserver, Message
-from tot_lab.models.chat.about import Facts, root_in
+from tot_lab.models.chat.about import LLAMA_CPP, Facts, root_in
 from tot_lab.models.chat.replies import Answers
 from tot_lab.models.chat.requests import messages_of, setting_arguments
 from tot_lab.models.chat.served import ServedModel
@@ -43,8 +43,16 @@ class OpenAICompatible(ServedModel):
         return {**super().identity(), "chat": self.chat}
 
     def takes_n(self, call: Call) -> bool:
-        """Whether one request can return several samples: without a seed, which the samples would share."""
-        return call.seed is None and self._takes_n
+        """Whether one request can return several samples: without a seed, which the samples would share, and
+        at a temperature above 0, since vLLM refuses n otherwise.
+        """
+        return call.seed is None and call.temperature != 0 and self._takes_n
+
+    async def about(self) -> Facts:
+        facts = await super().about()
+        if facts.get("server") == LLAMA_CPP:
+            self._ask_one_by_one()
+        return facts
 
     # The request.
 
@@ -121,7 +129,8 @@ class LlamaCpp(OpenAICompatible):
     _answers_to_any_name: ClassVar[bool] = True
     _reports: ClassVar[Sequence[str]] = ("/props",)
 
-    def takes_n(self, call: Call) -> bool:
+    @property
+    def _takes_n(self) -> bool:
         """Whether one request can return several samples: no, since only the first one's tokens are
         counted.
         """
