@@ -57,6 +57,9 @@ class ChatEndpoint(Endpoint):
     price: Annotated[tuple[Usd, Usd], Field(strict=False)] | None = None
     """USD per million tokens of (prompt, reply), for a model whose price is not known."""
 
+    _generates: ClassVar[bool] = True
+    """Whether the model generates its replies, so that each of them has tokens."""
+
     _is_loaded: bool = PrivateAttr(default=False)
     """Whether the settings come from a loaded run; see `mark_loaded`."""
 
@@ -165,7 +168,7 @@ class ChatEndpoint(Endpoint):
         name, keys = clean(self._model_in(answers)), self._long_keys
         reported = getattr(answers.usage, "reported", "")
         shares = self._shares(None if reported else answers.usage, [choice.size for choice in choices])
-        if len(choices) > 1 and (few := undercounted(choices, shares)):
+        if len(choices) > 1 and self._generates and (few := undercounted(choices, shares)):
             self._ask_one_by_one()
             reported, shares = few, [(None, None, None)] * len(choices)
         replies = []
