@@ -298,7 +298,8 @@ def test_the_quantisation_of_local_weights_is_that_of_the_file(tmp_path):
     assert kind == 4  # a UINT32
     model = tl.Local(weights="smollm2-135m", context_window=512)
     try:
-        run = wait(tl.Lab(model, runs=tmp_path, mode="off").run(tl.OneAnswer(), TASK))
+        lab = tl.Lab(model, runs=tmp_path, mode="off", roles={"answer": tl.Role(max_tokens=4)})
+        run = asyncio.run(lab.run(tl.OneAnswer(), TASK))
     finally:
         wait(model.close())
     (line,) = servers_in(tl.load(run.path))
