@@ -184,7 +184,8 @@ def test_a_server_that_fails_at_some_things_is_asked_for_the_others():
         found = checked(server, "openai/m", "openai")
     assert (found.model_there, found.schema, found.logprobs, found.n) == (True, False, False, False)
     said = "\n".join(found.problems)
-    assert all(f"400: {name} is not for me" in said for name in ("logprobs", "response_format", "n"))
+    assert all(f"400: {name} is not for me" in said for name in ("logprobs", "response_format"))
+    assert "n samples are n requests" in said
 
 
 @pytest.mark.parametrize("lists_models", [True, False])

@@ -31,6 +31,7 @@ from tot_lab.core.records import parent_of
 from tot_lab.core.registry import built_in
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.chat.served import ServedModel
+from tot_lab.models.openai_compatible import OpenAIServer
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
 from tot_lab.testing import (
@@ -278,13 +279,14 @@ ENDPOINTS = [
     tl.Local(weights="smollm2-135m"),
 ]
 ENDPOINTS += [kind(model="m", revision="4f2a") for kind in MODELS if issubclass(kind, ServedModel)]
+OWN_URL = [OpenAIServer(model="openai/m", base_url="http://a/v1")]  # openai/… with a base URL
 
 
 def test_every_model_is_simulated_or_an_endpoint():
     assert {*SIMULATED, *map(type, ENDPOINTS)} == set(MODELS)
 
 
-@pytest.mark.parametrize("model", ENDPOINTS, ids=lambda model: f"{model.kind} {model.name}")
+@pytest.mark.parametrize("model", [*ENDPOINTS, *OWN_URL], ids=lambda model: f"{model.kind} {model.name}")
 def test_an_endpoint_is_known_by_what_can_change_its_answers(model):
     again = tl.part_of(json.loads(json.dumps(model.settings())))
     assert isinstance(again, Endpoint)

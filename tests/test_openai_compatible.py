@@ -4,8 +4,12 @@ loopback provider, and what only one of the two paths does."""
 import asyncio
 import gzip
 import json
+import os
 import re
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from endpoint import CallObserver
@@ -19,9 +23,11 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, ToolCall
 from tot_lab.core.reading import separated
 from tot_lab.models import connections
+from tot_lab.models.chat.requests import setting_arguments
 from tot_lab.models.keys import key_of, request_of
 from tot_lab.models.lite_llm import LiteLLM
-from tot_lab.models.openai_compatible import VLLM, LlamaCpp, OpenAICompatible, SGLang
+from tot_lab.models.named import configured
+from tot_lab.models.openai_compatible import VLLM, LlamaCpp, OpenAICompatible, OpenAIServer, SGLang
 from tot_lab.models.stack import Failure
 
 KEY = "sk-MARKED-0123456789abcdef"
@@ -42,7 +48,7 @@ def call(text: str = "2 + 2?", **more: object) -> Call:
 
 @pytest.fixture
 def server(shared, monkeypatch):
-    for name in ("OPENAI_API_KEY", "VLLM_API_KEY"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "VLLM_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     shared.forget()
     return shared
@@ -139,7 +145,7 @@ def test_a_server_that_gives_fewer_is_asked_for_the_rest(server):
     observer = CallObserver()
     replies = wait(model.answer([call(sample_index=k) for k in range(3)], observer))
     assert [reply.text for reply in replies] == ["a", "b", "c"]
-    assert observer.dropped == ["n", "n"]
+    assert observer.dropped == ["n"]
     assert not model.takes_n(call())
 
 
@@ -738,7 +744,7 @@ def test_proxies_of_the_environment_are_not_used(server, monkeypatch):
     assert wait(direct(server).answer((call(),), CallObserver()))[0].error is None
 
 
-@pytest.mark.parametrize("kind", [VLLM, LiteLLM])
+@pytest.mark.parametrize("kind", [VLLM, OpenAIServer, LiteLLM])
 @pytest.mark.parametrize("how", ["run", "resume", "branch"])
 def test_a_strangers_journal_sends_no_key_of_the_environment_to_its_server(
     server, tmp_path, monkeypatch, kind, how
@@ -749,7 +755,7 @@ def test_a_strangers_journal_sends_no_key_of_the_environment_to_its_server(
     for host, keys in (("0.0.0.0", {"", "none"}), ("127.0.0.1", {KEY})):  # both reach the server
         server.forget()
         base = server.base("openai").replace("127.0.0.1", host)
-        named = {"model": "m", "base_url": base} if kind is VLLM else {"model": "openai/m", "api_base": base}
+        named = {"model": "openai/m", "api_base" if kind is LiteLLM else "base_url": base}
         search = tl.BeamSearch(width=1)
         strategy = tl.TreeOfThoughts(model=kind(**named), search=search, stop=tl.Stop(depth=1))
         lab = tl.Lab("sim/general", runs=tmp_path / host, mode="off")
@@ -865,3 +871,183 @@ def test_a_base_url_without_v1_is_explained(server):
     assert wait(direct(server, base_url=f"{base}/v1/").problem()) is None
     server.pages.clear()
     assert wait(direct(server, base_url=base).problem()) is None
+
+
+# `openai/…` at a server of one's own
+
+
+def test_a_model_of_openai_at_a_server_of_ones_own_is_called_directly(server, monkeypatch, tmp_path):
+    """By each way to name the server, and with each name of the model."""
+    from tot_lab.apps.cli.arguments import parse_model
+
+    base = server.base("openai")
+    table = {"provider": "openai", "model": "m", "base_url": base}
+    found = [
+        tl.Settings(**table).lab().model,
+        tl.Settings(models={"work": table}, model="work").lab().model,
+        tl.Settings(model="openai", base_url=base).lab().model,
+        tl.Settings(model="gpt-4.1-mini", base_url=base).lab().model,
+        parse_model(["openai/m", f"base_url={base}"]),
+        parse_model(["openai/m", f"api_base={base}", "price=[1.0,2.0]"]),
+    ]
+    (tmp_path / "tot_lab.toml").write_text(f'[models.mine]\nprovider = "openai"\nbase_url = "{base}"\n')
+    monkeypatch.chdir(tmp_path)
+    found.append(tl.Lab("mine").model)
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        with monkeypatch.context() as environment:
+            environment.setenv(name, base)
+            found += [tl.Lab(model).model for model in ("openai/m", "openai", "gpt-4.1-mini")]
+    assert {(type(model), model.address) for model in found} == {(OpenAIServer, base)}
+    sent = []
+    for model in found:
+        wait(model.answer((call(),), CallObserver()))
+        sent.append(server.calls[-1].json["model"])
+    mini = "gpt-4.1-mini"
+    assert sent == ["m", "m", mini, mini, "m", "m", mini, *["m", mini, mini] * 2]
+
+
+def test_other_models_keep_litellm(server, monkeypatch):
+    base = server.base("openai")
+    assert type(tl.Lab("openai/gpt-4.1-mini").model) is LiteLLM  # OpenAI's own service
+    monkeypatch.setenv("OPENAI_BASE_URL", base)
+    for name in ("openai/o3", "gpt-5-mini", "anthropic/claude-haiku-4-5", "hosted_vllm/m"):
+        assert type(tl.Lab(name).model) is LiteLLM
+    groq = tl.Settings(provider="groq", model="m", base_url=base).lab().model
+    assert (type(groq), groq.base_url) == (LiteLLM, base)
+
+
+def test_the_direct_path_is_chosen_where_litellm_sends_the_settings_as_they_are(monkeypatch):
+    """For every chat model of OpenAI in litellm's table, by litellm's own translation."""
+    from tot_lab.models.lite_llm.asking import settings_of
+    from tot_lab.models.lite_llm.loading import load_litellm
+
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    litellm = load_litellm()
+    asked = [call(temperature=0.5), call(max_tokens=50), call(stop=("x",)), call(seed=7), call(logprobs=3)]
+    asked += [call(tools=(TOOL,), tool_choice="add"), call(options={"top_p": 0.9, "presence_penalty": 0.2})]
+
+    def sent(name, one):
+        observer = CallObserver()
+        given = settings_of(litellm, name, "openai", [one], observer)
+        made = litellm.utils.get_optional_params(
+            model=name, custom_llm_provider="openai", drop_params=True, **given
+        )
+        made = {field: value for field, value in made.items() if value and field != "extra_body"}
+        return made, observer.dropped
+
+    def plain(one):
+        return {field: value for fields in setting_arguments(one).values() for field, value in fields.items()}
+
+    direct, translated = set(), set()
+    for name, entry in litellm.model_cost.items():
+        if entry.get("litellm_provider") != "openai" or entry.get("mode") != "chat" or "/" in name:
+            continue
+        is_direct = type(tl.Lab(f"openai/{name}").model) is OpenAIServer
+        (direct if is_direct else translated).add(name)
+        if is_direct:
+            assert [sent(name, one) for one in asked] == [(plain(one), []) for one in asked], name
+    assert {"gpt-4.1-mini", "gpt-4o"} <= direct
+    assert {"o3", "gpt-5-mini"} <= translated
+    # Among what only litellm does: it has other names for the settings of reasoning models, and drops some.
+    limit = {model: sent(model, call(max_tokens=50))[0] for model in ("o3", "gpt-4o")}
+    assert limit == {"o3": {"max_completion_tokens": 50}, "gpt-4o": {"max_tokens": 50}}
+    assert sent("o3", call(temperature=0.5)) == ({}, ["temperature"])
+
+
+def test_the_price_is_the_one_of_the_table_on_both_paths(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
+    paths = [LiteLLM(model="openai/gpt-4.1-mini"), tl.Lab("openai/gpt-4.1-mini").model]
+    replies = [wait(model.answer((call(),), CallObserver()))[0] for model in paths]
+    assert replies[0] == replies[1]
+    assert replies[1].cost == pytest.approx((11 * 0.4 + 5 * 1.6) / 1e6)  # OpenAI's price list
+    assert paths[1].window() == paths[0].window() == 1_047_576
+    unknown = tl.Lab("openai/mine").model
+    assert (unknown.price, unknown.window()) == (None, None)
+
+
+def test_only_litellm_counts_discounts_and_checks_the_window_before_a_call(server):
+    """Why OpenAI's own service is called through litellm."""
+    page = {
+        "choices": [replied()],
+        "usage": {
+            "prompt_tokens": 1000,
+            "completion_tokens": 0,
+            "total_tokens": 1000,
+            "prompt_tokens_details": {"cached_tokens": 1000},
+        },
+    }
+    base = server.base("openai")
+    both = [
+        LiteLLM(model="openai/gpt-4.1-mini", api_base=base, api_key=KEY),
+        configured(LiteLLM(model="openai/gpt-4.1-mini", api_key=KEY), base_url=base),
+    ]
+    server.will(Raw(json.dumps(page)), Raw(json.dumps(page)))
+    costs = [wait(model.answer((call(),), CallObserver()))[0].cost for model in both]
+    assert costs == pytest.approx([1000 * 0.1 / 1e6, 1000 * 0.4 / 1e6])  # never less than the real cost
+    long = call("word " * 10_000)
+    both = [
+        LiteLLM(model="openai/gpt-4", api_base=base, api_key=KEY),
+        configured(LiteLLM(model="openai/gpt-4", api_key=KEY), base_url=base),
+    ]
+    with pytest.raises(Failure, match="do not fit the context window of 8192"):
+        wait(both[0].answer((long,), CallObserver()))
+    server.forget()
+    wait(both[1].answer((long,), CallObserver()))
+    assert len(server.calls) == 1  # the server decides
+
+
+@pytest.mark.parametrize("first", [LiteLLM, OpenAIServer])
+def test_replies_of_one_path_are_found_by_the_other(server, tmp_path, first, monkeypatch):
+    """A change of the path must not lose a cache."""
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
+    for name in ("openai/gpt-4.1-mini", "gpt-4.1-mini", "openai", "openai/mine"):
+        given = LiteLLM(model=name), tl.Lab(name).model
+        assert type(given[1]) is OpenAIServer
+        assert given[0].identity() == given[1].identity()
+        server.forget()
+        runs = []
+        for model in sorted(given, key=lambda model: type(model) is not first):
+            lab = tl.Lab(model, runs=None, cache=tmp_path / name)
+            runs.append(wait(lab.run(tl.OneAnswer(), tl.open_ended("2 + 2?"))))
+        assert runs[0].events == runs[1].events
+        assert len(server.calls) == 1
+
+
+def test_a_run_that_was_killed_on_litellm_is_resumed_directly(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
+    strategy = tl.SelfConsistency(attempts=3)
+    task = tl.open_ended("2 + 2?")
+    made = wait(tl.Lab(LiteLLM(model="openai/m"), runs=tmp_path, mode="off").run(strategy, task))
+    lines = made.path.read_bytes().splitlines(keepends=True)
+    made.path.write_bytes(b"".join(lines[:4]))
+    lab = tl.Lab("openai/m", runs=tmp_path, mode="off")
+    assert type(lab.model) is OpenAIServer
+    assert wait(lab.resume(made.path)).events == made.events
+
+
+def test_with_a_revision_the_server_is_no_part_of_the_identity(server):
+    def identity(**more):
+        return OpenAIServer(model="openai/m", base_url="http://a/v1", **more).identity()
+
+    assert identity()["base_url"] == "http://a/v1"
+    assert (
+        identity(revision="4f2a")
+        == OpenAIServer(model="openai/m", base_url="http://b/v1", revision="4f2a").identity()
+    )
+    assert len({str(identity(**more)) for more in ({}, {"chat": False}, {"revision": "4f2a"})}) == 3
+
+
+def test_a_direct_run_does_not_import_litellm(server, tmp_path):
+    code = (
+        "import asyncio, sys, tot_lab as tl\n"
+        f"settings = tl.Settings(provider='openai', base_url={server.base('openai')!r})\n"
+        "lab = settings.lab(runs=None, mode='off')\n"
+        "run = asyncio.run(lab.run(tl.OneAnswer(), tl.open_ended('2 + 2?'), budget=tl.Budget(usd=1)))\n"
+        "print(run.answer, run.usage.cost > 0, 'litellm' in sys.modules)"
+    )
+    env = {**os.environ, "OPENAI_API_KEY": KEY, "PYTHONPATH": str(Path(tl.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "Four. True False\n"
+    assert server.calls[-1].key == KEY

@@ -496,6 +496,7 @@ LABS = {
     "server": lambda folder: tl.Lab(
         tl.LiteLLM(model="openai/x", api_base="http://127.0.0.1:1/v1", price=(1, 2))
     ),
+    "own server": lambda folder: tl.Settings(provider="openai", base_url="http://127.0.0.1:1/v1").lab(),
 }
 
 

@@ -18,13 +18,20 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message
 from tot_lab.models.keys import key_of, request_of
 from tot_lab.models.openai_compatible import LlamaCpp
-from tot_lab.models.reward_servers import TEIRerank, VLLMClassify, VLLMLikelihood, VLLMPooling, VLLMScore
+from tot_lab.models.reward_servers import (
+    TEIPredict,
+    TEIRerank,
+    VLLMClassify,
+    VLLMLikelihood,
+    VLLMPooling,
+    VLLMScore,
+)
 from tot_lab.models.stack import Failure
 
 KEY = "sk-MARKED-0123456789abcdef"
-KINDS = (VLLMPooling, VLLMClassify, VLLMScore, TEIRerank)
+KINDS = (VLLMPooling, VLLMClassify, VLLMScore, TEIRerank, TEIPredict)
 PATHS = {VLLMPooling: "/pooling", VLLMClassify: "/classify", VLLMScore: "/score", TEIRerank: "/rerank"}
-PATHS[VLLMLikelihood] = "/v1/completions"
+PATHS |= {VLLMLikelihood: "/v1/completions", TEIPredict: "/predict"}
 STEPS = ("4 * 6 = 24", "24 + 0 = 24", "The answer is 24.")
 STOP = tl.Stop(solved=None, depth=2)
 
@@ -71,6 +78,8 @@ SCORED = """{
 
 # docs/openapi.json of text-embeddings-inference: the examples of `Rank`.
 RANKED = '[{"index": 0, "score": 1.0}]'
+# Likewise of `Prediction`, for two classes.
+PREDICTED = '[{"label": "admiration", "score": 0.5}, {"label": "LABEL_0", "score": 0.5}]'
 
 
 def pooled(rows, **more):
@@ -184,6 +193,24 @@ def test_the_documented_response_of_rerank(server):
     assert body == {"query": "Use 4, 6.", "texts": ["\n\n".join(STEPS)], "truncate": False}
     assert (reply.text, reply.input_tokens, reply.model) == ("1.0", 31, "prm")
     assert reply.cost == pytest.approx(31 * 2.0 / 1e6)
+
+
+def test_the_documented_response_of_predict(server):
+    """The classes come in the order of their probabilities, so that a label names the one that counts."""
+    page = [{"label": label, "score": score} for label, score in (("good", 0.7), ("bad", 0.2), ("a", 0.1))]
+    for order in (page, page[::-1]):
+        says(server, TEIPredict, json.dumps(order), **{"x-compute-tokens": "31"})
+        (reply,) = replied(served(server, TEIPredict, base_url=server.url, correct="bad"))
+        assert json.loads(reply.text) == {"score": 0.2, "raw": [0.1, 0.7, 0.2]}
+        assert (reply.input_tokens, reply.model) == (31, "prm")
+    body = server.asked[-1].json
+    assert body == {"inputs": ["Use 4, 6.", "\n\n".join(STEPS)], "truncate": False}  # a pair of strings
+    says(server, TEIPredict, '[{"label": "admiration", "score": 0.5}]')
+    assert replied(served(server, TEIPredict))[0].text == "0.5"
+    says(server, TEIPredict, PREDICTED)
+    for correct in (None, "LABEL_1"):
+        with pytest.raises(Failure, match=r"correct must be one of the classes \['LABEL_0', 'admiration'\]"):
+            replied(served(server, TEIPredict, correct=correct))
 
 
 def test_the_solution_is_the_last_message_of_the_assistant(server):
@@ -344,6 +371,16 @@ BAD = {
         '[{"index": 0, "score": 0.5}, {"index": 1, "score": 0.5}]',
         '{"index": 0, "score": 0.5}',
     ],
+    TEIPredict: [
+        PREDICTED,
+        '[{"label": "a"}]',
+        '[{"score": 0.5}]',
+        '[{"label": "a", "score": null}]',
+        '[{"label": "a", "score": -5.2}]',
+        '[{"label": "a", "score": 0.5}, {"label": "a", "score": 0.5}]',
+        '{"label": "a", "score": 0.5}',
+        '[[{"label": "a", "score": 0.5}]]',  # of a batch
+    ],
 }
 for bodies in BAD.values():
     bodies += [
@@ -481,7 +518,8 @@ def test_what_changes_a_reward_is_in_the_cache_key_and_the_host_is_not(server):
     for kind in KINDS:
         assert key(kind) == key(kind, base_url="http://node17:9000", api_key=KEY, concurrency=2)
         assert len({key(kind), key(kind, model="other"), key(kind, revision="4f2a")}) == 3
-    assert len({key(kind) for kind in KINDS}) == 4
+    assert len({key(kind) for kind in KINDS}) == 5
+    assert key(TEIPredict) != key(TEIPredict, correct="a")
     changed = [key(VLLMPooling, **more) for more in ({}, {"separator": None}, {"correct": 0})]
     assert len({*changed}) == 3
 
@@ -549,6 +587,10 @@ def rerank_page(asked):
     return [{"index": 0, "score": of_step(text)} for text in asked.json["texts"]]
 
 
+def predict_page(asked):
+    return [{"label": "good", "score": of_step(asked.json["inputs"][1])}]
+
+
 def completions_page(asked):
     """A language model whose tokens are words; the log-probability of each follows from its text."""
     tokens = re.findall(r"\n\n|[ \n]?[^ \n]+", asked.json["prompt"])
@@ -557,6 +599,7 @@ def completions_page(asked):
 
 
 PAGES = {"/pooling": pooling_page, "/classify": classify_page, "/score": score_page, "/rerank": rerank_page}
+PAGES["/predict"] = predict_page
 
 
 class Steps(tl.Part):

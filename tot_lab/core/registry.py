@@ -127,6 +127,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "vllm_score/": "tot_lab.models.reward_servers:VLLMScore",
         "vllm_likelihood/": "tot_lab.models.reward_servers:VLLMLikelihood",
         "tei_rerank/": "tot_lab.models.reward_servers:TEIRerank",
+        "tei_predict/": "tot_lab.models.reward_servers:TEIPredict",
         "": "tot_lab.models.lite_llm:LiteLLM",  # all other names are passed to litellm
     },
     "tools": {

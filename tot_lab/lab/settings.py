@@ -40,7 +40,7 @@ from tot_lab.core.registry import names
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.thinking import Budget
 from tot_lab.models import LiteLLM, Local, model_named
-from tot_lab.models.chat.served import ServedModel
+from tot_lab.models.chat.endpoint import ChatEndpoint
 from tot_lab.models.lite_llm.naming import (
     checked_url,
     is_safe_url,
@@ -50,6 +50,7 @@ from tot_lab.models.lite_llm.naming import (
     whole_name,
 )
 from tot_lab.models.lite_llm.table import is_in_table
+from tot_lab.models.named import configured
 from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.strategies import ResearchDelegate
 from tot_lab.tools import EffectPolicy, Tool, tools_named
@@ -151,14 +152,10 @@ class ModelSettings(BaseModel):
                 f"api_key_env: the environment has no variable {missing}. It should hold the key of {name}."
             )
         model = model_named(name)
-        if isinstance(model, ServedModel):
-            given |= {"model": model.model, "api_key": key and os.environ[key]}
-            return type(model).model_validate(given)
-        if isinstance(model, LiteLLM):
-            if "/" not in model.name and not model.provider:
+        if isinstance(model, ChatEndpoint):
+            if isinstance(model, LiteLLM) and "/" not in model.name and not model.provider:
                 raise SettingsError(f"provider {self.provider!r} has no default model: set `model`.")
-            given |= {"api_base": given.pop("base_url", None), "api_key": key and os.environ[key]}
-            return LiteLLM(model=name, **given)
+            return configured(model, **given, api_key=key and os.environ[key])
         if isinstance(model, Local) and given.keys() <= {"context_window"} and key is None:
             return Local(weights=model.weights, **given)
         if given or key:

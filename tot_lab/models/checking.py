@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from statistics import mean, median
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.reading import read_json, separated
+from tot_lab.models.chat.about import describe, entries_in
 from tot_lab.models.lite_llm import OLLAMA_WINDOW, LiteLLM
 from tot_lab.models.openai_compatible import OpenAICompatible
 from tot_lab.models.stack import Endpoint, Failure
@@ -42,6 +44,7 @@ class Check(NamedTuple):
         reachable: Whether the server answers.
         concurrency: The recommended concurrency. `None` lets the lab find it.
         model_there: Whether the server has the model.
+        server: Which server it is, in which version, and with which weights.
         context_window: Tokens, as reported by the server or by litellm's table.
         schema: Whether replies follow a JSON schema.
         logprobs: Whether log-probabilities are returned.
@@ -56,6 +59,7 @@ class Check(NamedTuple):
     reachable: bool
     concurrency: int | None
     model_there: bool | None = None
+    server: str | None = None
     context_window: int | None = None
     schema: bool | None = None
     logprobs: bool | None = None
@@ -69,6 +73,7 @@ class Check(NamedTuple):
         rows = {
             "reachable": _word(self.reachable),
             "model there": _word(self.model_there),
+            "server": _word(self.server),
             "context window": _word(self.context_window and f"{self.context_window} tokens"),
             "schema output": _word(self.schema),
             "log-probabilities": _word(self.logprobs),
@@ -140,6 +145,9 @@ async def check(endpoint: Endpoint) -> Check:
         elsewhere = isinstance(error, Failure) and not (error.status or error.unreadable or facts.models)
         return found._replace(reachable=not elsewhere, model_there=there, problems=tuple(problems))
     found = found._replace(model_there=True)
+    with suppress(Failure, TimeoutError):
+        about = await asyncio.wait_for(endpoint.about(), PATIENCE)
+        found = found._replace(server=describe(about) or None)
     if facts.models and not _named(endpoint, facts.models):
         problems.append(f"the server lists {_listed(facts.models)} and answers to any model name")
     window, window_problem = _window(endpoint, facts)
@@ -244,9 +252,12 @@ async def _takes_n(endpoint: Endpoint, problems: list[str]) -> bool:
             await _send(endpoint, calls, notes)
         except (Failure, TimeoutError) as error:
             taken, why = False, f" ({_reason(error)})"
-    if not taken or "n" in notes.dropped:
+    if taken and "n" not in notes.dropped and not endpoint.takes_n(calls[0]):
+        why = " (the server does not count the tokens of all of them)"
+    taken = taken and "n" not in notes.dropped and not why
+    if not taken:
         problems.append(f"n samples are n requests, each with the whole prompt{why}")
-    return taken and "n" not in notes.dropped
+    return taken
 
 
 async def _speed(endpoint: Endpoint, problems: list[str]) -> tuple[float | None, int | None]:
@@ -305,7 +316,7 @@ async def _facts_of(endpoint: Endpoint) -> _ServerFacts:
 async def _listed_facts(endpoint: LiteLLM | OpenAICompatible, path: str, name: str) -> _ServerFacts:
     """Return what a server lists about the model of that name, and what llama.cpp adds."""
     _, page = await endpoint.look(path)
-    entries = [entry for entry in _get(page, "data") or () if isinstance(entry, dict)]
+    entries = entries_in(page)
     models = [str(entry["id"]) for entry in entries if "id" in entry]
     mine = next((entry for entry in entries if entry.get("id") == name), {})
     window = _whole_number(mine.get("max_model_len") or mine.get("max_input_tokens"))  # vLLM, Anthropic

@@ -127,6 +127,12 @@ class Local(Endpoint):
         with suppress(OSError, ImportError):
             await asyncio.to_thread(_server_for(self).start)
 
+    async def about(self) -> dict[str, str]:
+        with suppress(OSError):
+            if (endpoint := _server_for(self).endpoint) is not None:
+                return await endpoint.about()
+        return {}
+
     def need(self, calls: Sequence[Call]) -> Need:
         return Need(self.context_window * len(calls), 0.0)
 

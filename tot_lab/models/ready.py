@@ -6,19 +6,26 @@ once and says how to fix it. Every later call is checked until one passes.
 Loading does not count towards the timeout of a call. Importing litellm takes seconds and loading local
 weights takes longer; a call that waits for either is queued, and its timeout starts when it is sent. Loading
 has its own time limit.
+
+What the server reports about itself is requested once, before the first call. It is a note beside the first
+call of each run, outside the canonical record, since another node may run another version.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from tot_lab.core.calls import Call, CallObserver, Reply
-from tot_lab.models.stack import Backend, Endpoint
+from tot_lab.models.stack import Backend, Endpoint, Failure
 
 LOADING = 600.0
 """Seconds that loading an endpoint may take."""
+
+_ASKING = 2.0
+"""Seconds that a server may take to report about itself."""
 
 
 class Ready:
@@ -28,6 +35,7 @@ class Ready:
         self.inner = inner
         self.endpoint = endpoint
         self._is_reachable = False
+        self._about: dict[str, str] | None = None
         self._checks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
@@ -47,13 +55,29 @@ class Ready:
                 name, where = self.endpoint.name, self.endpoint.address
                 error = f"timeout: {name} did not load within {LOADING:g} s ({where})"
                 return [Reply(error=error) for _ in calls]
+        if about := self._about if self._about is not None else await self._asked():
+            observer.note("call.server", **about)
         return await self.inner.answer(calls, observer)
+
+    async def _asked(self) -> dict[str, str]:
+        """Return what the server reports about itself. Concurrent calls share one request."""
+        async with self._lock():
+            if self._about is None:
+                about: dict[str, str] = {}
+                with suppress(Failure, TimeoutError):
+                    async with asyncio.timeout(_ASKING):
+                        about = await self.endpoint.about()
+                self._about = about
+        return self._about
+
+    def _lock(self) -> asyncio.Lock:
+        return self._checks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     async def _problem(self) -> str | None:
         """Return why the endpoint cannot be called, or `None`. Concurrent calls share one check."""
         if self._is_reachable:
             return None
-        async with self._checks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        async with self._lock():
             problem = None if self._is_reachable else await self.endpoint.problem()
             self._is_reachable = problem is None
         return problem

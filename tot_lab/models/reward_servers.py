@@ -61,6 +61,7 @@ class RewardServer(ServedModel):
 
     kind: ClassVar[str] = ""
     _path: ClassVar[str] = ""
+    _generates: ClassVar[bool] = False
 
     def need(self, calls: Sequence[Call]) -> Need:
         """Return the most tokens that the prompt can have. A reward has none."""
@@ -139,6 +140,7 @@ class _Classes(RewardServer):
     kind: ClassVar[str] = ""
     base_url: str = "http://localhost:8000/v1"
     _provider: ClassVar[str] = "vllm"
+    _reports: ClassVar[Sequence[str]] = ("/version",)
 
     correct: int = -1
     """Index of the class whose probability is the reward. -1 means the last one."""
@@ -224,6 +226,7 @@ class VLLMScore(RewardServer):
     base_url: str = "http://localhost:8000/v1"
     _path: ClassVar[str] = "/score"
     _provider: ClassVar[str] = "vllm"
+    _reports: ClassVar[Sequence[str]] = ("/version",)
 
     def _body(self, solution: Solution) -> dict[str, Any]:
         return {"model": self.model, "text_1": solution.question, "text_2": solution.text}
@@ -248,6 +251,7 @@ class VLLMLikelihood(RewardServer):
     base_url: str = "http://localhost:8000/v1"
     _path: ClassVar[str] = "completions"
     _provider: ClassVar[str] = "vllm"
+    _reports: ClassVar[Sequence[str]] = ("/version",)
 
     @property
     def _per_step(self) -> bool:
@@ -284,20 +288,13 @@ class VLLMLikelihood(RewardServer):
         return rows
 
 
-class TEIRerank(RewardServer):
-    """A cross-encoder of text-embeddings-inference's `/rerank`, as `tei_rerank/NAME`.
+class _TEI(RewardServer):
+    """A model of text-embeddings-inference, which serves one model."""
 
-    The server serves one model, which must be the one that is named. A solution that is too long for it is an
-    error and not cut.
-
-    References:
-        text-embeddings-inference 1.9.3, docs/openapi.json (`/rerank`, `/info`).
-    """
-
-    kind: ClassVar[str] = "tei_rerank"
+    kind: ClassVar[str] = ""
     base_url: str = "http://localhost:8080"
-    _path: ClassVar[str] = "/rerank"
     _provider: ClassVar[str] = "tei"
+    _reports: ClassVar[Sequence[str]] = ("/info",)
 
     async def problem(self) -> str | None:
         """Find a server that does not answer, or that serves another model."""
@@ -311,15 +308,69 @@ class TEIRerank(RewardServer):
             return None
         return f"The server at {self.address} has no model {self.model}: got {served}"
 
+    def _usage(self, page: Any, headers: Mapping[str, str]) -> Usage | None:
+        tokens = headers.get("x-compute-tokens", "")
+        return Usage(int(tokens), 0) if tokens.isascii() and tokens.isdigit() and len(tokens) < 16 else None
+
+
+class TEIRerank(_TEI):
+    """A cross-encoder of text-embeddings-inference's `/rerank`, as `tei_rerank/NAME`.
+
+    The server serves one model, which must be the one that is named. A solution that is too long for it is an
+    error and not cut.
+
+    References:
+        text-embeddings-inference 1.9.3, docs/openapi.json (`/rerank`, `/info`).
+    """
+
+    kind: ClassVar[str] = "tei_rerank"
+    _path: ClassVar[str] = "/rerank"
+
     def _body(self, solution: Solution) -> dict[str, Any]:
         return {"query": solution.question, "texts": [solution.text], "truncate": False}
 
     def _rows(self, page: Any, solution: Solution) -> list[Any]:
         return [_only(page, "score")]
 
-    def _usage(self, page: Any, headers: Mapping[str, str]) -> Usage | None:
-        tokens = headers.get("x-compute-tokens", "")
-        return Usage(int(tokens), 0) if tokens.isascii() and tokens.isdigit() and len(tokens) < 16 else None
+
+class TEIPredict(_TEI):
+    """A classifier of text-embeddings-inference's `/predict`, as `tei_predict/NAME`, of a question with its
+    solution.
+
+    The server serves one model, which must be the one that is named. In `raw`, the probability of `correct`
+    is the last one, after those of the other classes in the order of their labels.
+
+    References:
+        text-embeddings-inference 1.9.3, docs/openapi.json (`/predict`, `/info`).
+    """
+
+    kind: ClassVar[str] = "tei_predict"
+    _path: ClassVar[str] = "/predict"
+
+    correct: str | None = None
+    """Label of the class whose probability is the reward. `None` is for a model with one class."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return the model, its revision, and what is read of its answer."""
+        return {**super().identity(), "correct": self.correct}
+
+    def _body(self, solution: Solution) -> dict[str, Any]:
+        return {"inputs": [solution.question, solution.text], "truncate": False}
+
+    def _rows(self, page: Any, solution: Solution) -> list[Any]:
+        try:
+            scores = {str(entry["label"]): entry["score"] for entry in page}
+        except (LookupError, TypeError):
+            scores = {}
+        if not scores or len(scores) < len(page):
+            raise _unreadable(f"expected a label and a score for each class: got {page!r:.100}")
+        correct = next(iter(scores)) if self.correct is None and len(scores) == 1 else self.correct
+        if correct not in scores:
+            raise _unreadable(f"correct must be one of the classes {sorted(scores)!r:.100}: got {correct!r}")
+        return [[scores[label] for label in sorted(scores, key=lambda label: (label == correct, label))]]
+
+    def _chosen(self, values: list[float]) -> float:
+        return values[-1]
 
 
 def solution_of(call: Call) -> Solution:

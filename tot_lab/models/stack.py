@@ -153,6 +153,12 @@ class Endpoint(Part):
         """
         return None
 
+    async def about(self) -> dict[str, str]:
+        """Return what the server reports about itself and its weights, such as its version. May raise
+        `Failure`.
+        """
+        return {}
+
     @property
     def is_ready(self) -> bool:
         """Whether a request can be sent without loading anything."""

@@ -237,6 +237,7 @@ class Driver:
         self.cut_short = False
         self.failed = False  # ended by an error, which a replay needs to know
         self.spent: tuple[Position, str] | None = None
+        self.servers: list[dict[str, Any]] = []
         self.woken = False
         self.late: BaseException | None = None
         self.timers: list[asyncio.TimerHandle] = []
@@ -560,6 +561,10 @@ class Driver:
         """Record a note about a call from the layers between the driver and the model."""
         if self.pending.get(pending.branch) is not pending:
             return  # the branch no longer waits for it
+        if name == "call.server":  # reported with every call, and recorded once
+            if data in self.servers:
+                return
+            self.servers.append(data)
         self._beside(name, pending.call.node, call=list(pending.position), **data)
         if name in ("call.queued", "call.retried", "call.answered"):
             pending.ends = None

@@ -16,13 +16,22 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading import read_json
 from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
-from tot_lab.models.chat.replies import Answers, Choice, Share, continuation_of, scrubbed_reply
+from tot_lab.models.chat.replies import (
+    Answers,
+    Choice,
+    Share,
+    continuation_of,
+    scrubbed_reply,
+    undercounted,
+)
 from tot_lab.models.connections import body_of, opened
 from tot_lab.models.stack import Endpoint, Failure
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_ONE_BY_ONE: set[tuple[str, str]] = set()  # servers and models that ignored n
+_ONE_BY_ONE: set[tuple[str, str]] = set()
+"""Servers and models that ignore or refuse n, or do not count the tokens of all replies."""
 
+_REFUSALS = 400, 422
 
 _LOOKING = 20.0  # seconds
 
@@ -54,6 +63,9 @@ class ChatEndpoint(Endpoint):
 
     price: Annotated[tuple[Usd, Usd], Field(strict=False)] | None = None
     """USD per million tokens of (prompt, reply), for a model whose price is not known."""
+
+    _generates: ClassVar[bool] = True
+    """Whether the model generates its replies, so that each of them has tokens."""
 
     _is_loaded: bool = PrivateAttr(default=False)
     """Whether the settings come from a loaded run; see `mark_loaded`."""
@@ -88,27 +100,47 @@ class ChatEndpoint(Endpoint):
 
     @property
     def _takes_n(self) -> bool:
-        """Whether the server has not ignored n so far."""
+        """Whether the server has answered n correctly so far."""
         return (self.address, self.name) not in _ONE_BY_ONE
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Make one request. If a server returns fewer replies than requested, the rest is requested again.
+        """Make one request. If the server refuses several samples or returns fewer, the rest is requested
+        one by one.
 
         With several calls, a failure of one of them is a reply with an error.
 
         Raises:
             Failure: If the request failed.
         """
-        replies = await self._some(calls, observer)
-        while len(replies) < len(calls):
-            _ONE_BY_ONE.add((self.address, self.name))
-            observer.note("call.dropped", settings=["n"])
-            rest = calls[len(replies) :]
+        replies: list[Reply] = []
+        while rest := calls[len(replies) :]:
             try:
-                replies += await self._some(rest, observer)
-            except Failure as failure:  # the received replies were paid for and must not be requested again
+                replies += await self._several(rest, observer)
+            except Failure as failure:
+                if not replies:
+                    raise
+                # The received replies were paid for and must not be requested again.
                 replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
         return replies
+
+    async def _several(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
+        """Request the calls together if the server takes n. Returns at least one reply. Raises `Failure`."""
+        if len(calls) == 1 or not self._takes_n:
+            return await self._some(calls[:1], observer)
+        try:
+            replies = await self._some(calls, observer)
+        except Failure as failure:
+            if failure.status not in _REFUSALS:
+                raise
+            replies = await self._some(calls[:1], observer)  # raises if the prompt is refused, and not n
+        if len(replies) < len(calls):
+            self._ask_one_by_one()
+            observer.note("call.dropped", settings=["n"])
+        return replies
+
+    def _ask_one_by_one(self) -> None:
+        """Make each sample a request of its own from now on."""
+        _ONE_BY_ONE.add((self.address, self.name))
 
     async def _some(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
         """Make one request, and return at least one reply. Raises `Failure`."""
@@ -143,6 +175,9 @@ class ChatEndpoint(Endpoint):
         name, keys = clean(self._model_in(answers)), self._long_keys
         reported = getattr(answers.usage, "reported", "")
         shares = self._shares(None if reported else answers.usage, [choice.size for choice in choices])
+        if len(choices) > 1 and self._generates and (few := undercounted(choices, shares)):
+            self._ask_one_by_one()
+            reported, shares = few, [(None, None, None)] * len(choices)
         replies = []
         for choice, (prompt, output, cost) in zip(choices, shares, strict=True):
             problem = choice.problem and scrubbed(choice.problem, self._sent_key)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
+from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall, usage_text
 from tot_lab.core.reading import json_of
 from tot_lab.core.scrubbing import HIDDEN, clean, without_beginning, without_keys
 
@@ -249,3 +249,19 @@ def shares_of(
     rest = [one * scale for one in plain[1:]]
     costs = [cost - sum(rest), *rest]
     return [(read, written, one) for (read, written), one in zip(tokens, costs, strict=True)]
+
+
+_LONGEST_TOKENS = 16
+"""Bytes that the tokens of a reply have on average at most."""
+
+
+def undercounted(choices: Sequence[Choice], shares: Sequence[Share]) -> str:
+    """Return the reported usage of several replies if they must have more tokens than that, else "".
+
+    Some servers count the tokens of the first reply only (llama.cpp, pull request 27318).
+    """
+    reported = [output for _, output, _ in shares if output is not None]
+    fewest = sum(len(choice.logprobs) or -(-choice.size // _LONGEST_TOKENS) for choice in choices)
+    if len(reported) < len(choices) or sum(reported) >= fewest:
+        return ""
+    return usage_text({"output_tokens": sum(reported)}) + f" for {len(choices)} replies"

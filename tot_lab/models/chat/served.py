@@ -10,6 +10,7 @@ import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Need
+from tot_lab.models.chat.about import Facts, entries_in, facts_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.failures import refusal, shortened
 from tot_lab.models.chat.replies import Answers, Choice, Share, shares_of, usd, wanted_back
@@ -59,6 +60,11 @@ class ServedModel(ChatEndpoint):
         return self.model
 
     @property
+    def served_name(self) -> str:
+        """The name that is sent to the server."""
+        return self.model
+
+    @property
     def address(self) -> str:
         """The canonical URL of the server."""
         return one_url(self.base_url)
@@ -82,15 +88,23 @@ class ServedModel(ChatEndpoint):
             return f"No server answers at {self.address} for {self.name}" if was_refused(failure) else None
         if status == 404 and await self._is_below_v1():
             return f"{self.address} is not the API of {self.name}. Set base_url to {self.address}/v1"
-        entries = page.get("data") if status == 200 and isinstance(page, dict) else None
-        entries = entries if isinstance(entries, list) else []
-        ids = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+        ids = [entry.get("id") for entry in entries_in(page)] if status == 200 else []
         listed = [id for id in ids if isinstance(id, str) and id.isprintable()]
-        if not listed or self.model in listed or self._answers_to_any_name:
+        if not listed or self.served_name in listed or self._answers_to_any_name:
             return None
         more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
         others = shortened(", ".join(listed[:5]))
         return f"The server at {self.address} has no model {self.model}: got {others}{more}"
+
+    async def about(self) -> Facts:
+        for path in self._reports:
+            status, page = await self.look(path)
+            if status == 200 and (facts := facts_in(path, page)):
+                return facts
+        return {}
+
+    _reports: ClassVar[Sequence[str]] = ()
+    """Pages on which the server may report about itself; see about.py."""
 
     async def _is_below_v1(self) -> bool:
         """Whether the server lists its models below /v1 of its address."""
@@ -124,10 +138,10 @@ class ServedModel(ChatEndpoint):
             yield response
 
     def _model_in(self, answers: Answers) -> str:
-        return answers.model or self.model
+        return answers.model or self.served_name
 
     def _state(self, choice: Choice) -> str:
-        return wanted_back(choice, "openai", self.model)
+        return wanted_back(choice, "openai", self.served_name)
 
     def _shares(self, usage: Any, sizes: Sequence[int]) -> list[Share]:
         if usage is None:

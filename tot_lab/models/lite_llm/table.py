@@ -43,15 +43,20 @@ def known_of(litellm: ModuleType, name: str) -> Mapping[str, Any]:
     return {}
 
 
-def window_in_table(name: str, provider: str) -> int | None:
-    """Return the tokens of a prompt in litellm's table, or `None`, without importing litellm."""
+def in_table(name: str, provider: str) -> Mapping[str, Any]:
+    """Return the model's entry in litellm's table, or {}, without importing litellm."""
     provider = provider.removesuffix("_chat")
     for key in (name, f"{provider}/{name.partition('/')[2]}", name.partition("/")[2]):
-        entry = _table().get(key)
+        entry: Mapping[str, Any] | None = _table().get(key)
         if entry is not None and str(entry.get("litellm_provider", "")).startswith(provider):
-            window = entry.get("max_input_tokens")
-            return int(window) if isinstance(window, int) else None
-    return None
+            return entry
+    return {}
+
+
+def window_in_table(name: str, provider: str) -> int | None:
+    """Return the tokens of a prompt in litellm's table, or `None`, without importing litellm."""
+    window = in_table(name, provider).get("max_input_tokens")
+    return int(window) if isinstance(window, int) else None
 
 
 def is_in_table(name: str) -> bool:

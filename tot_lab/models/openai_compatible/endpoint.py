@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tot_lab.core.calls import Call, CallObserver, Message
+from tot_lab.models.chat.about import LLAMA_CPP, Facts, root_in
 from tot_lab.models.chat.replies import Answers
 from tot_lab.models.chat.requests import messages_of, setting_arguments
 from tot_lab.models.chat.served import ServedModel
 from tot_lab.models.connections import body_of, events_of, read_to_end
+from tot_lab.models.lite_llm.naming import provider_of, whole_name
+from tot_lab.models.lite_llm.table import window_in_table
 from tot_lab.models.openai_compatible.answers import streamed, whole
 from tot_lab.models.stack import Failure
 
@@ -28,6 +31,7 @@ class OpenAICompatible(ServedModel):
     """
 
     kind: ClassVar[str] = "openai_compatible"
+    _reports: ClassVar[Sequence[str]] = ("/props", "/version", "/server_info", "/get_server_info")
 
     chat: bool = True
     """`False` sends the texts of the messages as one prompt to `/completions`, for a model without a chat
@@ -39,8 +43,16 @@ class OpenAICompatible(ServedModel):
         return {**super().identity(), "chat": self.chat}
 
     def takes_n(self, call: Call) -> bool:
-        """Whether one request can return several samples: without a seed, which the samples would share."""
-        return call.seed is None and self._takes_n
+        """Whether one request can return several samples: without a seed, which the samples would share, and
+        at a temperature above 0, since vLLM refuses n otherwise.
+        """
+        return call.seed is None and call.temperature != 0 and self._takes_n
+
+    async def about(self) -> Facts:
+        facts = await super().about()
+        if facts.get("server") == LLAMA_CPP:
+            self._ask_one_by_one()
+        return facts
 
     # The request.
 
@@ -63,7 +75,7 @@ class OpenAICompatible(ServedModel):
         """Return the request. Raises `Failure` if an option has the name of another part of it."""
         if taken := call.options.keys() & _OURS:
             raise Failure(f"options must hold sampling settings: got {min(taken)!r}")
-        body: dict[str, Any] = {"model": self.model}
+        body: dict[str, Any] = {"model": self.served_name}
         if self.chat:
             turns = messages_of(call)
             body["messages"] = [
@@ -92,6 +104,11 @@ class VLLM(OpenAICompatible):
     kind: ClassVar[str] = "vllm"
     base_url: str = "http://localhost:8000/v1"
     _provider: ClassVar[str] = "vllm"
+    _reports: ClassVar[Sequence[str]] = ("/version",)
+
+    async def about(self) -> Facts:
+        _, page = await self.look("models")
+        return await super().about() | root_in(page, self.model)
 
 
 class SGLang(OpenAICompatible):
@@ -100,6 +117,7 @@ class SGLang(OpenAICompatible):
     kind: ClassVar[str] = "sglang"
     base_url: str = "http://localhost:30000/v1"
     _provider: ClassVar[str] = "sglang"
+    _reports: ClassVar[Sequence[str]] = ("/server_info", "/get_server_info")
 
 
 class LlamaCpp(OpenAICompatible):
@@ -109,8 +127,10 @@ class LlamaCpp(OpenAICompatible):
     base_url: str = "http://localhost:8080/v1"
     _provider: ClassVar[str] = "llama"
     _answers_to_any_name: ClassVar[bool] = True
+    _reports: ClassVar[Sequence[str]] = ("/props",)
 
-    def takes_n(self, call: Call) -> bool:
+    @property
+    def _takes_n(self) -> bool:
         """Whether one request can return several samples: no, since only the first one's tokens are
         counted.
         """
@@ -118,3 +138,36 @@ class LlamaCpp(OpenAICompatible):
 
     def _continuing(self, begun: Message) -> dict[str, Any]:
         return {}  # it continues an assistant's message without being asked
+
+
+class OpenAIServer(OpenAICompatible):
+    """A model by OpenAI's or another name, as `openai/NAME`, at a server of one's own.
+
+    `openai/NAME` means this class if its base URL is set (see `configured`). Without a `revision`, its
+    identity is the one that it has through litellm, with the server, so that the replies of either path are
+    found by the other.
+    """
+
+    kind: ClassVar[str] = "openai_server"
+    _provider: ClassVar[str] = "openai"
+    _answers_to_any_name: ClassVar[bool] = True  # proxies list aliases, and accept other names
+
+    @property
+    def name(self) -> str:
+        """The full name, with the provider if one was given."""
+        return whole_name(self.model)
+
+    @property
+    def served_name(self) -> str:
+        return self.name.removeprefix("openai/")
+
+    def identity(self) -> dict[str, Any]:
+        """Return the model and its revision, or the model and the server if no revision was given."""
+        if self.revision is not None:
+            return super().identity()
+        chat = {} if self.chat else {"chat": False}
+        return {"model": self.name, "base_url": self.address, **chat}
+
+    def window(self) -> int | None:
+        """Return the context window as set, or that of litellm's table."""
+        return self.context_window or window_in_table(self.name, provider_of(self.name))

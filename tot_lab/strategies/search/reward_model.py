@@ -37,8 +37,8 @@ class RewardModel(Evaluator):
     removed. The reply is one number from 0 to 1, or a JSON list with one number per step, which are recorded
     as the samples of the thought. Any other reply is unreadable, such as a list of another length or a logit.
 
-    `model="vllm_pooling/NAME"` is a process reward model of vLLM. `vllm_classify/`, `vllm_score/` and
-    `tei_rerank/` are outcome reward models. Their servers do not receive `instruction`.
+    `model="vllm_pooling/NAME"` is a process reward model of vLLM. `vllm_classify/`, `vllm_score/`,
+    `tei_rerank/` and `tei_predict/` are outcome reward models. Their servers do not receive `instruction`.
 
     Each thought is a call of its own, and the calls of all children of a pick are made at the same time, so
     that a server can batch them.

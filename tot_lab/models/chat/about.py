@@ -1,0 +1,102 @@
+"""What a server reports about itself and its weights: version, revision, quantisation, chat template.
+
+Only the fields named here are read: SGLang's page also holds the key of the server. A path is reduced to its
+last part, since a record may be shared.
+
+References:
+    vLLM, `/version` and `root` in `/v1/models`; SGLang, `/server_info` (`/get_server_info` in earlier
+    versions); llama.cpp, tools/server/README.md (`/props`); text-embeddings-inference, docs/openapi.json
+    (`/info`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from tot_lab.core.scrubbing import clean
+from tot_lab.models.chat.failures import shortened
+
+LLAMA_CPP = "llama.cpp"
+
+Facts = dict[str, str]
+"""What is known of `server`, `version`, `model`, `revision`, `quantization`, `dtype` and `chat_template`, of
+which the last one is the beginning of a SHA-256.
+"""
+
+
+def facts_in(path: str, page: Any) -> Facts:
+    """Return the facts in the page of a server at `path`, or {} if it is another server's."""
+    if not isinstance(page, dict):
+        return {}
+    server, mark, fields = PAGES[path]
+    if not isinstance(page.get(mark), str):
+        return {}
+    found = {name: page.get(field) for name, field in fields.items()}
+    texts = {name: value for name, value in found.items() if isinstance(value, str) and value.strip()}
+    return {"server": server} | {name: _WRITTEN.get(name, _short)(value) for name, value in texts.items()}
+
+
+def entries_in(page: Any) -> list[dict[str, Any]]:
+    """Return the entries of a server's list of models."""
+    entries = page.get("data") if isinstance(page, dict) else None
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def root_in(page: Any, model: str) -> Facts:
+    """Return the weights that vLLM's list of models names for `model`, which may be a name of its own."""
+    root = next((entry.get("root") for entry in entries_in(page) if entry.get("id") == model), None)
+    return {"model": _last_part(root)} if isinstance(root, str) and root != model else {}
+
+
+def describe(facts: Facts) -> str:
+    """Return the facts as one line, such as "llama.cpp b4567, Q4_K - Medium"."""
+    named = " ".join(facts[name] for name in ("server", "version") if name in facts)
+    more = (facts[name] for name in ("quantization", "dtype", "model", "revision") if name in facts)
+    return ", ".join(filter(None, [named, *more]))
+
+
+def _short(text: str) -> str:
+    return shortened(clean(text))
+
+
+def _last_part(path: str) -> str:
+    is_path = path.startswith(("/", "~", ".")) or "\\" in path
+    return _short(path.replace("\\", "/").rstrip("/").rpartition("/")[2] if is_path else path)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+_WRITTEN: dict[str, Callable[[str], str]] = {"model": _last_part, "chat_template": _digest}
+
+_SGLANG = {
+    "version": "version",
+    "model": "model_path",
+    "revision": "revision",
+    "quantization": "quantization",
+    "dtype": "dtype",
+}
+PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
+    "/version": ("vllm", "version", {"version": "version"}),
+    "/server_info": ("sglang", "model_path", _SGLANG),
+    "/get_server_info": ("sglang", "model_path", _SGLANG),
+    "/props": (
+        LLAMA_CPP,
+        "build_info",
+        {
+            "version": "build_info",
+            "model": "model_path",
+            "quantization": "model_ftype",
+            "chat_template": "chat_template",
+        },
+    ),
+    "/info": (
+        "text-embeddings-inference",
+        "model_id",
+        {"version": "version", "model": "model_id", "revision": "model_sha", "dtype": "model_dtype"},
+    ),
+}
+"""For each page its server, a field that no other server has there, and the field of each fact."""
