@@ -19,6 +19,7 @@ from pathlib import Path
 
 import tot_lab as tl
 from tot_lab.domains.game24 import hands
+from tot_lab.strategies.search.searches import Search
 
 MODEL = "local/qwen2.5-coder-1.5b"
 SEED = 24
@@ -37,11 +38,11 @@ def tasks(part: str) -> list[tl.Task]:
     return picked
 
 
-def tree(search: tl.Search, **stop: int) -> tl.TreeOfThoughts:
+def tree(search: Search, **stop: int) -> tl.TreeOfThoughts:
     """Return a tree search. All of them share proposer, evaluator and sampling settings."""
     return tl.TreeOfThoughts(
         propose=tl.Sample(count=3),
-        evaluate="logprob",
+        evaluate=tl.evaluators.Logprob(),
         search=search,
         stop=tl.Stop(solved=None, depth=3, **stop),
         temperature=1.0,
