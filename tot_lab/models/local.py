@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from tot_lab.core.calls import Call, CallObserver, Need, Reply
 from tot_lab.core.extras import requires
 from tot_lab.models import ready
 from tot_lab.models.openai_compatible import LlamaCpp
+from tot_lab.models.prefixes import Prefixes
 from tot_lab.models.stack import Endpoint, Failure
 from tot_lab.models.weights import KNOWN, check, find, sha256_of
 
@@ -133,20 +135,18 @@ class Local(Endpoint):
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         try:
             server = _server_for(self)
-            endpoint = server.endpoint
-            if endpoint is None:
-                endpoint = await asyncio.to_thread(server.start)
+            prefixes = server.prefixes
+            if prefixes is None:
+                prefixes = await asyncio.to_thread(server.start)
         except (OSError, ImportError) as error:
             raise Failure(str(error)) from None
         replies = []
         for call in calls:  # llama.cpp accepts `n`, but counts only the tokens of the first reply
-            if call.seed is not None:
-                call = msgspec.structs.replace(call, options={"cache_prompt": False, **call.options})
             if call.tools and not await server.takes_tools():
                 forced = call.tool_choice not in (None, "auto", "none")
                 observer.note("call.dropped", settings=["tools", "tool_choice"] if forced else ["tools"])
                 call = msgspec.structs.replace(call, tools=(), tool_choice=None)
-            (reply,) = await endpoint.answer([call], observer)
+            (reply,) = await prefixes.answer(call, observer)
             replies.append(msgspec.structs.replace(reply, model=self.name, cost=0.0))
         return replies
 
@@ -168,7 +168,8 @@ class _Server:
         self.holders: dict[int, weakref.finalize[..., Local]] = {}
         self._lock = threading.RLock()  # a finaliser may run in the thread that holds it
         self._process: subprocess.Popen[bytes] | None = None
-        self._endpoint: LlamaCpp | None = None
+        self._prefixes: Prefixes | None = None
+        self._folder: Path | None = None
         self._takes_tools: bool | None = None
         self._failed: tuple[float, str] | None = None
 
@@ -183,10 +184,15 @@ class _Server:
             self.stop()
 
     @property
+    def prefixes(self) -> Prefixes | None:
+        """What answers calls on the running server, or `None`."""
+        running = self._process is not None and self._process.poll() is None
+        return self._prefixes if running else None
+
+    @property
     def endpoint(self) -> LlamaCpp | None:
         """The endpoint of the running server, or `None`."""
-        running = self._process is not None and self._process.poll() is None
-        return self._endpoint if running else None
+        return None if (prefixes := self.prefixes) is None else prefixes.endpoint
 
     async def takes_tools(self) -> bool:
         """Whether the chat template supports tools; llama.cpp drops them silently otherwise."""
@@ -196,8 +202,8 @@ class _Server:
             self._takes_tools = not isinstance(caps, dict) or caps.get("supports_tools") is not False
         return self._takes_tools is not False
 
-    def start(self) -> LlamaCpp:
-        """Return the endpoint, starting the server if needed. Blocks while the weights are loaded.
+    def start(self) -> Prefixes:
+        """Return what answers calls, starting the server if needed. Blocks while the weights are loaded.
 
         Callers that waited for a failed start get its error and do not start again.
 
@@ -207,7 +213,7 @@ class _Server:
         """
         began = time.monotonic()
         with self._lock:
-            if (running := self.endpoint) is not None:
+            if (running := self.prefixes) is not None:
                 return running
             if self._failed is not None and self._failed[0] >= began:
                 raise OSError(self._failed[1])
@@ -217,14 +223,17 @@ class _Server:
             if self.weights in KNOWN:
                 check(self.weights, self.path)
             key = secrets.token_urlsafe()
+            folder = self._folder = Path(tempfile.mkdtemp(prefix="tot_lab-"))
+            settings = {"path": str(self.path), "key": key, "states": str(folder), **self.sizes}
             try:
-                address = self._started({"path": str(self.path), "key": key, **self.sizes})
+                address = self._started(settings)
             except OSError as error:
                 self._failed = time.monotonic(), str(error)
                 raise
             # No context window is passed: the server counts exactly and refuses a prompt that is too long.
-            self._endpoint = LlamaCpp(model="local", base_url=f"{address}/v1", api_key=key)
-            return self._endpoint
+            endpoint = LlamaCpp(model="local", base_url=f"{address}/v1", api_key=key)
+            self._prefixes = Prefixes(endpoint, self.sizes["slots"], folder)
+            return self._prefixes
 
     def _started(self, settings: dict[str, Any]) -> str:
         """Start the process and return its address."""
@@ -262,7 +271,9 @@ class _Server:
         with self._lock:
             if self._process is not None:
                 _end(self._process)
-            self._process = self._endpoint = None
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+            self._process = self._prefixes = self._folder = None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

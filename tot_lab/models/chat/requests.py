@@ -55,6 +55,16 @@ def _turn(message: Message, ids: Mapping[str, str]) -> dict[str, Any]:
     return turn
 
 
+def last_paragraph_of(call: Call) -> int | None:
+    """Return where the last paragraph of the last message begins, or `None` if it is the only one.
+
+    The prompts of a search put first what its calls share, and last what distinguishes them.
+    """
+    last = call.messages[-1]
+    *_, blank = [None, *re.finditer(r"\S\n\n+(?=\S)", last.content)]
+    return None if blank is None or last.role != "user" else blank.end()
+
+
 def tools_of(call: Call, provider: str = "") -> list[dict[str, Any]]:
     """Return the tools of the call as `provider` accepts them."""
     return [{"type": "function", "function": _function(tool, provider)} for tool in call.tools]
