@@ -77,11 +77,16 @@ async def what_siblings_share() -> None:
 
 
 class Counting:
-    """A server that counts the tokens it processes."""
+    """A server that counts the tokens it processes.
 
-    def __init__(self, endpoint: Any) -> None:
+    It answers a call that is in `replies` for real, and returns the reply found there, so that searches with
+    and without sharing make the same calls.
+    """
+
+    def __init__(self, endpoint: Any, replies: dict[str, Reply]) -> None:
         self.endpoint = endpoint
-        self.requests = self.processed = 0
+        self.replies = replies
+        self.processed = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.endpoint, name)
@@ -98,9 +103,9 @@ class Counting:
                 observer.note(name, **data)
 
         (reply,) = await self.endpoint.answer(calls, Noting())
-        self.requests += 1
         self.processed += (reply.input_tokens or 0) - cached
-        return [reply]
+        key = repr(msgspec.structs.replace(calls[0], options={}))
+        return [self.replies.setdefault(key, reply)]
 
 
 async def without(self: Prefixes, call: Call, observer: CallObserver) -> Sequence[Reply]:
@@ -116,12 +121,14 @@ def cpu_of(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-async def searched(name: str, on: bool, slots: int, seed: int | None, options: argparse.Namespace) -> Any:
-    """Tokens processed a call, prompt tokens a call, seconds, CPU seconds, calls, cached by `calls_df`."""
+async def searched(
+    name: str, on: bool, slots: int, seed: int | None, replies: dict[str, Reply], options: argparse.Namespace
+) -> tuple[float, float, float, float, int]:
+    """Tokens processed a call, prompt tokens a call, seconds and CPU seconds a call, and calls sent."""
     model = tl.Local(weights=name, slots=slots, threads=options.threads, context_window=1024)
     server = _server_for(model)
     prefixes = await asyncio.to_thread(server.start)
-    counting = prefixes.endpoint = Counting(prefixes.endpoint)  # type: ignore[assignment]
+    counting = prefixes.endpoint = Counting(prefixes.endpoint, replies)  # type: ignore[assignment]
     task = tl.game24_tasks(1, structured=True)[0]
     search = tl.TreeOfThoughts(
         propose=tl.proposers.Sample(count=options.count),
@@ -143,21 +150,22 @@ async def searched(name: str, on: bool, slots: int, seed: int | None, options: a
         await model.close()
     df = run.calls_df()
     assert df.error.isna().all(), df.error.dropna().iloc[0]
-    return counting.processed / len(df), df.input_tokens.mean(), took, cpu, len(df)
+    df = df[df.source == "model"]  # equal calls at the same time are one request
+    calls = len(df)
+    return counting.processed / calls, df.input_tokens.mean(), took / calls, cpu / calls, calls
 
 
 async def whole_search(name: str, options: argparse.Namespace) -> None:
     for slots, seed in ((options.slots, None), (1, 1), (1, None)):
         print(f"\n{name}, {slots} slot{'s' * (slots > 1)}, {'no seed' if seed is None else 'with a seed'}")
-        found = {}
+        found, replies = {}, dict[str, Reply]()
         for on in (False, True):
-            found[on] = tokens, prompt, took, cpu, calls = await searched(name, on, slots, seed, options)
-            note = f"of {prompt:.0f} in the prompt; {calls} calls, {took:.0f} s, {cpu:.0f} s of CPU"
+            found[on] = await searched(name, on, slots, seed, replies, options)
+            tokens, prompt, took, cpu, calls = found[on]
+            note = f"of {prompt:.0f}; {calls} calls of {took:.1f} s, {cpu:.2f} s of CPU"
             line(f"tokens processed a call, {'shared' if on else 'not shared'}", tokens, "", note)
-        (tokens, _, took, cpu, calls), (fewer, _, less, cpu_on, calls_on) = found[False], found[True]
-        line("  tokens, ratio", tokens / fewer, "", "")
-        per_call = (took / calls) / (less / calls_on), (cpu / calls) / (cpu_on / calls_on)
-        line("  seconds a call, ratio", per_call[0], "", f"CPU time a call, ratio {per_call[1]:.2f}")
+        ratios = [off / on for off, on in zip(found[False], found[True], strict=True)]
+        line("  ratio", ratios[0], "1.5", f"seconds {ratios[2]:.2f}, CPU time {ratios[3]:.2f}")
 
 
 def main() -> None:

@@ -337,7 +337,7 @@ def _timings(said: Said) -> dict[str, Any]:
     if said.timings is None:
         return {}
     prompt, predicted = said.timings
-    fresh = said.input_tokens - (said.cached or 0)
+    fresh = said.input_tokens - (said.cached if isinstance(said.cached, int) else 0)
     return {
         "timings": {
             "cache_n": said.cached or 0,

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
@@ -31,6 +30,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from tot_lab.core.calls import Call, CallObserver, Message, Reply
+from tot_lab.models.chat.requests import blank_lines_in
 from tot_lab.models.connections import body_of
 from tot_lab.models.openai_compatible import LlamaCpp
 from tot_lab.models.stack import Failure, Listening
@@ -40,6 +40,9 @@ SHORTEST = 64
 
 GROWTH = 1.5
 """Factor between the lengths of saved beginnings, so that a long prompt has few of them."""
+
+GATHERING = 0.002
+"""Seconds that a call waits for others. Those of one turn of a search arrive together."""
 
 LARGEST = 2**30
 """Bytes of all saved states. The least recently used ones are removed."""
@@ -70,7 +73,7 @@ def beginnings_of(call: Call) -> list[Beginning]:
     *before, last = call.messages
     if last.role != "user":
         return []
-    ends = [blank.start() + 1 for blank in re.finditer(r"\S\n\n+(?=\S)", last.content)]
+    ends = [end for end, _ in blank_lines_in(last.content)]
     beginnings = list[Beginning]()
     length = 0
     for end in ends:
@@ -78,11 +81,14 @@ def beginnings_of(call: Call) -> list[Beginning]:
         whole = sum(len(message.content) for message in messages)
         if whole >= length + SHORTEST and (whole >= GROWTH * length or end == ends[-1]):
             length = whole
-            part = msgspec.structs.replace(
-                call, messages=messages, max_tokens=1, stop=(), logprobs=0, seed=None
-            )
-            beginnings.append(Beginning(part, text_of(part)))
+            beginnings.append(_beginning(msgspec.structs.replace(call, messages=messages)))
     return beginnings
+
+
+def _beginning(call: Call) -> Beginning:
+    """Return the prompt of `call` as a beginning."""
+    part = msgspec.structs.replace(call, max_tokens=1, stop=(), logprobs=0, seed=None)
+    return Beginning(part, text_of(part))
 
 
 def _forget(under_way: dict[_Key, asyncio.Task[int]], key: _Key, task: asyncio.Task[int]) -> None:
@@ -200,16 +206,32 @@ class Prefixes:
         self._saved = 0
         self._names = count()
         self._lock = threading.Lock()
+        self._pending: Counter[str] = Counter()
         self._under_way: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, asyncio.Task[int]]]
         self._under_way = WeakKeyDictionary()
 
     async def answer(self, call: Call, observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to `call`. Raises `Failure`."""
         text, exact = text_of(call), call.seed is not None
+        self._pending[text] += 1
+        try:
+            return await self._answer(call, text, observer, exact=exact)
+        finally:
+            self._pending[text] -= 1
+            if not self._pending[text]:
+                del self._pending[text]
+
+    async def _answer(
+        self, call: Call, text: str, observer: CallObserver, *, exact: bool
+    ) -> Sequence[Reply]:
         beginnings: list[Beginning] = []
         is_own = bool(call.options.keys() & {"cache_prompt", "id_slot"})
         if self.works and not is_own and (exact or self.slots.number > 1):
             beginnings = beginnings_of(call)
+            if not exact:
+                await asyncio.sleep(GATHERING)
+                whole = [_beginning(call)] if self._pending[text] > 1 else []
+                beginnings = [*beginnings[-1:], *whole]
         processed = await self._process(beginnings, exact=exact)
         beginning = beginnings[-1].text if beginnings and self.works else ""
         slot = await self.slots.take(text)
@@ -227,13 +249,13 @@ class Prefixes:
             self.slots.give(slot)
 
     async def _process(self, beginnings: list[Beginning], *, exact: bool) -> int:
-        """Save the states of `beginnings`, or that of the last one if they need not be exact.
+        """Save the states of `beginnings`.
 
         Calls that need the same state wait for the first of them. Returns the tokens that were processed.
         """
         processed, before = 0, ""
         under_way = self._under_way.setdefault(asyncio.get_running_loop(), {})
-        for beginning in beginnings if exact else beginnings[-1:]:
+        for beginning in beginnings:
             key = beginning.text, exact
             if key in under_way:
                 await asyncio.shield(under_way[key])
@@ -248,14 +270,15 @@ class Prefixes:
     async def _save(self, beginning: Beginning, before: str, *, exact: bool) -> int:
         """Process `beginning` in a slot and save its state. Returns the processed tokens.
 
-        An exact state is computed from the exact state of `before`, or else from nothing.
+        An exact state is computed from the exact state of `before`, or else from nothing. Others are computed
+        from what the slot holds, or from the state of `before` if that is more.
         """
         text = beginning.text
         slot = await self.slots.take(text)
         try:
             processed = 0
             if exact or self.slots.common(slot, text) < len(text):
-                if before:
+                if before and (exact or self.slots.common(slot, text) < len(before)):
                     await self._restore(slot, (before, exact))
                 self.slots.held[slot] = text
                 options = {

@@ -61,8 +61,14 @@ def last_paragraph_of(call: Call) -> int | None:
     The prompts of a search put first what its calls share, and last what distinguishes them.
     """
     last = call.messages[-1]
-    *_, blank = [None, *re.finditer(r"\S\n\n+(?=\S)", last.content)]
-    return None if blank is None or last.role != "user" else blank.end()
+    blanks = blank_lines_in(last.content) if last.role == "user" else []
+    return blanks[-1][1] if blanks else None
+
+
+def blank_lines_in(text: str) -> list[tuple[int, int]]:
+    """Return where each gap between two paragraphs begins and ends."""
+    first = len(text) - len(text.lstrip())
+    return [gap.span() for gap in re.finditer(r"\n\n+(?=\S)", text) if gap.start() > first]
 
 
 def tools_of(call: Call, provider: str = "") -> list[dict[str, Any]]:
