@@ -47,7 +47,8 @@ class Said:
     provider can read. tools: (name, arguments) pairs.
     logprobs: (token, logprob, {alternative: logprob}) triples. cached: prompt tokens of
     `input_tokens` that the provider had cached, None = it does not say; stored: those that Anthropic
-    stores now. timings: llama.cpp's prompt and generated tokens a second. pause: seconds before an answer, or each streamed piece.
+    stores now. timings: llama.cpp's prompt and generated tokens a second. pause: seconds before an answer,
+    or each streamed piece.
     """
 
     texts: str | tuple[str | None, ...] | None = "Four."
@@ -422,9 +423,7 @@ def _openai_pieces(said: Said, asked: Asked) -> list[str]:
             pieces.append(piece({"tool_calls": [{"index": k, "function": {"arguments": part}}]}))
     pieces.append(piece({}, said.finish))
     if said.usage and (asked.json.get("stream_options") or {}).get("include_usage"):
-        pieces.append(
-            _event({**head, "choices": [], "usage": _openai_usage(said), **_timings(said)})
-        )
+        pieces.append(_event({**head, "choices": [], "usage": _openai_usage(said), **_timings(said)}))
     return [*pieces, "data: [DONE]\n\n"]
 
 

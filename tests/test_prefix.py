@@ -10,6 +10,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -146,7 +147,7 @@ def test_what_was_processed_is_no_part_of_the_record(server, tmp_path):
     run = wait(lab.run(ONE, tl.general("2 + 2?")))
     again = wait(lab.run(ONE, tl.general("2 + 2?")))
     assert canonical(run) == canonical(again)
-    assert wait(run.replay()) is not None
+    assert wait(run.replay()).identical
 
 
 async def together(*awaitables: Any) -> list[Any]:
@@ -154,7 +155,7 @@ async def together(*awaitables: Any) -> list[Any]:
 
 
 def canonical(run: tl.Run) -> list[Any]:
-    return [(line.p, line.e) for line in run.lines if line.p]
+    return sorted(((line.p, line.e) for line in run.lines if line.p), key=lambda pair: pair[0])
 
 
 def test_a_price_of_cached_tokens_is_used(server):
@@ -237,9 +238,7 @@ def test_reads_and_writes_of_anthropics_cache_are_priced_by_the_table(server):
     model = litellm(server, "anthropic")  # 3 and 15 USD per million tokens
     server.will(Said(input_tokens=1_400, cached=0, stored=1_300, output_tokens=5))
     server.will(Said(input_tokens=1_400, cached=1_300, output_tokens=5))
-    (first,), (second,) = (
-        wait(model.answer((sibling,), CallObserver())) for sibling in SIBLINGS[:2]
-    )
+    (first,), (second,) = (wait(model.answer((sibling,), CallObserver())) for sibling in SIBLINGS[:2])
     assert first.cost == pytest.approx((100 * 3 + 1_300 * 3.75 + 5 * 15) / 1e6)
     assert second.cost == pytest.approx((100 * 3 + 1_300 * 0.3 + 5 * 15) / 1e6)
     assert (first.input_tokens, second.input_tokens) == (1_400, 1_400)
@@ -337,7 +336,7 @@ def test_beginnings_end_before_paragraphs_and_the_last_one_leaves_out_the_last()
     found = [one.call.messages[-1].content for one in beginnings_of(call(text, seed=1, logprobs=3))]
     assert found[-1] == text.rpartition("\n\n")[0]
     assert all(text.startswith(one) and text[len(one) :].startswith("\n\n") for one in found)
-    assert all(len(b) >= 1.5 * len(a) for a, b in zip(found[:-1], found[1:-1], strict=False))
+    assert all(len(b) >= 1.5 * len(a) for a, b in pairwise(found[:-1]))
     assert len(found) < 12, "a long prompt has few"
     assert beginnings_of(call("short\n\nalso\n\nshort")) == []
     assert beginnings_of(call("x" * 5_000)) == []
@@ -358,7 +357,7 @@ def test_siblings_and_cousins_have_the_same_beginnings_whatever_their_settings()
 # llama.cpp
 
 NAME = "smollm2-135m"
-STORY = "A fox and a crow met at the river one morning and talked about the cheese for a long time. " * 6
+STORY = "A fox and a crow met at the river one morning and talked about the cheese for a long time. " * 3
 QUESTIONS = [f"{STORY}\n\nQuestion {k}: what did animal number {k} say?" for k in range(4)]
 
 
@@ -369,7 +368,7 @@ def models(monkeypatch):
     made: list[Local] = []
 
     def make(**settings: Any) -> Local:
-        made.append(Local(weights=NAME, context_window=1024, **settings))
+        made.append(Local(**{"weights": NAME, "context_window": 1024, **settings}))
         return made[-1]
 
     yield make
@@ -414,7 +413,7 @@ def test_calls_at_the_same_time_process_what_they_share_once(models, monkeypatch
     later, cached = at_once(model, *map(story, range(4)))
     assert sum(reply.input_tokens for reply in later) - sum(cached) < 4 * 45, "nor ever again"
     monkeypatch.setattr(Prefixes, "answer", without)
-    replies, cached = at_once(models(slots=4, threads=2), *map(story, range(4)))
+    replies, cached = at_once(models(slots=4, context_window=1000), *map(story, range(4)))
     assert whole - sum(cached) > 4 * shared, "each slot would process it for itself"
 
 
@@ -424,13 +423,13 @@ def test_a_seed_gives_the_same_bits_whatever_came_before_and_reuses_the_beginnin
     model = models()
     (first,), (cached,) = at_once(model, story(0, seed=5, temperature=0.9))
     assert cached < 20, "of the first call, all was processed for it"
-    for before in (story(1), call(STORY[:300]), call("Paris."), story(2, seed=1), story(0)):
+    for before in (story(1), call(STORY[:150], max_tokens=1), story(2, seed=1)):
         at_once(model, before)
         (again,), (cached,) = at_once(model, story(0, seed=5, temperature=0.9))
         assert again == first, "its text and log-probabilities"
         assert again.input_tokens - cached < 45
-    (other,), _ = at_once(models(threads=1, slots=1), story(0, seed=5, temperature=0.9))
-    assert other == first
+    (other,), _ = at_once(models(context_window=1000), story(0, seed=5, temperature=0.9))
+    assert other == first, "on another server too"
 
 
 @pytest.mark.slow
@@ -524,15 +523,15 @@ def test_a_search_recorded_with_sharing_replays_equally_without(models, monkeypa
         max_tokens=24,
     )
     lab = tl.Lab(models(slots=2), runs=tmp_path / "runs", cache=tmp_path / "calls", timeout=None)
-    run = wait(lab.run(search, task))
+    run = asyncio.run(lab.run(search, task))
     assert run.calls_df().error.isna().all()
     assert (run.calls_df().cached_tokens > 0).any()
     monkeypatch.setattr(Prefixes, "answer", without)
     other = tl.Lab(models(slots=2), runs=tmp_path / "others", cache=tmp_path / "calls", timeout=None)
-    again = wait(other.run(search, task))
+    again = asyncio.run(other.run(search, task))
     assert canonical(again) == canonical(run)
     assert set(again.calls_df().source) == {"cache"}
-    assert wait(tl.load(run.path).replay()) is not None
+    assert asyncio.run(tl.load(run.path).replay()).identical
 
 
 def test_a_server_of_ones_own_selects_its_slots_itself(server):

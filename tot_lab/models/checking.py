@@ -268,9 +268,7 @@ async def _takes_n(endpoint: Endpoint, problems: list[str]) -> bool:
     return taken and "n" not in notes.dropped
 
 
-async def _speed(
-    endpoint: Endpoint, problems: list[str], notes: _Notes
-) -> tuple[float | None, int | None]:
+async def _speed(endpoint: Endpoint, problems: list[str], notes: _Notes) -> tuple[float | None, int | None]:
     """Tokens that one call generates in a second, and how many calls are answered at the same time.
     They queue when half of `AT_ONCE` take longer than one alone: 2.5 times with one slot, 1.5 times
     with two; a single late one is chance. A provider's own service is not put to that test."""

@@ -2,9 +2,9 @@
 
 llama.cpp reuses what a slot holds of a new prompt, and picks the free slot that holds most of it. Calls that
 come one at a time therefore lose nothing. Two kinds of calls do: those that are made at the same time, since
-each slot processes the shared beginning for itself, and those with a seed, since what came before would change
-the rounding of their replies. For both, the paragraphs before the last one are processed first, the state of
-the slot is saved to a file, and it is restored in the slots of all calls that begin in the same way.
+each slot processes the shared beginning for itself, and those with a seed, since what came before would
+change the rounding of their replies. For both, the paragraphs before the last one are processed first, the
+state of the slot is saved to a file, and it is restored in the slots of all calls that begin in the same way.
 
 The states of calls with a seed depend on the prompt alone: each is computed from the state of the boundary
 before it, in the same steps. So such a call starts from the same bits whatever came before.
@@ -17,7 +17,6 @@ References:
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from tot_lab.core.calls import Call, CallObserver, Message, Reply
+from tot_lab.core.reading import common_length
 from tot_lab.models.chat.requests import blank_lines_in
 from tot_lab.models.connections import body_of
 from tot_lab.models.openai_compatible import LlamaCpp
@@ -147,8 +147,8 @@ class Slots:
         self._lock = threading.Lock()
 
     async def take(self, text: str) -> int:
-        """Wait for a free slot and return it: the one that holds most of `text`, or else the one that has been
-        free for longest.
+        """Wait for a free slot and return it: the one that holds most of `text`, or else the one that has
+        been free for longest.
         """
         with self._lock:
             if self._free:
@@ -166,7 +166,7 @@ class Slots:
 
     def common(self, slot: int, text: str) -> int:
         """Return the number of characters at the beginning of `text` that `slot` holds."""
-        return len(os.path.commonprefix([self.held[slot], text]))
+        return common_length(self.held[slot], text)
 
     def give(self, slot: int) -> None:
         """Give `slot` to the next call."""
@@ -221,9 +221,7 @@ class Prefixes:
             if not self._pending[text]:
                 del self._pending[text]
 
-    async def _answer(
-        self, call: Call, text: str, observer: CallObserver, *, exact: bool
-    ) -> Sequence[Reply]:
+    async def _answer(self, call: Call, text: str, observer: CallObserver, *, exact: bool) -> Sequence[Reply]:
         beginnings: list[Beginning] = []
         is_own = bool(call.options.keys() & {"cache_prompt", "id_slot"})
         if self.works and not is_own and (exact or self.slots.number > 1):

@@ -4,7 +4,7 @@ Anthropic charges more for a prompt whose beginning it stores and a tenth for on
 entry exists once the first reply begins, so calls at the same time would each pay for storing it.
 
 References:
-    Anthropic, Prompt caching: `cache_control`, minimum lengths, lifetime of five minutes, concurrent requests.
+    Anthropic, Prompt caching: `cache_control`, minimum lengths, lifetime, concurrent requests.
 """
 
 from __future__ import annotations

@@ -134,9 +134,7 @@ class ChatEndpoint(Endpoint):
         self._note_processing(answers, calls, observer)
         return self._replies(answers, calls)
 
-    def _note_processing(
-        self, answers: Answers, calls: Sequence[Call], observer: CallObserver
-    ) -> None:
+    def _note_processing(self, answers: Answers, calls: Sequence[Call], observer: CallObserver) -> None:
         """Note how the server processed each call, as far as it reports it."""
         calls = calls[: len(answers.choices)]
         for call, known in zip(calls, answers.processing.notes(len(calls)), strict=True):

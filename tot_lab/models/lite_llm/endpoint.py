@@ -54,9 +54,9 @@ from tot_lab.models.stack import Failure
 
 # Gemini is excluded, since its thinking models may refuse several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}
-LEAST_CACHED = 1024
-"""Tokens of the shortest prompt that Anthropic caches, if litellm's table does not know. It ignores the mark of
-a shorter one.
+_LEAST_CACHED = 1024
+"""Tokens of the shortest prompt that Anthropic caches, if litellm's table does not know. It ignores the mark
+of a shorter one.
 """
 
 _FOREVER = 86_400.0  # seconds; the driver enforces the timeout
@@ -182,7 +182,7 @@ class LiteLLM(ChatEndpoint):
             return None
         parts = [*map(str, call.tools), *(message.content for message in call.messages[:-1])]
         text = "\n\n".join([*parts, call.messages[-1].content[:cut]])
-        least = known_of(load_litellm(), self.name).get("prompt_cache_min_tokens") or LEAST_CACHED
+        least = known_of(load_litellm(), self.name).get("prompt_cache_min_tokens") or _LEAST_CACHED
         return text if estimated_tokens(text) >= least else None
 
     def known_window(self) -> int | None:
