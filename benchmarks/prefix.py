@@ -1,6 +1,6 @@
 """What a tree search processes of its prompts, and what sharing their beginnings saves.
 
-    python benchmarks/prefix.py [MODEL ...] [--slots 4] [--count 3] [--width 2] [--threads 1] [--only shared]
+    python benchmarks/prefix.py [MODEL ...] [--slots 4] [--count 3] [--width 2] [--threads 1] [--only slots]
 
 1. What the prompts of siblings have in common, by domain and purpose: characters of the longest
    common beginning, and its share of the prompt. Simulated players write the trees.
@@ -157,7 +157,11 @@ async def searched(
 
 
 async def whole_search(name: str, options: argparse.Namespace) -> None:
-    for slots, seed in ((options.slots, None), (1, 1), (1, None)):
+    settings: dict[str, tuple[int, int | None]]
+    settings = {"slots": (options.slots, None), "seed": (1, 1), "plain": (1, None)}
+    for part, (slots, seed) in settings.items():
+        if options.only not in (None, part):
+            continue
         print(f"\n{name}, {slots} slot{'s' * (slots > 1)}, {'no seed' if seed is None else 'with a seed'}")
         found, replies = {}, dict[str, Reply]()
         for on in (False, True):
@@ -178,9 +182,9 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=2, help="of the beam")
     parser.add_argument("--reply", type=int, default=40, help="most tokens of a reply")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", choices=["shared", "search"])
+    parser.add_argument("--only", choices=["shared", "slots", "seed", "plain"])
     options = parser.parse_args()
-    if options.only != "search":
+    if options.only in (None, "shared"):
         asyncio.run(what_siblings_share())
     if options.only != "shared":
         for name in options.names:

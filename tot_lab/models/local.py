@@ -229,6 +229,7 @@ class _Server:
             try:
                 address = self._started(settings)
             except OSError as error:
+                self.stop()
                 self._failed = time.monotonic(), str(error)
                 raise
             # No context window is passed: the server counts exactly and refuses a prompt that is too long.

@@ -213,13 +213,15 @@ class Prefixes:
     async def answer(self, call: Call, observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to `call`. Raises `Failure`."""
         text, exact = text_of(call), call.seed is not None
-        self._pending[text] += 1
+        with self._lock:
+            self._pending[text] += 1
         try:
             return await self._answer(call, text, observer, exact=exact)
         finally:
-            self._pending[text] -= 1
-            if not self._pending[text]:
-                del self._pending[text]
+            with self._lock:
+                self._pending[text] -= 1
+                if not self._pending[text]:
+                    del self._pending[text]
 
     async def _answer(self, call: Call, text: str, observer: CallObserver, *, exact: bool) -> Sequence[Reply]:
         beginnings: list[Beginning] = []
@@ -236,15 +238,21 @@ class Prefixes:
         try:
             if beginning and (exact or self.slots.common(slot, text) < len(beginning)):
                 await self._restore(slot, (beginning, exact))
-            self.slots.held[slot] = text
             options = {"id_slot": slot, "cache_prompt": not exact or bool(beginning), **call.options}
             call = msgspec.structs.replace(call, options=options)
             noting = _WithBeginning(observer, processed)
-            replies = await self.endpoint.answer([call], noting)
+            replies = await self._processed(slot, text, call, noting)
             self.works = self.works and not (beginning and noting.cached == 0)
             return replies
         finally:
             self.slots.give(slot)
+
+    async def _processed(self, slot: int, text: str, call: Call, observer: CallObserver) -> Sequence[Reply]:
+        """Answer `call` in `slot`. If that fails, nothing is known about what the slot holds."""
+        self.slots.held[slot] = ""
+        replies = await self.endpoint.answer([call], observer)
+        self.slots.held[slot] = text
+        return replies
 
     async def _process(self, beginnings: list[Beginning], *, exact: bool) -> int:
         """Save the states of `beginnings`.
@@ -278,7 +286,6 @@ class Prefixes:
             if exact or self.slots.common(slot, text) < len(text):
                 if before and (exact or self.slots.common(slot, text) < len(before)):
                     await self._restore(slot, (before, exact))
-                self.slots.held[slot] = text
                 options = {
                     **beginning.call.options,
                     "id_slot": slot,
@@ -286,7 +293,7 @@ class Prefixes:
                 }
                 part = msgspec.structs.replace(beginning.call, options=options)
                 counting = _Counting()
-                (reply,) = await self.endpoint.answer([part], counting)
+                (reply,) = await self._processed(slot, text, part, counting)
                 processed = (reply.input_tokens or 0) - counting.cached
             name = str(next(self._names))
             try:
@@ -319,6 +326,7 @@ class Prefixes:
             if state is None:
                 raise Failure("the saved state of the prompt's beginning was removed", retry=True)
             self.states.move_to_end(key)
+        self.slots.held[slot] = ""
         try:
             await self._act(slot, "restore", state.name)
         except Failure as failure:
