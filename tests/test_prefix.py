@@ -402,6 +402,63 @@ async def without(self: Prefixes, call: Call, observer: Any) -> Sequence[Reply]:
     return await self.endpoint.answer([call], observer)
 
 
+def on_loopback(server: Providers, tmp_path: Any, slots: int) -> Prefixes:
+    endpoint = LlamaCpp(model="local", base_url=server.base("openai"))
+    return Prefixes(endpoint, slots, tmp_path)
+
+
+def test_the_beginning_is_processed_and_saved_before_the_siblings_are_sent(server, tmp_path):
+    actions: list[tuple[str, str]] = []
+
+    def page(asked: Any) -> dict[str, int]:
+        actions.append((asked.path, asked.json["filename"]))
+        return {"n_written": 10}
+
+    server.pages |= {"/slots/0": page, "/slots/1": page}
+    server.otherwise = Said("yes", pause=0.05)
+    found = on_loopback(server, tmp_path, 2)
+    siblings = [story(k, stop=("\n",)) for k in range(4)]
+    try:
+        replies = wait(together(*(found.answer(one, CallObserver()) for one in siblings)))
+    finally:
+        server.otherwise = Said()
+    assert [reply.text for (reply,) in replies] == ["yes"] * 4
+    first, *others = server.calls
+    assert first.json["messages"][0]["content"] == STORY
+    assert (first.json["max_tokens"], first.json.get("stop"), first.json.get("seed")) == (1, None, None)
+    sent = [asked.json["messages"][0]["content"] for asked in others]
+    assert sorted(sent) == QUESTIONS, "each is sent once and whole"
+    assert {asked.json["id_slot"] for asked in others} == {0, 1}
+    assert all(asked.json["cache_prompt"] for asked in others)
+    assert server.max_at_once == 2
+    (saved, name), *restored = actions
+    assert saved == f"/slots/{first.json['id_slot']}"
+    other = 1 - first.json["id_slot"]
+    assert restored == [(f"/slots/{other}", name)], "the slot that has it needs no copy"
+
+
+def test_a_server_that_cannot_save_states_is_asked_once(server, tmp_path):
+    found = on_loopback(server, tmp_path, 1)  # /slots/0 is 404
+    for k in range(3):
+        (reply,) = wait(found.answer(story(k, seed=k), CallObserver()))
+        assert reply.text == "Four."
+    assert [asked.path for asked in server.asked].count("/slots/0") == 1
+    assert [asked.json["cache_prompt"] for asked in server.calls] == [False] * 4
+
+
+def test_an_architecture_that_cannot_go_back_gets_no_beginnings(server, tmp_path):
+    """Such as one with recurrent layers, which processes the whole prompt although a beginning was restored."""
+    server.pages["/slots/0"] = {"n_written": 10}
+    server.otherwise = Said(input_tokens=100, cached=0)
+    found = on_loopback(server, tmp_path, 1)
+    try:
+        for k in range(3):
+            wait(found.answer(story(k, seed=k), CallObserver()))
+    finally:
+        server.otherwise = Said()
+    assert [asked.json["max_tokens"] for asked in server.calls] == [1, 6, 6, 6]
+
+
 @pytest.mark.slow
 @needs_smollm2
 def test_calls_at_the_same_time_process_what_they_share_once(models, monkeypatch):
