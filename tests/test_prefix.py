@@ -25,6 +25,7 @@ from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.models import prefixes
 from tot_lab.models.keys import key_of
 from tot_lab.models.lite_llm import LiteLLM
+from tot_lab.models.lite_llm.loading import load_litellm
 from tot_lab.models.local import Local, _server_for
 from tot_lab.models.openai_compatible import LlamaCpp, OpenAICompatible
 from tot_lab.models.prefixes import Prefixes, beginnings_of
@@ -39,8 +40,14 @@ def call(text: str = "2 + 2?", **more: Any) -> Call:
     return Call("0", "sample", (Message("user", text),), **more)
 
 
+@pytest.fixture(scope="module")
+def loaded():
+    """litellm is imported before a time limit runs."""
+    load_litellm()
+
+
 @pytest.fixture
-def server(shared, monkeypatch):
+def server(shared, loaded, monkeypatch):
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     shared.forget()
@@ -447,7 +454,7 @@ def test_a_server_that_cannot_save_states_is_asked_once(server, tmp_path):
 
 
 def test_an_architecture_that_cannot_go_back_gets_no_beginnings(server, tmp_path):
-    """Such as one with recurrent layers, which processes the whole prompt although a beginning was restored."""
+    """Such as one with recurrent layers, which processes the whole prompt all the same."""
     server.pages["/slots/0"] = {"n_written": 10}
     server.otherwise = Said(input_tokens=100, cached=0)
     found = on_loopback(server, tmp_path, 1)
