@@ -224,7 +224,7 @@ class _Server:
             if self.weights in KNOWN:
                 check(self.weights, self.path)
             key = secrets.token_urlsafe()
-            folder = self._folder = Path(tempfile.mkdtemp(prefix="tot_lab-"))
+            folder = self._folder = Path(tempfile.mkdtemp(prefix="tot_lab_llama-"))
             settings = {"path": str(self.path), "key": key, "states": str(folder), **self.sizes}
             try:
                 address = self._started(settings)
