@@ -46,7 +46,9 @@ class Said:
     thinking: what goes into the provider's reasoning field. redacted: with it comes some that only the
     provider can read. tools: (name, arguments) pairs.
     logprobs: (token, logprob, {alternative: logprob}) triples. cached: prompt tokens of
-    `input_tokens` that the provider had cached. pause: seconds before an answer, or each streamed piece.
+    `input_tokens` that the provider had cached, None = it does not say; stored: those that Anthropic
+    stores now. timings: llama.cpp's prompt and generated tokens a second. pause: seconds before an answer,
+    or each streamed piece.
     """
 
     texts: str | tuple[str | None, ...] | None = "Four."
@@ -57,6 +59,9 @@ class Said:
     finish: str = "stop"
     input_tokens: int = 11
     output_tokens: int = 5
+    cached: int | None = None
+    stored: int = 0
+    timings: tuple[float, float] | None = None
     usage: bool = True
     model: str | None = None
     pause: float = 0.0
@@ -317,12 +322,32 @@ class _Speaks(NamedTuple):
 # OpenAI: POST /v1/chat/completions
 
 
-def _openai_usage(said: Said) -> dict[str, int]:
+def _openai_usage(said: Said) -> dict[str, Any]:
     total = said.input_tokens + said.output_tokens
+    details = {} if said.cached is None else {"prompt_tokens_details": {"cached_tokens": said.cached}}
     return {
         "prompt_tokens": said.input_tokens,
         "completion_tokens": said.output_tokens,
         "total_tokens": total,
+        **details,
+    }
+
+
+def _timings(said: Said) -> dict[str, Any]:
+    """As llama.cpp adds them beside the usage."""
+    if said.timings is None:
+        return {}
+    prompt, predicted = said.timings
+    fresh = said.input_tokens - (said.cached if isinstance(said.cached, int) else 0)
+    return {
+        "timings": {
+            "cache_n": said.cached or 0,
+            "prompt_n": fresh,
+            "prompt_ms": 1000 * fresh / prompt if prompt else 0.0,
+            "prompt_per_second": prompt or None,
+            "predicted_n": said.output_tokens,
+            "predicted_per_second": predicted,
+        }
     }
 
 
@@ -372,7 +397,7 @@ def _openai_whole(said: Said, asked: Asked) -> dict[str, Any]:
         "model": said.model or asked.json["model"],
         "choices": choices,
     }
-    return {**body, "usage": _openai_usage(said)} if said.usage else body
+    return {**body, "usage": _openai_usage(said), **_timings(said)} if said.usage else body
 
 
 def _openai_pieces(said: Said, asked: Asked) -> list[str]:
@@ -398,7 +423,7 @@ def _openai_pieces(said: Said, asked: Asked) -> list[str]:
             pieces.append(piece({"tool_calls": [{"index": k, "function": {"arguments": part}}]}))
     pieces.append(piece({}, said.finish))
     if said.usage and (asked.json.get("stream_options") or {}).get("include_usage"):
-        pieces.append(_event({**head, "choices": [], "usage": _openai_usage(said)}))
+        pieces.append(_event({**head, "choices": [], "usage": _openai_usage(said), **_timings(said)}))
     return [*pieces, "data: [DONE]\n\n"]
 
 
@@ -435,13 +460,24 @@ def _anthropic_whole(said: Said, asked: Asked) -> dict[str, Any]:
         "content": _anthropic_blocks(said, len(asked.json["messages"])),
         "stop_reason": _ANTHROPIC_FINISH.get(said.finish, said.finish),
         "stop_sequence": None,
-        "usage": {"input_tokens": said.input_tokens, "output_tokens": said.output_tokens},
+        "usage": {**_anthropic_read(said), "output_tokens": said.output_tokens},
+    }
+
+
+def _anthropic_read(said: Said) -> dict[str, int]:
+    """Anthropic counts cached and stored tokens apart from the others."""
+    if said.cached is None:
+        return {"input_tokens": said.input_tokens}
+    return {
+        "input_tokens": said.input_tokens - said.cached - said.stored,
+        "cache_read_input_tokens": said.cached,
+        "cache_creation_input_tokens": said.stored,
     }
 
 
 def _anthropic_pieces(said: Said, asked: Asked) -> list[str]:
     whole = _anthropic_whole(said, asked)
-    usage = {"input_tokens": said.input_tokens, "output_tokens": 1}
+    usage = {**_anthropic_read(said), "output_tokens": 1}
     pieces = [
         _event(
             {

@@ -27,7 +27,8 @@ CALLS = {
     "made": "boolean", "model": "string", "temperature": "Float64", "input_tokens": "Int64",
     "output_tokens": "Int64",
     "cost": "Float64", "paid": "Float64", "asked": "float64", "seconds": "Float64", "source": "category",
-    "sent": "Float64", "tries": "Int64", "simulated": "boolean",
+    "sent": "Float64", "tries": "Int64", "cached_tokens": "Int64", "prefill_tokens_per_second": "Float64",
+    "decode_tokens_per_second": "Float64", "simulated": "boolean",
 }  # fmt: skip
 EVENTS = {
     "position": "string", "seconds": "float64", "name": "string", "node": "string", "data": "object",

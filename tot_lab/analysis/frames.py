@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SOURCES = ("model", "cache", "joined")
 MARKS = get_args(Verdict)
+PROCESSING = ("cached_tokens", "prefill_tokens_per_second", "decode_tokens_per_second")
 STATES = ("proposed", "unreadable", *DECISIONS)
 
 
@@ -194,6 +195,10 @@ def calls_df(run: Run) -> pandas.DataFrame:
       unknown
     - sent: Float64, seconds since the start of the run when it was last sent; tries: Int64, how often it was
       sent. Both are NA for calls that are not sent (a function, a simulated model, a cached reply)
+    - cached_tokens: Int64, those of input_tokens that the server had processed before and reused;
+      prefill_tokens_per_second: Float64, its speed of processing the others; decode_tokens_per_second:
+      Float64, its speed of generating the reply. NA if the server does not report it, and for calls that were
+      not sent or that joined another
     - simulated: boolean, whether a simulated model replied, NA while open
     """
     return _calls_frame(run, calls_of(run))
@@ -233,7 +238,8 @@ def _calls_frame(run: Run, calls: list[CallRow]) -> pandas.DataFrame:
                 SOURCES,
                 [w.source if has_reply else None for w, has_reply in zip(ways, replied, strict=True)],
             ),
-            **each(ways, sent="Float64", tries="Int64"),
+            **each(ways, sent="Float64", tries="Int64", cached_tokens="Int64"),
+            **each(ways, prefill_tokens_per_second="Float64", decode_tokens_per_second="Float64"),
             **each(replies, simulated="boolean"),
         }
     )
@@ -338,6 +344,9 @@ class _CallStatus(NamedTuple):
     source: str = "model"
     sent: float | None = None
     tries: int | None = None
+    cached_tokens: int | None = None
+    prefill_tokens_per_second: float | None = None
+    decode_tokens_per_second: float | None = None
 
 
 def call_status_of(run: Run) -> defaultdict[Position, _CallStatus]:
@@ -353,6 +362,9 @@ def call_status_of(run: Run) -> defaultdict[Position, _CallStatus]:
             ways[place] = ways[place]._replace(source="cache")
         elif note.name == "call.joined":
             ways[place] = ways[place]._replace(source="joined")
+        elif note.name == "call.processed" and ways[place].source == "model":
+            known = {name: note.data[name] for name in PROCESSING if name in note.data}
+            ways[place] = ways[place]._replace(**known)
     return ways
 
 
@@ -373,9 +385,10 @@ def events_df(run: Run) -> pandas.DataFrame:
       whether by a limit of the strategy itself), `call.sent` (tries, n), `call.retried` (error, status, wait
       in seconds), `call.limit` (limit, before, reason, model: the adaptive limit of concurrent requests to
       the model changed with this call), `call.server` (server, version, model, revision, quantization, dtype,
-      chat_template, as far as the server reports them: once, with the first call to it), `call.dropped`
-      (settings that the provider does not accept), `call.refused` (by `spend`: the most it could cost, and
-      what was left, in USD), `call.answered`, `call.damaged` and `call.unstored` (errors of the cache)
+      chat_template, as far as the server reports them: once, with the first call to it), `call.processed`
+      (cached_tokens and speeds, as far as the server reports them), `call.dropped` (settings that the
+      provider does not accept), `call.refused` (by `spend`: the most it could cost, and what was left, in
+      USD), `call.answered`, `call.damaged` and `call.unstored` (errors of the cache)
     - node: string, id of the thought it is about, NA if there is none
     - data: object, the record as a dict. `pandas.json_normalize(df.data)` makes columns of it, and
       `df.data.str["depth"]` extracts one. `depth` counts from the strategy's own root. A proposal has depth,

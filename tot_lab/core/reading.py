@@ -51,6 +51,18 @@ _TAG = r"</?think(?:ing)?(?:\s[^<>]*)?>"
 _THINK_TAG = re.compile(rf"(?<!`){_TAG}|{_TAG}(?!`)", re.IGNORECASE)
 
 
+def common_length(one: str, other: str) -> int:
+    """Return the length of the common beginning of two texts."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def finite(value: Any) -> float | None:
     """Convert `value` to float if it is a finite number. Returns `None` otherwise, also for booleans."""
     if isinstance(value, bool) or not isinstance(value, Real):  # numpy's numbers are Real too

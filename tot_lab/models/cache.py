@@ -28,6 +28,7 @@ from typing import Literal, Protocol, get_args
 from tot_lab._version import __version__
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.files import data_folder
+from tot_lab.core.reading import common_length
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences, key_of
 from tot_lab.models.redis_store import RedisStore, RedisUnavailable
@@ -244,7 +245,7 @@ class Cache:
             likeness = 1.0
             if entry.request.messages != request.messages:
                 other = _prompt(entry.request)
-                same = _common_prefix(text, other) + _common_prefix(text[::-1], other[::-1])
+                same = common_length(text, other) + common_length(text[::-1], other[::-1])
                 likeness = 0.99 * min(1.0, same / max(len(text), len(other), 1))
             rank = (likeness, -len(differences(request, entry.request)))
             if best is None or rank > best[0]:
@@ -396,25 +397,13 @@ def _numbered(file: Path) -> bool:
     return file.parent.name.isascii() and file.parent.name.isdigit()
 
 
-def _common_prefix(one: str, other: str) -> int:
-    """Return the length of the common prefix of two texts."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 def _prompt(request: Request) -> str:
     return "\n\n".join(message.content for message in request.messages)
 
 
 def _where(here: str, there: str, most: int = 60) -> str:
     """Describe where two prompts start to differ."""
-    same = _common_prefix(here, there)
+    same = common_length(here, there)
     start = max(0, same - 20)
     return f"from character {same}: {here[start : same + most]!r} here, {there[start : same + most]!r} there"
 

@@ -51,6 +51,9 @@ class Check(NamedTuple):
         n: Whether one request can return several samples.
         slots: Calls answered at the same time. A server that answered all `AT_ONCE` test calls may have more.
         tokens_per_second: Generation speed of one call.
+        prompt_cache: Whether the server reported that it reused the beginning of a prompt. `None` also if the
+            test prompts were too short for its cache.
+        prefill_tokens_per_second: Speed of processing a prompt, as reported by the server.
         problems: What will not work.
     """
 
@@ -66,10 +69,12 @@ class Check(NamedTuple):
     n: bool | None = None
     slots: int | None = None
     tokens_per_second: float | None = None
+    prompt_cache: bool | None = None
+    prefill_tokens_per_second: float | None = None
     problems: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        speed = self.tokens_per_second
+        speed, prefill = self.tokens_per_second, self.prefill_tokens_per_second
         rows = {
             "reachable": _word(self.reachable),
             "model there": _word(self.model_there),
@@ -80,6 +85,8 @@ class Check(NamedTuple):
             "n": _word(self.n),
             "slots in parallel": _word(self.slots),
             "tokens/s": _word(speed and f"{speed:.1f}"),
+            "prompt cache": _word(self.prompt_cache),
+            "prompt tokens/s": _word(prefill and f"{prefill:.1f}"),
             "concurrency": "adaptive" if self.concurrency is None else str(self.concurrency),
         }
         lines = [f"{self.name} at {self.address}" if self.address != self.name else self.name]
@@ -94,16 +101,22 @@ def _word(value: object) -> str:
 
 
 class _Notes:
-    """A call observer that collects the names of dropped settings."""
+    """A call observer that collects the names of dropped settings, and how prompts were processed."""
 
     def __init__(self) -> None:
         self.paid: float | None = None
         self.watched = False
         self.dropped: set[str] = set()
+        self.cached = 0
+        self.prefill: list[float] = []
 
     def note(self, name: str, **data: Any) -> None:
         if name == "call.dropped":
             self.dropped.update(data["settings"])
+        elif name == "call.processed":
+            self.cached += data.get("cached_tokens", 0)
+            if "prefill_tokens_per_second" in data:
+                self.prefill.append(data["prefill_tokens_per_second"])
 
     def partial(self, text: str) -> None:
         pass
@@ -157,7 +170,8 @@ async def check(endpoint: Endpoint) -> Check:
         logprobs=await _gives_logprobs(endpoint, problems),
         n=await _takes_n(endpoint, problems),
     )
-    speed, at_once = await _speed(endpoint, problems)
+    notes = _Notes()
+    speed, at_once = await _speed(endpoint, problems, notes)
     slots = facts.slots or at_once
     concurrency = endpoint.concurrency
     if slots is not None and (facts.slots is not None or slots < AT_ONCE):
@@ -170,7 +184,12 @@ async def check(endpoint: Endpoint) -> Check:
     if endpoint.need([_call("")]).usd is None:
         problems.append("the price is unknown: costs are not counted, and a limit on USD cannot be enforced")
     return found._replace(
-        slots=slots, tokens_per_second=speed, concurrency=concurrency, problems=tuple(problems)
+        slots=slots,
+        tokens_per_second=speed,
+        prompt_cache=True if notes.cached else None,
+        prefill_tokens_per_second=median(notes.prefill) if notes.prefill else None,
+        concurrency=concurrency,
+        problems=tuple(problems),
     )
 
 
@@ -260,16 +279,16 @@ async def _takes_n(endpoint: Endpoint, problems: list[str]) -> bool:
     return taken
 
 
-async def _speed(endpoint: Endpoint, problems: list[str]) -> tuple[float | None, int | None]:
+async def _speed(endpoint: Endpoint, problems: list[str], notes: _Notes) -> tuple[float | None, int | None]:
     """Tokens that one call generates in a second, and how many calls are answered at the same time.
     They queue when half of `AT_ONCE` take longer than one alone: 2.5 times with one slot, 1.5 times
     with two; a single late one is chance. A provider's own service is not put to that test."""
     try:
-        alone = [await _timed(endpoint, 0, k) for k in range(2)]
+        alone = [await _timed(endpoint, 0, k, notes) for k in range(2)]
         if isinstance(endpoint, LiteLLM) and endpoint.is_providers_own:
             together = alone
         else:
-            together = await asyncio.gather(*[_timed(endpoint, 1, k) for k in range(AT_ONCE)])
+            together = await asyncio.gather(*[_timed(endpoint, 1, k, notes) for k in range(AT_ONCE)])
     except (Failure, TimeoutError) as error:
         problems.append(f"{AT_ONCE} calls at the same time do not work: {_reason(error)}")
         return None, 1
@@ -280,13 +299,13 @@ async def _speed(endpoint: Endpoint, problems: list[str]) -> tuple[float | None,
     return tokens / seconds or None, None if together is alone else slots
 
 
-async def _timed(endpoint: Endpoint, turn: int, place: int) -> tuple[float, Reply]:
+async def _timed(endpoint: Endpoint, turn: int, place: int, notes: _Notes) -> tuple[float, Reply]:
     """Return the seconds that a call took and its reply. The prompt is unique, so that no server answers from
-    a prompt cache.
+    a cache of replies.
     """
     began = time.perf_counter()
     text = f"Story {turn}.{place}: tell it at length, of rain."
-    (reply,) = await _send(endpoint, [_call(text, max_tokens=32, temperature=1.0)])
+    (reply,) = await _send(endpoint, [_call(text, max_tokens=32, temperature=1.0)], notes)
     return time.perf_counter() - began, reply
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 
@@ -34,6 +35,7 @@ def serve() -> None:
     params.port = 0
     params.cache_ram_mib = 1024  # prompt cache, which is 8 GiB by default
     params.ui = params.endpoint_slots = False
+    params.slot_save_path = settings["states"] + os.sep
     params.verbosity = -1
     try:
         server = xllamacpp.Server(params)
@@ -45,6 +47,7 @@ def serve() -> None:
     answers.flush()
     while sys.stdin.readline():
         pass
+    shutil.rmtree(settings["states"], ignore_errors=True)
     os._exit(0)
 
 

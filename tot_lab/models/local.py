@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from tot_lab.core.calls import Call, CallObserver, Need, Reply
 from tot_lab.core.extras import requires
 from tot_lab.models import ready
 from tot_lab.models.openai_compatible import LlamaCpp
+from tot_lab.models.prefixes import Prefixes
 from tot_lab.models.stack import Endpoint, Failure
 from tot_lab.models.weights import KNOWN, check, find, sha256_of
 
@@ -39,8 +41,9 @@ class Local(Endpoint):
     """A model with open weights, run by llama.cpp on this machine at no cost.
 
     A call with a seed gets the same text again as long as `slots` is 1; with more slots, calls in one batch
-    change each other's rounding. Its prompt is processed from the start. A call without a seed reuses prompts
-    that were processed before, and is up to twice as fast.
+    change each other's rounding. What prompts share before their last paragraph is processed once, and its
+    state is kept in temporary files of at most 1 GiB (`tot_lab.models.prefixes`). Without a seed, calls one
+    at a time reuse all that an earlier prompt began with, which llama.cpp does by itself.
 
     Tools reach a model only if the chat template of its weights supports them. Otherwise, as with
     smollm2-135m, they are recorded as dropped; the prompts of the strategies describe them too.
@@ -139,20 +142,18 @@ class Local(Endpoint):
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         try:
             server = _server_for(self)
-            endpoint = server.endpoint
-            if endpoint is None:
-                endpoint = await asyncio.to_thread(server.start)
+            prefixes = server.prefixes
+            if prefixes is None:
+                prefixes = await asyncio.to_thread(server.start)
         except (OSError, ImportError) as error:
             raise Failure(str(error)) from None
         replies = []
         for call in calls:  # llama.cpp accepts `n`, but counts only the tokens of the first reply
-            if call.seed is not None:
-                call = msgspec.structs.replace(call, options={"cache_prompt": False, **call.options})
             if call.tools and not await server.takes_tools():
                 forced = call.tool_choice not in (None, "auto", "none")
                 observer.note("call.dropped", settings=["tools", "tool_choice"] if forced else ["tools"])
                 call = msgspec.structs.replace(call, tools=(), tool_choice=None)
-            (reply,) = await endpoint.answer([call], observer)
+            (reply,) = await prefixes.answer(call, observer)
             replies.append(msgspec.structs.replace(reply, model=self.name, cost=0.0))
         return replies
 
@@ -174,7 +175,8 @@ class _Server:
         self.holders: dict[int, weakref.finalize[..., Local]] = {}
         self._lock = threading.RLock()  # a finaliser may run in the thread that holds it
         self._process: subprocess.Popen[bytes] | None = None
-        self._endpoint: LlamaCpp | None = None
+        self._prefixes: Prefixes | None = None
+        self._folder: Path | None = None
         self._takes_tools: bool | None = None
         self._failed: tuple[float, str] | None = None
 
@@ -189,10 +191,15 @@ class _Server:
             self.stop()
 
     @property
+    def prefixes(self) -> Prefixes | None:
+        """What answers calls on the running server, or `None`."""
+        running = self._process is not None and self._process.poll() is None
+        return self._prefixes if running else None
+
+    @property
     def endpoint(self) -> LlamaCpp | None:
         """The endpoint of the running server, or `None`."""
-        running = self._process is not None and self._process.poll() is None
-        return self._endpoint if running else None
+        return None if (prefixes := self.prefixes) is None else prefixes.endpoint
 
     async def takes_tools(self) -> bool:
         """Whether the chat template supports tools; llama.cpp drops them silently otherwise."""
@@ -202,8 +209,8 @@ class _Server:
             self._takes_tools = not isinstance(caps, dict) or caps.get("supports_tools") is not False
         return self._takes_tools is not False
 
-    def start(self) -> LlamaCpp:
-        """Return the endpoint, starting the server if needed. Blocks while the weights are loaded.
+    def start(self) -> Prefixes:
+        """Return what answers calls, starting the server if needed. Blocks while the weights are loaded.
 
         Callers that waited for a failed start get its error and do not start again.
 
@@ -213,7 +220,7 @@ class _Server:
         """
         began = time.monotonic()
         with self._lock:
-            if (running := self.endpoint) is not None:
+            if (running := self.prefixes) is not None:
                 return running
             if self._failed is not None and self._failed[0] >= began:
                 raise OSError(self._failed[1])
@@ -223,14 +230,18 @@ class _Server:
             if self.weights in KNOWN:
                 check(self.weights, self.path)
             key = secrets.token_urlsafe()
+            folder = self._folder = Path(tempfile.mkdtemp(prefix="tot_lab_llama-"))
+            settings = {"path": str(self.path), "key": key, "states": str(folder), **self.sizes}
             try:
-                address = self._started({"path": str(self.path), "key": key, **self.sizes})
+                address = self._started(settings)
             except OSError as error:
+                self.stop()
                 self._failed = time.monotonic(), str(error)
                 raise
             # No context window is passed: the server counts exactly and refuses a prompt that is too long.
-            self._endpoint = LlamaCpp(model="local", base_url=f"{address}/v1", api_key=key)
-            return self._endpoint
+            endpoint = LlamaCpp(model="local", base_url=f"{address}/v1", api_key=key)
+            self._prefixes = Prefixes(endpoint, self.sizes["slots"], folder)
+            return self._prefixes
 
     def _started(self, settings: dict[str, Any]) -> str:
         """Start the process and return its address."""
@@ -268,7 +279,9 @@ class _Server:
         with self._lock:
             if self._process is not None:
                 _end(self._process)
-            self._process = self._endpoint = None
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+            self._process = self._prefixes = self._folder = None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

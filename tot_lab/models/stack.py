@@ -5,6 +5,7 @@
     Samples        merges samples of one prompt into one request with `n`       samples.py
     StoreReplies   stores replies on disk before they are used                  cache.py
     Ready          loads the endpoint outside the timeout of a call             ready.py
+    Warmed         lets the first of several calls fill a prompt cache          warming.py
     Spending       keeps real spending within a limit                           spending.py
     Limited        limits concurrent requests and requests per minute           limits.py
     Retried        repeats requests after temporary failures                    retries.py

@@ -32,6 +32,7 @@ from tot_lab.models.retries import Retried
 from tot_lab.models.samples import Samples
 from tot_lab.models.spending import Costed, Spending, SpendLimiter
 from tot_lab.models.stack import Backend, Endpoint, is_model
+from tot_lab.models.warming import Warmed
 from tot_lab.runtime.roles import Role
 from tot_lab.tools import Carrying, Tool, Toolbox
 
@@ -243,7 +244,10 @@ class Gateway:
         if isinstance(model, Endpoint):
             end: Backend = model if model.concurrency is not None else Measured(model, model)
             stack: Backend = Retried(end, model)
-            stack = Ready(Spending(Limited(stack, model), model, self.spend_limiter), model)
+            stack = Spending(Limited(stack, model), model, self.spend_limiter)
+            if isinstance(model, LiteLLM) and model.provider == "anthropic":
+                stack = Warmed(stack, model.cached_beginning)
+            stack = Ready(stack, model)
         else:
             stack = self._end(model)
         if self.is_cached(model) and self.mode != "replay":

@@ -19,6 +19,7 @@ from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
 from tot_lab.models.chat.replies import (
     Answers,
     Choice,
+    Price,
     Share,
     continuation_of,
     scrubbed_reply,
@@ -28,6 +29,8 @@ from tot_lab.models.connections import body_of, opened
 from tot_lab.models.stack import Endpoint, Failure
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Pair = Annotated[tuple[Usd, Usd], Field(strict=False)]  # files hold lists
+_Triple = Annotated[tuple[Usd, Usd, Usd], Field(strict=False)]
 _ONE_BY_ONE: set[tuple[str, str]] = set()
 """Servers and models that ignore or refuse n, or do not count the tokens of all replies."""
 
@@ -61,8 +64,10 @@ class ChatEndpoint(Endpoint):
     context_window: Annotated[int, Field(ge=1)] | None = None
     """Tokens of a prompt and its reply together. Ollama is configured to this size."""
 
-    price: Annotated[tuple[Usd, Usd], Field(strict=False)] | None = None
-    """USD per million tokens of (prompt, reply), for a model whose price is not known."""
+    price: _Pair | _Triple | None = None
+    """USD per million tokens of (prompt, reply), for a model whose price is not known. A third number is the
+    price of prompt tokens that the server had cached, at most that of the others.
+    """
 
     _generates: ClassVar[bool] = True
     """Whether the model generates its replies, so that each of them has tokens."""
@@ -75,6 +80,13 @@ class ChatEndpoint(Endpoint):
     def _hidden(cls, key: SecretStr | str | None) -> SecretStr | None:
         text = key.get_secret_value() if isinstance(key, SecretStr) else key
         return None if text is None else SecretStr(text.strip())  # a file ends with a newline
+
+    @field_validator("price")
+    @classmethod
+    def _cached_is_no_dearer(cls, price: Price | None) -> Price | None:
+        if price is not None and len(price) == 3 and price[2] > price[0]:
+            raise ValueError(f"price of cached tokens must be at most {price[0]}: got {price[2]}")
+        return price  # `need` counts no token as cached
 
     def settings(self) -> dict[str, Any]:
         """Return the settings without the key, as JSON-compatible data."""
@@ -152,15 +164,26 @@ class ChatEndpoint(Endpoint):
             raise failure from None  # the exception chain holds requests with their headers
         if not answers.choices:
             raise Failure("the provider's response holds no choices", unreadable=True)
+        self._note_processing(answers, calls, observer)
         return self._replies(answers, calls)
+
+    def _note_processing(self, answers: Answers, calls: Sequence[Call], observer: CallObserver) -> None:
+        """Note how the server processed each call, as far as it reports it."""
+        calls = calls[: len(answers.choices)]
+        for call, known in zip(calls, answers.processing.notes(len(calls)), strict=True):
+            if known:
+                draws = {"draws": [call.sample_index]} if len(calls) > 1 else {}
+                observer.note("call.processed", **known, **draws)
 
     @abstractmethod
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
         """Make one request. Raises `Failure`."""
 
     @abstractmethod
-    def _shares(self, usage: Any, sizes: Sequence[int]) -> list[Share]:
-        """Return what each reply of a request used, given their sizes. It adds up to `usage`."""
+    def _shares(self, usage: Any, sizes: Sequence[int], cached: int | None) -> list[Share]:
+        """Return what each reply of a request used, given their sizes. It adds up to `usage`, of whose prompt
+        `cached` tokens were cached.
+        """
 
     @abstractmethod
     def _model_in(self, answers: Answers) -> str:
@@ -174,7 +197,8 @@ class ChatEndpoint(Endpoint):
         choices = answers.choices[: len(calls)]
         name, keys = clean(self._model_in(answers)), self._long_keys
         reported = getattr(answers.usage, "reported", "")
-        shares = self._shares(None if reported else answers.usage, [choice.size for choice in choices])
+        usage, cached = None if reported else answers.usage, answers.processing.cached_tokens
+        shares = self._shares(usage, [choice.size for choice in choices], cached)
         if len(choices) > 1 and self._generates and (few := undercounted(choices, shares)):
             self._ask_one_by_one()
             reported, shares = few, [(None, None, None)] * len(choices)

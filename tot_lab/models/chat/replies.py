@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall, usage_text
+from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall, is_token_count, usage_text
 from tot_lab.core.reading import json_of
 from tot_lab.core.scrubbing import HIDDEN, clean, without_beginning, without_keys
 
-Price = tuple[float, float]
-"""USD per million tokens of (prompt, reply)."""
+Price = tuple[float, float] | tuple[float, float, float]
+"""USD per million tokens of (prompt, reply), or of (prompt, reply, cached part of the prompt)."""
 
 Share = tuple[int | None, int | None, float | None]
 """Prompt tokens, reply tokens and USD of one reply."""
@@ -53,12 +53,39 @@ class Choice(NamedTuple):
         return sum(len(part.encode()) for part in parts if part)
 
 
+class Processing(NamedTuple):
+    """How a server processed a request, as far as it reports it. `None` means unknown.
+
+    Attributes:
+        cached_tokens: Prompt tokens that the server had processed before and did not process again.
+        prefill_tokens_per_second: Speed of processing the rest of the prompt.
+        decode_tokens_per_second: Speed of generating the reply.
+    """
+
+    cached_tokens: int | None = None
+    prefill_tokens_per_second: float | None = None
+    decode_tokens_per_second: float | None = None
+
+    def updated(self, later: Processing) -> Processing:
+        """Return this with what a later part of a stream reports."""
+        pairs = zip(self, later, strict=True)
+        return Processing(*(old if new is None else new for old, new in pairs))  # type: ignore[arg-type]
+
+    def notes(self, count: int) -> list[dict[str, Any]]:
+        """Return what is known for each of `count` replies, which share the prompt evenly."""
+        known = {name: value for name, value in self._asdict().items() if value is not None}
+        if self.cached_tokens is None:
+            return [known] * count
+        return [known | {"cached_tokens": part} for part in shared(self.cached_tokens, [1] * count)]
+
+
 class Answers(NamedTuple):
     """The content of a response. `usage` is as the adapter reads it, or `None` if none was reported."""
 
     choices: list[Choice]
     model: str | None
     usage: Any
+    processing: Processing = Processing()
 
 
 def text_so_far(text: str, keys: Sequence[str]) -> str:
@@ -221,9 +248,24 @@ def finite(logprob: float | None) -> float:
 # Usage.
 
 
-def usd(price: Price, prompt: int, output: int) -> float:
-    """Return the cost of a request in USD."""
-    return (prompt * price[0] + output * price[1]) / 1e6
+def usd(price: Price, prompt: int, output: int, cached: int | None = None) -> float:
+    """Return the cost of a request in USD. `cached` tokens of the prompt cost as much as the others if they
+    have no price of their own.
+    """
+    discount = (cached or 0) * (price[0] - price[2]) if len(price) == 3 else 0.0
+    return (prompt * price[0] + output * price[1] - discount) / 1e6
+
+
+def cached_in(count: Any, prompt: Any) -> int | None:
+    """Return a reported number of cached tokens, or `None` if it cannot be true of a prompt of that size."""
+    possible = is_token_count(count) and is_token_count(prompt) and count <= prompt
+    return int(count) if possible else None
+
+
+def speed_in(speed: Any) -> float | None:
+    """Return a reported speed, or `None` if it is not a positive number."""
+    number = isinstance(speed, int | float) and not isinstance(speed, bool)
+    return float(speed) if number and 0 < speed < math.inf else None
 
 
 def shared(whole: int, sizes: Sequence[int]) -> list[int]:

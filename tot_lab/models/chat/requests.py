@@ -55,6 +55,22 @@ def _turn(message: Message, ids: Mapping[str, str]) -> dict[str, Any]:
     return turn
 
 
+def last_paragraph_of(call: Call) -> int | None:
+    """Return where the last paragraph of the last message begins, or `None` if it is the only one.
+
+    The prompts of a search put first what its calls share, and last what distinguishes them.
+    """
+    last = call.messages[-1]
+    blanks = blank_lines_in(last.content) if last.role == "user" else []
+    return blanks[-1][1] if blanks else None
+
+
+def blank_lines_in(text: str) -> list[tuple[int, int]]:
+    """Return where each gap between two paragraphs begins and ends."""
+    first = len(text) - len(text.lstrip())
+    return [gap.span() for gap in re.finditer(r"\n\n+(?=\S)", text) if gap.start() > first]
+
+
 def tools_of(call: Call, provider: str = "") -> list[dict[str, Any]]:
     """Return the tools of the call as `provider` accepts them."""
     return [{"type": "function", "function": _function(tool, provider)} for tool in call.tools]

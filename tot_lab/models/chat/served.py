@@ -143,10 +143,10 @@ class ServedModel(ChatEndpoint):
     def _state(self, choice: Choice) -> str:
         return wanted_back(choice, "openai", self.served_name)
 
-    def _shares(self, usage: Any, sizes: Sequence[int]) -> list[Share]:
+    def _shares(self, usage: Any, sizes: Sequence[int], cached: int | None) -> list[Share]:
         if usage is None:
             return [(None, None, None)] * len(sizes)
-        cost = None if self.price is None else usd(self.price, usage.prompt, usage.output)
+        cost = None if self.price is None else usd(self.price, usage.prompt, usage.output, cached)
         return shares_of(usage.prompt, usage.output, self.price, cost, sizes)
 
     def _page(self, path: str) -> tuple[str, dict[str, str]]:

@@ -15,8 +15,10 @@ from tot_lab.core.scrubbing import clean
 from tot_lab.models.chat.replies import (
     Answers,
     Choice,
+    Processing,
     ToolPieces,
     add_piece,
+    cached_in,
     finite,
     split,
     state_of,
@@ -30,7 +32,8 @@ _MASKED = "think\u2060>"  # hides thinking tags from litellm
 
 def whole(response: Any) -> Answers:
     """Return the content of a complete response."""
-    return Answers(list(map(_choice, response.choices or ())), response.model, _usage_of([response]))
+    usage = _usage_of([response])
+    return Answers(list(map(_choice, response.choices or ())), response.model, usage, _processing_of(usage))
 
 
 def _choice(choice: Any) -> Choice:
@@ -87,7 +90,8 @@ async def streamed(stream: Any, observer: CallObserver, keys: Sequence[str]) -> 
     model = stream._provider_response_model or stream.model
     report = _usage_of(stream.chunks)
     # litellm replaces implausible counts by its own. The report is kept then, so that it is detected.
-    return Answers([choice], model, report if getattr(report, "reported", "") else usage if report else None)
+    usage = report if getattr(report, "reported", "") else usage if report else None
+    return Answers([choice], model, usage, _processing_of(usage))
 
 
 async def _end_of(stream: Any) -> Callable[[], bool]:
@@ -136,6 +140,12 @@ def _usage_of(responses: Sequence[Any]) -> Any:
     reported = [getattr(response, "usage", None) for response in responses]
     counted = [usage for usage in reported if usage and (usage.prompt_tokens or usage.completion_tokens)]
     return counted[-1] if counted else None
+
+
+def _processing_of(usage: Any) -> Processing:
+    """Return the cached tokens that the provider reports, which Anthropic calls `cache_read_input_tokens`."""
+    cached = getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None)
+    return Processing(cached_in(cached, getattr(usage, "prompt_tokens", None)))
 
 
 def _logprobs(reported: Any) -> tuple[TokenLogprob, ...]:

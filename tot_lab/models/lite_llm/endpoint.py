@@ -15,10 +15,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from tot_lab.core.calls import Call, CallObserver, Need
+from tot_lab.core.calls import Call, CallObserver, Need, estimated_tokens
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.replies import Answers, Choice, Price, Share, shares_of, usd, wanted_back
-from tot_lab.models.chat.requests import messages_of
+from tot_lab.models.chat.requests import last_paragraph_of, messages_of
 from tot_lab.models.lite_llm.answers import streamed, whole
 from tot_lab.models.lite_llm.asking import settings_of
 from tot_lab.models.lite_llm.failures import failure_of
@@ -54,6 +54,11 @@ from tot_lab.models.stack import Failure
 
 # Gemini is excluded, since its thinking models may refuse several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}
+_LEAST_CACHED = 1024
+"""Tokens of the shortest prompt that Anthropic caches, if litellm's table does not know. It ignores the mark
+of a shorter one.
+"""
+
 _FOREVER = 86_400.0  # seconds; the driver enforces the timeout
 _PLAIN = {"num_retries": 0, "max_retries": 0, "caching": False, "timeout": _FOREVER}
 
@@ -163,8 +168,22 @@ class LiteLLM(ChatEndpoint):
         prompt = prompt_tokens(litellm, self.name, calls[0])
         output = len(calls) * int(longest or UNKNOWN_OUTPUT)
         price = self._price(litellm)
+        if price is not None and self.price is None and self.cached_beginning(calls[0]) is not None:
+            stored = known_of(litellm, self.name).get("cache_creation_input_token_cost") or 0.0
+            price = max(price[0], 1e6 * stored), price[1]
         most = None if price is None else usd(price, prompt, output)
         return Need(prompt + output, most, prompt, bounded=longest is not None)
+
+    def cached_beginning(self, call: Call) -> str | None:
+        """Return the beginning of the prompt that the provider is asked to cache, since calls of a search
+        often share all but the last paragraph. `None` if it caches by itself, or nothing as short as this.
+        """
+        if self.provider != "anthropic" or (cut := last_paragraph_of(call)) is None:
+            return None
+        parts = [*map(str, call.tools), *(message.content for message in call.messages[:-1])]
+        text = "\n\n".join([*parts, call.messages[-1].content[:cut]])
+        least = known_of(load_litellm(), self.name).get("prompt_cache_min_tokens") or _LEAST_CACHED
+        return text if estimated_tokens(text) >= least else None
 
     def known_window(self) -> int | None:
         """Return the tokens of a prompt in litellm's table, or `None`."""
@@ -223,7 +242,7 @@ class LiteLLM(ChatEndpoint):
         settings = settings_of(litellm, name, provider, calls, observer)
         sent = {
             "model": self.name,
-            "messages": messages_of(call),
+            "messages": self._messages(call),
             **_PLAIN,
             **settings,
             **self._way(provider),
@@ -237,6 +256,15 @@ class LiteLLM(ChatEndpoint):
         stream = await litellm.acompletion(**sent, stream=True, stream_options={"include_usage": True})
         async with aclosing(stream):
             return await streamed(stream, observer, self._long_keys)
+
+    def _messages(self, call: Call) -> list[dict[str, Any]]:
+        """Return the messages, with the end of the shared beginning marked."""
+        turns = messages_of(call)
+        if self.cached_beginning(call) is not None:
+            text, cut = call.messages[-1].content, last_paragraph_of(call)
+            shared = {"type": "text", "text": text[:cut], "cache_control": {"type": "ephemeral"}}
+            turns[-1]["content"] = [shared, {"type": "text", "text": text[cut:]}]
+        return turns
 
     def _way(self, provider: str) -> dict[str, Any]:
         """Return litellm's arguments for the server and the key."""
@@ -266,13 +294,13 @@ class LiteLLM(ChatEndpoint):
     def _state(self, choice: Choice) -> str:
         return wanted_back(choice, resolved(load_litellm(), self.name)[1], self.name)
 
-    def _shares(self, usage: Any, sizes: Sequence[int]) -> list[Share]:
+    def _shares(self, usage: Any, sizes: Sequence[int], cached: int | None) -> list[Share]:
         if usage is None:
             return [(None, None, None)] * len(sizes)
         litellm = load_litellm()
         price = self._price(litellm)
         prompt, output = int(usage.prompt_tokens or 0), int(usage.completion_tokens or 0)
-        whole_cost = None if price is None else usd(price, prompt, output)
+        whole_cost = None if price is None else usd(price, prompt, output, cached)
         if price is not None and self.price is None and not is_plain(usage):
             # There are discounts or surcharges.
             name, provider = resolved(litellm, self.name)

@@ -22,9 +22,12 @@ from tot_lab.models.chat.failures import TOO_LONG, message_in, refusal, shortene
 from tot_lab.models.chat.replies import (
     Answers,
     Choice,
+    Processing,
     ToolPieces,
     add_piece,
+    cached_in,
     finite,
+    speed_in,
     split,
     state_of,
     text_so_far,
@@ -52,7 +55,7 @@ def whole(body: bytes, n: int) -> Answers:
     page = page_of(body)
     try:
         choices = [_choice_of(choice) for choice in page["choices"][:n]]
-        return Answers(choices, _text(page.get("model")), usage_of(page.get("usage")))
+        return Answers(choices, _text(page.get("model")), usage_of(page.get("usage")), processing_of(page))
     except _WRONG as error:
         raise _unreadable(f"{type(error).__name__}: {error}") from None
 
@@ -65,6 +68,7 @@ async def streamed(events: AsyncIterator[str], observer: CallObserver, keys: Seq
     """
     text: str | None = None
     thinking, finish, model, usage = "", None, None, None
+    processing = Processing()
     tools: list[ToolPieces] = []
     async for event in events:
         if event.strip() == "[DONE]":
@@ -75,6 +79,8 @@ async def streamed(events: AsyncIterator[str], observer: CallObserver, keys: Seq
         try:
             usage = usage_of(page.get("usage")) or usage
             model = _text(page.get("model")) or model
+            if page.get("usage") or page.get("timings"):
+                processing = processing.updated(processing_of(page))
             if not page.get("choices"):
                 continue
             choice = page["choices"][0]
@@ -103,7 +109,7 @@ async def streamed(events: AsyncIterator[str], observer: CallObserver, keys: Seq
     called = tool_calls_of((tool.id, tool.name, tool.arguments) for tool in tools)
     finish = "tool_calls" if tools and finish == "stop" else finish
     choice = Choice(*split(text, thinking), finish, called, state=state_of((), thinking))
-    return Answers([choice], model, usage)
+    return Answers([choice], model, usage, processing)
 
 
 def _choice_of(choice: dict[str, Any]) -> Choice:
@@ -173,6 +179,22 @@ def usage_of(usage: Any) -> Usage | None:
     if wrong:
         return Usage(0, 0, usage_text(wrong))
     return Usage(prompt, output) if prompt or output else None
+
+
+def processing_of(page: dict[str, Any]) -> Processing:
+    """Return what a response or the end of a stream reports: the cached tokens of OpenAI's usage, and
+    llama.cpp's timings.
+    """
+    usage, timings = page.get("usage"), page.get("timings")
+    details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    timings = timings if isinstance(timings, dict) else {}
+    return Processing(
+        cached_in(cached, prompt),
+        speed_in(timings.get("prompt_per_second")),
+        speed_in(timings.get("predicted_per_second")),
+    )
 
 
 # What is not a reply.

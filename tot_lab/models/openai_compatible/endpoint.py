@@ -121,7 +121,11 @@ class SGLang(OpenAICompatible):
 
 
 class LlamaCpp(OpenAICompatible):
-    """A model served by llama.cpp's server, as `llama/NAME`. It answers to any name."""
+    """A model served by llama.cpp's server, as `llama/NAME`. It answers to any name.
+
+    The server selects the slot that holds most of a prompt by itself. `options={"id_slot": 0}` and
+    `options={"cache_prompt": False}` are sent as they are.
+    """
 
     kind: ClassVar[str] = "llama"
     base_url: str = "http://localhost:8080/v1"
