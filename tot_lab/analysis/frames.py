@@ -373,7 +373,7 @@ def events_df(run: Run) -> pandas.DataFrame:
       whether by a limit of the strategy itself), `call.sent` (tries, n), `call.retried` (error, status, wait
       in seconds), `call.limit` (limit, before, reason, model: the adaptive limit of concurrent requests to
       the model changed with this call), `call.dropped` (settings that the provider does not accept),
-      `call.refused` (by `spend`: the most it could cost, and what was left, in USD), `call.answered`,
+      `call.refused` (by `spend`: the most it could cost, and what was left, in USD),
       `call.damaged` and `call.unstored` (errors of the cache)
     - node: string, id of the thought it is about, NA if there is none
     - data: object, the record as a dict. `pandas.json_normalize(df.data)` makes columns of it, and

@@ -560,8 +560,11 @@ class Driver:
         """Record a note about a call from the layers between the driver and the model."""
         if self.pending.get(pending.branch) is not pending:
             return  # the branch no longer waits for it
+        if name == "call.answered":
+            pending.ends = None  # while the reply is stored
+            return
         self._beside(name, pending.call.node, call=list(pending.position), **data)
-        if name in ("call.queued", "call.retried", "call.answered"):
+        if name in ("call.queued", "call.retried"):
             pending.ends = None
             if name == "call.queued":
                 self._hold_group(pending, by_lab=not data.get("strategy"))

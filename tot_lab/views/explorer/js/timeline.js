@@ -371,7 +371,7 @@ export class Timeline {
     }
     for (const steps of limits) {
       steps.forEach(([moment, limit], place) => {
-        const [x, y] = [across(moment), top - 6 - limit * scale];
+        const [x, y] = [across(moment), floor(top - 6 - limit * scale)];
         fill(theme.ink, x, y, across(steps[place + 1]?.[0] ?? made.end) - x, 1.5);
         const rise = (limit - (steps[place - 1]?.[1] ?? limit)) * scale;
         fill(theme.ink, x, y, 1.5, rise); // from the step before
