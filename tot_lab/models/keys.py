@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Literal
 
@@ -128,14 +126,13 @@ class Requests:
         known = self._known.get(id(call))
         return request_of(call, self.model, self.sample_scope) if known is None else known
 
-    @contextmanager
-    def remembering(self, call: Call) -> Iterator[None]:
-        """Remember the request of `call` in the meantime."""
+    def remember(self, call: Call) -> None:
+        """Remember the request of `call`, which sets out. `forget` must follow."""
         self._known[id(call)] = self(call)
-        try:
-            yield
-        finally:
-            self._known.pop(id(call), None)  # the same object may be on its way twice
+
+    def forget(self, call: Call) -> None:
+        """Forget the request of `call`, which was answered."""
+        self._known.pop(id(call), None)  # the same object may be on its way twice
 
 
 def in_order(value: Any) -> Any:

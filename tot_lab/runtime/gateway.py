@@ -208,8 +208,11 @@ class Gateway:
         stack = self._stack(model, request)
 
         async def route(call: Call, observer: CallObserver) -> Reply:
-            with request.remembering(call):
+            request.remember(call)
+            try:
                 return (await stack.answer((call,), observer))[0]
+            finally:
+                request.forget(call)
 
         return route
 
