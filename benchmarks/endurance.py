@@ -10,6 +10,8 @@ journal, in runs of 100 calls, every second one of them streamed. Printed:
 1. Calls without a reply, with the reply to another call, and calls that the server answered twice.
 2. Resident memory after a tenth of the calls and at the end, with and without the pages of files. SQLite
    maps up to 64 MiB of the cache and holds 32 MiB of its pages.
+   And what is left once the lab is closed and the allocator has returned what is free: if that is what
+   was there at the beginning, what grew are SQLite's pages and the allocator's gaps.
 3. Open descriptors before the first call and after the event loop has ended.
 
 Figures only: nothing here passes or fails.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import gc
 import json
 import subprocess
@@ -82,9 +85,13 @@ class Watch:
         self.done += CALLS
         tenth = self.done * 10 // self.calls
         if tenth not in self.memory:
-            gc.collect()
-            info = self.process.memory_info()
-            self.memory[tenth] = info.rss / 2**20, (info.rss - info.shared) / 2**20
+            self.memory[tenth] = self.sizes()
+
+    def sizes(self) -> tuple[float, float]:
+        """Resident MiB, with and without the pages of files."""
+        gc.collect()
+        info = self.process.memory_info()
+        return info.rss / 2**20, (info.rss - info.shared) / 2**20
 
 
 async def every_call(lab: tl.Lab, watch: Watch, calls: int, at_once: int) -> None:
@@ -133,9 +140,13 @@ def main() -> None:
         seconds = time.perf_counter() - began
         sockets = sum(one.raddr != () for one in watch.process.net_connections("tcp"))
         after = descriptors()
+        lab.gateway.cache.close()
         del lab
         gc.collect()
         without_lab = descriptors()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)
+        left = watch.sizes()[1]
         server_said = json.loads(server.communicate()[0])
     print(f"{given.calls:,} calls, {given.at_once:,} at once: {seconds:.0f} s")
     print(f"the server: {server_said}")
@@ -152,6 +163,8 @@ def main() -> None:
         early, late = watch.memory[1][k], watch.memory[10][k]
         line(f"{what}, end ÷ tenth", late / early, "≤ 1.10", f"{early:.0f} MiB, {late:.0f} MiB")
         print("MiB after each tenth: " + ", ".join(f"{sizes[k]:.0f}" for sizes in watch.memory.values()))
+    first = min(watch.memory.values())[1]
+    line("left without the lab ÷ first", left / first, "", f"{first:.0f} MiB, {left:.0f} MiB without files")
     line("open sockets after the loop", sockets, "0", "")
     line(
         "open descriptors, after − before",

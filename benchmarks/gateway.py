@@ -7,8 +7,8 @@ clients take turns; the ratio of a pair is what counts. CPU of this process alon
 
 1. CPU per call, 64 at a time, cache off: litellm alone, tot_lab on litellm, tot_lab on
    `OpenAICompatible`, and aiohttp alone with JSON decoding.
-2. From a strategy to the journal and the disk cache: tree searches of 160 calls on `OpenAICompatible`
-   against aiohttp alone.
+2. From a strategy to the journal and the disk cache: 24 tree searches of 160 calls on `OpenAICompatible`,
+   256 calls at a time, against aiohttp alone.
 3. Requests a second, 256 at a time: tot_lab and aiohttp alone; with --peers `openai` on its client for
    aiohttp, in a venv of its own.
 4. 1,000 at a time: the longest stall of the event loop, tot_lab beside aiohttp alone.
@@ -152,22 +152,42 @@ async def per_call(clients: Clients, rounds: int) -> None:
     show("tot_lab direct ÷ aiohttp alone", found["direct"], found["bare"], "", "µs")
 
 
-async def per_recorded_call(clients: Clients, rounds: int, runs: int = 8) -> None:
+LAYERS = {
+    "strategy ÷ aiohttp alone": (False, False),
+    "strategy to journal ÷ aiohttp": (True, False),
+    "strategy to disk cache ÷ aiohttp": (False, True),
+    "strategy to journal and cache ÷ aiohttp": (True, True),
+}
+"""Whether there is a journal and a cache on disk."""
+
+
+async def recorded(base: str, journal: bool, cache: bool, runs: int = 24) -> float:
+    """CPU µs a call of searches of 160 calls."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:  # /tmp may be memory, which needs no fsync
+        folder = Path(name)
+        model = tl.OpenAICompatible(model=MODEL, base_url=base, concurrency=256)
+        kept = folder / "calls" if cache else None
+        lab = tl.Lab(model, runs=folder if journal else None, cache=kept, mode="auto" if cache else "off")
+        cpu = time.process_time()
+        made = await asyncio.gather(*(lab.run(SEARCH, tl.general(f"{PROMPT}{k}")) for k in range(runs)))
+        calls = sum(run.usage.calls for run in made)
+        assert not any(run.usage.errors for run in made)
+        return (time.process_time() - cpu) / calls * 1e6
+
+
+async def per_recorded_call(clients: Clients, rounds: int) -> None:
     """Part 2."""
-    tasks = [tl.general(f"{PROMPT}{k}") for k in range(runs)]
-    ours, theirs = [], []
-    for _ in range(rounds + 1):
-        with tempfile.TemporaryDirectory() as folder:
-            model = tl.OpenAICompatible(model=MODEL, base_url=clients.base, concurrency=1_000)
-            lab = tl.Lab(model, runs=Path(folder) / "runs", cache=Path(folder) / "calls")
-            cpu = time.process_time()
-            made = await asyncio.gather(*(lab.run(SEARCH, task) for task in tasks))
-            calls = sum(run.usage.calls for run in made)
-            assert not any(run.usage.errors for run in made)
-            ours.append((time.process_time() - cpu) / calls * 1e6)
-        theirs.append((await all_calls(clients.bare, 512))[0])
-    # The first round asks for several samples at once, which this server does not give.
-    show("strategy to journal and cache ÷ aiohttp", ours[1:], theirs[1:], "≤ 3", "µs")
+    ours: dict[str, list[float]] = {name: [] for name in LAYERS}
+    theirs = []
+    for number in range(rounds + 1):  # at first, several samples are requested at once, of which one is given
+        bare = (await all_calls(clients.bare, 4_000, 256))[0]
+        costs = {name: await recorded(clients.base, *parts) for name, parts in LAYERS.items()}
+        if number:
+            theirs.append(bare)
+            for name, cost in costs.items():
+                ours[name].append(cost)
+    for name, found in ours.items():
+        show(name, found, theirs, "≤ 3" if name == list(LAYERS)[-1] else "", "µs")
 
 
 async def per_second(clients: Clients, rounds: int, peers: bool) -> None:

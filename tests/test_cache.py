@@ -321,6 +321,48 @@ def test_many_writers_share_a_commit(tmp_path):
     store.close()
 
 
+def test_what_a_loop_keeps_in_one_turn_is_one_commit_and_the_first_value_stays(tmp_path):
+    store = Store(tmp_path)
+    store.put("warm", b"x").result()
+    committed = []
+    plain = store._disk.transact
+    store._disk.transact = lambda: committed.append(1) or plain()
+
+    async def go():
+        taken = await asyncio.gather(*(store.keep(f"{k}", b"x") for k in range(64)))
+        assert all(taken)
+        assert len(committed) == 1
+        assert [await store.keep("3", b"y"), await store.keep("new", b"y")] == [False, True]
+        # A thread that waits in the same turn must not wait for the loop, which it blocks.
+        late = store.keep("late", b"x")
+        assert store.put("at once", b"x").result(timeout=20)
+        assert await late
+
+    wait(go())
+    assert [store.get(key) for key in ("3", "new", "late", "at once")] == [b"x", b"y", b"x", b"x"]
+    store.close()
+
+
+def test_a_loop_that_ends_before_the_commit_loses_nothing_and_holds_up_no_other(tmp_path):
+    store = Store(tmp_path)
+
+    async def leave(key):
+        store.keep(key, b"x")
+
+    async def stay(key):
+        async with asyncio.timeout(20):
+            return await store.keep(key, b"x")
+
+    asyncio.run(leave("one"))
+    stopped = asyncio.new_event_loop()
+    stopped.call_soon(lambda: stopped.create_task(leave("two")).add_done_callback(lambda _: stopped.stop()))
+    stopped.run_forever()  # it stops in the turn in which it would let the writer begin
+    assert asyncio.run(stay("three"))
+    stopped.close()
+    assert [store.get(key) for key in ("one", "two", "three")] == [b"x"] * 3
+    store.close()
+
+
 def test_a_full_disk_costs_the_entry_not_the_run(small_disk):
     tiny = small_disk(256)
     end = scripted(lambda call: answer_to(call) + "\n" + "because " * 2000)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from browser import soon
 from contrast import contrast
+from endpoint import scripted
 from test_explorer_page import opened
 from test_plan_execute import GOOD, Planner, plan, think, tool
 from test_plan_execute import run as run_plan
@@ -22,6 +23,7 @@ import tot_lab as tl
 from tot_lab.core.records import Note
 from tot_lab.lab.plan_store import plans_of
 from tot_lab.views.figures.theme import colour
+from tot_lab.views.figures.timeline import timeline_info
 
 __all__ = ["opened"]
 
@@ -556,6 +558,48 @@ def test_the_calls_over_time_are_a_table_too(opened):
     soon(lambda: rows.count() == len(calls))
     shown = [row.locator("td").all_text_contents()[:2] for row in rows.all()]
     assert shown == [[call.node, call.purpose] for call in calls]
+
+
+INK = """(() => {
+    const canvas = document.querySelector(".tl-stage canvas[aria-label^='Calls over time']");
+    const ratio = devicePixelRatio;
+    const pen = canvas.getContext("2d");
+    const top = x => {
+        const data = pen.getImageData(x * ratio, 24 * ratio, 1, 40 * ratio).data;
+        for (let y = 0; y < 40; y++)
+            if ([31, 41, 51].every((part, k) => Math.abs(data[4 * y * ratio + k] - part) < 8)) return y;
+        return null;
+    };
+    return Array.from({length: canvas.clientWidth}, (_, x) => top(x));
+})()"""
+"""The height of the highest dark pixel above the calls, from left to right."""
+
+
+@pytest.mark.slow
+def test_the_limit_of_requests_is_a_step_line(opened):
+    strategy = tl.TreeOfThoughts(propose=tl.Sample(count=20), search=tl.BeamSearch(width=20))
+    lab = tl.Lab(scripted(seconds=0.05), runs=None, mode="off")
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(lambda: asyncio.run(lab.run(strategy, tl.general("Why?")))).result()
+    info = timeline_info(run)
+    steps = info.limits["scripted"]
+    assert len(steps) > 1
+    page = opened(run)
+    page.emulate_media(color_scheme="light")
+    page.get_by_role("button", name="timeline").click()
+    clock = page.locator(".tl-stage canvas[aria-label^='Calls over time']")
+    words = " → ".join(str(limit) for _, limit in steps)
+    soon(lambda: f"limit {words}" in clock.get_attribute("aria-label"))
+    soon(lambda: sum(height is not None for height in page.evaluate(INK)) > 100)
+    heights = page.evaluate(INK)
+    left, right, end = 64, len(heights) - 30, float(info.end.max())  # the margins of the drawing
+    largest = max(*(limit for _, limit in steps), info.most)
+    ends = [*(time for time, _ in steps[1:]), end]
+    for (begin, limit), stop in zip(steps, ends, strict=True):
+        middle = left + (right - left) * (begin + stop) / 2 / end
+        if (right - left) * (stop - begin) / end < 6:
+            continue  # too narrow to be seen
+        assert abs((34 - heights[round(middle)]) - 28 * limit / largest) < 2
 
 
 @pytest.mark.slow

@@ -1,11 +1,15 @@
 """The rule that finds how many concurrent requests an endpoint should get.
 
-The rule is a state machine without clock and I/O: `AdaptiveLimiter` (limits.py) reports requests to it and
-obeys `value`. Requests count only if they were sent while the limit was reached, so a strategy with few
-calls says nothing about the server.
+It uses no clock and no I/O: `AdaptiveLimiter` (limits.py) reports requests to `AdaptiveLimit` and obeys
+`value`. Requests count only if they were sent while the limit was reached, so a strategy with few calls says
+nothing about the server. `_Window` measures the throughput of one limit, and the generator `_limits` decides
+which limit is measured next.
 """
 
 from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NamedTuple
 
 START = 16
 LARGEST = 512
@@ -30,12 +34,68 @@ HOLD, LONGEST_HOLD = 2, 64
 """Measurements between two probes: at first, and after several probes in vain."""
 
 
-class AdaptiveLimit:
-    """Finds the concurrency with the best throughput, and the smallest of several good ones.
+class _Window:
+    """Measures the throughput at one limit.
 
     A measurement waits for one round trip after a change, and then averages the latency of as many requests
     as the limit. The throughput is the limit divided by the latency (Little's law), counted in output tokens,
     so that phases of long and of short replies compare.
+    """
+
+    def __init__(self, limit: int, changed: float) -> None:
+        self.limit = limit
+        self.changed = changed
+        self.settled: float | None = None
+        """Time of the first reply to a request that was sent since the limit changed."""
+        self.start(changed)
+
+    def start(self, now: float) -> None:
+        """Begin a measurement."""
+        self.began = now
+        self.replies, self.seconds, self.tokens, self.broken = 0, 0.0, 0, 0
+
+    def add(self, sent: float, now: float, tokens: int, shortest: float) -> float | None:
+        """Count a reply. Returns the throughput if this completes a measurement of at least `shortest`
+        seconds.
+        """
+        if sent < self.changed:
+            return None
+        if self.settled is None:
+            self.settled = self.began = now
+        if sent < self.settled:
+            return None
+        self.replies += 1
+        self.seconds += now - sent
+        self.tokens += tokens
+        if self.replies < max(SAMPLES, self.limit) or now - self.began < shortest:
+            return None
+        throughput = self.limit * self.tokens / max(self.seconds, 1e-9)
+        self.start(now)
+        return throughput
+
+
+class _Refused(Exception):
+    """The server refused requests. `limit` is the next smaller limit."""
+
+    def __init__(self, limit: int, reason: str) -> None:
+        self.limit = limit
+        self.reason = reason
+
+
+class _Step(NamedTuple):
+    """A limit to measure, why it was chosen, and the shortest measurement."""
+
+    limit: int
+    reason: str
+    seconds: float
+
+
+_Search = Generator[_Step, float, tuple[int, float]]
+"""Measures limits, and returns the best one with its throughput."""
+
+
+class AdaptiveLimit:
+    """Finds the concurrency with the best throughput, and the smallest of several good ones.
 
     - *Growth.* The limit doubles as long as each doubling raises the throughput by a tenth. The last step,
       which did not, is taken back. If the first step did not, the limit is halved as long as that loses
@@ -57,46 +117,34 @@ class AdaptiveLimit:
     """
 
     def __init__(self) -> None:
-        self.value = START
         self.reason = ""
         """Why the limit last changed."""
-        self.ceiling: int | None = None
-        self.before = (0, 0.0)  # limit and throughput before the step that is tried
-        self.trial = 0  # 1 while a larger limit is tried, -1 for a smaller one
-        self.calm = 0.0  # throughput when the limit began to hold, 0 before
-        self.held, self.hold = 0, 1
-        self.falling = False  # no measurement was completed since the last decrease
-        self.next_probe = 1
-        self.decreased = self.changed = -1.0  # times of the last decrease and change
-        self.settled: float | None = None  # time of the first reply to a request sent since the last change
-        self.began = 0.0  # time when the measurement began
-        self.measured, self.seconds, self.tokens, self.broken = 0, 0.0, 0, 0
-        self.strange = 0  # measurements in a row with another latency than before
+        self._ceiling: int | None = None
+        """The limit that was refused, unless a larger one was good since."""
+        self._refused = -1.0  # time
+        self._falling = False  # no measurement was completed since then
+        self._rule = self._limits()
+        self._step = next(self._rule)
+        self._window = _Window(self.value, -1.0)
+
+    @property
+    def value(self) -> int:
+        """The limit."""
+        return self._step.limit
 
     def replied(self, sent: float, now: float, tokens: int) -> bool:
         """Count a reply to a request that was sent when the limit was reached. Returns whether `value`
         changed.
         """
-        if sent < self.changed:
+        throughput = self._window.add(sent, now, tokens, self._step.seconds)
+        if throughput is None:
             return False
-        if self.settled is None:
-            self.settled = self.began = now
-        if sent < self.settled:
+        self._falling = False
+        before, self._step = self.value, self._rule.send(throughput)
+        if self.value == before:
             return False
-        self.measured += 1
-        self.seconds += now - sent
-        self.tokens += tokens
-        holds = self.trial == 0 and self.calm > 0
-        least = HOLD_SECONDS if holds else TRIAL_SECONDS
-        if self.measured < max(SAMPLES, self.value) or now - self.began < least:
-            return False
-        throughput = self.value * self.tokens / max(self.seconds, 1e-9)
-        self.began = now
-        self.measured, self.seconds, self.tokens, self.broken = 0, 0.0, 0, 0
-        self.falling = False
-        value = self.value
-        self._decide(throughput, now)
-        return self.value != value
+        self._begin(now)
+        return True
 
     def failed(self, sent: float, now: float, under_way: int, reason: str, *, refused: bool) -> bool:
         """Count a failed request. Returns whether `value` changed.
@@ -109,89 +157,97 @@ class AdaptiveLimit:
             reason: What happened.
             refused: Whether the server said that it is overloaded.
         """
-        if sent < self.decreased or under_way > self.value:
+        if sent < self._refused or under_way > self.value:
             return False
-        self.broken += 1
-        if not refused and self.broken < max(4, self.value / 4):
+        self._window.broken += 1
+        if not refused and self._window.broken < max(4, self.value / 4):
             return False
-        used = under_way
-        if not self.falling:
-            self.ceiling = max(used, 2)
-        if self.trial == 1 and self.hold >= HOLD:  # a probe above a good limit
-            smaller, throughput = self.before
-            self.hold = min(2 * self.hold, LONGEST_HOLD)
-            self._rest(throughput)
-        else:
-            smaller = self.before[0] if self.trial == 1 else max(used // 2, 1)
-            self.hold = 1
-            self._rest(0.0)
-        self.falling = True
-        changed = smaller != self.value
-        self._set(smaller, now, reason)
-        self.decreased = now
-        return changed
+        if not self._falling:
+            self._ceiling = max(under_way, 2)
+        self._falling, self._refused = True, now
+        before = self.value
+        self._step = self._rule.throw(_Refused(max(under_way // 2, 1), reason))
+        self._begin(now)
+        return self.value != before
 
-    def _decide(self, throughput: float, now: float) -> None:
-        """Take the next step after a measurement."""
-        if self.trial == 0:
-            self.held += 1
-            ratio = throughput / self.calm if self.calm else 1.0
-            self.strange = 0 if 1 / CHANGED < ratio < CHANGED else self.strange + 1
-            if self.strange == 2:
-                self.strange = 0
-                self.hold = 1
-                self._try(1 if ratio > 1 else -1, throughput, now, "latency")
-            elif self.held >= self.hold:
-                direction = 1
-                if self.calm:
-                    direction, self.next_probe = self.next_probe, -self.next_probe
-                self._try(direction, throughput, now, "probe")
-            return
-        value, throughput_before = self.before
-        if self.trial == 1:
-            good = throughput >= throughput_before * GAIN ** ((self.value - value) / value)
-            if good and self.ceiling is not None and self.value >= self.ceiling:
-                self.ceiling = None
-        else:
-            good = throughput >= throughput_before * KEPT
-        if good:
-            self.hold, self.calm = 1, throughput
-            self._try(self.trial, throughput, now, "probe")
-        elif self.trial == 1 and not self.calm:  # the first step
-            self._set(value, now, "throughput")
-            self._try(-1, throughput_before, now, "probe")
-        else:
-            self.hold = min(2 * self.hold, LONGEST_HOLD) if self.hold >= HOLD else HOLD
-            self._rest(throughput_before)
-            self._set(value, now, "throughput")
+    def _begin(self, now: float) -> None:
+        self.reason = self._step.reason
+        self._window = _Window(self.value, now)
 
-    def _try(self, direction: int, throughput: float, now: float, reason: str) -> None:
-        """Try a larger or smaller limit, or hold if no other is possible."""
-        value = self.value
+    # The rule receives the throughput of each limit that it yields, or `_Refused`.
+
+    def _limits(self) -> Generator[_Step, float, None]:
+        """Look for the best limit, and start again after a refusal."""
+        limit, reason = START, ""
+        while True:
+            try:
+                throughput = yield _Step(limit, reason, TRIAL_SECONDS)
+                best = yield from self._climb(limit, throughput, 1)
+                if best[0] == limit:
+                    best = yield from self._climb(limit, throughput, -1)
+                yield from self._hold(*best)
+            except _Refused as refusal:
+                limit, reason = refusal.limit, refusal.reason
+
+    def _climb(
+        self, limit: int, throughput: float, direction: int, reason: str = "probe", *, probes: bool = False
+    ) -> _Search:
+        """Double the limit (`direction` 1) or halve it (-1) as long as that is good. If a larger limit is
+        refused, the next smaller one is the last good one.
+        """
+        while (following := self._next(limit, direction, probes)) is not None:
+            try:
+                measured = yield _Step(following, reason, TRIAL_SECONDS)
+            except _Refused as refusal:
+                if direction > 0:
+                    refusal.limit = limit
+                raise
+            least = GAIN ** ((following - limit) / limit) if direction > 0 else KEPT
+            if measured < throughput * least:
+                break
+            if direction > 0 and self._ceiling is not None and following >= self._ceiling:
+                self._ceiling = None
+            limit, throughput, probes = following, measured, False
+        return limit, throughput
+
+    def _hold(self, limit: int, throughput: float) -> Generator[_Step, float, None]:
+        """Hold a limit, and probe the next larger and the next smaller one in turn."""
+        hold, direction, reason = HOLD, 1, "throughput"
+        while True:
+            before, changed = throughput, 0  # measurements in a row with another latency
+            for _ in range(hold):
+                throughput = yield _Step(limit, reason, HOLD_SECONDS)
+                ratio = throughput / before if before else 1.0
+                changed = 0 if 1 / CHANGED < ratio < CHANGED else changed + 1
+                if changed == 2:
+                    break
+            held, reason = limit, "throughput"
+            if changed == 2:
+                limit, throughput = yield from self._climb(
+                    held, throughput, 1 if ratio > 1 else -1, "latency"
+                )
+                hold = HOLD
+                continue
+            try:
+                limit, throughput = yield from self._climb(held, throughput, direction, probes=True)
+            except _Refused as refusal:
+                if refusal.limit != held:
+                    raise
+                reason = refusal.reason
+            direction = -direction
+            hold = min(2 * hold, LONGEST_HOLD) if limit == held else HOLD
+
+    def _next(self, limit: int, direction: int, probes: bool) -> int | None:
+        """Return the limit that follows `limit`, or `None` if there is none. Below a refused limit it is
+        halfway, unless that is too near; a probe then goes above it.
+        """
         if direction < 0:
-            new = value // 2
-        elif self.ceiling is None:
-            new = min(2 * value, LARGEST)
-        else:
-            step = max(value // 8, 1)
-            new = min(2 * value, (value + self.ceiling) // 2)
-            if new - value < step and self.hold >= HOLD:
-                new = value + step
-            elif new - value < step:
-                new = value
-        if new in (0, value):
-            self.hold = max(self.hold, HOLD)
-            self._rest(throughput)
-            return
-        self.before, self.trial = (value, throughput), direction
-        self._set(new, now, reason)
-
-    def _rest(self, throughput: float) -> None:
-        """Hold the limit."""
-        self.trial, self.held, self.calm, self.strange = 0, 0, throughput, 0
-
-    def _set(self, value: int, now: float, reason: str) -> None:
-        """Change the limit and begin a new measurement."""
-        self.value, self.reason = value, reason
-        self.changed, self.settled = now, None
-        self.measured, self.seconds, self.tokens, self.broken = 0, 0.0, 0, 0
+            return limit // 2 or None
+        following = 2 * limit
+        if self._ceiling is not None:
+            following = min(following, (limit + self._ceiling) // 2)
+            shortest = max(limit // 8, 1)
+            if following - limit < shortest:
+                following = limit + shortest if probes else limit
+        following = min(following, LARGEST)
+        return following if following > limit else None

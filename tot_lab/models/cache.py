@@ -213,6 +213,12 @@ class Cache:
         self.shared.offer(key, data, replace=replace).add_done_callback(keep_here)
         return done
 
+    def keep(self, key: str, data: bytes) -> asyncio.Future[bool]:
+        """Store the bytes of an entry as `put` does, for the running event loop."""
+        if self.newest is not None and self.shared is None:
+            return self.newest.keep(key, data)
+        return asyncio.wrap_future(self.put(key, data))
+
     def entries(self) -> Iterator[tuple[str, Entry | CacheError]]:
         """Yield every entry with its key, newest store first. An invalid one is replaced by its error."""
         seen: set[str] = set()
@@ -347,7 +353,7 @@ class StoreReplies:
                 key = key_of(request)
                 versions = _versions("litellm" in sys.modules)
                 data = packed(Entry(SCHEMA, request, reply, seconds, _now(), versions))
-                waiting.append((place, key, data, asyncio.wrap_future(self.cache.put(key, data))))
+                waiting.append((place, key, data, self.cache.keep(key, data)))
         for place, key, data, done in waiting:
             try:
                 if not await done:

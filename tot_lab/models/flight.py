@@ -20,6 +20,8 @@ class Flight:
     """
 
     def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.task: asyncio.Task[Sequence[Reply]] | None = None
         self.observers: list[CallObserver] = []
         self.turns: list[asyncio.Future[None]] = []
         self.paid: float | None = None
@@ -33,31 +35,44 @@ class Flight:
     def _arrived(self, task: asyncio.Task[Sequence[Reply]]) -> None:
         if not task.cancelled():
             task.exception()  # marks the exception as retrieved if nothing waits for it
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the calls that wait continue."""
         for turn in self.turns:
             if not turn.done():
                 turn.set_result(None)
 
-    async def join(self, observer: CallObserver) -> Sequence[Reply]:
-        """Wait for the replies."""
+    async def join(self, observer: CallObserver) -> None:
+        """Wait for the request to end."""
         self.observers.append(observer)
         if self.state in ("call.queued", "call.retried"):
             observer.note("call.queued")
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[None] = self.loop.create_future()
         self.turns.append(turn)
         try:
-            if not self.task.done():
+            if not self.ended:
                 await turn
-            return self.task.result()
         except asyncio.CancelledError as error:
             self.observers.remove(observer)
-            if not self.observers:
+            if self.task is not None and not self.observers:
                 self.task.cancel(*error.args)  # with the reason
             raise
 
     @property
+    def ended(self) -> bool:
+        """Whether the replies have arrived, or the request has failed."""
+        return self.task is not None and self.task.done()
+
+    def replies(self) -> Sequence[Reply]:
+        """Return the replies to the request, which has ended."""
+        assert self.task is not None
+        return self.task.result()
+
+    @property
     def open(self) -> bool:
         """Whether a call can still join: the request belongs to this event loop and somebody waits for it."""
-        return bool(self.observers) and self.task.get_loop() is asyncio.get_running_loop()
+        return bool(self.observers) and self.loop is asyncio.get_running_loop()
 
     @property
     def watched(self) -> bool:
@@ -100,9 +115,10 @@ class SingleFlight:
             flight = self.flights[key] = Flight()
             flight.start(self.inner.answer(calls, flight))
         try:
-            replies = await flight.join(observer)
+            await flight.join(observer)
+            replies = flight.replies()
             observer.paid = flight.paid if flight.observers[0] is observer else 0.0
             return replies
         finally:
-            if (flight.task.done() or not flight.observers) and self.flights.get(key) is flight:
+            if (flight.ended or not flight.observers) and self.flights.get(key) is flight:
                 del self.flights[key]

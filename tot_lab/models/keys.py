@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -27,7 +28,7 @@ SampleScope = Literal["state", "path"]
 class Request(
     msgspec.Struct,
     frozen=True,
-    gc=False,
+    dict=True,
     omit_defaults=True,
     rename={"node": "at", "sample_index": "draw"},  # the names that keys are made of
 ):
@@ -54,6 +55,18 @@ class Request(
     tool_choice: str | None = None
     effort: str | None = None
     options: dict[str, Any] = {}
+
+    @cached_property
+    def key(self) -> str:
+        """The sha256 of the request as JSON. The property order of schemas and tools counts, since a model
+        sees it.
+        """
+        return hashlib.sha256(_encoded(self)).hexdigest()
+
+    @property
+    def of_any_sample(self) -> bytes:
+        """What the request has in common with those for other samples."""
+        return _encoded(msgspec.structs.replace(self, sample_index=0))
 
 
 _encoded = msgspec.json.Encoder().encode
@@ -91,10 +104,35 @@ def request_of(call: Call, model: dict[str, Any], sample_scope: SampleScope = "s
 
 
 def key_of(request: Request) -> str:
-    """Return the key of `request`: the sha256 of its JSON. The property order of schemas and tools counts,
-    since a model sees it.
+    """Return the key of `request`."""
+    return request.key
+
+
+class Requests:
+    """Returns the requests of calls to one model. That of a call on its way is made once.
+
+    Args:
+        model: The identity of the model, with sorted keys.
+        sample_scope: See `SampleScope`.
     """
-    return hashlib.sha256(_encoded(request)).hexdigest()
+
+    def __init__(self, model: dict[str, Any], sample_scope: SampleScope) -> None:
+        self.model = model
+        self.sample_scope = sample_scope
+        self._known: dict[int, Request] = {}
+
+    def __call__(self, call: Call) -> Request:
+        """Return the request of `call`."""
+        known = self._known.get(id(call))
+        return request_of(call, self.model, self.sample_scope) if known is None else known
+
+    def remember(self, call: Call) -> None:
+        """Remember the request of `call`, which sets out. `forget` must follow."""
+        self._known[id(call)] = self(call)
+
+    def forget(self, call: Call) -> None:
+        """Forget the request of `call`, which was answered."""
+        self._known.pop(id(call), None)  # the same object may be on its way twice
 
 
 def in_order(value: Any) -> Any:

@@ -6,8 +6,7 @@ shows in the price, since the prompt is paid once.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from tot_lab.core.calls import Call, CallObserver, Reply
@@ -19,7 +18,7 @@ GATHERING = 0.005
 
 
 class Gathered(Flight):
-    """A request that collects calls before it is sent."""
+    """Calls for samples of one prompt, and the request for them if there are several."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,14 +34,17 @@ class Gathered(Flight):
             if call.sample_index in draws and observer in self.observers:
                 observer.note(name, **data)
 
-    async def send(self, inner: Backend, leave: Callable[[], object]) -> Sequence[Reply]:
-        """Wait, then request the samples that are still wanted, ordered by sample index."""
-        await asyncio.sleep(GATHERING)
-        leave()
+    def send(self, inner: Backend) -> None:
+        """Request the samples that are still wanted, ordered by sample index. A single one requests its
+        reply itself.
+        """
         wanted = [pair for pair in self.calls if pair[1] in self.observers]
-        wanted.sort(key=lambda pair: pair[0].sample_index)
-        self.sent = [observer for _, observer in wanted]
-        return await inner.answer([call for call, _ in wanted], self)
+        if len(wanted) > 1:
+            wanted.sort(key=lambda pair: pair[0].sample_index)
+            self.sent = [observer for _, observer in wanted]
+            self.start(inner.answer([call for call, _ in wanted], self))
+        else:
+            self.wake()
 
 
 class Samples:
@@ -54,11 +56,13 @@ class Samples:
         key: Calls with the same key can share a request.
     """
 
-    def __init__(self, inner: Backend, together: Callable[[Call], bool], key: Callable[[Call], str]) -> None:
+    def __init__(
+        self, inner: Backend, together: Callable[[Call], bool], key: Callable[[Call], Hashable]
+    ) -> None:
         self.inner = inner
         self.together = together
         self.key = key
-        self.gathering: dict[str, Gathered] = {}
+        self.gathering: dict[Hashable, Gathered] = {}
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to the one call of `calls`."""
@@ -69,7 +73,14 @@ class Samples:
         group = self.gathering.get(key)
         if group is None or not group.open:
             group = self.gathering[key] = Gathered()
-            group.start(group.send(self.inner, lambda: self.gathering.pop(key, None)))
+            group.loop.call_later(GATHERING, self._send, key, group)
         group.calls.append((call, observer))
-        replies = await group.join(observer)
-        return [replies[group.sent.index(observer)]]
+        await group.join(observer)
+        if group.task is None:
+            return await self.inner.answer(calls, observer)
+        return [group.replies()[group.sent.index(observer)]]
+
+    def _send(self, key: Hashable, group: Gathered) -> None:
+        if self.gathering.get(key) is group:
+            del self.gathering[key]
+        group.send(self.inner)

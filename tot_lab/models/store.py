@@ -5,22 +5,26 @@ expired or unpickled. It is built on diskcache (SQLite in WAL mode, safe across 
 turns off its defaults that do not fit: eviction at 1 GiB, pickled keys and values, large values in files that
 are not synced, and commits that are not synced.
 
-One commit serves all writers that arrived during the previous one. A database that cannot be written (full
-disk, read-only mount) is opened read-only.
+One commit serves all writers that arrived during the previous one, and wakes an event loop once. A database
+that cannot be written (full disk, read-only mount) is opened read-only.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import diskcache
 
@@ -53,6 +57,56 @@ class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache has no type
 
     def fetch(self, mode: int, filename: Any, value: Any, read: bool) -> bytes:
         return _plain(self._directory, mode, filename if not read else "", value)
+
+
+class _Database(diskcache.Cache):  # type: ignore[misc]
+    """A diskcache that adds an entry with one statement instead of two."""
+
+    def add(self, key: str, value: bytes) -> bool:
+        now = time.time()
+        return bool(self._sql(_ADD, (key, now, now, len(value), diskcache.core.MODE_RAW, value)).rowcount)
+
+
+_ADD = (
+    "INSERT OR IGNORE INTO Cache (key, raw, store_time, access_time, size, mode, value) "
+    "VALUES (?, 1, ?, ?, ?, ?, ?)"
+)
+
+
+class _Write(NamedTuple):
+    """A value to be stored, and the future of a thread or of an event loop that waits for it."""
+
+    key: str
+    value: bytes
+    replace: bool
+    done: Future[bool] | asyncio.Future[bool]
+
+
+_Outcome = bool | BaseException
+"""Whether a value was stored, or why it could not be."""
+
+
+def _settle(pairs: list[tuple[_Write, _Outcome]]) -> None:
+    """Give each waiting future its outcome. An event loop is woken once for all of its futures."""
+    in_loops = defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[bool], _Outcome]]](list)
+    for write, outcome in pairs:
+        if isinstance(write.done, asyncio.Future):
+            in_loops[write.done.get_loop()].append((write.done, outcome))
+        else:
+            _resolve([(write.done, outcome)])
+    for loop, its in in_loops.items():
+        with suppress(RuntimeError):  # it was closed
+            loop.call_soon_threadsafe(_resolve, its)
+
+
+def _resolve(pairs: Sequence[tuple[Future[bool] | asyncio.Future[bool], _Outcome]]) -> None:
+    for done, outcome in pairs:
+        if done.done():  # its waiter was cancelled
+            continue
+        if isinstance(outcome, BaseException):
+            done.set_exception(outcome)
+        else:
+            done.set_result(outcome)
 
 
 def _plain(folder: Any, mode: Any, filename: Any, value: Any) -> bytes:
@@ -136,7 +190,7 @@ _SETTINGS = {
     "statistics": 0,
     "tag_index": 0,
     "sqlite_auto_vacuum": 0,
-    "sqlite_cache_size": 2**13,
+    "sqlite_cache_size": 2**10,  # 4 MiB for each thread; reads come from the mapped file
     "sqlite_journal_mode": "wal",
     "sqlite_mmap_size": 2**26,
     "sqlite_synchronous": 2,  # FULL: a commit is on disk
@@ -158,7 +212,7 @@ class Store:
             if not self.folder.is_dir():
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # private to this user
                 self.folder.chmod(0o700)
-            self._disk: Any = diskcache.Cache(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
+            self._disk: Any = _Database(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
         except (sqlite3.OperationalError, OSError) as error:  # such as a full disk or a read-only folder
             self._disk = self._to_read(error)
         except (*_DAMAGE, diskcache.Timeout) as error:
@@ -182,7 +236,11 @@ class Store:
     def _prepare(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._waiting: list[tuple[str, bytes, bool, Future[bool]]] = []
+        self._waiting: list[_Write] = []
+        self._submitted = False
+        """Whether the writer's thread will write what is waiting."""
+        self._scheduled_in: asyncio.AbstractEventLoop | None = None
+        """The event loop that will call `_submit`."""
         self._writer: ThreadPoolExecutor | None = None
 
     def get(self, key: str) -> bytes | None:
@@ -199,37 +257,57 @@ class Store:
         When the future is done, the value is on disk, and its result is whether the value was stored. It
         fails with OSError if the disk is full and with `CacheError` if the database is damaged.
         """
-        if os.getpid() != self._process:  # the thread of the writer does not survive a fork
-            self._prepare()
         done: Future[bool] = Future()
         done.set_running_or_notify_cancel()  # a cancelled waiter must not stop the write
+        self._enqueue(_Write(key, value, replace, done))
+        self._submit()
+        return done
+
+    def keep(self, key: str, value: bytes) -> asyncio.Future[bool]:
+        """Store `value` as `put` does, for the running event loop. What is kept in one iteration of the loop
+        is written in one commit.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[bool] = loop.create_future()
+        self._enqueue(_Write(key, value, False, done))
+        if self._scheduled_in is not loop:
+            self._scheduled_in = loop
+            loop.call_soon(self._submit)
+        return done
+
+    def _enqueue(self, write: _Write) -> None:
+        if os.getpid() != self._process:  # the thread of the writer does not survive a fork
+            self._prepare()
         with self._lock:
+            self._waiting.append(write)
+
+    def _submit(self) -> None:
+        """Let the writer's thread write what is waiting."""
+        with self._lock:
+            self._scheduled_in = None
+            if self._submitted or not self._waiting:
+                return
             if self._writer is None:
                 self._writer = ThreadPoolExecutor(1, thread_name_prefix="tot_lab-cache")
-            if not self._waiting:
-                self._writer.submit(self._commit)
-            self._waiting.append((key, value, replace, done))
-        return done
+            self._submitted = True
+            self._writer.submit(self._commit)
 
     def _commit(self) -> None:
         """Write all pending values in one transaction."""
         with self._lock:
-            batch, self._waiting = self._waiting, []
+            batch, self._waiting, self._submitted = self._waiting, [], False
+        outcomes: Sequence[_Outcome]
         try:
             with self._disk.transact():
-                taken = [
-                    (self._disk.set if replace else self._disk.add)(key, value)
-                    for key, value, replace, _ in batch
+                outcomes = [
+                    (self._disk.set if write.replace else self._disk.add)(write.key, write.value)
+                    for write in batch
                 ]
         except BaseException as error:
             if isinstance(self._disk, diskcache.Cache):  # otherwise it is read-only
                 self._disk.close()  # closing the connection rolls the transaction back
-            failure = self._unwritten(error)
-            for *_, done in batch:
-                done.set_exception(failure)
-        else:
-            for (*_, done), was_taken in zip(batch, taken, strict=True):
-                done.set_result(was_taken)
+            outcomes = [self._unwritten(error)] * len(batch)
+        _settle(list(zip(batch, outcomes, strict=True)))
 
     def delete(self, keys: list[str]) -> None:
         """Remove `keys`. Raises OSError or `CacheError`."""

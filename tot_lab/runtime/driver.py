@@ -565,8 +565,11 @@ class Driver:
             if data in self.servers:
                 return
             self.servers.append(data)
+        if name == "call.answered":
+            pending.ends = None  # while the reply is stored
+            return
         self._beside(name, pending.call.node, call=list(pending.position), **data)
-        if name in ("call.queued", "call.retried", "call.answered"):
+        if name in ("call.queued", "call.retried"):
             pending.ends = None
             if name == "call.queued":
                 self._hold_group(pending, by_lab=not data.get("strategy"))

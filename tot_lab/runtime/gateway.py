@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from tot_lab.core.calls import Call, CallObserver, Model, Need, Reply
 from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.scrubbing import secrets_in
@@ -23,7 +21,7 @@ from tot_lab.models.cache import MODES, Cache, Cached, Mode, StoreReplies
 from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
-from tot_lab.models.keys import Request, SampleScope, in_order, key_of, request_of
+from tot_lab.models.keys import Requests, SampleScope, in_order, key_of, request_of
 from tot_lab.models.limits import BY_KIND, Limited, Measured, RateLimiter, shared_limiter
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import model_named
@@ -207,10 +205,15 @@ class Gateway:
         """Return the function that sends a call to `model`."""
         if not isinstance(model, Endpoint) and not self.is_cached(model):
             return self._end(model).reply
-        stack = self._stack(model)
+        request = Requests(identity_of(model), self.sample_scope)
+        stack = self._stack(model, request)
 
         async def route(call: Call, observer: CallObserver) -> Reply:
-            return (await stack.answer((call,), observer))[0]
+            request.remember(call)
+            try:
+                return (await stack.answer((call,), observer))[0]
+            finally:
+                request.forget(call)
 
         return route
 
@@ -229,18 +232,7 @@ class Gateway:
             return kept and model.pure
         return self.given_cache is not None or (self.mode == "replay" and not isinstance(model, Part))
 
-    def _stack(self, model: Model | Endpoint | Tool) -> Backend:
-        identity = identity_of(model)
-
-        def request(call: Call) -> Request:
-            return request_of(call, identity, self.sample_scope)
-
-        def key(call: Call) -> str:
-            return key_of(request(call))
-
-        def but_for_its_draw(call: Call) -> str:
-            return key(msgspec.structs.replace(call, sample_index=0))
-
+    def _stack(self, model: Model | Endpoint | Tool, request: Requests) -> Backend:
         if isinstance(model, Endpoint):
             end: Backend = model if model.concurrency is not None else Measured(model, model)
             stack: Backend = Retried(end, model)
@@ -253,8 +245,8 @@ class Gateway:
         if self.is_cached(model) and self.mode != "replay":
             stack = StoreReplies(stack, self.cache, request)
         if isinstance(model, Endpoint):
-            stack = Samples(stack, model.takes_n, but_for_its_draw)
-        stack = SingleFlight(stack, key, self._flights)
+            stack = Samples(stack, model.takes_n, lambda call: request(call).of_any_sample)
+        stack = SingleFlight(stack, lambda call: request(call).key, self._flights)
         if self.is_cached(model):
             # Failures are not cached. A tool without effects is carried out again and fails in the same way.
             again = self.mode == "replay" and _computes(model)

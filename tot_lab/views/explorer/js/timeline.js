@@ -105,7 +105,8 @@ export function plan(recording) {
   const firsts = Object.fromEntries(groups);
   asked.forEach((line, call) => (lane[call] += firsts[groupOf(data[line].kind)]));
   if (groups.every(([name]) => name === "model")) groups.length = 0;
-  const order = { picks, lane, lanes, groups, critical, changes, level, most };
+  const limits = limitsOf(recording, when);
+  const order = { picks, lane, lanes, groups, critical, changes, level, most, limits };
   return { lines, byOrder, end, from, to, state, kinds: [...kinds], failed, ...order };
 }
 
@@ -124,6 +125,21 @@ function picksOf(recording) {
   return picks;
 }
 
+/** Returns the adaptive limits of concurrent requests of each model: pairs of a time and the limit from then on, first
+ * that before the first change. @param {Recording} recording @param {(line: number) => number} when */
+function limitsOf(recording, when) {
+  /** @type {Map<string, [number, number][]>} */
+  const limits = new Map();
+  for (let line = 0; line < recording.lines; line++) {
+    const note = recording.note(line);
+    if (note?.name !== "call.limit" || !note.data) continue;
+    const { model, before, limit } = note.data;
+    const steps = limits.get(model) ?? [[when(recording.callLine[0]), before]];
+    limits.set(model, [...steps, [when(line), limit]]);
+  }
+  return [...limits.values()];
+}
+
 /** Returns the rows of the calls as a table: thought, call, times in seconds and outcome. @param {Recording} recording
  * @param {number} most maximum number of rows */
 export const tableOf = (recording, most) =>
@@ -137,11 +153,12 @@ export const tableOf = (recording, most) =>
  * Describes the drawing in words, for screen readers.
  * @param {Plan} plan
  */
-export function inWords({ byOrder, state, most, critical, failed, from, to }) {
+export function inWords({ byOrder, state, most, critical, failed, from, to, limits }) {
   const waited = critical.reduce((all, call) => all + to[call] - from[call], 0);
   const [cached, refused] = [CACHED, REFUSED].map((its) => state.filter((one) => one === its).length);
   return dotted(
     `${number(state.length - refused)} calls, at most ${most} at once`,
+    limits.length && `limit ${limits.map((steps) => steps.map(([, limit]) => limit).join(" → ")).join("; ")}`,
     cached && `${number(cached)} from the cache`,
     failed.length && `${number(failed.length)} failed`,
     refused && `${number(refused)} refused`,
@@ -278,7 +295,7 @@ export class Timeline {
     if (!pen || !wide || !this.#shown) return;
     const { recording, frame, theme, selected, made, whole } = this.#shown;
     const all = max(made.end, whole);
-    const { byOrder, from, to, state, failed, lane, lanes, critical, changes, level, most } = made;
+    const { byOrder, from, to, state, failed, lane, lanes, critical, changes, level, most, limits } = made;
     const kinds = made.kinds.slice(0, KINDS.length);
     const [start, span, width] = [this.#start * all, this.#span * all, this.#width];
     const ratio = devicePixelRatio;
@@ -309,6 +326,7 @@ export class Timeline {
       ...(state.includes(CACHED) ? [["from the cache", KINDS[0], 2, 6]] : []),
       ...(failed.length ? [["failed", theme.ink, 10, 4]] : []),
       ["critical path", theme.path, 10, 2.5],
+      ...(limits.length ? [["limit", theme.ink, 10, 1.5]] : []),
     ])) {
       const room = pen.measureText(words).width + 28;
       if (right + room > wide && right > LEFT) [right, legend] = [LEFT, legend + ROW];
@@ -343,12 +361,21 @@ export class Timeline {
     pen.rect(LEFT, legend, width, bottom - legend);
     pen.clip();
 
+    const scale = (BAND - 12) / max(most, ...limits.flat().map(([, limit]) => limit));
     // The number of open calls, for each pixel the maximum. The pixel before the window covers all earlier times.
     for (let [x, change, now] = [LEFT - 1, 0, 0]; x < LEFT + width; x++) {
       let peak = now;
       for (; across(changes[change]) < x + 1; change++) peak = max(peak, (now = level[change]));
-      const up = (peak * (BAND - 12)) / most;
+      const up = peak * scale;
       fill(theme.faint, x, top - 6 - up, 1, up, 0.45);
+    }
+    for (const steps of limits) {
+      steps.forEach(([moment, limit], place) => {
+        const [x, y] = [across(moment), floor(top - 6 - limit * scale)];
+        fill(theme.ink, x, y, across(steps[place + 1]?.[0] ?? made.end) - x, 1.5);
+        const rise = (limit - (steps[place - 1]?.[1] ?? limit)) * scale;
+        fill(theme.ink, x, y, 1.5, rise); // from the step before
+      });
     }
 
     // The calls in their lanes. Bars that would only cover painted pixels are skipped.

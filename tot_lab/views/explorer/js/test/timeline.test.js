@@ -26,7 +26,7 @@ function recorded(rows) {
     ...{ input: of("reply").map(() => 3), output: of("reply").map(() => 2) },
     answerTable: of("reply").map(([, , , error]) => [null, null, error ?? null]),
     ...{ noted: deltas(of("note").map(([, call]) => call)), notes: of("note").map((_, row) => row) },
-    noteTable: of("note").map(([, , , name]) => [name, true, { tries: 1 }]),
+    noteTable: of("note").map(([, , , name, data]) => [name, true, data ?? { tries: 1 }]),
   });
   return recording;
 }
@@ -114,6 +114,18 @@ test("a plan says what is drawn", () => {
   const words = inWords(held);
   const parts = ["4 calls", "at most 2 at once", "1 from the cache", "1 failed", "1 refused", "path: 2 calls, 4.0 s"];
   for (const part of parts) assert.ok(words.includes(part), `${part} in ${words}`);
+});
+
+test("a limit holds from its change on, and before it the one that was changed, for each model", () => {
+  const change = (model, before, limit) => ({ model, before, limit });
+  const held = plan(recorded([
+    ["call", 0, 1000], ["note", 0, 2000, "call.limit", change("m", 16, 32)], ["reply", 0, 3000],
+    ["call", 1, 4000], ["note", 1, 5000, "call.limit", change("other", 8, 4)],
+    ["note", 1, 6000, "call.limit", change("m", 32, 24)], ["reply", 1, 7000],
+  ]));
+  assert.deepEqual(held.limits, [[[1, 16], [2, 32], [6, 24]], [[1, 8], [5, 4]]]);
+  assert.ok(inWords(held).includes("limit 16 → 32 → 24; 8 → 4"));
+  assert.deepEqual(plan(recorded([["call", 0, 0], ["reply", 0, 1000]])).limits, []);
 });
 
 test("where no call takes time, the order is shown and said", () => {
