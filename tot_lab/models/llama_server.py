@@ -35,7 +35,8 @@ def serve() -> None:
     params.port = 0
     params.cache_ram_mib = 1024  # prompt cache, which is 8 GiB by default
     params.ui = params.endpoint_slots = False
-    params.slot_save_path = settings["states"] + os.sep
+    if states := settings.get("states"):  # the folder in which states of slots can be saved
+        params.slot_save_path = states + os.sep
     params.verbosity = -1
     try:
         server = xllamacpp.Server(params)
@@ -47,7 +48,8 @@ def serve() -> None:
     answers.flush()
     while sys.stdin.readline():
         pass
-    shutil.rmtree(settings["states"], ignore_errors=True)
+    if states:
+        shutil.rmtree(states, ignore_errors=True)
     os._exit(0)
 
 
