@@ -20,7 +20,7 @@ from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.models.openai_compatible import LlamaCpp, OpenAICompatible
 from tot_lab.models.stack import Failure
 
-pytestmark = [pytest.mark.slow, needs_smollm2]
+pytestmark = [pytest.mark.proof, needs_smollm2]
 
 START = """
 import sys, xllamacpp
