@@ -843,3 +843,27 @@ def test_one_cache_serves_many_event_loops_and_threads(tmp_path):
         answers = list(pool.map(one, range(30)))
     assert len(set(answers)) <= 3
     assert len(list(tl.Cache(tmp_path).entries())) == 3
+
+
+def test_what_is_kept_before_a_store_closes_is_on_disk(tmp_path):
+    async def keep_and_close():
+        store = Store(tmp_path)
+        done = store.keep("key", b"value")
+        store.close()
+        assert Store(tmp_path).get("key") == b"value"
+        assert await done
+
+    wait(keep_and_close())
+
+
+def test_a_store_that_could_not_start_its_thread_writes_later(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            store.put("first", b"1").result(10)
+    assert store.put("second", b"2").result(10)
+
+
+def no_thread(thread):
+    raise RuntimeError("can't start new thread")

@@ -17,6 +17,7 @@ from support import needs_smollm2, wait, weights
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message
+from tot_lab.models.chat.replies import continuation_of
 from tot_lab.models.checking import check
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.openai_compatible import VLLM, LlamaCpp, OpenAICompatible
@@ -247,3 +248,14 @@ def test_a_real_llama_cpp_counts_the_first_reply_alone(tmp_path):
     for reply in replies:
         assert (reply.finish_reason, reply.output_tokens) == ("length", 7) or reply.output_tokens < 7
         assert re.search(r"\w", reply.text)
+
+
+def test_only_a_server_known_to_return_the_begun_message_loses_a_short_one():
+    def added(text, begun, known):
+        turns = Message("user", "Count."), Message("assistant", begun)
+        return continuation_of(text, Call("0", "sample", turns), known=known)
+
+    assert added("1 1 1", "1", known=True) == " 1 1"
+    assert added("1 1 1", "1", known=False) == "1 1 1"
+    begun = "First, join 4 and 6."
+    assert added(begun + " Then 8.", begun, known=False) == " Then 8."

@@ -44,6 +44,9 @@ GROWTH = 1.5
 GATHERING = 0.002
 """Seconds that a call waits for others. Those of one turn of a search arrive together."""
 
+REFUSALS = 2
+"""Refused restores in a row after which no state is used any more. A single one may be a removed file."""
+
 LARGEST = 2**30
 """Bytes of all saved states. The least recently used ones are removed."""
 
@@ -204,6 +207,7 @@ class Prefixes:
         end of a beginning.
         """
         self._saved = 0
+        self._refused = 0  # restores in a row
         self._names = count()
         self._lock = threading.Lock()
         self._pending: Counter[str] = Counter()
@@ -241,6 +245,9 @@ class Prefixes:
             options = {"id_slot": slot, "cache_prompt": not exact or bool(beginning), **call.options}
             call = msgspec.structs.replace(call, options=options)
             noting = _WithBeginning(observer, processed)
+            if is_own:  # the call may have another slot
+                self.slots.held[:] = [""] * self.slots.number
+                text = ""
             replies = await self._processed(slot, text, call, noting)
             self.works = self.works and not (beginning and noting.cached == 0)
             return replies
@@ -299,9 +306,13 @@ class Prefixes:
             try:
                 page = await self._act(slot, "save", name)
             except Failure as failure:
+                self._remove(name)
                 if failure.connection_failed:
                     raise
                 self.works = False  # such as a full disk
+            except asyncio.CancelledError:
+                self._remove(name)
+                raise
             else:
                 self._keep((text, exact), _State(name, int(page["n_written"])))
             return processed
@@ -317,7 +328,10 @@ class Prefixes:
                 replaced.append(self.states.popitem(last=False)[1])
             self._saved -= sum(old.size for old in replaced)
         for old in replaced:
-            (self.folder / old.name).unlink(missing_ok=True)
+            self._remove(old.name)
+
+    def _remove(self, name: str) -> None:
+        (self.folder / name).unlink(missing_ok=True)
 
     async def _restore(self, slot: int, key: _Key) -> None:
         """Restore a saved state in `slot`. A `Failure` can be repeated, which processes it again."""
@@ -335,7 +349,12 @@ class Prefixes:
                 if self.states.get(key) is state:
                     del self.states[key]
                     self._saved -= state.size
+                    self._remove(state.name)
+            if not failure.connection_failed:
+                self._refused += 1
+                self.works = self.works and self._refused < REFUSALS
             raise
+        self._refused = 0
         self.slots.held[slot] = key[0]
 
     async def _act(self, slot: int, action: str, name: str) -> Any:

@@ -289,8 +289,13 @@ class Store:
                 return
             if self._writer is None:
                 self._writer = ThreadPoolExecutor(1, thread_name_prefix="tot_lab-cache")
-            self._submitted = True
-            self._writer.submit(self._commit)
+            try:
+                self._writer.submit(self._commit)
+                self._submitted = True
+                return
+            except RuntimeError as error:  # no thread can be started
+                failed, why, self._waiting = self._waiting, error, []
+        _settle([(write, why) for write in failed])
 
     def _commit(self) -> None:
         """Write all pending values in one transaction."""
@@ -338,10 +343,13 @@ class Store:
 
     def close(self) -> None:
         """Write pending values and close the files."""
-        if self._writer is not None and os.getpid() == self._process:
-            self._writer.submit(self._disk.close)  # closes the connection of the writer's thread
-            self._writer.shutdown()
-            self._writer = None
+        if os.getpid() == self._process:
+            self._submit()
+            with self._lock:
+                writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.submit(self._disk.close)  # closes the connection of the writer's thread
+                writer.shutdown()
         self._disk.close()
 
     def _damaged(self, error: BaseException) -> CacheError:

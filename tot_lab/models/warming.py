@@ -41,7 +41,7 @@ class Warmed:
         if text is None:
             return await self.inner.answer(calls, observer)
         loop = asyncio.get_running_loop()
-        while not self._is_warm(text):
+        if not self._is_warm(text):
             first = self.first.get(text)
             if first is None or first.done() or first.get_loop() is not loop:
                 first = self.first[text] = loop.create_future()
@@ -52,7 +52,7 @@ class Warmed:
                     if self.first.get(text) is first:
                         del self.first[text]
             observer.note("call.queued")
-            await asyncio.shield(first)  # if it failed, the next one is the first
+            await asyncio.shield(first)  # if it failed, the others are not held back any longer
         return await self._answer(text, calls, observer)
 
     def _is_warm(self, text: str) -> bool:

@@ -62,7 +62,7 @@ def _short(text: str) -> str:
 
 
 def _last_part(path: str) -> str:
-    is_path = path.startswith(("/", "~", ".")) or "\\" in path
+    is_path = path.startswith(("/", "~", ".")) or path.endswith(".gguf") or any(c in path for c in ":\\")
     return _short(path.replace("\\", "/").rstrip("/").rpartition("/")[2] if is_path else path)
 
 

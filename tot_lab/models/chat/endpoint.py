@@ -72,6 +72,9 @@ class ChatEndpoint(Endpoint):
     _generates: ClassVar[bool] = True
     """Whether the model generates its replies, so that each of them has tokens."""
 
+    _returns_begun: ClassVar[bool] = False
+    """Whether the server is known to return the unfinished message that it continues."""
+
     _is_loaded: bool = PrivateAttr(default=False)
     """Whether the settings come from a loaded run; see `mark_loaded`."""
 
@@ -127,7 +130,7 @@ class ChatEndpoint(Endpoint):
         replies: list[Reply] = []
         while rest := calls[len(replies) :]:
             try:
-                replies += await self._several(rest, observer)
+                replies += await self._several(rest, observer, several=len(calls) > 1)
             except Failure as failure:
                 if not replies:
                     raise
@@ -135,16 +138,17 @@ class ChatEndpoint(Endpoint):
                 replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
         return replies
 
-    async def _several(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
+    async def _several(self, calls: Sequence[Call], observer: CallObserver, *, several: bool) -> list[Reply]:
         """Request the calls together if the server takes n. Returns at least one reply. Raises `Failure`."""
         if len(calls) == 1 or not self._takes_n:
-            return await self._some(calls[:1], observer)
+            return await self._some(calls[:1], observer, several=several)
         try:
-            replies = await self._some(calls, observer)
+            replies = await self._some(calls, observer, several=several)
         except Failure as failure:
             if failure.status not in _REFUSALS:
                 raise
-            replies = await self._some(calls[:1], observer)  # raises if the prompt is refused, and not n
+            # This raises if the prompt is refused, and not n.
+            replies = await self._some(calls[:1], observer, several=several)
         if len(replies) < len(calls):
             self._ask_one_by_one()
             observer.note("call.dropped", settings=["n"])
@@ -154,8 +158,11 @@ class ChatEndpoint(Endpoint):
         """Make each sample a request of its own from now on."""
         _ONE_BY_ONE.add((self.address, self.name))
 
-    async def _some(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
-        """Make one request, and return at least one reply. Raises `Failure`."""
+    async def _some(self, calls: Sequence[Call], observer: CallObserver, *, several: bool) -> list[Reply]:
+        """Make one request, and return at least one reply. Raises `Failure`.
+
+        `several` says that the observer watches more than one call.
+        """
         try:
             answers = await self._answers(calls, observer)
         except Failure as failure:
@@ -164,15 +171,17 @@ class ChatEndpoint(Endpoint):
             raise failure from None  # the exception chain holds requests with their headers
         if not answers.choices:
             raise Failure("the provider's response holds no choices", unreadable=True)
-        self._note_processing(answers, calls, observer)
+        self._note_processing(answers, calls, observer, several=several)
         return self._replies(answers, calls)
 
-    def _note_processing(self, answers: Answers, calls: Sequence[Call], observer: CallObserver) -> None:
+    def _note_processing(
+        self, answers: Answers, calls: Sequence[Call], observer: CallObserver, *, several: bool
+    ) -> None:
         """Note how the server processed each call, as far as it reports it."""
         calls = calls[: len(answers.choices)]
         for call, known in zip(calls, answers.processing.notes(len(calls)), strict=True):
             if known:
-                draws = {"draws": [call.sample_index]} if len(calls) > 1 else {}
+                draws = {"draws": [call.sample_index]} if several else {}
                 observer.note("call.processed", **known, **draws)
 
     @abstractmethod
@@ -208,7 +217,7 @@ class ChatEndpoint(Endpoint):
             if problem and len(calls) == 1:
                 raise Failure(problem)
             reply = Reply(
-                "" if problem else continuation_of(choice.text or "", calls[0]),
+                "" if problem else continuation_of(choice.text or "", calls[0], known=self._returns_begun),
                 error=problem and f"{self.name}: {problem}",
                 thinking=choice.thinking,
                 model=name,

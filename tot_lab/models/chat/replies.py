@@ -183,13 +183,19 @@ def split(content: str | None, reasoning: str | None) -> tuple[str | None, str |
     return clean(content).lstrip("\n") if thinking else clean(content), thinking
 
 
-def continuation_of(text: str, call: Call) -> str:
+LEAST_REPEATED = 16
+"""Characters that no reply repeats by chance."""
+
+
+def continuation_of(text: str, call: Call, *, known: bool) -> str:
     """Return what a reply adds to the unfinished message of the assistant that ends `call`, if there is one.
 
-    Without a stream, llama.cpp returns that message again; vLLM and others do not.
+    Without a stream, llama.cpp returns that message again; vLLM and others do not. If the server is not
+    `known` to do so, a short message is not removed, since the reply may repeat it.
     """
     begun = call.messages[-1]
-    return text.removeprefix(begun.content) if begun.role == "assistant" else text
+    is_begun = begun.role == "assistant" and (known or len(begun.content) >= LEAST_REPEATED)
+    return text.removeprefix(begun.content) if is_begun else text
 
 
 def tool_calls_of(tools: Iterable[Sequence[str | None]]) -> tuple[ToolCall, ...]:

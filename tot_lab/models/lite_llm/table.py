@@ -76,7 +76,12 @@ def _table() -> dict[str, Any]:
 def price_in(known: Mapping[str, Any]) -> Price | None:
     """Return the price in a table entry, or `None`."""
     prompt, output = known.get("input_cost_per_token"), known.get("output_cost_per_token")
-    return None if prompt is None or output is None else (1e6 * float(prompt), 1e6 * float(output))
+    if prompt is None or output is None:
+        return None
+    cached = known.get("cache_read_input_token_cost")
+    if cached is None or cached > prompt:
+        return 1e6 * float(prompt), 1e6 * float(output)
+    return 1e6 * float(prompt), 1e6 * float(output), 1e6 * float(cached)
 
 
 def is_plain(usage: Any) -> bool:

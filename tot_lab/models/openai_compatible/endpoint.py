@@ -131,6 +131,7 @@ class LlamaCpp(OpenAICompatible):
     base_url: str = "http://localhost:8080/v1"
     _provider: ClassVar[str] = "llama"
     _answers_to_any_name: ClassVar[bool] = True
+    _returns_begun: ClassVar[bool] = True
     _reports: ClassVar[Sequence[str]] = ("/props",)
 
     @property
