@@ -27,7 +27,7 @@ def able(asked: Asked) -> Said:
     """All that an OpenAI-like server may do."""
     text = '{"animal": "okapi"}' if "okapi" in json.dumps(asked.json) else "Hello."
     logprobs = (("Hello", -0.1, {"Hello": -0.1}),) if asked.json.get("logprobs") else ()
-    return Said(text, logprobs=logprobs, output_tokens=32, pause=0.3)
+    return Said(text, logprobs=logprobs, output_tokens=32, pause=0.6)
 
 
 def checked(server: Providers, model: str, family: str, **settings: object) -> Check:

@@ -246,7 +246,7 @@ def test_a_real_llama_cpp_counts_the_first_reply_alone(tmp_path):
         server.kill()
         server.communicate()
     for reply in replies:
-        assert (reply.finish_reason, reply.output_tokens) == ("length", 7) or reply.output_tokens < 7
+        assert reply.output_tokens == 7 or (reply.finish_reason == "stop" and reply.output_tokens < 7)
         assert re.search(r"\w", reply.text)
 
 

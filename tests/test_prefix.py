@@ -275,9 +275,9 @@ class Counted:
     async def answer(self, calls: Sequence[Call], observer: Any) -> Sequence[Reply]:
         self.now += 1
         self.at_once.append(self.now)
+        failed = len(self.at_once) <= self.failures
         await asyncio.sleep(0.02)
         self.now -= 1
-        failed = len(self.at_once) <= self.failures
         return [Reply(error="overloaded") if failed else Reply(one.prompt) for one in calls]
 
 
