@@ -25,7 +25,7 @@ MODEL = "local/qwen2.5-coder-1.5b"
 SEED = 24
 """Seed of the order of the hands."""
 
-PILOT_CHAINS = 3
+CHAINED = 3
 """Hands of the pilot on which the chains are recorded too."""
 
 
@@ -59,22 +59,6 @@ def best_of(attempts: int) -> tl.BestOf:
     return tl.BestOf(strategy=CHAIN, attempts=attempts, max_tokens=100, temperature=0.7)
 
 
-PILOT_SEARCHES: dict[str, tl.Strategy] = {
-    "one answer": ONE_ANSWER,
-    "beam": tree(tl.BeamSearch(width=2)),
-    "best-first": tree(tl.BestFirst(), nodes=16),
-    "MCTS": tree(tl.MCTS(iterations=4)),
-    "REBASE": tree(tl.searches.REBASE(width=5)),
-    "particle filter": tree(tl.searches.ParticleFilter(particles=5)),
-    "BG-MCTS": tree(tl.searches.BGMCTS(), nodes=16),
-    "AB-MCTS-M": tree(tl.searches.ABMCTSM(), nodes=16),
-}
-PILOT: dict[str, tl.Strategy] = {
-    "chain of thought": CHAIN,
-    "self-consistency": tl.SelfConsistency(strategy=CHAIN, attempts=4),
-    "best of": best_of(4),
-}
-
 SEARCHES: dict[str, tl.Strategy] = {
     "one answer": ONE_ANSWER,
     "beam": tree(tl.BeamSearch(width=2)),
@@ -83,6 +67,18 @@ SEARCHES: dict[str, tl.Strategy] = {
     "REBASE": tree(tl.searches.REBASE(width=5)),
     "particle filter": tree(tl.searches.ParticleFilter(particles=5)),
 }
+PILOT_SEARCHES: dict[str, tl.Strategy] = {
+    **SEARCHES,
+    "best-first": tree(tl.BestFirst(), nodes=16),
+    "BG-MCTS": tree(tl.searches.BGMCTS(), nodes=16),
+    "AB-MCTS-M": tree(tl.searches.ABMCTSM(), nodes=16),
+}
+PILOT_CHAINS: dict[str, tl.Strategy] = {
+    "chain of thought": CHAIN,
+    "self-consistency": tl.SelfConsistency(strategy=CHAIN, attempts=4),
+    "best of": best_of(4),
+}
+
 CHAINS: dict[str, tl.Strategy] = {
     "chain of thought": CHAIN,
     "self-consistency": tl.SelfConsistency(strategy=CHAIN, attempts=13),
@@ -113,7 +109,7 @@ async def main() -> None:
     made = tl.Lab(MODEL, cache=folder / "calls", runs=folder / "runs")
     if options.part == "pilot":
         await record("pilot", made, PILOT_SEARCHES, given)
-        await record("pilot", made, PILOT, given[:PILOT_CHAINS])
+        await record("pilot", made, PILOT_CHAINS, given[:CHAINED])
     else:
         await record("searches", made, SEARCHES, given)
         await record("chains", made, CHAINS, given)

@@ -1,8 +1,12 @@
 """What several tests share: the scripted model of `tot_lab.testing`, and small helpers."""
 
+import json
 import re
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable, Collection
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,6 +36,7 @@ __all__ = [
     "dice",
     "for_each",
     "lines_of",
+    "llama_server",
     "needs_smollm2",
     "resealed",
     "run",
@@ -128,3 +133,18 @@ def weights(name: str) -> Path | None:
 needs_smollm2 = pytest.mark.skipif(
     weights("smollm2-135m") is None, reason="needs: tot-lab model pull smollm2-135m"
 )
+
+
+@contextmanager
+def llama_server(**settings):
+    """Runs llama.cpp's server on the loopback address. Yields the URL of its API."""
+    script = Path(tl.__file__).parent / "models" / "llama_server.py"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    server = subprocess.Popen([sys.executable, "-P", str(script)], text=True, **pipes)
+    try:
+        server.stdin.write(json.dumps(settings) + "\n")
+        server.stdin.flush()
+        yield json.loads(server.stdout.readline())["address"] + "/v1"
+    finally:
+        server.kill()
+        server.communicate()

@@ -2,13 +2,10 @@
 
 import json
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from providers import Asked, Fault, Providers, Raw, Said
-from support import TASK, needs_smollm2, wait, weights
+from support import TASK, llama_server, needs_smollm2, wait, weights
 
 import tot_lab as tl
 from tot_lab.models import checking
@@ -225,24 +222,9 @@ def test_a_server_whose_every_page_is_slow_is_there_all_the_same(monkeypatch):
 
 @needs_smollm2
 def test_a_real_llama_cpp_server():
-    script = Path(tl.__file__).parent / "models" / "llama_server.py"
-    settings = {"path": str(WEIGHTS), "key": KEY, "context_window": 512, "slots": 2, "threads": 1}
-    server = subprocess.Popen(
-        [sys.executable, str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        server.stdin.write(json.dumps(settings) + "\n")
-        server.stdin.flush()
-        base = json.loads(server.stdout.readline())["address"] + "/v1"
+    with llama_server(path=str(WEIGHTS), key=KEY, context_window=512, slots=2, threads=1) as base:
         found = wait(check(LiteLLM(model="openai/smollm2", api_base=base, api_key=KEY)))
         wrong = wait(check(LiteLLM(model="openai/smollm2", api_base=base, api_key="sk-another-key")))
-    finally:
-        server.kill()
-        server.communicate()
     assert (found.reachable, found.model_there, found.context_window) == (True, True, 512)
     assert (found.schema, found.logprobs, found.n) == (True, True, True)
     assert (found.slots, found.concurrency) == (2, 2)

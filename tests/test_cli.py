@@ -359,7 +359,7 @@ TREE = ("tree_of_thoughts", *HAND)
             ("run", *TREE, "--model", "gpt-4.1", "api_key=sk-1"),
             "api_key must not be given on the command",
         ),
-        (("run", *TREE, "--model", "gpt-4.1", "api_base=http://me:sk-1@host"), "base_url"),
+        (("run", *TREE, "--model", "gpt-4.1", "api_base=http://me:sk-1@host"), "api_base"),
         (("run", *TREE, *SIM, "--budget", "call=3"), "setting: got 'call'. Known are calls, input"),
         (("run", *TREE, *SIM, "--budget", "calls=-1"), "budget: calls: Input should be greater"),
         (("run", *TREE, *SIM, "--budget", "3"), "'3': expected FIELD=VALUE"),

@@ -5,19 +5,15 @@ Every case goes through both paths, to a server on loopback that gives what the 
 
 import json
 import re
-import subprocess
-import sys
 from itertools import count
-from pathlib import Path
 
 import pytest
 from endpoint import CallObserver
 from providers import Asked, Fault, Raw, Said
-from support import needs_smollm2, wait, weights
+from support import llama_server, needs_smollm2, wait, weights
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message
-from tot_lab.models.chat.replies import continuation_of
 from tot_lab.models.checking import check
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.openai_compatible import VLLM, LlamaCpp, OpenAICompatible
@@ -221,20 +217,8 @@ def test_the_check_says_that_a_server_does_not_count(server):
 @needs_smollm2
 def test_a_real_llama_cpp_counts_the_first_reply_alone(tmp_path):
     """The reason for asking it one by one. If this fails, llama.cpp counts all, and n can be used."""
-    script = Path(tl.__file__).parent / "models" / "llama_server.py"
     path = str(weights("smollm2-135m"))
-    settings = {"path": path, "key": KEY, "context_window": 512, "slots": 2, "threads": 1}
-    server = subprocess.Popen(
-        [sys.executable, "-P", str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        server.stdin.write(json.dumps(settings) + "\n")
-        server.stdin.flush()
-        base = json.loads(server.stdout.readline())["address"] + "/v1"
+    with llama_server(path=path, key=KEY, context_window=512, slots=2, threads=1) as base:
         model = OpenAICompatible(model=f"m{next(NAMES)}", base_url=base, api_key=KEY)
         body = {"messages": [{"role": "user", "content": "Count."}], "max_tokens": 7, "n": 2}
         status, page = wait(model.look("chat/completions", body))
@@ -242,20 +226,6 @@ def test_a_real_llama_cpp_counts_the_first_reply_alone(tmp_path):
         assert page["usage"]["completion_tokens"] <= 7
         wait(model.about())
         replies = wait(model.answer(samples(2, max_tokens=7, temperature=1.0), CallObserver()))
-    finally:
-        server.kill()
-        server.communicate()
     for reply in replies:
         assert reply.output_tokens == 7 or (reply.finish_reason == "stop" and reply.output_tokens < 7)
         assert re.search(r"\w", reply.text)
-
-
-def test_only_a_server_known_to_return_the_begun_message_loses_a_short_one():
-    def added(text, begun, known):
-        turns = Message("user", "Count."), Message("assistant", begun)
-        return continuation_of(text, Call("0", "sample", turns), known=known)
-
-    assert added("1 1 1", "1", known=True) == " 1 1"
-    assert added("1 1 1", "1", known=False) == "1 1 1"
-    begun = "First, join 4 and 6."
-    assert added(begun + " Then 8.", begun, known=False) == " Then 8."

@@ -250,17 +250,29 @@ def test_an_unfinished_reply_is_continued(server):
     assert "continue_final_message" not in server.calls[-1].json
 
 
-@pytest.mark.parametrize("said", [" 7", "1, 2, 3, 4, 5, 6, 7"])
+@pytest.mark.parametrize("said", [Said(" 3"), Said("1, 2, 3", timings=(100.0, 20.0))])
 def test_a_reply_to_an_unfinished_one_is_its_continuation(server, said):
     """llama.cpp returns the whole message unless it streams, vLLM what it has added."""
-    begun = Call("0", "sample", (Message("user", "Count."), Message("assistant", "1, 2, 3, 4, 5, 6,")))
+    begun = Call("0", "sample", (Message("user", "Count."), Message("assistant", "1, 2,")))
     for model in (direct(server, LlamaCpp), direct(server), through_litellm(server)):
-        server.will(Said(said))
+        server.will(said)
         (reply,) = wait(model.answer((begun,), CallObserver()))
-        assert reply.text == " 7"
+        assert reply.text == " 3"
     server.will(Said("2 + 2? 4"))
     (reply,) = wait(direct(server).answer((call(),), CallObserver()))
     assert reply.text == "2 + 2? 4"  # a question that is repeated belongs to the reply
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_continuation_may_repeat_what_was_begun(server, streams):
+    """Only a complete response of llama.cpp, which has timings, begins with the begun message."""
+    begun = Call("0", "sample", (Message("user", "Count ones."), Message("assistant", "1")))
+    for model in (direct(server, VLLM), direct(server), through_litellm(server), direct(server, LlamaCpp)):
+        is_llama = isinstance(model, LlamaCpp)
+        said = "11 1" if is_llama and not streams else "1 1"
+        server.will(Said(said, timings=(9.0, 9.0) if is_llama else None))
+        (reply,) = wait(model.answer((begun,), CallObserver(watched=streams)))
+        assert reply.text == "1 1"
 
 
 def test_a_model_without_a_chat_template_completes(server):
@@ -873,7 +885,7 @@ def test_a_base_url_without_v1_is_explained(server):
     assert wait(direct(server, base_url=base).problem()) is None
 
 
-# `openai/…` at a server of one's own
+# `openai/…` at another server than OpenAI's
 
 
 def test_a_model_of_openai_at_a_server_of_ones_own_is_called_directly(server, monkeypatch, tmp_path):

@@ -238,7 +238,7 @@ class AdaptiveLimit:
             hold = min(2 * hold, LONGEST_HOLD) if limit == held else HOLD
 
     def _next(self, limit: int, direction: int, probes: bool) -> int | None:
-        """Return the limit that follows `limit`, or `None` if there is none. Below a refused limit it is
+        """Return the limit that follows `limit`, or `None` if it is the last one. Below a refused limit it is
         halfway, unless that is too near; a probe then goes above it.
         """
         if direction < 0:

@@ -14,7 +14,7 @@ from tot_lab.core.parts import Part, class_of, known_names
 from tot_lab.core.registry import BUILT_IN, find, names
 from tot_lab.models.chat.endpoint import ChatEndpoint
 from tot_lab.models.lite_llm import LiteLLM
-from tot_lab.models.lite_llm.naming import provider_of, url_in_environment, whole_name
+from tot_lab.models.lite_llm.naming import checked_url, provider_of, url_in_environment, whole_name
 from tot_lab.models.lite_llm.table import in_table, price_in
 from tot_lab.models.openai_compatible import OpenAIServer
 from tot_lab.models.stack import Endpoint, is_model
@@ -52,7 +52,7 @@ def model_named(name: str) -> Model | Endpoint:
 def configured(model: ChatEndpoint, **given: Any) -> ChatEndpoint:
     """Return `model` with the settings `given`, of which `base_url` is the URL of the server.
 
-    A model of OpenAI's API at a server of one's own is called directly, unless litellm translates its
+    A model of OpenAI's API at another server is called directly, unless litellm translates its
     settings: reasoning models have other names for them and reject some.
 
     Raises:
@@ -62,10 +62,11 @@ def configured(model: ChatEndpoint, **given: Any) -> ChatEndpoint:
     if not isinstance(model, LiteLLM):
         return type(model).model_validate(settings)
     if (base := settings.pop("base_url", None)) is not None:
-        settings["api_base"] = base
+        settings["api_base"] = checked_url(base, "base_url")
     name = whole_name(model.model)
     provider = provider_of(name)
-    url = settings.get("api_base") or url_in_environment(provider)
+    base = settings.get("api_base")
+    url = url_in_environment(provider) if base is None else checked_url(base, "api_base")
     if provider != "openai" or url is None or _is_translated(name):
         return LiteLLM.model_validate(settings)
     settings.pop("api_base", None)

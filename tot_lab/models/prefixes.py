@@ -64,8 +64,9 @@ class Beginning(NamedTuple):
 
 def text_of(call: Call) -> str:
     """Return all that a chat template makes the prompt of."""
-    parts = [str(part) for part in (*call.tools, call.response_format) if part]
-    return "\n".join([*parts, *(f"{message.role}: {message.content}" for message in call.messages)])
+    parts = [str(part) for part in (*call.tools, call.response_format, call.options) if part]
+    turns = (f"{message.role}: {message.tool_calls or ''}{message.content}" for message in call.messages)
+    return "\n".join([*parts, *turns])
 
 
 def beginnings_of(call: Call) -> list[Beginning]:
@@ -98,7 +99,7 @@ def _forget(under_way: dict[_Key, asyncio.Task[int]], key: _Key, task: asyncio.T
     """Remove a task that is done."""
     del under_way[key]
     if not task.cancelled():
-        task.exception()  # marks it as retrieved, in case that nobody waits any more
+        task.exception()  # marks it as retrieved, even if no call waits for it any more
 
 
 class _State(NamedTuple):

@@ -72,9 +72,6 @@ class ChatEndpoint(Endpoint):
     _generates: ClassVar[bool] = True
     """Whether the model generates its replies, so that each of them has tokens."""
 
-    _returns_begun: ClassVar[bool] = False
-    """Whether the server is known to return the unfinished message that it continues."""
-
     _is_loaded: bool = PrivateAttr(default=False)
     """Whether the settings come from a loaded run; see `mark_loaded`."""
 
@@ -216,8 +213,9 @@ class ChatEndpoint(Endpoint):
             problem = choice.problem and scrubbed(choice.problem, self._sent_key)
             if problem and len(calls) == 1:
                 raise Failure(problem)
+            text = choice.text or ""
             reply = Reply(
-                "" if problem else continuation_of(choice.text or "", calls[0], known=self._returns_begun),
+                "" if problem else continuation_of(text, calls[0]) if answers.timings else text,
                 error=problem and f"{self.name}: {problem}",
                 thinking=choice.thinking,
                 model=name,

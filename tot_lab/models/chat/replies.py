@@ -80,12 +80,17 @@ class Processing(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The content of a response. `usage` is as the adapter reads it, or `None` if none was reported."""
+    """The content of a response. `usage` is as the adapter reads it, or `None` if none was reported.
+
+    `timings` are llama.cpp's own, of a complete response. Each reply in it repeats the unfinished message
+    that it continues; those of other servers, and the pieces of a stream, do not.
+    """
 
     choices: list[Choice]
     model: str | None
     usage: Any
     processing: Processing = Processing()
+    timings: Any = None
 
 
 def text_so_far(text: str, keys: Sequence[str]) -> str:
@@ -183,19 +188,10 @@ def split(content: str | None, reasoning: str | None) -> tuple[str | None, str |
     return clean(content).lstrip("\n") if thinking else clean(content), thinking
 
 
-LEAST_REPEATED = 16
-"""Characters that no reply repeats by chance."""
-
-
-def continuation_of(text: str, call: Call, *, known: bool) -> str:
-    """Return what a reply adds to the unfinished message of the assistant that ends `call`, if there is one.
-
-    Without a stream, llama.cpp returns that message again; vLLM and others do not. If the server is not
-    `known` to do so, a short message is not removed, since the reply may repeat it.
-    """
+def continuation_of(text: str, call: Call) -> str:
+    """Return what a reply that repeats the unfinished message of the assistant at the end of `call` adds."""
     begun = call.messages[-1]
-    is_begun = begun.role == "assistant" and (known or len(begun.content) >= LEAST_REPEATED)
-    return text.removeprefix(begun.content) if is_begun else text
+    return text.removeprefix(begun.content) if begun.role == "assistant" else text
 
 
 def tool_calls_of(tools: Iterable[Sequence[str | None]]) -> tuple[ToolCall, ...]:

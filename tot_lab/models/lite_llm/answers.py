@@ -32,8 +32,9 @@ _MASKED = "think\u2060>"  # hides thinking tags from litellm
 
 def whole(response: Any) -> Answers:
     """Return the content of a complete response."""
-    usage = _usage_of([response])
-    return Answers(list(map(_choice, response.choices or ())), response.model, usage, _processing_of(usage))
+    usage, timings = _usage_of([response]), getattr(response, "timings", None)
+    choices = list(map(_choice, response.choices or ()))
+    return Answers(choices, response.model, usage, _processing_of(usage), timings)
 
 
 def _choice(choice: Any) -> Choice:

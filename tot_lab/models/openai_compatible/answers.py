@@ -55,7 +55,8 @@ def whole(body: bytes, n: int) -> Answers:
     page = page_of(body)
     try:
         choices = [_choice_of(choice) for choice in page["choices"][:n]]
-        return Answers(choices, _text(page.get("model")), usage_of(page.get("usage")), processing_of(page))
+        model, usage = _text(page.get("model")), usage_of(page.get("usage"))
+        return Answers(choices, model, usage, processing_of(page), page.get("timings"))
     except _WRONG as error:
         raise _unreadable(f"{type(error).__name__}: {error}") from None
 

@@ -131,7 +131,6 @@ class LlamaCpp(OpenAICompatible):
     base_url: str = "http://localhost:8080/v1"
     _provider: ClassVar[str] = "llama"
     _answers_to_any_name: ClassVar[bool] = True
-    _returns_begun: ClassVar[bool] = True
     _reports: ClassVar[Sequence[str]] = ("/props",)
 
     @property
@@ -146,7 +145,7 @@ class LlamaCpp(OpenAICompatible):
 
 
 class OpenAIServer(OpenAICompatible):
-    """A model by OpenAI's or another name, as `openai/NAME`, at a server of one's own.
+    """A model by OpenAI's or another name, as `openai/NAME`, at a server other than OpenAI's.
 
     `openai/NAME` means this class if its base URL is set (see `configured`). Without a `revision`, its
     identity is the one that it has through litellm, with the server, so that the replies of either path are
