@@ -34,7 +34,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Need, Reply
 from tot_lab.models.cache import Cached
 from tot_lab.models.entries import Entry, packed
-from tot_lab.models.keys import SCHEMA, key_of, request_of
+from tot_lab.models.keys import SCHEMA, request_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.models.store import Store
 
@@ -88,7 +88,7 @@ def an_entry(call: Call) -> tuple[str, bytes]:
     reply = Reply(
         "A step that the model wrote, and why. " * 15, cost=0.001, input_tokens=300, output_tokens=150
     )
-    return key_of(request), packed(Entry(SCHEMA, request, reply, 1.0, "2026-01-01T00:00:00+00:00", {}))
+    return request.key, packed(Entry(SCHEMA, request, reply, 1.0, "2026-01-01T00:00:00+00:00", {}))
 
 
 def cpu(work: Callable[[], object], times: int) -> float:

@@ -29,7 +29,7 @@ from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.records import Note
 from tot_lab.lab.sharing import export_calls, import_calls, prune, replies_by_key, verify
 from tot_lab.models.entries import Entry, packed, unpacked
-from tot_lab.models.keys import SCHEMA, Request, in_order, key_of, request_of
+from tot_lab.models.keys import SCHEMA, Request, in_order, request_of
 from tot_lab.models.store import CacheError, Store
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def calls_in(end):
 
 def entry(text="fine", draw=0, schema=SCHEMA):
     request = request_of(Call("0", "ask", (Message("user", "why?"),), draw), {"model": "m"})
-    return key_of(request), Entry(schema, request, Reply(text), 0.1, "2026-01-01T00:00:00+00:00", {})
+    return request.key, Entry(schema, request, Reply(text), 0.1, "2026-01-01T00:00:00+00:00", {})
 
 
 # Once.
@@ -184,7 +184,7 @@ def test_two_calls_share_an_entry_exactly_when_they_are_the_same_question(one, o
         text = json.dumps(named, default=repr).replace("0.0", "0")
         return text, json.dumps([call.options, endpoint], sort_keys=True)
 
-    keys = key_of(request_of(one, in_order(here))), key_of(request_of(other, in_order(there)))
+    keys = request_of(one, in_order(here)).key, request_of(other, in_order(there)).key
     assert (keys[0] == keys[1]) == (asked(one, here) == asked(other, there))
 
 
@@ -198,7 +198,7 @@ def test_two_calls_share_an_entry_exactly_when_they_are_the_same_question(one, o
     ],
 )
 def test_a_setting_is_one_in_every_form(one, other, same):
-    keys = {key_of(request_of(Call("0", "ask", (), options=options), {})) for options in (one, other)}
+    keys = {request_of(Call("0", "ask", (), options=options), {}).key for options in (one, other)}
     assert len(keys) == (1 if same else 2)
     with pytest.raises(ValueError, match="The setting 'top_p' must be finite: got nan"):
         request_of(Call("0", "ask", (), options={"top_p": float("nan")}), {})
@@ -207,9 +207,9 @@ def test_a_setting_is_one_in_every_form(one, other, same):
 @given(calls, endpoints)
 def test_a_request_comes_back_under_its_key(call, endpoint):
     request = request_of(call, endpoint)
-    key = key_of(request)
+    key = request.key
     kept = Entry(SCHEMA, request, Reply("fine"), 0.0, "", {})
-    assert key_of(unpacked(key, packed(kept)).request) == key
+    assert unpacked(key, packed(kept)).request.key == key
 
 
 def test_no_field_of_a_call_is_forgotten():
@@ -220,7 +220,7 @@ def test_no_field_of_a_call_is_forgotten():
 def test_keys_stay_what_they_are_from_version_to_version():
     # A changed key loses every answer that was paid for: only with a new SCHEMA.
     call = Call("0.1", "value", (Message("user", "Wie gut? ∑"),), 2, temperature=0.5, stop=("\n",))
-    key = key_of(request_of(call, {"model": "gpt-4.1-mini", "base_url": "https://api.openai.com/v1"}))
+    key = request_of(call, {"model": "gpt-4.1-mini", "base_url": "https://api.openai.com/v1"}).key
     assert key == "53bed64e0ea36069c97b7fa751c05d346d6d54959f2f1cc91c510b12884f4bbb"
     assert SCHEMA == 1
 
@@ -784,7 +784,7 @@ def test_the_nearest_of_many_is_found_at_once(tmp_path):
     prompts = [f"{'the same beginning ' * 100} and number {k}" for k in range(2000)]
     for text in prompts:
         request = request_of(Call("0", "ask", (Message("user", text),)), {"model": "m"})
-        cache.put(key_of(request), packed(Entry(SCHEMA, request, Reply("x"), 0.0, "", {})))
+        cache.put(request.key, packed(Entry(SCHEMA, request, Reply("x"), 0.0, "", {})))
     cache.close()
     call = Call("0", "ask", (Message("user", prompts[1234] + "!"),))
     _, found = tl.Cache(tmp_path).nearest(request_of(call, {"model": "m"}))  # it took minutes once

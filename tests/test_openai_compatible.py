@@ -24,7 +24,7 @@ from tot_lab.core.calls import Call, Message, ToolCall
 from tot_lab.core.reading import separated
 from tot_lab.models import connections
 from tot_lab.models.chat.requests import setting_arguments
-from tot_lab.models.keys import key_of, request_of
+from tot_lab.models.keys import request_of
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import configured
 from tot_lab.models.openai_compatible import VLLM, LlamaCpp, OpenAICompatible, OpenAIServer, SGLang
@@ -407,7 +407,7 @@ def test_a_key_of_the_environment_goes_to_servers_of_its_name_alone(server, monk
 
 def test_the_host_is_no_part_of_the_cache_key(server):
     def key(**more):
-        return key_of(request_of(call(), direct(server, **more).identity()))
+        return request_of(call(), direct(server, **more).identity()).key
 
     assert key() == key(base_url="http://node17:9000/v1") == key(api_key="other") == key(concurrency=2)
     assert len({key(), key(model="other"), key(revision="q4"), key(chat=False), key(kind=VLLM)}) == 5

@@ -23,7 +23,6 @@ from support import needs_smollm2, wait, weights
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.models import prefixes
-from tot_lab.models.keys import key_of
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.lite_llm.loading import load_litellm
 from tot_lab.models.local import Local, _server_for
@@ -238,7 +237,7 @@ def test_the_mark_is_no_part_of_the_cache_key(server, tmp_path):
     ((key, entry),) = tl.Cache(tmp_path).entries()
     assert entry.request.messages == SIBLINGS[0].messages
     assert b"cache_control" not in msgspec.json.encode(entry.request)
-    assert key == key_of(entry.request)
+    assert key == entry.request.key
 
 
 def test_reads_and_writes_of_anthropics_cache_are_priced_by_the_table(server):

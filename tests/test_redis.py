@@ -19,13 +19,13 @@ from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note
 from tot_lab.lab.sharing import export_calls
 from tot_lab.models.entries import DamagedEntry, packed, unpacked
-from tot_lab.models.keys import key_of, request_of
+from tot_lab.models.keys import request_of
 from tot_lab.models.redis_store import PREFIX, RedisStore, RedisUnavailable
 
 pytestmark = pytest.mark.slow
 
 CALL = Call("0", "ask", (Message("user", "why?"),))
-KEY = key_of(request_of(CALL, {"model": "m"}))
+KEY = request_of(CALL, {"model": "m"}).key
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from support import TASK, Scripted, answer_to, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message
-from tot_lab.models.keys import key_of, request_of
+from tot_lab.models.keys import request_of
 from tot_lab.models.openai_compatible import LlamaCpp
 from tot_lab.models.reward_servers import (
     TEIPredict,
@@ -513,7 +513,7 @@ def test_a_key_is_sent_and_in_nothing_that_is_shown(server, monkeypatch):
 
 def test_what_changes_a_reward_is_in_the_cache_key_and_the_host_is_not(server):
     def key(kind, **more):
-        return key_of(request_of(reward_call(), served(server, kind, **more).identity()))
+        return request_of(reward_call(), served(server, kind, **more).identity()).key
 
     for kind in KINDS:
         assert key(kind) == key(kind, base_url="http://node17:9000", api_key=KEY, concurrency=2)

@@ -14,7 +14,7 @@ from tot_lab.models import limits, ready, retries
 from tot_lab.models.cache import Cache, Cached, StoreReplies
 from tot_lab.models.flight import SingleFlight
 from tot_lab.models.function import Function
-from tot_lab.models.keys import key_of, request_of
+from tot_lab.models.keys import request_of
 from tot_lab.models.limits import Limited, Limits, RateLimiter
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
@@ -32,7 +32,7 @@ def request(call):
 
 
 def key(call):
-    return key_of(request(call))
+    return request(call).key
 
 
 def undrawn(call):

@@ -9,7 +9,7 @@ from support import STRATEGIES, TASK, Scripted, wait
 import tot_lab as tl
 from tot_lab.core.calls import Message, Reply
 from tot_lab.core.tools import TOOL
-from tot_lab.models.keys import key_of, request_of
+from tot_lab.models.keys import request_of
 from tot_lab.testing import PROMISES, Trial, legs
 from tot_lab.views.explorer.cell import cell
 from tot_lab.views.explorer.recording import Recording
@@ -102,7 +102,7 @@ def test_record_replay_resume_and_estimate_agree(tmp_path):
     estimate = wait(lab().estimate(strategy, TOLD))
     assert (estimate.cached, estimate.whole) == (made.usage.calls, True)
     assert not wait(lab().estimate(strategy, TASK)).cached  # another question
-    assert key_of(request_of(asked(made)[0], {})) != key_of(request_of(asked(Trial(strategy).run())[0], {}))
+    assert request_of(asked(made)[0], {}).key != request_of(asked(Trial(strategy).run())[0], {}).key
     lines = made.path.read_bytes().splitlines(keepends=True)
     for cut in range(1, len(lines), 5):
         path = tmp_path / f"cut-{cut}.jsonl"

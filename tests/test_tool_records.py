@@ -8,7 +8,7 @@ from support import wait
 
 import tot_lab as tl
 from tot_lab.core.tools import tool_call
-from tot_lab.models.keys import key_of, request_of
+from tot_lab.models.keys import request_of
 from tot_lab.tools import NotReplayed
 from tot_lab.views.explorer.cell import cell
 
@@ -35,7 +35,7 @@ def test_a_pure_tool_is_carried_out_once_and_an_impure_one_every_time(tmp_path):
 
 def test_the_key_of_a_call_knows_no_order_and_no_spaces():
     def key(text):
-        return key_of(request_of(tool_call("0", "t", text, sample_index=len(text)), {"kind": "t"}))
+        return request_of(tool_call("0", "t", text, sample_index=len(text)), {"kind": "t"}).key
 
     assert key('{"a": 1, "b": {"d": 2, "c": [3]}}') == key('{ "b":{"c":[3],"d":2},"a":1}')
     assert key('{"a": 1}') != key('{"a": "1"}')

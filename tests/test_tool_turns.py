@@ -19,7 +19,7 @@ from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.records import Note
 from tot_lab.core.tool import schema_of
 from tot_lab.core.tools import ToolSpec
-from tot_lab.models.keys import key_of, request_of
+from tot_lab.models.keys import request_of
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.lite_llm.loading import silence_warnings
 from tot_lab.models.local import Local
@@ -172,11 +172,11 @@ def test_a_call_without_it_has_the_key_and_the_bytes_that_it_had():
     talk = (Message("user", "2 + 2?"), Message("assistant", "", called), Message("tool", "4", (), "a"))
     parameters = {"type": "object", "properties": {}}
     call = Call("0.1", "act", talk, tools=({"name": "add", "description": "d", "parameters": parameters},))
-    key = key_of(request_of(call, {"model": "m"}))
+    key = request_of(call, {"model": "m"}).key
     assert key == "af11981b56703be27aa5ea19becead8646c848b5d7cb9adfa0421f330aa0aeb7"
     with_state = msgspec.structs.replace(talk[1], provider_state='{"reasoning_content": "x"}')
     other = msgspec.structs.replace(call, messages=(talk[0], with_state, talk[2]))
-    assert key_of(request_of(other, {"model": "m"})) != key
+    assert request_of(other, {"model": "m"}).key != key
     for value in (call, Reply("4", thinking="t", tool_calls=called)):
         assert b"provider_state" not in msgspec.json.encode(value)
 

@@ -24,7 +24,7 @@ from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, WithBudget, map_steps
 from tot_lab.core.tree import Node, Tree
 from tot_lab.lab.sweeps.sweep import Sweep
-from tot_lab.models.keys import key_of, request_of
+from tot_lab.models.keys import request_of
 from tot_lab.record.journal import Header, encoder
 from tot_lab.record.run import Run, expect_run, replies_of
 from tot_lab.runtime.driver import Driver
@@ -248,7 +248,7 @@ class _Book:
         if self.header.model:
             if call.model not in self.who:
                 self.who[call.model] = called_model(self.header, call.model)[0]
-            what = key_of(request_of(call, self.who[call.model], self.header.sample_scope))
+            what = request_of(call, self.who[call.model], self.header.sample_scope).key
         else:
             what = (call.prompt, call.attempt, call.sample_index)
         known = self.known.get((what, call.node)) or self.known.get(what)
@@ -264,7 +264,7 @@ def _answers_of_calls(run: Run) -> Iterator[tuple[str, str, Reply]]:
     """Yield the key, the thought and the reply of each answered call of a run."""
     replies, calls = replies_of(run.lines), {line.p: line.e for line in run.lines if isinstance(line.e, Call)}
     for position, request, _ in requests_of(run):
-        yield key_of(request), calls[position].node, replies[position]
+        yield request.key, calls[position].node, replies[position]
 
 
 def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:

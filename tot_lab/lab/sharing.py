@@ -14,7 +14,6 @@ from typing import NamedTuple
 from tot_lab.core.calls import Reply
 from tot_lab.models.cache import Cache
 from tot_lab.models.entries import DamagedEntry, Entry, export, packed, reply_in
-from tot_lab.models.keys import key_of
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 from tot_lab.record.run import Run, replies_of
 from tot_lab.runtime.replay import requests_of
@@ -42,7 +41,7 @@ def replies_by_key(runs: Iterable[Run]) -> dict[str, list[Reply]]:
     for run in runs:
         replies = replies_of(run.lines)
         for position, request, _ in requests_of(run):
-            known = by_key.setdefault(key_of(request), [])
+            known = by_key.setdefault(request.key, [])
             if replies[position] not in known:
                 known.append(replies[position])
     return by_key
@@ -77,7 +76,7 @@ def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache
             two runs.
         ValueError: If no call of `runs` was cached. No file is written.
     """
-    real = {key_of(request) for run in runs for _, request, is_real in requests_of(run) if is_real}
+    real = {request.key for run in runs for _, request, is_real in requests_of(run) if is_real}
     entries: dict[str, Entry] = {}
     for key, replies in replies_by_key(runs).items():
         entry = cache.entry(key, replies)

@@ -30,7 +30,7 @@ from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.files import data_folder
 from tot_lab.core.reading import common_length
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
-from tot_lab.models.keys import SCHEMA, Request, differences, key_of
+from tot_lab.models.keys import SCHEMA, Request, differences
 from tot_lab.models.redis_store import RedisStore, RedisUnavailable
 from tot_lab.models.stack import Backend
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
@@ -305,7 +305,7 @@ class Cached:
         """
         (call,) = calls
         request = self.request(call)
-        key = key_of(request)
+        key = request.key
         try:
             known = await self.cache.find(key)
         except (DamagedEntry, RedisUnavailable) as error:
@@ -350,7 +350,7 @@ class StoreReplies:
         for place, (call, reply) in enumerate(zip(calls, replies, strict=True)):
             if reply.error is None:
                 request = self.request(call)
-                key = key_of(request)
+                key = request.key
                 versions = _versions("litellm" in sys.modules)
                 data = packed(Entry(SCHEMA, request, reply, seconds, _now(), versions))
                 waiting.append((place, key, data, self.cache.keep(key, data)))

@@ -20,7 +20,7 @@ import msgspec
 from tot_lab._version import __version__
 from tot_lab.core.calls import Reply, believed, readable
 from tot_lab.core.files import write_whole
-from tot_lab.models.keys import SCHEMA, Request, key_of
+from tot_lab.models.keys import SCHEMA, Request
 from tot_lab.models.store import CacheError
 
 
@@ -72,7 +72,7 @@ def unpacked(key: str, data: bytes) -> Entry:
     belong to `key`.
     """
     entry: Entry = _checked(key, data, _entry_of)
-    if key_of(entry.request) != key:
+    if entry.request.key != key:
         raise DamagedEntry(f"cache entry {key[:12]}… holds the reply to another request")
     return entry
 

@@ -103,11 +103,6 @@ def request_of(call: Call, model: dict[str, Any], sample_scope: SampleScope = "s
     )
 
 
-def key_of(request: Request) -> str:
-    """Return the key of `request`."""
-    return request.key
-
-
 class Requests:
     """Returns the requests of calls to one model. That of a call on its way is made once.
 

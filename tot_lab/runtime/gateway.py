@@ -21,7 +21,7 @@ from tot_lab.models.cache import MODES, Cache, Cached, Mode, StoreReplies
 from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
-from tot_lab.models.keys import Requests, SampleScope, in_order, key_of, request_of
+from tot_lab.models.keys import Requests, SampleScope, in_order, request_of
 from tot_lab.models.limits import BY_KIND, Limited, Measured, RateLimiter, shared_limiter
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import model_named
@@ -154,7 +154,7 @@ class Gateway:
         if not self.is_cached(model) or (self.mode == "refresh" and self.opened is None):
             return None
         try:
-            return self.cache.reply(key_of(request_of(call, identity_of(model), self.sample_scope)))
+            return self.cache.reply(request_of(call, identity_of(model), self.sample_scope).key)
         except DamagedEntry:
             return None
 

@@ -20,7 +20,7 @@ from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import TOOL, is_of_function
 from tot_lab.models import Cache, model_named
-from tot_lab.models.keys import Request, in_order, key_of, request_of
+from tot_lab.models.keys import Request, in_order, request_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.edits import Edits
 from tot_lab.record.journal import SCHEMA, Header
@@ -63,7 +63,7 @@ async def replay(
     if (cache := cache or run.cache) is not None:
         inherited = _inherited(run.lines)
         for position, request, real in requests_of(run):
-            known = list(cache.replies(key_of(request)))
+            known = list(cache.replies(request.key))
             if not known and (not real or position in inherited):
                 continue  # free calls are not always cached, and inherited ones were made by another run
             if not known:

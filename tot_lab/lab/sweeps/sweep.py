@@ -32,7 +32,7 @@ from tot_lab.lab.settings import with_named_models
 from tot_lab.lab.sweeps.axes import Strategies, label_strategies, label_tasks
 from tot_lab.lab.sweeps.methods import SweepMethods
 from tot_lab.lab.sweeps.progress import progress
-from tot_lab.models.keys import in_order, key_of, request_of
+from tot_lab.models.keys import in_order, request_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.journal import HeldByAnother, JournalError, encoder, read_journal
 from tot_lab.record.losses import ByRole, losses_of
@@ -387,7 +387,7 @@ class Sweep(SweepMethods):
                 identity = self._identities[call.model] = identity_of(
                     self.runner.gateway.model_of(call.model)
                 )
-            key = key_of(request_of(call, identity, self.runner.gateway.sample_scope))
+            key = request_of(call, identity, self.runner.gateway.sample_scope).key
         except Exception:  # an unknown model, or a setting that cannot be part of a key
             key = hashlib.sha256(repr(call).encode()).hexdigest()
         return bytes.fromhex(key[: 2 * KEY])
