@@ -477,8 +477,13 @@ def test_calls_at_the_same_time_process_what_they_share_once(models, monkeypatch
     later, cached = at_once(model, *map(story, range(4)))
     assert sum(reply.input_tokens for reply in later) - sum(cached) < 4 * 45, "nor ever again"
     monkeypatch.setattr(Prefixes, "answer", without)
-    replies, cached = at_once(models(slots=4, context_window=1000), *map(story, range(4)))
+    alone, cached = at_once(models(slots=4, context_window=1000), *map(story, range(4)))
     assert whole - sum(cached) > 4 * shared, "each slot would process it for itself"
+    for one, other in zip(replies, alone, strict=True):  # the model read the same prompt
+        assert one.input_tokens == other.input_tokens
+        first, same = one.logprobs[0].top, other.logprobs[0].top
+        likely = max(first, key=first.__getitem__)
+        assert first[likely] == pytest.approx(same[likely], abs=0.1)
 
 
 @pytest.mark.slow
@@ -598,7 +603,7 @@ def test_a_search_recorded_with_sharing_replays_equally_without(models, monkeypa
     assert asyncio.run(tl.load(run.path).replay()).identical
 
 
-def test_a_server_of_ones_own_selects_its_slots_itself(server):
+def test_a_server_started_by_others_selects_its_slots_itself(server):
     """Its files and slots belong to others too, and it does well with calls one at a time."""
     model = LlamaCpp(model="m", base_url=server.base("openai"))
     wait(model.answer((story(0, seed=3),), CallObserver()))
