@@ -88,6 +88,21 @@ def test_a_server_that_can_do_little():
     assert all(problem in repr(found) for problem in found.problems)
 
 
+def test_calls_that_were_late_once_are_chance():
+    stories: list[str] = []
+
+    def busy_once(asked: Asked) -> Said:
+        if asked.json.get("max_tokens") != 32:
+            return Said("Hello.")
+        stories.append(asked.json["messages"][0]["content"])
+        return Said("Hello.", output_tokens=32, pause=2.5 if 3 <= len(stories) <= 6 else 0.6)
+
+    with Providers(busy_once) as server:
+        found = checked(server, "hosted_vllm/org/m", "openai", price=(0, 0))
+    assert found.slots == 4
+    assert len(stories) == len(set(stories)) == 10  # two alone, four twice
+
+
 def test_what_a_server_says_of_its_slots_is_believed():
     with Providers(able, slots=1) as server:
         server.pages["/v1/models"] = models("weights.gguf")

@@ -282,21 +282,24 @@ async def _takes_n(endpoint: Endpoint, problems: list[str]) -> bool:
 async def _speed(endpoint: Endpoint, problems: list[str], notes: _Notes) -> tuple[float | None, int | None]:
     """Tokens that one call generates in a second, and how many calls are answered at the same time.
     They queue when half of `AT_ONCE` take longer than one alone: 2.5 times with one slot, 1.5 times
-    with two; a single late one is chance. A provider's own service is not put to that test."""
+    with two. A single late call is chance, and so are late calls that a second attempt does not repeat.
+    A provider's own service is not put to that test."""
+    own = isinstance(endpoint, LiteLLM) and endpoint.is_providers_own
+    slots = None
     try:
-        alone = [await _timed(endpoint, 0, k, notes) for k in range(2)]
-        if isinstance(endpoint, LiteLLM) and endpoint.is_providers_own:
-            together = alone
-        else:
-            together = await asyncio.gather(*[_timed(endpoint, 1, k, notes) for k in range(AT_ONCE)])
+        alone = [await _timed(endpoint, 0, place, notes) for place in range(2)]
+        seconds = mean(took for took, _ in alone)
+        for turn in () if own else (1, 2):
+            calls = [_timed(endpoint, turn, place, notes) for place in range(AT_ONCE)]
+            longer = median(took for took, _ in await asyncio.gather(*calls)) / seconds
+            slots = max(slots or 1, 1 if longer > 2 else 2 if longer > 1.4 else AT_ONCE)
+            if slots == AT_ONCE:
+                break
     except (Failure, TimeoutError) as error:
         problems.append(f"{AT_ONCE} calls at the same time do not work: {_reason(error)}")
         return None, 1
-    seconds = mean(took for took, _ in alone)
     tokens = mean(reply.output_tokens or 0 for _, reply in alone)
-    longer = median(took for took, _ in together) / seconds
-    slots = 1 if longer > 2 else 2 if longer > 1.4 else AT_ONCE
-    return tokens / seconds or None, None if together is alone else slots
+    return tokens / seconds or None, slots
 
 
 async def _timed(endpoint: Endpoint, turn: int, place: int, notes: _Notes) -> tuple[float, Reply]:
