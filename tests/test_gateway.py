@@ -141,7 +141,7 @@ def test_equal_calls_under_way_make_one_request(server, tmp_path):
 
 
 def test_concurrency_is_kept_on_the_wire(server, tmp_path):
-    server.otherwise = lambda asked: Said("Answer: 4", pause=0.01)
+    server.otherwise = lambda asked: Said("Answer: 4", pause=0.2)
     model = tl.LiteLLM(
         model="anthropic/claude-haiku-4-5", api_base=server.base("anthropic"), api_key=KEY, concurrency=4
     )

@@ -134,10 +134,10 @@ def test_calls_df_shows_what_the_server_processed_and_nothing_for_a_cached_reply
     assert pd.isna(plain.cached_tokens)
 
 
-def test_a_call_that_joined_another_does_not_count_its_tokens_twice(server):
+def test_a_call_that_joined_another_does_not_count_its_tokens_twice(server, tmp_path):
     server.otherwise = Said(input_tokens=100, cached=40, pause=0.2)
     try:
-        lab = tl.Lab(direct(server), runs=None, mode="off")
+        lab = tl.Lab(direct(server), runs=None, cache=tmp_path / "calls")
         runs = wait(together(*(lab.run(ONE, tl.general("2 + 2?")) for _ in range(2))))
     finally:
         server.otherwise = Said()

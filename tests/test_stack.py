@@ -520,6 +520,18 @@ def test_the_record_shows_the_way_of_a_call(soon, tmp_path):
     assert again.events == made.events
 
 
+@pytest.mark.parametrize(("mode", "requests"), [("off", 2), ("auto", 1)])
+def test_equal_calls_at_the_same_time_are_one_request_unless_the_mode_is_off(tmp_path, mode, requests):
+    end = scripted(seconds=0.2)
+    lab = tl.Lab(end, runs=None, cache=tmp_path, mode=mode)
+
+    async def both():
+        return await asyncio.gather(*(lab.run(tl.OneAnswer(), TASK) for _ in range(2)))
+
+    assert [run.usage.errors for run in wait(both())] == [0, 0]
+    assert len(end.requests) == requests
+
+
 @pytest.mark.slow
 def test_time_counts_from_sending_not_from_queueing():
     end = scripted(seconds=0.2, concurrency=1)

@@ -114,20 +114,24 @@ class Requests:
     def __init__(self, model: dict[str, Any], sample_scope: SampleScope) -> None:
         self.model = model
         self.sample_scope = sample_scope
-        self._known: dict[int, Request] = {}
+        self._on_their_way: dict[int, Request | None] = {}
 
     def __call__(self, call: Call) -> Request:
         """Return the request of `call`."""
-        known = self._known.get(id(call))
-        return request_of(call, self.model, self.sample_scope) if known is None else known
+        known = self._on_their_way.get(id(call))
+        if known is None:
+            known = request_of(call, self.model, self.sample_scope)
+            if id(call) in self._on_their_way:
+                self._on_their_way[id(call)] = known
+        return known
 
     def remember(self, call: Call) -> None:
-        """Remember the request of `call`, which sets out. `forget` must follow."""
-        self._known[id(call)] = self(call)
+        """Remember the request of `call` once it is made. The call sets out, and `forget` must follow."""
+        self._on_their_way[id(call)] = None
 
     def forget(self, call: Call) -> None:
         """Forget the request of `call`, which was answered."""
-        self._known.pop(id(call), None)  # the same object may be on its way twice
+        self._on_their_way.pop(id(call), None)  # the same object may be on its way twice
 
 
 def in_order(value: Any) -> Any:

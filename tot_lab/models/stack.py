@@ -1,7 +1,7 @@
 """The model stack: the layers between a strategy's call and the model that answers it.
 
     Cached         answers known calls from disk                                cache.py
-    SingleFlight   merges equal calls in flight into one request                flight.py
+    SingleFlight   merges equal calls in flight, unless the mode is `off`       flight.py
     Samples        merges samples of one prompt into one request with `n`       samples.py
     StoreReplies   stores replies on disk before they are used                  cache.py
     Ready          loads the endpoint outside the timeout of a call             ready.py

@@ -19,7 +19,7 @@ import os
 import re
 import sys
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,13 +85,13 @@ def losses_of(run: Run) -> ByRole | None:
     if {"calls", "replies"} & {*run.header.unknown}:
         return None
     calls: dict[Position, Call] = {}
-    counts: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     rounds = {by: _Round() for by in _EVALUATED_BY.values()}
     answered: dict[str, bool] = {}  # by purpose, whether the last call got a reply
     latest: str | None = None  # the evaluator of the last evaluation call
 
     def count(purpose: str, kind: str, number: int = 1) -> None:
-        counts.setdefault(role_of(purpose) or OTHER, Counter())[kind] += number
+        counts[role_of(purpose) or OTHER][kind] += number
 
     def settle(by: str) -> None:
         count(by if by != "parts" else "part", "unreadable", rounds[by].unreadable)
@@ -113,8 +113,10 @@ def losses_of(run: Run) -> ByRole | None:
                 rounds[_EVALUATED_BY[call.purpose]].take(event)
             if is_made(event):
                 count(call.purpose, "calls")
-                count(call.purpose, "failed", event.error is not None)
-                count(call.purpose, "truncated", event.error is None and is_truncated(call, event))
+                if event.error is not None:
+                    count(call.purpose, "failed")
+                elif is_truncated(call, event):
+                    count(call.purpose, "truncated")
         elif isinstance(event, Note) and (event.name in UNREADABLE or event.name == "json.retried"):
             purpose = str(event.data.get("kind", ""))
             # A retry without the schema follows a call that failed: there was nothing to read.
