@@ -38,9 +38,9 @@ from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 Mode = Literal["auto", "off", "refresh", "replay"]
 """How the cache is used.
 
-`auto` calls the model only for unknown calls. `off` calls the model for every call and caches nothing. `refresh`
-calls the model once for every call and stores the replies beside the old ones. `replay` never calls the
-model, and an unknown call is an error.
+`auto` calls the model only for unknown calls. `off` calls the model for every call and caches nothing.
+`refresh` calls the model once for every call and stores the replies beside the old ones. `replay` never calls
+the model, and an unknown call is an error.
 """
 
 MODES: tuple[Mode, ...] = get_args(Mode)
