@@ -773,7 +773,6 @@ def test_a_setting_that_some_runs_do_not_have_was_not_held_constant(plot):
     assert "held constant: domain game24, stop.nodes 13" in heading(13)
 
 
-
 BOXES = """() => {
   const boxes = (selector) => [...document.querySelectorAll(selector)].flatMap((node) => {
     const { left, right, top, bottom, width } = node.getBoundingClientRect();
