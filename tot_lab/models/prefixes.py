@@ -56,8 +56,7 @@ class Beginning(NamedTuple):
 
 def text_of(call: Call) -> str:
     """Return all that a chat template makes the prompt of."""
-    settings = (call.tool_choice, call.response_format, call.effort, call.options)
-    parts = [str(part) for part in (*call.tools, *settings) if part]
+    parts = [str(part) for part in (*call.tools, call.tool_choice, call.effort, call.options) if part]
     turns = (f"{message.role}: {message.tool_calls or ''}{message.content}" for message in call.messages)
     return "\n".join([*parts, *turns])
 
@@ -83,7 +82,10 @@ def beginnings_of(call: Call) -> list[Beginning]:
 
 
 def _beginning(call: Call, messages: tuple[Message, ...]) -> Beginning:
-    part = msgspec.structs.replace(call, messages=messages, max_tokens=1, stop=(), logprobs=0, seed=None)
+    """Return the first of the messages of `call` as a beginning. A schema restricts the reply alone."""
+    part = msgspec.structs.replace(
+        call, messages=messages, max_tokens=1, stop=(), logprobs=0, seed=None, response_format=None
+    )
     return Beginning(part, text_of(part))
 
 
@@ -111,7 +113,7 @@ class _Request:
     def __init__(self, text: str) -> None:
         self.text = text
         self.loop = asyncio.get_running_loop()
-        self.slot: int | None = None
+        self.slot = -1  # waits for one
         self.saving = ""
 
 
@@ -178,7 +180,7 @@ class Prefixes:
         with self._lock:
             alive = self._alive()
             free = [slot for slot in self.held if all(one.slot != slot for one in alive)]
-            if not free or request is not next(one for one in alive if one.slot is None):
+            if not free or request is not next(one for one in alive if one.slot < 0):
                 return False
             slot = max(free, key=lambda slot: common_length(self.held[slot], request.text))
             self.held.pop(slot)

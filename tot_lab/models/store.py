@@ -150,13 +150,14 @@ class _ReadOnly:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self._database: sqlite3.Connection | None
         self._prepare()
         prepare_in_children(self)
         self._database = self._opened()
 
     def _prepare(self) -> None:
         self._lock = threading.Lock()
-        self._database: sqlite3.Connection | None = None
+        self._database = None
 
     def _opened(self) -> sqlite3.Connection:
         path = self.folder / "cache.db"
