@@ -306,6 +306,64 @@ def test_the_first_writer_wins_over_threads_and_processes(tmp_path):
         store.close()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_no_write_of_a_childs_first_threads_is_lost(tmp_path):
+    """Whichever of them is first, the others must not write to what belongs to the parent."""
+    stores = [Store(tmp_path / f"{k}") for k in range(20)]
+    for store in stores:
+        store.put("of the parent", b"x").result()
+
+    def written_in_child() -> bool:
+        sys.setswitchinterval(1e-6)
+        for store in stores:
+            barrier = threading.Barrier(4)
+
+            def put(k, store=store, barrier=barrier):
+                barrier.wait()
+                return store.put(f"{os.getpid()} {k}", b"x")
+
+            with ThreadPoolExecutor(4) as pool:
+                for done in list(pool.map(put, range(4))):
+                    if not done.result(timeout=20):
+                        return False
+        return True
+
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            try:
+                os._exit(0 if written_in_child() else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert {len(store) for store in stores} == {1 + 4 * 4}
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_during_a_write_leaves_the_child_a_store_that_works(tmp_path):
+    """The lock may be held by a thread that the child does not have, and what waits belongs to the parent."""
+    store = Store(tmp_path)
+    store.put("warm", b"x").result()
+    gate = threading.Event()
+    store._writer.submit(gate.wait)
+    waiting = store.put("of the parent", b"x")
+    with store._lock:
+        child = os.fork()
+        if child == 0:
+            try:
+                store.put("of the child", b"x").result(timeout=20)
+                os._exit(0 if list(store) == ["of the child", "warm"] else 1)
+            finally:
+                os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    gate.set()
+    assert waiting.result(timeout=20)
+    assert list(store) == ["of the child", "of the parent", "warm"]
+    store.close()
+
+
 def test_many_writers_share_a_commit(tmp_path):
     store = Store(tmp_path)
     committed = []

@@ -753,9 +753,24 @@ def test_the_heading_says_what_was_held_constant():
     said = plot_sweep(frame, "beam_width", color="generate").layout.title.subtitle.text
     assert "held constant: domain game24, lr 0.5, note a &lt;b&gt;<br>" in said
     assert "held constant" not in plot_sweep(CROSSED.drop(columns="domain")).layout.title.subtitle.text
-    part = frame[frame["beam_width"].isna() | (frame["beam_width"] == 2)]
-    assert "held constant: beam_width 2, domain" in plot_sweep(part, "generate").layout.title.subtitle.text
+    part = frame[frame["beam_width"] == 2]
+    assert "beam_width 2, domain" in plot_sweep(part, "generate").layout.title.subtitle.text
     assert "beam_width 2" not in plot_sweep(part, "beam_width").layout.title.subtitle.text
+
+
+@pytest.mark.parametrize("plot", [plot_pareto, plot_sweep, tl.figures.plot_scaling])
+def test_a_setting_that_some_runs_do_not_have_was_not_held_constant(plot):
+    """`None` may be a value, such as no limit of nodes."""
+
+    def heading(limits):
+        return plot(CROSSED.assign(**{"stop.nodes": limits})).layout.title.subtitle.text
+
+    limits = CROSSED["setting"].eq(CROSSED["setting"].iloc[0]).map({True: 13, False: None}).astype("Int64")
+    assert 0 < limits.isna().sum() < len(limits)
+    assert "stop.nodes" not in heading(limits)
+    assert "stop.nodes" not in heading(limits.astype(object).where(limits.notna(), None))
+    assert "stop.nodes" not in heading(None)
+    assert "held constant: domain game24, stop.nodes 13" in heading(13)
 
 
 BOXES = """() => {

@@ -19,7 +19,7 @@ from tot_lab.core.reading import read_json, separated
 from tot_lab.models.chat.about import describe, entries_in
 from tot_lab.models.lite_llm import OLLAMA_WINDOW, LiteLLM
 from tot_lab.models.openai_compatible import OpenAICompatible
-from tot_lab.models.stack import Endpoint, Failure
+from tot_lab.models.stack import Endpoint, Failure, NullObserver
 
 PATIENCE = 120.0
 """Seconds to wait for one reply."""
@@ -100,12 +100,10 @@ def _word(value: object) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-class _Notes:
+class _Notes(NullObserver):
     """A call observer that collects the names of dropped settings, and how prompts were processed."""
 
     def __init__(self) -> None:
-        self.paid: float | None = None
-        self.watched = False
         self.dropped: set[str] = set()
         self.cached = 0
         self.prefill: list[float] = []
@@ -117,9 +115,6 @@ class _Notes:
             self.cached += data.get("cached_tokens", 0)
             if "prefill_tokens_per_second" in data:
                 self.prefill.append(data["prefill_tokens_per_second"])
-
-    def partial(self, text: str) -> None:
-        pass
 
 
 class _ServerFacts(NamedTuple):

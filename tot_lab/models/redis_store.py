@@ -12,7 +12,6 @@ Each machine has its own disk cache in front, since SQLite on a network disk is 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import warnings
@@ -25,7 +24,7 @@ from urllib.parse import urlsplit
 
 from tot_lab.core.extras import requires
 from tot_lab.models.entries import DamagedEntry, unpacked
-from tot_lab.models.store import CacheError, Store
+from tot_lab.models.store import CacheError, Store, prepare_in_children
 
 T = TypeVar("T")
 
@@ -75,6 +74,7 @@ class RedisStore:
         self._next_sending = 0.0
         self._store: Store | None = None
         self._prepare()
+        prepare_in_children(self)
         try:
             self._redis: Any = redis.Redis.from_url(
                 url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, max_connections=2 * AT_ONCE
@@ -87,7 +87,6 @@ class RedisStore:
             raise CacheError(f"{self.address}: the shared cache cannot be used: {error}") from None
 
     def _prepare(self) -> None:
-        self._process = os.getpid()
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tot_lab-redis")
 
@@ -111,11 +110,10 @@ class RedisStore:
 
     def close(self) -> None:
         """Finish open operations, send the outbox, and close the connections."""
-        if os.getpid() == self._process:
-            self._threads.submit(self._send)
-            self._threads.shutdown()
-            if self._store is not None:
-                self._store.close()
+        self._threads.submit(self._send)
+        self._threads.shutdown()
+        if self._store is not None:
+            self._store.close()
         self._redis.close()
 
     def _get(self, key: str) -> bytes | None:
@@ -144,8 +142,6 @@ class RedisStore:
         return value
 
     def _do(self, command: Callable[..., T], *given: Any) -> Future[T]:
-        if os.getpid() != self._process:  # threads do not survive a fork
-            self._prepare()
         return self._threads.submit(self._done, command, *given)
 
     def _done(self, command: Callable[..., T], *given: Any) -> T:

@@ -39,6 +39,19 @@ class Backend(Protocol):
         ...
 
 
+class NullObserver:
+    """A call observer that ignores everything."""
+
+    paid: float | None = None
+    watched = False
+
+    def note(self, name: str, **data: Any) -> None:
+        """Ignore the note."""
+
+    def partial(self, text: str) -> None:
+        """Ignore the partial text."""
+
+
 class Listening:
     """A call observer that forwards everything and lets a layer see the names of notes."""
 

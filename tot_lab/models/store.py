@@ -24,7 +24,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakSet
 
 import diskcache
 
@@ -116,6 +117,29 @@ def _plain(folder: Any, mode: Any, filename: Any, value: Any) -> bytes:
     return value
 
 
+class Forkable(Protocol):
+    """An object whose threads, locks and connections do not survive a fork."""
+
+    def _prepare(self) -> None: ...
+
+
+_FORKABLE: WeakSet[Forkable] = WeakSet()
+
+
+def prepare_in_children(one: Forkable) -> None:
+    """Let the children of a fork call `one._prepare` before they start a thread."""
+    _FORKABLE.add(one)
+
+
+def _prepare_all() -> None:
+    for one in list(_FORKABLE):
+        one._prepare()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_prepare_all)
+
+
 class _ReadOnly:
     """The used part of `diskcache.Cache`, over a database that cannot be written.
 
@@ -126,9 +150,14 @@ class _ReadOnly:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._copy: tempfile.TemporaryDirectory[str] | None = None
-        self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._database: sqlite3.Connection | None
+        self._prepare()
+        prepare_in_children(self)
         self._database = self._opened()
+
+    def _prepare(self) -> None:
+        self._lock = threading.Lock()
+        self._database = None
 
     def _opened(self) -> sqlite3.Connection:
         path = self.folder / "cache.db"
@@ -147,8 +176,8 @@ class _ReadOnly:
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         with self._lock:
-            if os.getpid() != self._process:  # SQLite connections do not survive a fork
-                self._process, self._database = os.getpid(), self._opened()
+            if self._database is None:
+                self._database = self._opened()
             return self._database.execute(query, values).fetchall()
 
     def get(self, key: str) -> bytes | None:
@@ -166,7 +195,8 @@ class _ReadOnly:
         raise sqlite3.OperationalError("the cache cannot be written here")
 
     def close(self) -> None:
-        self._database.close()
+        if self._database is not None:
+            self._database.close()
         if self._copy is not None:
             self._copy.cleanup()
 
@@ -218,6 +248,7 @@ class Store:
         except (*_DAMAGE, diskcache.Timeout) as error:
             raise self._damaged(error) from error
         self._prepare()
+        prepare_in_children(self)
 
     def _to_read(self, failure: OSError | sqlite3.OperationalError) -> _ReadOnly:
         """Open the database read-only. If that fails too, raise `CacheError` with the original failure."""
@@ -234,7 +265,6 @@ class Store:
         return found
 
     def _prepare(self) -> None:
-        self._process = os.getpid()
         self._lock = threading.Lock()
         self._waiting: list[_Write] = []
         self._submitted = False
@@ -276,8 +306,6 @@ class Store:
         return done
 
     def _enqueue(self, write: _Write) -> None:
-        if os.getpid() != self._process:  # the thread of the writer does not survive a fork
-            self._prepare()
         with self._lock:
             self._waiting.append(write)
 
@@ -343,13 +371,12 @@ class Store:
 
     def close(self) -> None:
         """Write pending values and close the files."""
-        if os.getpid() == self._process:
-            self._submit()
-            with self._lock:
-                writer, self._writer = self._writer, None
-            if writer is not None:
-                writer.submit(self._disk.close)  # closes the connection of the writer's thread
-                writer.shutdown()
+        self._submit()
+        with self._lock:
+            writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.submit(self._disk.close)  # closes the connection of the writer's thread
+            writer.shutdown()
         self._disk.close()
 
     def _damaged(self, error: BaseException) -> CacheError:

@@ -21,6 +21,7 @@ from tot_lab._version import __version__
 from tot_lab.core.extras import requires
 from tot_lab.lab.sweeps.sweep import Row
 from tot_lab.models.limits import MINUTE, Limits, RateLimiter
+from tot_lab.models.stack import NullObserver
 
 try:
     from distributed import SchedulerPlugin
@@ -82,19 +83,6 @@ encode_report = msgspec.msgpack.Encoder().encode
 decode_report = msgspec.msgpack.Decoder(Report).decode
 encode_row = msgspec.json.Encoder().encode
 decode_row = msgspec.json.Decoder(Row).decode
-
-
-class _Silent:
-    """A call observer that ignores everything."""
-
-    paid: float | None = None
-    watched = False
-
-    def note(self, name: str, **data: Any) -> None:
-        """Ignore it."""
-
-    def partial(self, text: str) -> None:
-        """Ignore it."""
 
 
 class _Sweep:
@@ -230,7 +218,7 @@ class Coordinator(SchedulerPlugin):
             return False
         limiter = self._limiter(key)
         self.entering[key] += 1
-        waiting = work.waiting[ticket] = asyncio.ensure_future(limiter.enter(tokens, _Silent()))
+        waiting = work.waiting[ticket] = asyncio.ensure_future(limiter.enter(tokens, NullObserver()))
         try:
             await waiting
         except asyncio.CancelledError:  # withdrawn

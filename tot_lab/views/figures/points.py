@@ -96,18 +96,16 @@ def setting_columns(frame: pandas.DataFrame) -> list[str]:
     return [name for name in ("strategy", *own) if name in frame and frame[name].nunique(dropna=False) > 1]
 
 
-def constant_columns(frame: pandas.DataFrame) -> list[str]:
-    """Return the columns of settings, and the domain, that have one value. Missing values do not count."""
-    results = (*_RESULTS, *(name for name in frame.columns if is_loss_column(name)))
-    return [name for name in frame.columns if name not in results and frame[name].nunique() == 1]
-
-
 def held_constant(frame: pandas.DataFrame, drawn: Sequence[str | None] = ()) -> str:
-    """Return the line of the heading with the settings, except those drawn, that have one value."""
+    """Return the line of the heading with the settings, and the domain, that have the same value in all runs,
+    except those drawn.
+    """
     held = [
-        f"{text_of(name)} {text_of(values[0])}"
-        for name in constant_columns(frame)
-        if name not in drawn and len(values := frame[name].dropna().unique()) == 1
+        f"{text_of(name)} {text_of(frame[name].iloc[0])}"
+        for name in frame.columns
+        if not (name in _RESULTS or name in drawn or is_loss_column(name))
+        and frame[name].notna().all()  # a missing value may be `None`, such as no limit
+        and frame[name].nunique() == 1
     ]
     return f"held constant: {first_names(held)}" if held else ""
 
