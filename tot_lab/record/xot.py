@@ -356,6 +356,7 @@ class _Records:
             id = self.thought(at, text.removesuffix("\n"))
             stated = self.stated(text)
             ranked += [self.thought(id, one) for one in stated] if len(stated) > 1 else [id]
+        self.records += [Decided(id, "complete", "an answer") for id in ranked]
         best = ranked[0] if ranked else None
         answer = "" if best is None else self.task.domain.answer(self.task, self.texts[best]) or ""
         if best is not None:
