@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tot_lab._version import __version__
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
@@ -87,6 +88,7 @@ class XoTLog:
         return bool(_TREE.match(head) or _FLAT.match(head))
 
     @staticmethod
+    @gc_paused()
     def read(path: str | os.PathLike[str]) -> list[Run]:
         """Return the runs of a log in its order.
 
@@ -278,7 +280,7 @@ class _Records:
         self.model = model
         self.multiple = multiple
         self.records: list[Record] = [Thought("0", None, task.question)]
-        self.texts: dict[str, list[str]] = {"0": []}
+        self.texts: dict[str, str] = {}
         self.ids = {"": "0"}
         self.scores: dict[str, float | None] = {}
         self._children: Counter[str] = Counter()
@@ -358,10 +360,15 @@ class _Records:
             ranked += [self.thought(id, one) for one in stated] if len(stated) > 1 else [id]
         self.records += [Decided(id, "complete", "an answer") for id in ranked]
         best = ranked[0] if ranked else None
-        answer = "" if best is None else self.task.domain.answer(self.task, self.texts[best]) or ""
+        answer = "" if best is None else self.task.domain.answer(self.task, self.path(best)) or ""
         if best is not None:
             self.records.append(Decided(best, "answer", "the first answer"))
         self.records.append(Ended("answered", answer, best, None, tuple(ranked)))
+
+    def path(self, id: str) -> list[str]:
+        """The texts of the thoughts down to one."""
+        numbers = id.split(".")
+        return [self.texts[".".join(numbers[:k])] for k in range(2, len(numbers) + 1)]
 
     def stated(self, text: str) -> list[str]:
         """The answers in a reply to a prompt that asked for several solutions, each as a text of its own."""
@@ -371,7 +378,7 @@ class _Records:
     def thought(self, parent: str, text: str) -> str:
         id = f"{parent}.{self._children[parent]}"
         self._children[parent] += 1
-        self.texts[id] = [*self.texts[parent], text]
+        self.texts[id] = text
         self.records.append(Thought(id, parent, text))
         return id
 
