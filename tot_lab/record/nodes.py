@@ -46,7 +46,7 @@ could not be read, and `proposed` or an empty text for neither."""
 STATES = ("", "proposed", "unreadable", *DECISIONS)
 
 
-class LoggedCall(msgspec.Struct, gc=False):
+class LoggedCall(msgspec.Struct, gc=False, array_like=True):
     """A model call of a log.
 
     Attributes:
@@ -69,7 +69,7 @@ class LoggedCall(msgspec.Struct, gc=False):
     end: float | None = None
 
 
-class LoggedNode(msgspec.Struct, gc=False):
+class LoggedNode(msgspec.Struct, gc=False, array_like=True):
     """A node of a log.
 
     Attributes:
@@ -194,7 +194,7 @@ def run_of_nodes(
         end = Ended("answered", answer, best, scores.get(best or ""), tuple(ranked))
         add(Line((len(lines),), latest, end))
     settings = {} if task is None else task.settings()
-    digest = f"{zlib.crc32(encoder.encode((lines, settings, name))):08x}"
+    digest = f"{zlib.crc32(encoder.encode((name, settings, nodes))):08x}"
     strategy = {"kind": "recorded", "name": name}
     header = Header(SCHEMA, __version__, digest, started, settings, strategy, unknown=calls.unknown(nodes))
     return Run(header, lines, task=task)
