@@ -109,6 +109,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "constrained": "tot_lab.domains.constrained:Constrained",
         "published/game24": "tot_lab.domains.published:PublishedGame24",
         "published/crossword": "tot_lab.domains.published:PublishedCrossword",
+        "published/npuzzle": "tot_lab.domains.published_puzzles:PublishedNPuzzle",
+        "published/cube": "tot_lab.domains.published_puzzles:PublishedCube",
     },
     "models": {
         "sim/game24": "tot_lab.domains.game24.player:SimGame24",
@@ -156,6 +158,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "importers": {
         "journal": "tot_lab.record.importers:Journal",
+        "xot": "tot_lab.record.xot:XoTLog",
         "princeton_tot": "tot_lab.record.published:PublishedLog",
     },
 }
