@@ -38,8 +38,8 @@ def test_a_level_asks_for_reasoning_under_a_heading(level, tokens):
     (plain,) = asked(CHAIN)
     (call,) = asked(tl.WithThinking(strategy=CHAIN, level=level))
     system, *rest = call.messages
-    assert system.content == tl.ThinkingLevel(level).prompt_prefix
-    assert tl.ThinkingLevel(level).token_budget == tokens
+    assert system.content == tl.records.ThinkingLevel(level).prompt_prefix
+    assert tl.records.ThinkingLevel(level).token_budget == tokens
     assert tuple(rest) == plain.messages
     assert system.role == "system"
     assert system.content.startswith("## Thinking\n\n")
@@ -67,9 +67,9 @@ def test_an_unknown_level_is_off_and_warns_once():
         assert tl.part_of(json.loads(json.dumps(made.settings()))) == made
 
 
-@pytest.mark.parametrize("name", ["HIGH", "High", " high ", tl.ThinkingLevel.HIGH])
+@pytest.mark.parametrize("name", ["HIGH", "High", " high ", tl.records.ThinkingLevel.HIGH])
 def test_a_level_is_read_in_any_case(name):
-    assert tl.ThinkingLevel(name) is tl.ThinkingLevel.HIGH
+    assert tl.records.ThinkingLevel(name) is tl.records.ThinkingLevel.HIGH
     made = tl.WithThinking(strategy=CHAIN, level=name)
     assert made == tl.WithThinking(strategy=CHAIN, level="high")
     assert made.settings()["level"] == "high"
@@ -78,11 +78,11 @@ def test_a_level_is_read_in_any_case(name):
 
 
 def test_levels_have_public_budgets_and_prompts():
-    assert [level.token_budget for level in tl.ThinkingLevel] == [0, 500, 2000, 5000]
-    assert tl.ThinkingLevel.OFF.prompt_prefix == ""
-    assert len({level.prompt_prefix for level in tl.ThinkingLevel}) == 4
+    assert [level.token_budget for level in tl.records.ThinkingLevel] == [0, 500, 2000, 5000]
+    assert tl.records.ThinkingLevel.OFF.prompt_prefix == ""
+    assert len({level.prompt_prefix for level in tl.records.ThinkingLevel}) == 4
     with pytest.warns(UserWarning, match="unknown thinking level 'Extreme'"):
-        assert tl.ThinkingLevel("Extreme") is tl.ThinkingLevel.OFF
+        assert tl.records.ThinkingLevel("Extreme") is tl.records.ThinkingLevel.OFF
 
 
 def test_the_defaults_are_the_designs():
@@ -150,7 +150,7 @@ def test_where_the_first_token_counts_only_the_effort_is_set():
     made = wait(lab.run(tl.WithThinking(strategy=SEARCH, level="low"), structured))
     formed = [e for e in made.events if isinstance(e, tl.Call) and e.response_format is not None]
     assert formed
-    assert all(tl.ThinkingLevel.LOW.prompt_prefix in call.prompt for call in formed)
+    assert all(tl.records.ThinkingLevel.LOW.prompt_prefix in call.prompt for call in formed)
     short = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2), max_tokens=100)
     made = wait(lab.run(tl.WithThinking(strategy=short, level="low"), structured))
     formed = [e for e in made.events if isinstance(e, tl.Call) and e.response_format is not None]
@@ -179,7 +179,7 @@ def test_every_strategy_takes_a_level(kind):
     assert turns
     for call in turns:
         assert call.effort == "medium"
-        assert tl.ThinkingLevel.MEDIUM.prompt_prefix in call.messages[0].content, call.purpose
+        assert tl.records.ThinkingLevel.MEDIUM.prompt_prefix in call.messages[0].content, call.purpose
     most = wrapped.max_calls(TASK)
     assert most is None or len(model.calls) <= most
     assert run(wrapped, model=Scripted(latency=shuffled(1))).events == made.events
@@ -197,7 +197,7 @@ def test_calls_for_json_get_the_instruction_and_their_replies_are_read(strategy)
     assert not any("<think>" in call.prompt for call in plain.calls)
 
     def thinking_first(call):
-        assert tl.ThinkingLevel.HIGH.prompt_prefix in call.prompt
+        assert tl.records.ThinkingLevel.HIGH.prompt_prefix in call.prompt
         got = answer_to(call)
         return f"<think>{{'a': 1}}?</think>{got}" if isinstance(got, str) else got
 

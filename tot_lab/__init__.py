@@ -68,6 +68,7 @@ _NAMES = places(
         "tot_lab.lab.sweeps.sweep": "Sweep",
         "tot_lab.models": "Cache LiteLLM Local OpenAICompatible",
         "tot_lab.record.importers": "load",
+        "tot_lab.record.nodes": "read_nodes",
         "tot_lab.record.run": "Run",
         "tot_lab.runtime.recorder": "Recorder",
         "tot_lab.runtime.roles": "Role",
@@ -84,7 +85,7 @@ _NAMES = places(
         ),
         "tot_lab.strategies.structured": "ask_json",
         "tot_lab.strategies.synthesis": "WithSynthesis",
-        "tot_lab.strategies.thinking_level": "ThinkingLevel WithThinking",
+        "tot_lab.strategies.thinking_level": "WithThinking",
         "tot_lab.strategies.tool_loop": "ToolLoop",
         "tot_lab.strategies.tree_then_act": "TreeThenAct",
         "tot_lab.views.explorer.panel": "panel",
@@ -168,7 +169,7 @@ records = Namespace(
         "tot_lab.strategies.deep_think_replies": "IterationResult ThoughtBranch",
         "tot_lab.strategies.plans": "Plan PlanStep",
         "tot_lab.strategies.research": "ResearchDelegate",
-        "tot_lab.strategies.thinking_level": "ThinkingManager",
+        "tot_lab.strategies.thinking_level": "ThinkingLevel ThinkingManager",
     },
 )
 errors = Namespace(

@@ -97,6 +97,7 @@ from tot_lab.models import OpenAICompatible as OpenAICompatible
 from tot_lab.record.importers import load as load
 from tot_lab.record.journal import JournalError as _JournalError
 from tot_lab.record.marks import Mark as _Mark
+from tot_lab.record.nodes import read_nodes as read_nodes
 from tot_lab.record.routed import Routed as _Routed
 from tot_lab.record.run import Run as Run
 from tot_lab.record.run import Usage as _Usage
@@ -203,7 +204,7 @@ from tot_lab.strategies.self_refine import SelfRefine as _SelfRefine
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
 from tot_lab.strategies.synthesis import WithSynthesis as _WithSynthesis
-from tot_lab.strategies.thinking_level import ThinkingLevel as ThinkingLevel
+from tot_lab.strategies.thinking_level import ThinkingLevel as _ThinkingLevel
 from tot_lab.strategies.thinking_level import ThinkingManager as _ThinkingManager
 from tot_lab.strategies.thinking_level import WithThinking as WithThinking
 from tot_lab.strategies.thinking_level import WithThinking as _WithThinking
@@ -396,6 +397,7 @@ class records:
     Routed: TypeAlias = _Routed
     Scored: TypeAlias = _Scored
     Stream: TypeAlias = _Stream
+    ThinkingLevel: TypeAlias = _ThinkingLevel
     ThinkingManager: TypeAlias = _ThinkingManager
     ThoughtBranch: TypeAlias = _ThoughtBranch
     TokenLogprob: TypeAlias = _TokenLogprob

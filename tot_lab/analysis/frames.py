@@ -320,7 +320,7 @@ def steps_df(run: Run) -> pandas.DataFrame:
 
 def _seconds(run: Run, calls: Sequence[CallRow | None]) -> list[float | None]:
     """Return how long each call took until its reply. `None` if that is unknown."""
-    timed = "times" not in run.header.unknown
+    timed = not {"times", "durations"} & {*run.header.unknown}
     return [call.answered.t - call.line.t if call and call.answered and timed else None for call in calls]
 
 

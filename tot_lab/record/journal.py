@@ -50,8 +50,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
         roles: Settings of the models of roles.
         sample_scope: How sample indices enter the cache key; see `tot_lab.models.keys`.
         branched: The run and node that this run was branched from; see `tot_lab.record.edits`.
-        unknown: What an imported log lacks: `prompts`, `replies`, `times`, and `calls` (some calls are
-            missing, so the usage is unknown).
+        unknown: What an imported log lacks: `prompts`, `replies`, `times`, `durations` (of calls), and
+            `calls` (some calls are missing, so the usage is unknown).
         counterfactual: Ids of the runs whose replies answered this one; no model was asked.
         tools: Settings of the tools, by name.
         effect_policy: The lab's effect policy, empty if it had none.
@@ -72,7 +72,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     roles: dict[str, dict[str, Any]] = {}
     sample_scope: Literal["state", "path"] = msgspec.field(default="state", name="draws")
     branched: dict[str, Any] = {}
-    unknown: tuple[Literal["prompts", "replies", "times", "calls"], ...] = ()
+    unknown: tuple[Literal["prompts", "replies", "times", "durations", "calls"], ...] = ()
     counterfactual: tuple[str, ...] = ()
     tools: dict[str, dict[str, Any]] = {}
     effect_policy: dict[str, Any] = {}
