@@ -57,6 +57,7 @@ class LoggedCall(msgspec.Struct, gc=False):
             is that of no other call.
         start: When it was made, in seconds on any clock. `None` if that is unknown.
         end: When its reply arrived.
+        settings: Further fields of `Call`, such as `model` and `temperature`.
     """
 
     messages: tuple[Message, ...] = ()
@@ -65,6 +66,7 @@ class LoggedCall(msgspec.Struct, gc=False):
     id: str = ""
     start: float | None = None
     end: float | None = None
+    settings: dict[str, Any] = {}
 
 
 class LoggedNode(msgspec.Struct, gc=False):
@@ -379,7 +381,8 @@ class _Records:
         self._replies += reply is not None and (reply.text != "" or reply.error is not None)
         self._timed = self._timed and call.start is not None and call.end is not None
         sample = next(self._samples[node, call.purpose])
-        self.add(Call(node, call.purpose, call.messages, sample), time if call.start is None else call.start)
+        made = Call(node, call.purpose, call.messages, sample, **call.settings)
+        self.add(made, time if call.start is None else call.start)
         if reply is not None:
             self.add(reply, time if call.end is None else call.end)
             line = self.lines[-1]
