@@ -110,6 +110,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "imported": "tot_lab.domains.imported:Imported",
         "published/game24": "tot_lab.domains.published:PublishedGame24",
         "published/crossword": "tot_lab.domains.published:PublishedCrossword",
+        "published/npuzzle": "tot_lab.domains.published_puzzles:PublishedNPuzzle",
+        "published/cube": "tot_lab.domains.published_puzzles:PublishedCube",
     },
     "models": {
         "sim/game24": "tot_lab.domains.game24.player:SimGame24",
@@ -157,6 +159,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "importers": {
         "journal": "tot_lab.record.importers:Journal",
+        "xot": "tot_lab.record.xot:XoTLog",
         "princeton_tot": "tot_lab.record.published:PublishedLog",
         "inspect": "tot_lab.record.logs.inspect_ai:InspectLog",
         "opentelemetry": "tot_lab.record.logs.opentelemetry:Spans",

@@ -14,6 +14,8 @@ from tot_lab.domains.mini_crossword import MiniCrossword
 
 MARK = "\n--- "
 
+_STATED = re.compile(r"answer[ \t]*\d*[ \t]*:[ \t]*(.*)", re.IGNORECASE)
+
 
 class PublishedGame24(Game24):
     """The Game of 24 with the rules of the published search.
@@ -41,6 +43,19 @@ class PublishedGame24(Game24):
 
     def complete(self, task: Task, path: Path) -> bool | None:
         return None  # The published search always expands all levels.
+
+    def stated_answers(self, text: str) -> list[str]:
+        """The parts of a reply that state an answer, such as `Answer 2: (1 + 2) * 8`."""
+        return [found[0].strip() for found in _STATED.finditer(text)]
+
+    def answer(self, task: Task, path: Path) -> str | None:
+        """Return the expression of the last answer that the last step states, also of `Answer 2: …`."""
+        stated = (
+            _STATED.search(self.stated_answers(path[-1])[-1])
+            if path and ":" in path[-1] and self.stated_answers(path[-1])
+            else None
+        )
+        return super().answer(task, path) if stated is None else stated[1].partition("=")[0].strip(" \t*`$.")
 
     def state(self, task: Task, path: Path) -> Hashable | None:
         return None

@@ -1,7 +1,8 @@
 """Loading runs: journals, and the logs of other people's searches.
 
 An importer is a class with two static methods: `recognises(head)`, whether a file that begins with these
-bytes is one of its own, and `read(path)`, its run or runs. Importers are components of the group `importers`
+bytes is one of its own, and `read(path)`, its run or runs. A text `expects` says how such files begin; the
+error about a file that no importer recognises lists it. Importers are components of the group `importers`
 (`tot_lab.core.registry`); those of installed packages are asked only about files that no built-in one
 recognises. `published.py` is an example.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tot_lab.core.registry import built_in, load_installed, offered
+from tot_lab.record.journal import JournalError
 from tot_lab.record.published import PublishedLog
 from tot_lab.record.run import Run
 from tot_lab.record.run import load as load_journal
@@ -24,7 +26,7 @@ HEAD = 4096
 
 
 class Importer(Protocol):
-    """Reads the files of one kind of log."""
+    """Reads the files of one kind of log. An attribute `expects` (a text) may say how they begin."""
 
     @staticmethod
     def recognises(head: bytes) -> bool:
@@ -37,6 +39,8 @@ class Importer(Protocol):
 
 class Journal:
     """Importer of journals."""
+
+    expects = 'a first line that begins with {"tot_lab":'
 
     @staticmethod
     def recognises(head: bytes) -> bool:
@@ -62,7 +66,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises:
         OSError: If the file cannot be opened.
         JournalError: If it is damaged or was written by a newer version; names the file and the line or
-            entry.
+            entry. If no importer recognises it, the message lists what each of them expects.
     """
     if Path(path).is_dir():
         files = sorted(file for file in Path(path).glob("*.jsonl") if file.stat().st_size)
@@ -71,16 +75,20 @@ def load(path: str | os.PathLike[str]) -> Any:
         return [load_journal(file) for file in with_progress(files, f"loading {path}", len(files))]
     with Path(path).open("rb") as file:
         head = file.read(HEAD)
-    for importer in _importers():
+    tried = []
+    for name, importer in _importers():
         if importer.recognises(head):
             return importer.read(path)
-    # Their errors say what is wrong with the file.
-    return (PublishedLog if head.lstrip()[:1] == b"[" else Journal).read(path)
+        tried.append(f"{name} expects {getattr(importer, 'expects', 'another beginning')}")
+    try:  # a file that is almost a journal or a published log has an error of its own
+        return (PublishedLog if head.lstrip()[:1] == b"[" else Journal).read(path)
+    except JournalError as error:
+        raise JournalError(f"{error}. No importer recognises the file: {'; '.join(tried)}.") from None
 
 
-def _importers() -> Iterator[Importer]:
-    """The built-in ones, then those of packages, each imported when its turn comes."""
-    yield from built_in("importers").values()
+def _importers() -> Iterator[tuple[str, Importer]]:
+    """The built-in ones by name, then those of packages, each imported when its turn comes."""
+    yield from built_in("importers").items()
     for name in offered("importers"):
         if (component := load_installed(name, "importers")) is not None:
-            yield component.value
+            yield name, component.value

@@ -103,6 +103,8 @@ class State(msgspec.Struct):
 class PublishedLog:
     """Importer of the published logs, each a JSON list with one entry per task."""
 
+    expects = 'a JSON list of entries with "steps", or of lists of states with "actions"'
+
     @staticmethod
     def recognises(head: bytes) -> bool:
         """Whether a file that begins with `head` is such a log."""
@@ -153,7 +155,7 @@ def published(path: str | os.PathLike[str]) -> list[Run]:
         header = Header(
             SCHEMA, __version__, id, "", records.task.settings(), strategy, unknown=records.unknown
         )
-        runs.append(Run(header, _lines(records.records)))
+        runs.append(Run(header, lines_of(records.records)))
     return runs
 
 
@@ -166,7 +168,7 @@ class _Converted(NamedTuple):
     unknown: tuple[Any, ...]
 
 
-def _lines(records: Sequence[Record]) -> list[Line]:
+def lines_of(records: Sequence[Record]) -> list[Line]:
     """Return the lines of a journal. A reply has the position of its call. Times are unknown and 0."""
     lines: list[Line] = []
     for record in records:

@@ -1,0 +1,385 @@
+"""Importer of the published logs of "Everything of Thoughts": Game of 24, 8-puzzle and 2×2 cube.
+
+    file → entries (`Entry`, `Step`) → records (`_search`, `_answers`) → Run
+
+Logs of tree searches (ToT, GoT) hold the puzzle, the thoughts, and which were kept. Those of single answers
+(IO, CoT, XoT) hold only the number of the puzzle, which is that of a tree search in the same folder. A reply
+to a proposal holds the thoughts that were read from it. `Header.unknown` lists what a run lacks.
+
+References:
+    Ding et al. 2023; github.com/microsoft/Everything-of-Thoughts-XoT.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tot_lab._version import __version__
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.domain import Domain
+from tot_lab.core.parts import class_of
+from tot_lab.core.records import Decided, Ended, Note, Record, Scored, Thought
+from tot_lab.core.task import Task
+from tot_lab.record.journal import SCHEMA, Header, JournalError
+from tot_lab.record.nodes import question_task
+from tot_lab.record.published import lines_of, valued, verdicts
+from tot_lab.record.run import Run
+from tot_lab.record.waiting import with_progress
+
+
+class Step(msgspec.Struct):
+    """A level of a search, or its end.
+
+    Attributes:
+        x: The puzzle, as numbers.
+        step: Number of the level.
+        ys: The paths that were expanded.
+        new_ys: Their children.
+        values: The values of `new_ys` (ToT).
+        select: The children that the model selected, counted from 1 (GoT).
+        select_new_ys: The paths that were kept, best first. Those of `ys` if the model selected none.
+        thoughts: At the end: the paths of which the model was asked for the answer.
+        answer: At the end: its replies.
+    """
+
+    x: str
+    step: int = 0
+    ys: list[str] = []
+    new_ys: list[str] = []
+    values: list[float | None] | None = None
+    select: list[int] | None = None
+    select_new_ys: list[str] = []
+    thoughts: list[str] | None = None
+    answer: list[str] = []
+
+
+class Entry(msgspec.Struct):
+    """A puzzle. `ys` are the final replies, and `infos` the authors' own verdicts on them."""
+
+    ys: list[str]
+    idx: int = -1
+    steps: list[Step] = []
+    infos: list[dict[str, Any]] = []
+
+
+_TREE = re.compile(rb'\s*\[\s*\{\s*"steps"\s*:\s*\[\s*\{\s*(?:"step"\s*:\s*\d+\s*,\s*)?"x"\s*:\s*"\s*\[')
+_FLAT = re.compile(rb'\s*\[\s*\{\s*"idx"\s*:\s*\d+\s*,\s*"ys"\s*:\s*\[')
+
+
+class XoTLog:
+    """Importer of the logs of Everything of Thoughts, each a JSON list with one entry per puzzle."""
+
+    expects = 'a JSON list of entries with "steps" whose "x" is a list of numbers, or with "idx" and "ys"'
+
+    @staticmethod
+    def recognises(head: bytes) -> bool:
+        """Whether a file that begins with `head` is such a log."""
+        return bool(_TREE.match(head) or _FLAT.match(head))
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> list[Run]:
+        """Return the runs of a log in its order.
+
+        Raises:
+            JournalError: If the log is damaged. The message names the entry.
+        """
+        path = Path(path)
+        data = path.read_bytes()
+        entries = _entries(path, data)
+        named = _Named.of(path.stem)
+        multiple = any(isinstance(info.get("r"), dict) for entry in entries for info in entry.infos)
+        method = _method(entries, named)
+        samples = _samples(path, entries)
+        puzzles = {} if all(entry.steps for entry in entries) else _puzzles(path)
+        deepest = max((len(entry.steps) - 1 for entry in entries), default=0)
+        runs, unnamed = [], 0
+        for number, entry in enumerate(with_progress(entries, f"loading {path}", len(entries))):
+            try:
+                question = entry.steps[0].x if entry.steps else puzzles.get(entry.idx)
+                task = _task(question, entry.idx)
+                limit = getattr(task.domain, "limit", 0)
+                if limit and (multiple or deepest > limit):
+                    task = task.model_copy(
+                        update={"domain": task.domain.model_copy(update={"limit": limit + 3})}
+                    )
+                unnamed += question is None
+                records = _Records(task, entry, named.model, samples, multiple)
+            except (ValueError, IndexError) as error:
+                raise JournalError(f"{path}, entry {number}: {error}") from None
+            # The same entry is the same run, wherever its file lies.
+            digest = hashlib.sha256(msgspec.json.encode((method, entry))).hexdigest()[:8]
+            strategy = {
+                "kind": "recorded",
+                "name": f"published {method}, {_GAMES.get(task.domain.kind, 'unknown puzzles')}",
+            }
+            header = Header(
+                SCHEMA,
+                __version__,
+                digest,
+                "",
+                task.settings(),
+                strategy,
+                unknown=("prompts", "times", "calls"),
+            )
+            runs.append(Run(header, lines_of(records.records), task=task))
+        if unnamed:
+            warnings.warn(
+                f"{path}: {unnamed} of {len(runs)} answers cannot be graded, because the log names its "
+                f"puzzles by number only. Put the log of a tree search (ToT or GoT) into the same folder.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return runs
+
+
+_decoder = msgspec.json.Decoder(list[Entry])
+
+
+def _entries(path: Path, data: bytes) -> list[Entry]:
+    try:
+        return _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        try:
+            for number, raw in enumerate(msgspec.json.decode(data, type=list[Any])):
+                try:
+                    msgspec.convert(raw, Entry)
+                except msgspec.ValidationError as why:
+                    raise JournalError(f"{path}, entry {number}: {why}") from None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
+        raise JournalError(f"{path}: not a log of Everything of Thoughts: {error}") from None
+
+
+# What the file and its neighbours say.
+
+
+_GAMES = {
+    "published/game24": "Game of 24",
+    "published/npuzzle": "8-puzzle",
+    "published/cube": "2×2 cube",
+}
+
+_NAME = re.compile(r"(?P<model>.+?)_(?P<temperature>\d+(?:\.\d+)?)_(?P<method>io|cot|tot|got|xot)_.*")
+_RANGE = re.compile(r"_start\d+_end\d+")
+
+
+class _Named(NamedTuple):
+    """What the name of a log says: the model and the method. `None` if it has another form."""
+
+    model: str | None = None
+    method: str | None = None
+
+    @classmethod
+    def of(cls, stem: str) -> _Named:
+        found = _NAME.fullmatch(stem)
+        return cls(found["model"], found["method"]) if found else cls()
+
+
+_METHODS = {"io": "IO", "cot": "CoT", "tot": "ToT", "got": "GoT", "xot": "XoT"}
+
+
+def _method(entries: Sequence[Entry], named: _Named) -> str:
+    """The method, with the width of a search or the number of samples if it is not 1."""
+    steps = [step for entry in entries for step in entry.steps]
+    if steps:
+        method = "GoT" if any(step.select is not None for step in steps) else "ToT"
+        return f"{method} b={max(len(step.select_new_ys) for step in steps)}"
+    samples = max((len(entry.ys) for entry in entries), default=1)
+    return f"{_METHODS.get(named.method or '', 'answers')}{f' ×{samples}' if samples > 1 else ''}"
+
+
+def _samples(path: Path, entries: Sequence[Entry]) -> int:
+    """The number of samples of an evaluation: the most that any value contains, since no log states it."""
+    values = {value for entry in entries for step in entry.steps for value in step.values or () if value}
+    try:
+        return max([1, *(len(verdicts(value)) for value in values)])
+    except ValueError as error:
+        raise JournalError(f"{path}: {error}") from None
+
+
+class _Question(msgspec.Struct):
+    x: str
+
+
+class _Puzzle(msgspec.Struct):
+    """The part of an entry that says which puzzle it is."""
+
+    steps: list[_Question] = []
+    idx: int = -1
+
+
+@lru_cache(maxsize=64)
+def _puzzles_in(path: Path, changed: int, size: int) -> Mapping[int, str]:
+    """The puzzles of a tree log by number. The last two arguments identify the version of the file."""
+    with path.open("rb") as file:
+        head = file.read(4096)
+        if not _TREE.match(head):
+            return {}
+        data = head + file.read()
+    try:
+        entries = msgspec.json.decode(data, type=list[_Puzzle])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+    return {entry.idx: entry.steps[0].x for entry in entries if entry.steps}
+
+
+def _puzzles(path: Path) -> dict[int, str]:
+    """The puzzles of the tree logs beside a log by number, first of those with its range of numbers.
+
+    Numbers that stand for different puzzles are left out.
+    """
+    range_ = _RANGE.search(path.stem)
+    near = [file for file in sorted(path.parent.glob("*.json")) if file != path]
+    alike = [file for file in near if range_ and range_[0] in file.stem]
+    for files in (alike, near):
+        found: dict[int, set[str]] = {}
+        for file in files:
+            stat = file.stat()
+            for idx, x in _puzzles_in(file, stat.st_mtime_ns, stat.st_size).items():
+                found.setdefault(idx, set()).add(x)
+        if found:
+            return {idx: next(iter(xs)) for idx, xs in found.items() if len(xs) == 1}
+    return {}
+
+
+def _task(question: str | None, idx: int) -> Task:
+    """The task of a puzzle, whose numbers tell the game."""
+    if question is None:
+        task = question_task(f"puzzle {idx} of a log that does not hold it")
+        assert task is not None
+        return task.model_copy(update={"id": str(idx)})
+    numbers = re.findall(r"\d+", question)
+    kind = {4: "published/game24", 9: "published/npuzzle", 24: "published/cube"}.get(len(numbers))
+    if kind is None:
+        raise ValueError(f"a puzzle must have 4, 9 or 24 numbers: got {question[:80]!r}.")
+    make: Callable[..., Task] | None = class_of(kind, Domain).task_factory()
+    assert make is not None
+    return make(" ".join(numbers))
+
+
+# Records.
+
+
+class _Records:
+    """Converts an entry."""
+
+    def __init__(self, task: Task, entry: Entry, model: str | None, samples: int, multiple: bool) -> None:
+        self.task = task
+        self.model = model
+        self.multiple = multiple
+        self.records: list[Record] = [Thought("0", None, task.question)]
+        self.texts: dict[str, list[str]] = {"0": []}
+        self.ids = {"": "0"}
+        self.scores: dict[str, float | None] = {}
+        self._children: Counter[str] = Counter()
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self.records.append(Note("published.entry", "0", {"idx": entry.idx, "infos": entry.infos}))
+        levels = [step for step in entry.steps if step.thoughts is None]
+        end = next((step for step in entry.steps if step.thoughts is not None), None)
+        if levels:
+            self.records.append(Note("tot.started", "0"))
+        for depth, step in enumerate(levels, 1):
+            if step.x != entry.steps[0].x:
+                raise ValueError(f"step {step.step} is about another puzzle: got {step.x[:80]!r}.")
+            self.level(depth, step, samples)
+        if end is None:
+            parents = ["0"] * len(entry.ys)
+            replies = entry.ys
+        else:
+            assert end.thoughts is not None
+            if len(end.thoughts) != len(end.answer):
+                raise ValueError(
+                    f"step {end.step} has {len(end.thoughts)} thoughts and {len(end.answer)} answers."
+                )
+            parents, replies = [self.id_of(y, end.step) for y in end.thoughts], end.answer
+            if end.step > len(levels):  # a level without a child is not in the log
+                for at in dict.fromkeys(parents):
+                    self.call(at, "propose", "")
+        self.end(parents, replies)
+
+    def level(self, depth: int, step: Step, samples: int) -> None:
+        """Add the children of the paths of a level, their values, and which were kept."""
+        if step.values is not None and len(step.values) != len(step.new_ys):
+            raise ValueError(
+                f"step {step.step} has {len(step.new_ys)} candidates and {len(step.values)} values."
+            )
+        values = step.values or [None] * len(step.new_ys)
+        children: dict[str, list[tuple[str, float | None]]] = {y: [] for y in step.ys}
+        for whole, value in zip(step.new_ys, values, strict=True):
+            parents = [y for y in children if whole.startswith(y)]
+            if not parents:
+                raise ValueError(f"step {step.step}: {whole[:80]!r} continues none of the paths in `ys`.")
+            children[max(parents, key=len)].append((whole, value))
+        fresh = []
+        for y, made in children.items():
+            at = self.id_of(y, step.step)
+            texts = [whole[len(y) :].removesuffix("\n") for whole, _ in made]
+            self.call(
+                at, "propose", (", " if self.task.domain.kind != "published/game24" else "\n").join(texts)
+            )
+            for text, (whole, value) in zip(texts, made, strict=True):
+                id = self.thought(at, text)
+                if whole in self.ids:
+                    self.records.append(Decided(id, "duplicate", f"repeats {self.ids[whole]}"))
+                    continue
+                self.ids[whole] = id
+                fresh.append(id)
+                if step.values is not None:
+                    scored = (
+                        Scored(id, None, None, (None,) * samples, "value")
+                        if value is None
+                        else valued(id, value, samples)
+                    )
+                    self.scores[id] = scored.score
+                    self.records.append(scored)
+        kept = list(dict.fromkeys(self.id_of(y, step.step) for y in step.select_new_ys))
+        self.records += [Decided(id, "pruned", "not selected") for id in fresh if id not in kept]
+        self.records += [Decided(id, "kept") for id in kept]
+        data = {"depth": depth, "kept": kept, "kept_scores": [self.scores.get(id) for id in kept]}
+        self.records.append(Note("tot.pruned", "0", data))
+
+    def end(self, parents: Sequence[str], replies: Sequence[str]) -> None:
+        """Add the final replies, each below the thought that it answers, and the end of the run."""
+        ranked: list[str] = []
+        for at, text in zip(parents, replies, strict=True):
+            self.call(at, "answer", text)
+            id = self.thought(at, text.removesuffix("\n"))
+            stated = self.stated(text)
+            ranked += [self.thought(id, one) for one in stated] if len(stated) > 1 else [id]
+        best = ranked[0] if ranked else None
+        answer = "" if best is None else self.task.domain.answer(self.task, self.texts[best]) or ""
+        if best is not None:
+            self.records.append(Decided(best, "answer", "the first answer"))
+        self.records.append(Ended("answered", answer, best, None, tuple(ranked)))
+
+    def stated(self, text: str) -> list[str]:
+        """The answers in a reply to a prompt that asked for several solutions, each as a text of its own."""
+        find = getattr(self.task.domain, "stated_answers", None)
+        return find(text) if self.multiple and find is not None else []
+
+    def thought(self, parent: str, text: str) -> str:
+        id = f"{parent}.{self._children[parent]}"
+        self._children[parent] += 1
+        self.texts[id] = [*self.texts[parent], text]
+        self.records.append(Thought(id, parent, text))
+        return id
+
+    def call(self, at: str, purpose: str, text: str) -> None:
+        sample = self._calls[at, purpose]
+        self._calls[at, purpose] += 1
+        self.records += [Call(at, purpose, (), sample), Reply(text, model=self.model)]
+
+    def id_of(self, y: str, step: int) -> str:
+        if y not in self.ids:
+            raise ValueError(f"step {step}: the path {y[:80]!r} was never proposed.")
+        return self.ids[y]
