@@ -17,7 +17,7 @@ class Imported(OpenEnded):
     graded. The answer is the whole reply.
     """
 
-    kind = "imported"
+    kind = "published/imported"
 
     @classmethod
     def task_factory(cls) -> Callable[..., Task]:

@@ -65,7 +65,6 @@ def asked(prompt, reply, **arguments):
     return output
 
 
-
 SUM = Sample(id="sum", input="What is 2 + 3?", target="5", metadata={"level": 1})
 WRONG = Sample(id="wrong", input=[ChatMessageUser(content="What is 7 - 4?")], target="3")
 ZERO = Sample(id="zero", input="What is 1 / 0?", target="nothing")
@@ -94,5 +93,9 @@ def log(file, samples, replies, **options):
     print(file, done.status, (HERE / file).stat().st_size)
 
 
-log("inspect.eval", [SUM, WRONG, ZERO], [asked(20, 5, x=2, y=3), said("ANSWER: 5", 30, 3), said("ANSWER: 4", 10, 2)])
+log(
+    "inspect.eval",
+    [SUM, WRONG, ZERO],
+    [asked(20, 5, x=2, y=3), said("ANSWER: 5", 30, 3), said("ANSWER: 4", 10, 2)],
+)
 log("inspect.json", [WRONG], [said("ANSWER: 4", 10, 2)])

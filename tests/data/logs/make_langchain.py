@@ -105,7 +105,9 @@ def said(text, id, *calls):
 
 
 def asked(id, **arguments):
-    return said("I add them.", id, {"name": "add", "args": arguments, "id": f"call-{id}", "type": "tool_call"})
+    return said(
+        "I add them.", id, {"name": "add", "args": arguments, "id": f"call-{id}", "type": "tool_call"}
+    )
 
 
 def graph_of(*replies, checkpointer=None):
@@ -144,7 +146,8 @@ def small(run):
     return {
         name: value
         for name, value in run.items()
-        if value not in (None, [], {}, {"invocation_params": None}) and name not in ("serialized", "events", "manifest_id", "app_path")
+        if value not in (None, [], {}, {"invocation_params": None})
+        and name not in ("serialized", "events", "manifest_id", "app_path")
     }
 
 

@@ -147,9 +147,7 @@ with tracer.start_as_current_span("invoke_agent solver") as span:
     span.set_attribute("gen_ai.operation.name", "invoke_agent")
     with tracer.start_as_current_span("chat stub") as chat:
         said = [{"role": "user", "parts": [{"type": "text", "content": "What is 2 + 3?"}]}]
-        reply = [
-            {"role": "assistant", "parts": [{"type": "text", "content": "5"}], "finish_reason": "stop"}
-        ]
+        reply = [{"role": "assistant", "parts": [{"type": "text", "content": "5"}], "finish_reason": "stop"}]
         for name, value in {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": "openai",

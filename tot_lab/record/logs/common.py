@@ -17,7 +17,6 @@ from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
 from tot_lab.core.reading import finite
 from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored
-from tot_lab.core.task import Task
 from tot_lab.record.journal import JournalError, encoder
 from tot_lab.record.nodes import LoggedNode, run_of_nodes
 from tot_lab.record.run import Run
@@ -97,13 +96,13 @@ def field(row: Mapping[str, Any], name: str, types: type | tuple[type, ...], def
     if value is None:
         return default
     if not isinstance(value, types):
-        wanted = types if isinstance(types, tuple) else (types,)
-        shown = " or ".join(_NAMES.get(each, "a number") for each in wanted)
+        wanted: tuple[type, ...] = types if isinstance(types, tuple) else (types,)
+        shown = " or ".join(_TYPE_NAMES.get(each, "a number") for each in wanted)
         raise ValueError(f"field {name!r} must be {shown}: got {kind(value)}.")
     return value
 
 
-_NAMES = {dict: "an object", list: "a list", str: "a text"}
+_TYPE_NAMES: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
 
 
 def seconds(value: Any, name: str) -> float | None:
@@ -201,7 +200,13 @@ def content_of(content: Any) -> tuple[str, str]:
             texts.append(str(part.get("text", part.get("content", ""))))
         elif what in ("reasoning", "thinking"):
             thinking.append(
-                str(part.get("reasoning") or part.get("thinking") or part.get("content") or part.get("text") or "")
+                str(
+                    part.get("reasoning")
+                    or part.get("thinking")
+                    or part.get("content")
+                    or part.get("text")
+                    or ""
+                )
             )
         elif what == "tool_call_response":
             texts.append(text_of(part.get("response", part.get("result"))))
@@ -339,18 +344,18 @@ def imported_run(
     """
     task = None
     if question.strip():
-        make = class_of("imported", Domain).task_factory()
+        make = class_of("published/imported", Domain).task_factory()
         assert make is not None
         grades = None if grade is None or answer is None else {answer: grade}
         task = make(question, grades=grades, data=data, id=id)
     date = "" if started is None else datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds")
     where = lambda k, field: f"{place}, node {nodes[k].id!r}, field {field!r}"  # noqa: E731
-    run = run_of_nodes(
-        nodes, name=name, task=task, score_range=score_range, started=date, where=where
-    )
+    run = run_of_nodes(nodes, name=name, task=task, score_range=score_range, started=date, where=where)
     lines = list(run.lines)
-    notes = (line.e for line in reversed(lines) if isinstance(line.e, Note))
-    ids = {own: made for note in notes if note.name == "imported.ids" for made, own in note.data.items()}
+    ids = {}
+    for line in lines:
+        if isinstance(line.e, Note) and line.e.name == "imported.ids":
+            ids = {own: made for made, own in line.e.data.items()}
     best = None if answer_node is None else ids.get(answer_node, answer_node)
     last = max((line.t for line in lines), default=0.0)
     score = next((e.score for line in lines if isinstance(e := line.e, Scored) and e.id == best), None)
@@ -363,10 +368,10 @@ def imported_run(
     lines += [Line((len(lines) + k,), last, record) for k, record in enumerate(more)]
     # The same entry is the same run, wherever its file lies.
     digest = hashlib.sha256(encoder.encode((run.header.id, more, repeat))).hexdigest()[:8]
-    unknown = tuple([part for part in run.header.unknown if part != "calls"])
-    if not complete:
-        unknown = (*unknown, "calls")
-    elif not any(node.calls for node in nodes):
-        unknown = tuple([part for part in unknown if part == "times"])  # no call was made
-    header = msgspec.structs.replace(run.header, id=digest, repeat=repeat, unknown=unknown)
+    unknown: set[str] = {*run.header.unknown, "calls"}
+    if complete:
+        unknown.discard("calls")
+        if not any(node.calls for node in nodes):  # no call was made
+            unknown &= {"times"}
+    header = msgspec.structs.replace(run.header, id=digest, repeat=repeat, unknown=tuple(sorted(unknown)))
     return Run(header, lines, task=task)

@@ -162,6 +162,8 @@ class _Log(msgspec.Struct):
 class InspectLog:
     """Importer of the logs of Inspect."""
 
+    expects = "an archive with _journal, samples or header.json, or an object with version, status and eval"
+
     @staticmethod
     def recognises(head: bytes) -> bool:
         """Whether a file that begins with `head` is such a log."""
@@ -223,7 +225,9 @@ def _archive(path: str | os.PathLike[str]) -> tuple[_Log, Sequence[tuple[str, An
             infos = {info.filename: info for info in archive.infolist()}
             most = max(MAX_UNPACKED, 100 * Path(path).stat().st_size)
             if (size := sum(info.file_size for info in infos.values())) > most:
-                raise JournalError(f"{path}: it would unpack to {size:,} bytes. At most {most:,} are accepted.")
+                raise JournalError(
+                    f"{path}: it would unpack to {size:,} bytes. At most {most:,} are accepted."
+                )
             first = next((name for name in ("header.json", "_journal/start.json") if name in infos), None)
             if first is None:
                 raise JournalError(f"{path}: neither header.json nor _journal/start.json is in the archive.")
@@ -401,7 +405,11 @@ def _of_events(
         settings = {"model": event.model or None, "tools": tuple(event.tools)}
         settings |= {
             name: event.config[theirs]
-            for name, theirs in (("temperature", "temperature"), ("max_tokens", "max_tokens"), ("seed", "seed"))
+            for name, theirs in (
+                ("temperature", "temperature"),
+                ("max_tokens", "max_tokens"),
+                ("seed", "seed"),
+            )
             if event.config.get(theirs) is not None
         }
         purpose = "act" if event.tools else "ask"
@@ -460,7 +468,9 @@ def _of_messages(sample: _Sample, root: LoggedNode) -> list[LoggedNode]:
             )
             call = LoggedCall((), reply, "act" if read.tool_calls else "ask")
             own = str(message.get("id") or f"message {k}")
-            nodes.append(node := LoggedNode(own, nodes[-1].id, shown(read.content, read.tool_calls), calls=(call,)))
+            nodes.append(
+                node := LoggedNode(own, nodes[-1].id, shown(read.content, read.tool_calls), calls=(call,))
+            )
             asked |= {call.id: (node, call.arguments) for call in read.tool_calls}
         elif read.role == "tool" and read.tool_call_id in asked:
             node, arguments = asked[read.tool_call_id]

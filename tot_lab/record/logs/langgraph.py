@@ -53,6 +53,8 @@ class _State(NamedTuple):
 class LangGraphStates:
     """Importer of the state histories of LangGraph."""
 
+    expects = "objects whose first field is values"
+
     @staticmethod
     def recognises(head: bytes) -> bool:
         """Whether a file that begins with `head` is such a history."""
@@ -78,7 +80,10 @@ _HEAD = re.compile(rb'\s*(?:\[\s*)?\{\s*"values"\s*:\s*[{\[]')
 def _state(row: Any, place: str) -> _State:
     if not isinstance(row, Mapping):
         raise ValueError(f"expected an object: got {kind(row)}.")
-    own, above = _checkpoint(row, "checkpoint", "config"), _checkpoint(row, "parent_checkpoint", "parent_config")
+    own, above = (
+        _checkpoint(row, "checkpoint", "config"),
+        _checkpoint(row, "parent_checkpoint", "parent_config"),
+    )
     if not isinstance(own.get("checkpoint_id"), str):
         raise ValueError("field 'checkpoint_id' is missing.")
     values = field(row, "values", (dict, list), {})

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Message, Reply, is_cost
@@ -40,6 +40,8 @@ VERDICTS = ("correctness", "correct", "accuracy", "exact_match")
 
 class LangSmithRuns:
     """Importer of exported runs of LangSmith."""
+
+    expects = "objects with run_type or dotted_order"
 
     @staticmethod
     def recognises(head: bytes) -> bool:
@@ -94,7 +96,9 @@ def _step(row: Mapping[str, Any], id: str, parent: str | None, place: str) -> St
         given = inputs.get("input") if set(inputs) == {"input"} else inputs
         messages = (Message("user", arguments_of(given)),)
         call = LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{name}"})
-    what = "llm" if type == "llm" else "tool" if type == "tool" else "other"
+    what: Literal["llm", "tool", "other"] = "other"
+    if type == "llm" or type == "tool":
+        what = type
     return Step(id, parent, name, what, call, inputs or None, outputs or None, start, end, error, place)
 
 
@@ -121,9 +125,6 @@ def _llm_call(
         answered = message_of(told) if told is not None else Message("assistant", "")
         response = field(told, "response_metadata", dict, {}) if told else {}
         prompt, completion = _usage(row, outputs or {}, told or {})
-        cost = row.get("total_cost")
-        if isinstance(cost, str):
-            cost = float(cost)
         reply = Reply(
             answered.content,
             error,
@@ -131,13 +132,16 @@ def _llm_call(
             _text(response.get("model_name") or (outputs or {}).get("model") or _model(given, about)),
             prompt,
             completion,
-            float(cost) if is_cost(cost) else None,
+            _cost(row.get("total_cost")),
             _text(response.get("finish_reason")),
             (),
             answered.tool_calls,
         )
     tools = [each.get("function", each) for each in given.get("tools") or () if isinstance(each, Mapping)]
-    settings: dict[str, Any] = {"model": _model(given, about), "temperature": finite(given.get("temperature"))}
+    settings: dict[str, Any] = {
+        "model": _model(given, about),
+        "temperature": finite(given.get("temperature")),
+    }
     settings["tools"] = tuple([each for each in tools if isinstance(each.get("name"), str)])
     purpose = "act" if tools or (reply is not None and reply.tool_calls) else "ask"
     return LoggedCall(messages, reply, purpose, "", start, end, settings)
@@ -176,6 +180,15 @@ def _usage(
 
 def _model(given: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
     return _text(given.get("model") or given.get("model_name") or about.get("ls_model_name"))
+
+
+def _cost(value: Any) -> float | None:
+    """Return a cost in USD. The SDK writes decimal numbers as texts."""
+    try:
+        cost = float(value)
+    except (TypeError, ValueError):
+        return None
+    return cost if is_cost(cost) else None
 
 
 def _text(value: Any) -> str | None:

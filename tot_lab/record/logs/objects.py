@@ -50,8 +50,9 @@ def from_treequest(
         raise TypeError(f"state must be a state of treequest: got {type(state).__name__}.")
     store = getattr(state, "trial_store", None)
     trials = getattr(store, "finished_trials", {})
-    nodes, actions = [], {}
-    waiting = [(tree.root, None)]
+    nodes: list[LoggedNode] = []
+    actions: dict[str, str] = {}
+    waiting: list[tuple[Any, str | None]] = [(tree.root, None)]
     while waiting:
         node, parent = waiting.pop()
         id = ROOT if parent is None else str(node.expand_idx)
@@ -90,7 +91,7 @@ def from_its_hub(result: Any, question: str = "", *, score_range: tuple[float, f
         run = tl.records.from_its_hub(result, question)
 
     Each response is a child of the question, or of the approach of a plan, and the selected one is the
-    answer. The iterations of particle Gibbs follow each other. The score of a particle is the logistic
+    answer. Those of all iterations of particle Gibbs are kept. The score of a particle is the logistic
     function of its log weight, which its_hub computed from the score. Responses that were made of several
     steps have no call, since the steps are not in the result.
 

@@ -98,6 +98,8 @@ class _Batch(msgspec.Struct):
 class Spans:
     """Importer of traces of OpenTelemetry, OpenInference and Phoenix."""
 
+    expects = "objects with resourceSpans, or spans with context.trace_id and context.span_id"
+
     @staticmethod
     def recognises(head: bytes) -> bool:
         """Whether a file that begins with `head` holds spans."""
@@ -182,9 +184,9 @@ def _sdk_span(row: Mapping[str, Any], place: str) -> _Span:
     context = field(row, "context", dict, {})
     id = context.get("span_id") or row.get("context.span_id")
     trace = context.get("trace_id") or row.get("context.trace_id")
-    for name, held in (("context.span_id", id), ("context.trace_id", trace)):
-        if not isinstance(held, str):
-            raise ValueError(f"field {name!r} must be a text: got {held!r:.80}.")
+    if not isinstance(id, str) or not isinstance(trace, str):
+        missing = "context.trace_id" if isinstance(id, str) else "context.span_id"
+        raise ValueError(f"field {missing!r} must be a text.")
     status = field(row, "status", dict, {})
     code = str(row.get("status_code") or status.get("status_code") or "")
     columns = {name[11:]: held for name, held in row.items() if name.startswith("attributes.")}
@@ -215,7 +217,9 @@ def _nested(attributes: Mapping[str, Any], prefix: str) -> Any:
     element. `None` if there are none."""
     if prefix in attributes:
         return _unflattened(json_of(attributes[prefix]))
-    below = {name[len(prefix) + 1 :]: held for name, held in attributes.items() if name.startswith(f"{prefix}.")}
+    below = {
+        name[len(prefix) + 1 :]: held for name, held in attributes.items() if name.startswith(f"{prefix}.")
+    }
     return _unflattened(below) if below else None
 
 
@@ -302,7 +306,9 @@ def _messages(attributes: Mapping[str, Any], *prefixes: str) -> list[Any]:
 
 def _llm_call(span: _Span) -> LoggedCall:
     attributes = span.attributes
-    said = _messages(attributes, "llm.input_messages", "gen_ai.input.messages", "gen_ai.prompt", "llm.prompts")
+    said = _messages(
+        attributes, "llm.input_messages", "gen_ai.input.messages", "gen_ai.prompt", "llm.prompts"
+    )
     told = _messages(attributes, "llm.output_messages", "gen_ai.output.messages", "gen_ai.completion")
     messages = [message_of(message) for message in said]
     system = json_of(attributes.get("gen_ai.system_instructions"))
@@ -353,7 +359,9 @@ def _settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
     tools = _nested(attributes, "llm.tools") or []
     offered = [json_of(each.get("tool", each).get("json_schema")) for each in tools if isinstance(each, dict)]
     offered = [each.get("function", each) for each in offered if isinstance(each, dict)]
-    model = _first(attributes, "gen_ai.request.model") or given.get("model") or attributes.get("llm.model_name")
+    model = (
+        _first(attributes, "gen_ai.request.model") or given.get("model") or attributes.get("llm.model_name")
+    )
     temperature = finite(_first(attributes, "gen_ai.request.temperature") or given.get("temperature"))
     most = _first(attributes, "gen_ai.request.max_tokens") or given.get("max_tokens")
     settings: dict[str, Any] = {"model": _text(model), "temperature": temperature}

@@ -2,9 +2,9 @@
 
 A node is an implementation, and its score the share of the tests that it passes according to
 `test_feedback`. In logs of Reflexion each implementation follows from the one before it and a reflection.
-Those of LATS hold the first and the best implementation only, and the tests of the last one. `is_solved` grades
-the run. The logs have neither prompts, times nor tokens, and not all calls. A log of LATS does not say how
-a task ended that its first implementation solved: its run has no end.
+Those of LATS hold the first and the best implementation only, and the tests of the last one. `is_solved`
+grades the run. The logs have neither prompts, times nor tokens, and not all calls. A log of LATS does not say
+how a task ended that its first implementation solved: its run has no end.
 
 References:
     Shinn et al. 2023, github.com/noahshinn/reflexion; Zhou et al. 2023,
@@ -48,6 +48,8 @@ class _Item(msgspec.Struct, omit_defaults=True):
 
 class ReflexionLog:
     """Importer of the programming logs of Reflexion and LATS."""
+
+    expects = "a first line with prompt, and with entry_point, implementations, test_feedback or is_solved"
 
     @staticmethod
     def recognises(head: bytes) -> bool:

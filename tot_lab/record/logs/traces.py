@@ -49,7 +49,7 @@ def trace_run(
     grade: float | None = None,
     scores: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Make the run of a trace that `tool` recorded. `grade` is the log's verdict, and `scores` all of them."""
+    """Make the run of a trace that `tool` recorded, with the log's verdict and all of its scores."""
     known = {step.id for step in steps}
     roots = [step for step in steps if step.parent not in known] or [steps[0]]
     first = min(roots, key=_start)
