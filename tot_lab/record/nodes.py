@@ -377,8 +377,9 @@ class _Records:
             self._shared.add(call.id)
         reply = call.reply
         self._calls += 1
-        self._prompts += call.messages != ()
-        self._replies += reply is not None and (reply.text != "" or reply.error is not None)
+        if call.purpose != "tool":
+            self._prompts += call.messages != ()
+            self._replies += reply is not None and (reply.text != "" or reply.error is not None)
         self._timed = self._timed and call.start is not None and call.end is not None
         sample = next(self._samples[node, call.purpose])
         made = Call(node, call.purpose, call.messages, sample, **call.settings)

@@ -1,7 +1,7 @@
 """Makes `inspect.eval` and `inspect.json`: `pip install inspect_ai==0.3.285`, then `python make_inspect.py`.
 
-No model is asked: `mockllm/model` gives the replies below. The log holds a right answer after a tool call, a wrong
-one, an answer without a scorer's opinion, and a sample that ended with an error.
+No model is asked: `mockllm/model` gives the replies below. The archive holds a right answer after a tool
+call, a wrong one, and a sample that ended with an error.
 """
 
 import os

@@ -2,12 +2,14 @@
 
     pip install langgraph==1.2.24 langchain-core==1.8.3 langsmith==0.15.1
 
-A graph with a scripted chat model and a tool runs twice: once to its end, once into an error. The SDK of LangSmith sends
-its runs to a server of this script, on loopback, and reads them back from there (`client.list_runs`). The server adds
-only what LangSmith computes: token counts and feedback. `langgraph.json` holds the state history of a thread with a
-fork, as `graph.get_state_history` returns it; `langgraph_sdk.json` holds the same in the form of the API's `/history`.
+A graph with a scripted chat model and a tool runs twice: once to its end, once into an error. The SDK of
+LangSmith sends its runs to a server of this script, on loopback, and reads them back from there
+(`client.list_runs`). The server adds only what LangSmith computes: token counts, costs and feedback.
+`langgraph.json` holds the state history of a thread with a fork, as `graph.get_state_history` returns it;
+`langgraph_sdk.json` holds the same in the form of the API's `/history`.
 """
 
+import contextlib
 import json
 import os
 import threading
@@ -130,10 +132,8 @@ tracer = LangChainTracer(client=client, project_name="sums")
 collector = RunCollectorCallbackHandler()
 right = graph_of(asked("a1", x=2, y=3), said("5", "a2"))
 right.invoke(question, {"callbacks": [tracer, collector]})
-try:
+with contextlib.suppress(ValueError):
     graph_of(asked("b1", x=13, y=3)).invoke(question, {"callbacks": [tracer]})
-except ValueError:
-    pass
 tracer.wait_for_futures()
 client.flush()
 

@@ -2,8 +2,8 @@
 
     python make_reflexion.py reflexion/programming_runs LanguageAgentTreeSearch/programming
 
-Their loops (`run_reflexion`, `run_mcts`) and their executor of tests run unchanged. The model is replaced by the
-scripts below, so that no text of theirs is in the logs.
+Their loops (`run_reflexion`, `run_mcts`) and their executor of tests run unchanged. The model is replaced by
+the scripts below, so that no text of theirs is in the logs.
 """
 
 import ast
@@ -65,7 +65,7 @@ def run(folder, module, function, file, implementations, **options):
     log.unlink(missing_ok=True)
 
     def write(path, items, append):
-        with open(path, "a") as file:
+        with Path(path).open("a") as file:
             file.writelines(json.dumps(item) + "\n" for item in items)
 
     sys.modules["utils"] = types.SimpleNamespace(

@@ -1,14 +1,16 @@
-"""Makes `otlp.json`, `openinference.jsonl` and `phoenix.json`.
+"""Makes `otlp.json`, `openinference.jsonl`, `phoenix.json` and `genai.jsonl`.
 
     pip install opentelemetry-sdk==1.45.2 opentelemetry-exporter-otlp-proto-http==1.45.2
         openinference-instrumentation-openai==0.1.66 openai==3.57.0
 
 The client of OpenAI talks to a server of this script, on loopback. Its calls are traced by OpenInference's
-instrumentation, and exported by OpenTelemetry's own encoders: the JSON of OTLP, and `span.to_json()` of the console
-exporter. `phoenix.json` holds the same spans in the form of Phoenix's `GET /v1/projects/{id}/spans`. `genai.json` holds
-spans with the attributes of OpenTelemetry's conventions for generative AI, as the SDK exports them.
+instrumentation, and exported by OpenTelemetry's own encoders: the JSON of OTLP, and `span.to_json()` of the
+console exporter. `phoenix.json` holds the same spans in the form of Phoenix's API (`/v1/projects/ID/spans`).
+`genai.jsonl` holds spans with the attributes of OpenTelemetry's conventions for generative AI.
 """
 
+import base64
+import contextlib
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -103,16 +105,12 @@ def agent(question):
 
 
 agent("What is 2 + 3?")
-try:
+with contextlib.suppress(Exception):
     ask([{"role": "user", "content": "fail"}])
-except Exception:
-    pass
 spans = exporter.get_finished_spans()
 
 otlp = MessageToDict(encode_spans(spans))
 # Protocol buffers print bytes as base64; the JSON of OTLP prints ids in hexadecimal.
-import base64
-
 for group in otlp["resourceSpans"]:
     for scope in group["scopeSpans"]:
         for span in scope["spans"]:

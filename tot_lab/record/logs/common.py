@@ -268,8 +268,8 @@ def text_of(value: Any, role: str | None = None) -> str:
             value = value["messages"]
         elif len(value) == 1:
             value = next(iter(value.values()))
-        elif (told := [value[name] for name in _TELLING if isinstance(value.get(name), str)]) != []:
-            return str(told[0])
+        elif (held := [value[name] for name in _TELLING if isinstance(value.get(name), str)]) != []:
+            return str(held[0])
         else:
             break
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -273,7 +273,7 @@ def _run(sample: _Sample, log: _Log, place: str) -> Run:
         question = _attached(question, sample.attachments)
         root = LoggedNode(ROOT, None, question)
         events = list(_events(sample, place))
-        nodes = _of_events(events, sample, root, place) if events else _of_messages(sample, root)
+        nodes = _of_events(events, sample, root, place) if sample.events else _of_messages(sample, root)
         completion = sample.output.choices[0].message if sample.output.choices else None
         answer = None if completion is None else _text(completion, sample.attachments)
         answer_node = None
@@ -317,7 +317,7 @@ def _run(sample: _Sample, log: _Log, place: str) -> Run:
             },
             started=start,
             repeat=max(sample.epoch - 1, 0),
-            complete=bool(events),
+            complete=bool(sample.events),
         )
     except ValueError as error:
         raise error if isinstance(error, JournalError) else JournalError(f"{place}: {error}") from None

@@ -113,22 +113,24 @@ def _llm_call(
     extra = field(row, "extra", dict, {})
     given = field(extra, "invocation_params", dict, {})
     about = field(extra, "metadata", dict, {})
-    said = inputs.get("messages") or inputs.get("prompts") or ()
-    if isinstance(said, Sequence) and said and isinstance(said[0], list):
-        said = said[0]
-    if isinstance(said, str):
-        said = [said]
-    messages = tuple([Message("user", each) if isinstance(each, str) else message_of(each) for each in said])
-    told = _output(outputs)
+    given_messages = inputs.get("messages") or inputs.get("prompts") or ()
+    if isinstance(given_messages, Sequence) and given_messages and isinstance(given_messages[0], list):
+        given_messages = given_messages[0]
+    if isinstance(given_messages, str):
+        given_messages = [given_messages]
+    messages = tuple(
+        [Message("user", each) if isinstance(each, str) else message_of(each) for each in given_messages]
+    )
+    answer = _output(outputs)
     reply = None
-    if told is not None or error is not None:
-        answered = message_of(told) if told is not None else Message("assistant", "")
-        response = field(told, "response_metadata", dict, {}) if told else {}
-        prompt, completion = _usage(row, outputs or {}, told or {})
+    prompt, completion = _usage(row, outputs or {}, answer or {})
+    if answer is not None or error is not None or prompt is not None:
+        answered = message_of(answer) if answer is not None else Message("assistant", "")
+        response = field(answer, "response_metadata", dict, {}) if answer else {}
         reply = Reply(
             answered.content,
             error,
-            thinking_of(told) if told is not None else None,
+            thinking_of(answer) if answer is not None else None,
             _text(response.get("model_name") or (outputs or {}).get("model") or _model(given, about)),
             prompt,
             completion,
@@ -167,10 +169,10 @@ def _output(outputs: Mapping[str, Any] | None) -> Any:
 
 
 def _usage(
-    row: Mapping[str, Any], outputs: Mapping[str, Any], told: Mapping[str, Any]
+    row: Mapping[str, Any], outputs: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> tuple[int | None, int | None]:
     """Return the tokens of the prompt and of the reply. LangSmith writes 0 for both if they are unknown."""
-    reported = told.get("usage_metadata") or outputs.get("usage_metadata") or outputs.get("usage") or {}
+    reported = answer.get("usage_metadata") or outputs.get("usage_metadata") or outputs.get("usage") or {}
     prompt = row.get("prompt_tokens") or reported.get("input_tokens", reported.get("prompt_tokens"))
     reply = row.get("completion_tokens") or reported.get("output_tokens", reported.get("completion_tokens"))
     if not prompt:

@@ -306,29 +306,29 @@ def _messages(attributes: Mapping[str, Any], *prefixes: str) -> list[Any]:
 
 def _llm_call(span: _Span) -> LoggedCall:
     attributes = span.attributes
-    said = _messages(
+    prompt = _messages(
         attributes, "llm.input_messages", "gen_ai.input.messages", "gen_ai.prompt", "llm.prompts"
     )
-    told = _messages(attributes, "llm.output_messages", "gen_ai.output.messages", "gen_ai.completion")
-    messages = [message_of(message) for message in said]
+    answer = _messages(attributes, "llm.output_messages", "gen_ai.output.messages", "gen_ai.completion")
+    messages = [message_of(message) for message in prompt]
     system = json_of(attributes.get("gen_ai.system_instructions"))
     if system is not None:
         parts = {"role": "system", "parts": system} if isinstance(system, list) else None
         messages.insert(0, message_of(parts) if parts else Message("system", str(system)))
     settings = _settings(attributes)
     reply = None
-    if told or span.error is not None:
-        answered = message_of(told[0]) if told else Message("assistant", "")
+    sizes = tokens(_first(attributes, *_INPUT), _INPUT[0]), tokens(_first(attributes, *_OUTPUT), _OUTPUT[0])
+    if answer or span.error is not None or sizes != (None, None):  # many traces leave out all texts
+        answered = message_of(answer[0]) if answer else Message("assistant", "")
         cost = _first(attributes, "llm.cost.total", "gen_ai.usage.cost")
         reply = Reply(
             answered.content,
             span.error,
-            thinking_of(told[0]) if told else None,
+            thinking_of(answer[0]) if answer else None,
             _text(_first(attributes, "gen_ai.response.model", "llm.model_name", "gen_ai.request.model")),
-            tokens(_first(attributes, *_INPUT), _INPUT[0]),
-            tokens(_first(attributes, *_OUTPUT), _OUTPUT[0]),
+            *sizes,
             float(cost) if is_cost(cost) else None,
-            _finish(attributes, told),
+            _finish(attributes, answer),
             (),
             answered.tool_calls,
         )
@@ -344,10 +344,10 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _finish(attributes: Mapping[str, Any], told: Sequence[Any]) -> str | None:
+def _finish(attributes: Mapping[str, Any], answer: Sequence[Any]) -> str | None:
     reasons = _first(attributes, "llm.finish_reason", "gen_ai.response.finish_reasons")
-    if reasons is None and told and isinstance(told[0], Mapping):
-        reasons = told[0].get("finish_reason")
+    if reasons is None and answer and isinstance(answer[0], Mapping):
+        reasons = answer[0].get("finish_reason")
     reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
     return _text(reason)
 

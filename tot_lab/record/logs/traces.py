@@ -1,7 +1,7 @@
 """Runs from traces: programs that are trees of steps, such as spans. Each step is a node.
 
 The text of a node is the reply of a model, the result of a tool, or else the output or the name of the step.
-The question is the input of the root, or what the user said in the first call of a model. The answer is the
+The question is the input of the root, or what the user asked in the first call of a model. The answer is the
 output of the root; without it there is none.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import ROOT, imported_run, shown, text_of
-from tot_lab.record.nodes import LoggedCall, LoggedNode
+from tot_lab.record.nodes import LoggedCall, LoggedNode, State
 from tot_lab.record.run import Run
 
 
@@ -64,7 +64,7 @@ def trace_run(
             nodes[steps.index(top)].text = question or top.name
         answer = None
         if first.kind == "llm" and first.call is not None and first.call.reply is not None:
-            answer = first.call.reply.text
+            answer = first.call.reply.text or None
         elif first.kind == "other" and first.output is not None:
             answer = text_of(first.output, "assistant")
         holders = [step for step in steps if step.kind == "llm" and _reply_text(step) == answer]
@@ -105,7 +105,8 @@ def _node(step: Step, parent: str | None) -> LoggedNode:
         return LoggedNode(step.id, parent, text or step.name, calls=(step.call,), time=step.start)
     failed = reply is not None and reply.error is not None
     text = "" if reply is None else shown(reply.text, reply.tool_calls)
-    return LoggedNode(step.id, parent, text, None, "failed" if failed else "", (step.call,), step.end)
+    state: State = "failed" if failed else ""
+    return LoggedNode(step.id, parent, text or step.name, None, state, (step.call,), step.end)
 
 
 def _question(steps: Sequence[Step], root: Step) -> str:
@@ -113,7 +114,7 @@ def _question(steps: Sequence[Step], root: Step) -> str:
         return text_of(root.input, "user")
     for step in sorted(steps, key=_start):
         if step.kind == "llm" and step.call is not None:
-            said = [message.content for message in step.call.messages if message.role == "user"]
-            if said:
-                return said[-1]
+            asked = [message.content for message in step.call.messages if message.role == "user"]
+            if asked:
+                return asked[-1]
     return ""
