@@ -5,6 +5,7 @@ from tot_lab.lab.sweeps.methods import SweepMethods
 from tot_lab.record.methods import RunMethods
 
 attach(RunMethods, "tot_lab.analysis.frames", "nodes_df", "calls_df", "tools_df", "steps_df", "events_df")
+attach(RunMethods, "tot_lab.analysis.answering", "with_answer")
 attach(
     SweepMethods,
     "tot_lab.analysis.sweep_tables",

@@ -98,7 +98,10 @@ def success_rates(
         Int64; rate (mean over the tasks of the share of
         runs that solved the task; NA without a graded run), low and high (its interval), Float64; lost
         (string), the shares of failed, unreadable and truncated calls by role, such as `evaluate 12.5%
-        failed`, `none`, or NA if unknown. `lost_calls` gives these as numbers.
+        failed`, `none`, or NA if unknown. `lost_calls` gives these as numbers. If runs kept several answers
+        (the table has the column `any_of_kept`), also first_answer, the runs whose first answer solved the
+        task, which equals solved, and any_of_kept, those of which any kept answer did, Int64. Many
+        publications report the latter.
 
     Warns:
         UserWarning: If more than 5 % of the calls of a role were lost.
@@ -122,6 +125,8 @@ def success_rates(
             "solved": int(graded["solved"].sum()),
             "errors": int(group["failed"].sum()),
             "ungraded": int((group["ungraded"] & ~group["failed"]).sum()),
+            "first_answer": int(graded["solved"].sum()),
+            "any_of_kept": int(graded["any_of_kept"].sum()),
         }
         if len(shares):
             row["rate"] = float(shares.mean())
@@ -129,6 +134,8 @@ def success_rates(
             row["low"], row["high"] = wilson(shares, sizes, even, confidence)
         rows.append(row)
     counts = ["runs", "tasks", "solved", "errors", "ungraded"]
+    if "any_of_kept" in given:
+        counts += ["first_answer", "any_of_kept"]
     shown = pandas.DataFrame(rows, columns=[*keys, *counts, "rate", "low", "high"])
     shown["lost"] = pandas.array([describe(losses[names]) for names in losses], dtype="string")
     warn_of(losses)
@@ -301,10 +308,15 @@ def _runs(df: Any, keys: list[str]) -> pandas.DataFrame:
     runs, known = given[[*dict.fromkeys([*keys, "task"])]].copy(), solved(given)
     runs["failed"], runs["ungraded"] = failed(given), known.isna()
     runs["solved"] = known.fillna(False).astype(bool)
+    kept = given["any_of_kept"].astype("boolean") if "any_of_kept" in given else known
+    runs["any_of_kept"] = kept.fillna(known).fillna(False).astype(bool)
     return runs
 
 
-_OWN = {"runs", "tasks", "solved", "failed", "errors", "ungraded", "rate", "low", "high", "lost"}
+_OWN = {
+    *("runs", "tasks", "solved", "failed", "errors", "ungraded", "first_answer", "any_of_kept"),
+    *("rate", "low", "high", "lost"),
+}
 
 
 class _Shares(NamedTuple):

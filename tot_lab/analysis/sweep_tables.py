@@ -23,6 +23,7 @@ from tot_lab._version import __version__
 from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.latex import latex_table
+from tot_lab.analysis.tables import any_of_kept
 from tot_lab.core.calls import html_text
 from tot_lab.core.extras import requires
 from tot_lab.core.files import write_whole
@@ -47,6 +48,8 @@ def df(sweep: Sweep) -> pandas.DataFrame:
       category. NA if a strategy has no such setting or it is `None`
     - domain: category; task: category, the question, shortened; task_number: Int64, from 0; repeat: Int64
     - correct: boolean, NA without ground truth; score: Float64, the grade of the answer, 0 to 1
+    - any_of_kept: boolean, whether any of the answers that the search kept is correct. NA for runs that kept
+      only one; no column if all did
     - answer: string, NA if there is none; stop_reason: category, NA if the run could not start
     - error: string, the error of the strategy, the model's setup or the grading, NA if there is none
     - calls: Int64, calls made; failed_calls: Int64, calls without a reply
@@ -76,7 +79,9 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         "task": (tuple(tasks), [tasks[cell.task] for cell in cells]),
         "task_number": ("Int64", [cell.task for cell in cells]),
         **each(cells, repeat="Int64"),
-        **each(rows, correct="boolean", score="Float64"),
+        **each(rows, correct="boolean"),
+        **any_of_kept([row.any_of_kept for row in rows]),
+        **each(rows, score="Float64"),
         "answer": ("string", [row.answer or None for row in rows]),
         "stop_reason": (tuple(sorted({row.stop for row in rows if row.stop})), [row.stop for row in rows]),
         **each(rows, error="string", calls="Int64", failed_calls="Int64"),

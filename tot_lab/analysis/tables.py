@@ -83,6 +83,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
             "task": (tuple(dict.fromkeys(tasks)), tasks),
             "repeat": ("Int64", [place.repeat for place, _ in rows]),
             "correct": ("boolean", [run.correct for _, run in rows]),
+            **any_of_kept([run.any_of_kept for _, run in rows]),
             "score": ("Float64", [run.grade for _, run in rows]),
             "answer": ("string", [run.answer or None for _, run in rows]),
             "stop_reason": ("category", [run.stop_reason for _, run in rows]),
@@ -98,6 +99,12 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
             "run_id": ("string", [run.id for _, run in rows]),
         }
     )
+
+
+def any_of_kept(values: Sequence[bool | None]) -> dict[str, tuple[str, list[bool | None]]]:
+    """Return the column `any_of_kept` (boolean): whether any answer that a run kept is correct. NA for runs
+    that kept only one; no column if all did."""
+    return {} if set(values) <= {None} else {"any_of_kept": ("boolean", list(values))}
 
 
 def strategy_of(run: Run) -> Strategy | None:

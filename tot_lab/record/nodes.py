@@ -8,13 +8,15 @@ invented. All work is linear in the number of nodes, and nothing recurses over t
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-from collections import defaultdict
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import count, islice
+from functools import lru_cache
+from itertools import islice
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -22,12 +24,12 @@ import msgspec
 
 from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import Call, Message, Reply, ToolCall, is_token_count
+from tot_lab.core.calls import MAX_TOKENS, Call, Message, Reply, ToolCall, is_token_count
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
 from tot_lab.core.purposes import role_of
 from tot_lab.core.reading import finite
-from tot_lab.core.records import DECISIONS, Decided, Ended, Line, Note, Record, Scored, Thought
+from tot_lab.core.records import DECISIONS, Decided, Ended, Line, Note, Scored, Thought
 from tot_lab.core.task import Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError, encoder
 from tot_lab.record.run import Run
@@ -44,7 +46,7 @@ could not be read, and `proposed` or an empty text for neither."""
 STATES = ("", "proposed", "unreadable", *DECISIONS)
 
 
-class LoggedCall(msgspec.Struct, gc=False):
+class LoggedCall(msgspec.Struct, gc=False, array_like=True):
     """A model call of a log.
 
     Attributes:
@@ -69,7 +71,7 @@ class LoggedCall(msgspec.Struct, gc=False):
     settings: dict[str, Any] = {}
 
 
-class LoggedNode(msgspec.Struct, gc=False):
+class LoggedNode(msgspec.Struct, gc=False, array_like=True):
     """A node of a log.
 
     Attributes:
@@ -144,22 +146,30 @@ def run_of_nodes(
     elif root is not None and task is not None and root.text.strip() != task.question.strip():
         top = root = None
     ids = _ids(nodes, order, root, where)
-    nodes = [_timed(node) for node in nodes]
-    to = _Records(_start(nodes))
+    nodes, start = _with_times(nodes)
+    own = {call.purpose for node in nodes for call in node.calls if _is_own(call.purpose)}
+    lines: list[Line] = []
+    add = lines.append
+    calls = _Calls(lines, start)
     if root is None:
-        to.add(Thought("0", None, "" if task is None else task.question))
+        add(Line((0,), 0.0, Thought("0", None, "" if task is None else task.question)))
     scores: dict[str, float] = {}
+    latest = 0.0
     for k in order:
         node = nodes[k]
-        id, time = ids[node.id], node.time
+        id = ids[node.id]
         parent = None if k == top else "0" if node.parent is None else ids[node.parent]
+        time = 0.0
+        if start is not None and node.time is not None:
+            time = node.time - start
+            latest = max(time, latest)
         for call in node.calls:
-            if parent is not None and not _is_own(call.purpose):
-                to.call(call, parent, time)
-        to.add(Thought(id, parent, node.text), time)
+            if parent is not None and call.purpose not in own:
+                calls.add(call, parent, time)
+        add(Line((len(lines),), time, Thought(id, parent, node.text)))
         for call in node.calls:
-            if parent is None or _is_own(call.purpose):
-                to.call(call, id, time)
+            if parent is None or call.purpose in own:
+                calls.add(call, id, time)
         if node.score is not None:
             if not low <= node.score <= high:
                 raise JournalError(
@@ -167,30 +177,38 @@ def run_of_nodes(
                     f"`score_range` sets the scale of the log."
                 )
             scores[id] = share = (node.score - low) / (high - low)
-            to.add(Scored(id, share, node.score, (), RECORDED), time)
+            add(Line((len(lines),), time, Scored(id, share, node.score, (), RECORDED)))
         elif node.state == "unreadable":
-            to.add(Scored(id, None, None, (), RECORDED), time)
+            add(Line((len(lines),), time, Scored(id, None, None, (), RECORDED)))
         if node.state in DECISIONS:
-            to.add(Decided(id, node.state), time)
+            add(Line((len(lines),), time, Decided(id, node.state)))
+    latest = max(calls.latest, latest)
     if any(ids[node.id] != node.id for node in nodes):
-        to.add(Note("imported.ids", "0", {id: own for own, id in ids.items()}))
+        note = Note("imported.ids", "0", {id: own for own, id in ids.items()})
+        add(Line((len(lines),), latest, note))
     ranked = [_known(ids, own) for own in answer_nodes]
     best = ranked[0] if ranked else None
     if answer is None and ranked:
         answer = _answer(task, nodes, index, answer_nodes[0])
     if answer is not None:
         if best is not None and nodes[index[answer_nodes[0]]].state != "answer":
-            to.add(Decided(best, "answer"))
-        to.add(Ended("answered", answer, best, scores.get(best or ""), tuple(ranked)))
+            add(Line((len(lines),), latest, Decided(best, "answer")))
+        end = Ended("answered", answer, best, scores.get(best or ""), tuple(ranked))
+        add(Line((len(lines),), latest, end))
     settings = {} if task is None else task.settings()
-    digest = hashlib.sha256(encoder.encode((to.lines, settings, name))).hexdigest()[:8]
+    digest = f"{zlib.crc32(encoder.encode((name, settings, nodes))):08x}"
     strategy = {"kind": "recorded", "name": name}
-    header = Header(SCHEMA, __version__, digest, started, settings, strategy, unknown=to.unknown(nodes))
-    return Run(header, to.lines, task=task)
+    header = Header(SCHEMA, __version__, digest, started, settings, strategy, unknown=calls.unknown(nodes))
+    return Run(header, lines, task=task)
 
 
 RECORDED = "recorded"
 """The evaluator of scores that a log holds without saying how they were made."""
+
+
+@lru_cache(maxsize=1)
+def _general() -> Domain:
+    return class_of("general", Domain)()
 
 
 def question_task(question: str, answer: Any = None, *, id: str = "") -> Task | None:
@@ -198,10 +216,11 @@ def question_task(question: str, answer: Any = None, *, id: str = "") -> Task | 
     blank."""
     if not question.strip():
         return None
+    if answer is None:
+        return Task(domain=_general(), question=question, id=id)
     make = class_of("general", Domain).task_factory()
     assert make is not None
-    task = make(question) if answer is None else make(question, answer=answer, grade="exact")
-    return task.model_copy(update={"id": id}) if id else task
+    return make(question, answer=answer, grade="exact").model_copy(update={"id": id})
 
 
 def messages_of(value: Any) -> tuple[Message, ...]:
@@ -295,22 +314,22 @@ def _ids(
 ) -> dict[str, str]:
     """The ids of the nodes in a run by their ids in the log. Ids that have the form of a run's are kept."""
     depths: dict[str, int] = {}
+    ids: dict[str, str] = {}
+    born: Counter[str] = Counter()
     for k in order:
         node = nodes[k]
-        above = 0 if node.parent is None else depths[node.parent] + 1
-        depths[node.id] = above + (root is None and node.parent is None)
-        if depths[node.id] > MAX_DEPTH:
+        if node is root:
+            depths[node.id], ids[node.id] = 0, "0"
+            continue
+        above, parent = (0, "0") if node.parent is None else (depths[node.parent], ids[node.parent])
+        if above == MAX_DEPTH:
             raise JournalError(
                 f"{where(k, 'parent')}: the node is more than {MAX_DEPTH:,} steps below the root."
             )
+        depths[node.id], ids[node.id] = above + 1, f"{parent}.{born[parent]}"
+        born[parent] += 1
     if root is not None and root.id == "0" and all(map(_has_own_id, nodes)):
         return {node.id: node.id for node in nodes}
-    ids: dict[str, str] = {}
-    numbers: defaultdict[str, count[int]] = defaultdict(count)
-    for k in order:
-        node = nodes[k]
-        parent = "0" if node.parent is None else ids[node.parent]
-        ids[node.id] = "0" if node is root else f"{parent}.{next(numbers[parent])}"
     return ids
 
 
@@ -343,81 +362,85 @@ def _answer(task: Task | None, nodes: Sequence[LoggedNode], index: Mapping[str, 
 _OWN = ("evaluate", "critique")
 
 
+@lru_cache(maxsize=256)
 def _is_own(purpose: str) -> bool:
     """Whether a call is made for the node itself, and not for its parent."""
     return purpose == "tool" or role_of(purpose) in _OWN
 
 
-class _Records:
-    """Collects the lines of a run.
+class _Calls:
+    """Adds the calls of a log to the lines of a run, and counts what they lack.
 
-    `start` is the first time of the log. `None` if a record has no time; the lines then have none either.
+    `start` is the first time of the log. `None` if a node has no time; the lines then have none either.
     """
 
-    def __init__(self, start: float | None) -> None:
+    def __init__(self, lines: list[Line], start: float | None) -> None:
+        self.lines = lines
         self.start = start
-        self.lines: list[Line] = []
-        self._samples: defaultdict[tuple[str, str], count[int]] = defaultdict(count)
+        self.latest = 0.0
+        self._samples: Counter[tuple[str, str]] = Counter()
         self._shared: set[str] = set()
-        self._prompts = self._replies = self._calls = 0
+        self._prompts = self._replies = False
         self._timed = True
-        self._latest = 0.0
 
-    def add(self, record: Record, time: float | None = None) -> None:
-        """Add a record. Without a time it has that of the latest record."""
-        at = self._latest if self.start is None or time is None else time - self.start
-        self._latest = max(self._latest, at)
-        self.lines.append(Line((len(self.lines),), at, record))
-
-    def call(self, call: LoggedCall, node: str, time: float | None) -> None:
-        """Add a call and its reply, unless another node has added it."""
+    def add(self, call: LoggedCall, node: str, time: float) -> None:
+        """Add a call and its reply, unless another node has added it. `time` is that of its node."""
         if call.id:
             if call.id in self._shared:
                 return
             self._shared.add(call.id)
-        reply = call.reply
-        self._calls += 1
-        if call.purpose != "tool":
-            self._prompts += call.messages != ()
-            self._replies += reply is not None and (reply.text != "" or reply.error is not None)
+        lines, reply, key = self.lines, call.reply, (node, call.purpose)
+        sample = self._samples[key]
+        self._samples[key] = sample + 1
+        is_model = call.purpose != "tool"
+        self._prompts = self._prompts or (is_model and call.messages != ())
+        place = (len(lines),)
+        made, answered = time, time
+        if self.start is not None:
+            made = time if call.start is None else call.start - self.start
+            answered = time if call.end is None else call.end - self.start
+            self.latest = max(self.latest, answered)
         self._timed = self._timed and call.start is not None and call.end is not None
-        sample = next(self._samples[node, call.purpose])
-        made = Call(node, call.purpose, call.messages, sample, **call.settings)
-        self.add(made, time if call.start is None else call.start)
+        lines.append(Line(place, made, Call(node, call.purpose, call.messages, sample, **call.settings)))
         if reply is not None:
-            self.add(reply, time if call.end is None else call.end)
-            line = self.lines[-1]
-            self.lines[-1] = Line((len(self.lines) - 2,), line.t, reply, reply.cost)
+            if is_model:
+                self._replies = self._replies or reply.text != "" or reply.error is not None
+            lines.append(Line(place, answered, reply, reply.cost))
 
     def unknown(self, nodes: Sequence[LoggedNode]) -> tuple[Any, ...]:
         """What the log lacks."""
+        made = any(node.calls for node in nodes)
         lacks = {
             "prompts": not self._prompts,
             "replies": not self._replies,
             "times": self.start is None,
             "durations": self.start is not None and not self._timed,
-            "calls": not all(node.calls for node in nodes if node.parent is not None) or not self._calls,
+            "calls": not made or not all(node.calls for node in nodes if node.parent is not None),
         }
         return tuple([name for name, lacking in lacks.items() if lacking])
 
 
-def _timed(node: LoggedNode) -> LoggedNode:
-    """The node with a time: its own, or that of the end of its last call."""
-    ends = [call.end for call in node.calls]
-    if node.time is not None or not ends or None in ends:
-        return node
-    return msgspec.structs.replace(node, time=max(end for end in ends if end is not None))
+def _with_times(nodes: Sequence[LoggedNode]) -> tuple[Sequence[LoggedNode], float | None]:
+    """The nodes with times, and the first time. `None` if a node has none.
 
-
-def _start(nodes: Sequence[LoggedNode]) -> float | None:
-    times = [node.time for node in nodes]
-    times += [call.start for node in nodes for call in node.calls if call.start is not None]
-    return None if None in times else min(time for time in times if time is not None)
+    A node without a time of its own has that of the end of its last call.
+    """
+    if any(node.time is None for node in nodes):
+        ends = [[call.end for call in node.calls if call.end is not None] for node in nodes]
+        if not all(end or node.time is not None for node, end in zip(nodes, ends, strict=True)):
+            return nodes, None
+        nodes = [
+            node if node.time is not None else msgspec.structs.replace(node, time=max(end))
+            for node, end in zip(nodes, ends, strict=True)
+        ]
+    starts = [call.start for node in nodes for call in node.calls if call.start is not None]
+    return nodes, min([*starts, *(node.time for node in nodes if node.time is not None)])
 
 
 # Rows.
 
 
+@gc_paused()
 def read_nodes(
     source: str | os.PathLike[str] | Iterable[Mapping[str, Any]] | Any,
     *,
@@ -474,7 +497,7 @@ def read_nodes(
     rows, place = _rows(source)
     table = _Table(rows, place)
     own, parents, texts = table.ids(id), table.ids(parent, optional=True), table.texts(text)
-    scores = table.column(score, _score)
+    scores = table.column(score, _score, float)
     states = table.column(state, _state)
     calls = _calls(table, prompt, reply, tokens, time, call)
     times = table.column(time if isinstance(time, str) else time and time[1], _seconds)
@@ -503,9 +526,10 @@ class _Table:
     def __init__(self, rows: Sequence[Any], place: Callable[[int], str]) -> None:
         self.rows = rows
         self.place = place
-        for k, row in enumerate(rows):
-            if not isinstance(row, Mapping):
-                raise JournalError(f"{place(k)}: a row must be an object with fields: got {_kind(row)}.")
+        if not set(map(type, rows)) <= {dict}:
+            for k, row in enumerate(rows):
+                if not isinstance(row, Mapping):
+                    raise JournalError(f"{place(k)}: a row must be an object with fields: got {_kind(row)}.")
         if not rows:
             raise JournalError(f"{place(0)}: there are no rows.")
 
@@ -515,24 +539,33 @@ class _Table:
         if not any(name in row for row in self.rows):
             has = ", ".join(map(repr, self.rows[0])) or "none"
             raise JournalError(f"{self.place(0)}: field {name!r} is missing: got the fields {has}.")
-        if not set(map(type, cells)) <= _PLAIN:
+        kinds = set(map(type, cells))
+        if kinds - {float} <= _PLAIN:
+            if float in kinds:
+                cells = [None if cell != cell else cell for cell in cells]  # NaN
+        else:
             cells = [None if _is_blank(cell) else cell for cell in cells]
         if required and None in cells:
             k = cells.index(None)
             raise JournalError(f"{self.place(k)}: field {name!r} is missing or empty.")
         return cells
 
-    def column(self, name: str | None, read: Callable[[Any], Any]) -> list[Any]:
-        """The values of a column, `None` where a cell is empty, or everywhere without a column."""
+    def column(self, name: str | None, read: Callable[[Any], Any], plain: type | None = None) -> list[Any]:
+        """The values of a column, `None` where a cell is empty, or everywhere without a column.
+
+        If all other cells have the type `plain`, they are the values.
+        """
         if name is None:
             return [None] * len(self.rows)
-        return self.read(name, self.cells(name, required=False), read)
+        cells = self.cells(name, required=False)
+        return cells if set(map(type, cells)) <= {plain, type(None)} else self.read(name, cells, read)
 
     def read(self, name: str, cells: list[Any], read: Callable[[Any], Any]) -> list[Any]:
         values: list[Any] = []
         try:
+            add = values.append
             for cell in cells:
-                values.append(None if cell is None else read(cell))
+                add(None if cell is None else read(cell))
         except (ValueError, TypeError, KeyError) as error:
             raise JournalError(f"{self.place(len(values))}, field {name!r}: {error}") from None
         return values
@@ -565,13 +598,13 @@ def _id(cell: Any) -> str:
 
 
 def _text(cell: Any) -> str:
-    if not isinstance(cell, str):
+    if type(cell) is not str and not isinstance(cell, str):
         raise ValueError(f"must contain text: got {_kind(cell)}.")
     return cell
 
 
 def _score(cell: Any) -> float:
-    number = finite(cell)
+    number = cell if type(cell) is float and isfinite(cell) else finite(cell)
     if number is None:
         raise ValueError(f"a score must be a number: got {cell!r:.80}.")
     return number
@@ -585,6 +618,8 @@ def _state(cell: Any) -> str:
 
 
 def _count(cell: Any) -> int:
+    if type(cell) is int and 0 <= cell <= MAX_TOKENS:
+        return cell
     number = int(cell) if isinstance(cell, float) and cell.is_integer() else cell
     if not is_token_count(number):
         raise ValueError(f"must contain a number of tokens: got {cell!r:.80}.")
@@ -605,7 +640,7 @@ def _seconds(cell: Any) -> float:
 
 def _started(table: _Table, nodes: Sequence[LoggedNode], time: str | tuple[str, str] | None) -> str:
     """The first time as a date, ISO 8601. Empty if the times are numbers, whose clock is unknown."""
-    first = _start(nodes)
+    _, first = _with_times(nodes)
     if first is None or time is None:
         return ""
     column = time if isinstance(time, str) else time[1]
@@ -623,23 +658,24 @@ def _calls(
     call: str | None,
 ) -> list[tuple[LoggedCall, ...]]:
     """The calls of each row: one, or none if it holds neither prompt nor reply nor tokens."""
-    prompts, replies = table.column(prompt, messages_of), table.column(reply, _text)
+    prompts, replies = table.column(prompt, messages_of), table.column(reply, _text, str)
     inputs = table.column(tokens[0] if isinstance(tokens, tuple) else None, _count)
     outputs = table.column(tokens[1] if isinstance(tokens, tuple) else tokens, _count)
     starts = table.column(time[0] if isinstance(time, tuple) else None, _seconds)
     ends = table.column(time[1] if isinstance(time, tuple) else None, _seconds)
     names = table.column(call, _id)
     made: list[tuple[LoggedCall, ...]] = []
-    for messages, text, input, output, start, end, name in zip(
+    add = made.append
+    for messages, text, read, written, start, end, name in zip(
         prompts, replies, inputs, outputs, starts, ends, names, strict=True
     ):
-        if messages is None and text is None and input is None and output is None:
-            made.append(())
-            continue
         answered = None
-        if text is not None or input is not None or output is not None:
-            answered = Reply(text or "", input_tokens=input, output_tokens=output)
-        made.append((LoggedCall(messages or (), answered, "sample", name or "", start, end),))
+        if text is not None or read is not None or written is not None:
+            answered = Reply(text or "", input_tokens=read, output_tokens=written)
+        elif messages is None:
+            add(())
+            continue
+        add((LoggedCall(messages or (), answered, "sample", name or "", start, end),))
     return made
 
 

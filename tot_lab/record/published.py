@@ -17,12 +17,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from tot_lab._version import __version__
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
@@ -36,6 +38,7 @@ GAME24, CROSSWORD = "published/game24", "published/crossword"
 """The domains of the tasks (`tot_lab.domains.published`)."""
 
 
+@lru_cache(maxsize=256)
 def _published_task(problem: str) -> Task:
     make = class_of(GAME24, Domain).task_factory()
     assert make is not None
@@ -119,6 +122,7 @@ class PublishedLog:
 _HEAD = re.compile(rb'\s*\[\s*(?:\{\s*"(?:steps|idx|ys)"|\[\s*\{\s*"(?:actions|total_step)")')
 
 
+@gc_paused()
 def published(path: str | os.PathLike[str]) -> list[Run]:
     """Return the runs of a published log in its order.
 
@@ -170,11 +174,7 @@ class _Converted(NamedTuple):
 
 def lines_of(records: Sequence[Record]) -> list[Line]:
     """Return the lines of a journal. A reply has the position of its call. Times are unknown and 0."""
-    lines: list[Line] = []
-    for record in records:
-        place = len(lines) - isinstance(record, Reply)
-        lines.append(Line((place,), 0.0, record))
-    return lines
+    return [Line((place - (type(record) is Reply),), 0.0, record) for place, record in enumerate(records)]
 
 
 # Breadth-first: the Game of 24 and creative writing.
@@ -280,7 +280,8 @@ def _votes(values: Sequence[float]) -> int:
     return round(sum(values))
 
 
-def verdicts(total: float) -> list[float]:
+@lru_cache(maxsize=1024)
+def verdicts(total: float) -> tuple[float, ...]:
     """Return the values that add up to `total`, best first: 20 for sure, 1 for likely, 0.001 for impossible.
 
     Raises:
@@ -293,16 +294,21 @@ def verdicts(total: float) -> list[float]:
     impossible = round((rest - likely) * 1000)
     if total < 0 or abs(20 * sure + likely + impossible / 1000 - total) > 1e-6:
         raise ValueError(f"{total} is no sum of the values 20, 1 and 0.001")
-    return [20.0] * int(sure) + [1.0] * likely + [0.001] * impossible
+    return (20.0,) * int(sure) + (1.0,) * likely + (0.001,) * impossible
 
 
 def valued(id: str, total: float, samples: int) -> Scored:
     """Return an evaluation from the sum of its samples. Samples missing in the sum could not be read."""
+    return Scored(id, *_score_of(total, samples), "value")
+
+
+@lru_cache(maxsize=1024)
+def _score_of(total: float, samples: int) -> tuple[float | None, float | None, tuple[float | None, ...]]:
     read = verdicts(total)
     unreadable = (None,) * (samples - len(read))
     if not read:
-        return Scored(id, None, None, unreadable, "value")
-    return Scored(id, min(total / (20.0 * samples), 1.0), total, (*read, *unreadable), "value")
+        return None, None, unreadable
+    return min(total / (20.0 * samples), 1.0), total, (*read, *unreadable)
 
 
 def _voted(id: str, votes: float, of: float, samples: int) -> Scored:

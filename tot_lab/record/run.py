@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from tot_lab.models import Cache
 
 
+KEPT = ("kept", "complete", "answer")
+"""Decisions about a thought that leave it in the search."""
+
 Status: TypeAlias = Literal["completed", "partial", "failed"]
 """The outcome of a run that has ended."""
 UNREADABLE = ("parse.unreadable", "json.failed")
@@ -316,6 +319,26 @@ class Run(RunMethods):
     def correct(self) -> bool | None:
         """Whether the answer is correct. `None` if that is not known."""
         return None if self.grade is None else self.grade == 1.0
+
+    @cached_property
+    def kept_answers(self) -> list[str]:
+        """The run's answer, and the other answers of the leaves that the search kept."""
+        task = self.task
+        if task is None or needs_functions(task.domain):
+            return [self.answer]
+        kept = [leaf for leaf in self.tree.leaves() if leaf.state in KEPT]
+        held = [task.domain.answer(task, self.steps(leaf.id)) for leaf in kept]
+        return list(dict.fromkeys([self.answer, *filter(None, held)]))
+
+    @cached_property
+    def any_of_kept(self) -> bool | None:
+        """Whether any of the kept answers is correct, which many publications count as success.
+
+        `correct` is the success of the first one. `None` if the run kept only one, or that is not known.
+        """
+        if self.correct is None or len(self.kept_answers) < 2:
+            return None
+        return self.correct or 1.0 in self.grades(self.kept_answers[1:])
 
     @cached_property
     def reachable(self) -> float | None:

@@ -25,10 +25,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tot_lab._version import __version__
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
-from tot_lab.core.records import Decided, Ended, Note, Record, Scored, Thought
+from tot_lab.core.records import Decided, Ended, Note, Record, Thought
 from tot_lab.core.task import Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.nodes import question_task
@@ -87,6 +88,7 @@ class XoTLog:
         return bool(_TREE.match(head) or _FLAT.match(head))
 
     @staticmethod
+    @gc_paused()
     def read(path: str | os.PathLike[str]) -> list[Run]:
         """Return the runs of a log in its order.
 
@@ -278,10 +280,10 @@ class _Records:
         self.model = model
         self.multiple = multiple
         self.records: list[Record] = [Thought("0", None, task.question)]
-        self.texts: dict[str, list[str]] = {"0": []}
+        self.texts: dict[str, str] = {}
         self.ids = {"": "0"}
         self.scores: dict[str, float | None] = {}
-        self._children: Counter[str] = Counter()
+        self._born: Counter[str] = Counter()
         self._calls: Counter[tuple[str, str]] = Counter()
         self.records.append(Note("published.entry", "0", {"idx": entry.idx, "infos": entry.infos}))
         levels = [step for step in entry.steps if step.thoughts is None]
@@ -313,40 +315,50 @@ class _Records:
             raise ValueError(
                 f"step {step.step} has {len(step.new_ys)} candidates and {len(step.values)} values."
             )
-        values = step.values or [None] * len(step.new_ys)
-        children: dict[str, list[tuple[str, float | None]]] = {y: [] for y in step.ys}
-        for whole, value in zip(step.new_ys, values, strict=True):
-            parents = [y for y in children if whole.startswith(y)]
-            if not parents:
-                raise ValueError(f"step {step.step}: {whole[:80]!r} continues none of the paths in `ys`.")
-            children[max(parents, key=len)].append((whole, value))
-        fresh = []
-        for y, made in children.items():
+        ids, texts, scores, add = self.ids, self.texts, self.scores, self.records.append
+        separator = "\n" if self.task.domain.kind == "published/game24" else ", "
+        fresh: list[str] = []
+        for y, made in self.children(step).items():
             at = self.id_of(y, step.step)
-            texts = [whole[len(y) :].removesuffix("\n") for whole, _ in made]
-            self.call(
-                at, "propose", (", " if self.task.domain.kind != "published/game24" else "\n").join(texts)
-            )
-            for text, (whole, value) in zip(texts, made, strict=True):
-                id = self.thought(at, text)
-                if whole in self.ids:
-                    self.records.append(Decided(id, "duplicate", f"repeats {self.ids[whole]}"))
+            steps = [whole[len(y) :].removesuffix("\n") for whole, _ in made]
+            self.call(at, "propose", separator.join(steps))
+            for number, (text, (whole, value)) in enumerate(zip(steps, made, strict=True), self._born[at]):
+                id = f"{at}.{number}"
+                texts[id] = text
+                add(Thought(id, at, text))
+                if whole in ids:
+                    add(Decided(id, "duplicate", f"repeats {ids[whole]}"))
                     continue
-                self.ids[whole] = id
+                ids[whole] = id
                 fresh.append(id)
                 if step.values is not None:
-                    scored = (
-                        Scored(id, None, None, (None,) * samples, "value")
-                        if value is None
-                        else valued(id, value, samples)
-                    )
-                    self.scores[id] = scored.score
-                    self.records.append(scored)
+                    scored = valued(id, value or 0.0, samples)
+                    scores[id] = scored.score
+                    add(scored)
+            self._born[at] += len(made)
         kept = list(dict.fromkeys(self.id_of(y, step.step) for y in step.select_new_ys))
-        self.records += [Decided(id, "pruned", "not selected") for id in fresh if id not in kept]
+        pruned = dict.fromkeys(fresh)
+        for id in kept:
+            pruned.pop(id, None)
+        self.records += [Decided(id, "pruned", "not selected") for id in pruned]
         self.records += [Decided(id, "kept") for id in kept]
         data = {"depth": depth, "kept": kept, "kept_scores": [self.scores.get(id) for id in kept]}
         self.records.append(Note("tot.pruned", "0", data))
+
+    @staticmethod
+    def children(step: Step) -> dict[str, list[tuple[str, float | None]]]:
+        """The children of each path of a level, with their values."""
+        values = step.values or [None] * len(step.new_ys)
+        children: dict[str, list[tuple[str, float | None]]] = {y: [] for y in step.ys}
+        longest_first = sorted(children, key=len, reverse=True)
+        for whole, value in zip(step.new_ys, values, strict=True):
+            for y in longest_first:
+                if whole.startswith(y):
+                    children[y].append((whole, value))
+                    break
+            else:
+                raise ValueError(f"step {step.step}: {whole[:80]!r} continues none of the paths in `ys`.")
+        return children
 
     def end(self, parents: Sequence[str], replies: Sequence[str]) -> None:
         """Add the final replies, each below the thought that it answers, and the end of the run."""
@@ -356,11 +368,17 @@ class _Records:
             id = self.thought(at, text.removesuffix("\n"))
             stated = self.stated(text)
             ranked += [self.thought(id, one) for one in stated] if len(stated) > 1 else [id]
+        self.records += [Decided(id, "complete", "an answer") for id in ranked]
         best = ranked[0] if ranked else None
-        answer = "" if best is None else self.task.domain.answer(self.task, self.texts[best]) or ""
+        answer = "" if best is None else self.task.domain.answer(self.task, self.path(best)) or ""
         if best is not None:
             self.records.append(Decided(best, "answer", "the first answer"))
         self.records.append(Ended("answered", answer, best, None, tuple(ranked)))
+
+    def path(self, id: str) -> list[str]:
+        """The texts of the thoughts down to one."""
+        numbers = id.split(".")
+        return [self.texts[".".join(numbers[:k])] for k in range(2, len(numbers) + 1)]
 
     def stated(self, text: str) -> list[str]:
         """The answers in a reply to a prompt that asked for several solutions, each as a text of its own."""
@@ -368,9 +386,9 @@ class _Records:
         return find(text) if self.multiple and find is not None else []
 
     def thought(self, parent: str, text: str) -> str:
-        id = f"{parent}.{self._children[parent]}"
-        self._children[parent] += 1
-        self.texts[id] = [*self.texts[parent], text]
+        id = f"{parent}.{self._born[parent]}"
+        self._born[parent] += 1
+        self.texts[id] = text
         self.records.append(Thought(id, parent, text))
         return id
 

@@ -53,15 +53,15 @@ def trace_run(
     known = {step.id for step in steps}
     roots = [step for step in steps if step.parent not in known] or [steps[0]]
     first = min(roots, key=_start)
-    top = first if len(roots) == 1 and first.kind == "other" else None
     try:
         question = _question(steps, first)
+        top = first if len(roots) == 1 and first.kind == "other" and question.strip() else None
         above = None if top is not None else ROOT
         nodes = [_node(step, step.parent if step.parent in known else above) for step in steps]
         if top is None:
             nodes.insert(0, LoggedNode(ROOT, None, question, time=first.start))
         else:
-            nodes[steps.index(top)].text = question or top.name
+            nodes[steps.index(top)].text = question
         answer = None
         if first.kind == "llm" and first.call is not None and first.call.reply is not None:
             answer = first.call.reply.text or None

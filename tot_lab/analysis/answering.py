@@ -1,0 +1,57 @@
+"""The answer that another rule would have chosen in a recorded tree, without a call."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from tot_lab.core.parts import needs_functions
+from tot_lab.core.records import Decided, Ended, Line, id_key
+from tot_lab.record.journal import encoder
+from tot_lab.record.run import Run
+from tot_lab.strategies.search import AnswerRule, TreeOfThoughts
+
+
+def with_answer(run: Run, rule: AnswerRule) -> Run:
+    """Return the run with the answer that `rule` chooses, such as `tl.answers.MajorityVote()`.
+
+    The records are those of the run up to its end. An imported run can be answered anew like one's own. A
+    rule sees all thoughts that neither failed nor repeat another one.
+
+    Raises:
+        LookupError: For a run without a task, or whose task needs a function that files do not contain.
+    """
+    if not isinstance(rule, AnswerRule):
+        raise TypeError(f"rule must be an answer rule such as tl.answers.BestLeaf(): got {rule!r}.")
+    task = run.task
+    if task is None or needs_functions(task.domain):
+        raise LookupError(f"run {run.id} has no task of tot_lab with all of its functions")
+    tree = run.tree
+    sound = [node for node in list(tree)[1:] if node.state not in ("failed", "duplicate")]
+    leaves = [node for node in sound if not node.children]
+    leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))
+    text, winner = rule.choose(task, tree, sound, leaves)
+    lines = [line for line in run.lines if not (isinstance(line.e, Ended) or _is_answer(line))]
+    place, time = max((line.p[0] for line in lines if line.p), default=0) + 1, run.lines[-1].t
+    id, score = (winner.id, winner.score) if winner is not None else (None, None)
+    if id is not None:
+        lines.append(Line((place,), time, Decided(id, "answer", rule.kind)))
+    ranked = tuple(leaf.id for leaf in leaves[: rule.top_k])
+    lines.append(Line((place + 1,), time, Ended("answered", text, id, score, ranked)))
+    settings = dict(run.header.strategy)
+    if settings.get("kind") == TreeOfThoughts.kind:
+        settings["answer"] = rule.settings()
+    else:
+        settings["name"] = f"{run.name}, {rule.kind}"
+    header = msgspec.structs.replace(
+        run.header,
+        id=hashlib.sha256(encoder.encode((run.id, rule.settings()))).hexdigest()[:8],
+        strategy=settings,
+        counterfactual=(run.id,),
+    )
+    return Run(header, lines, loaded=run.loaded, task=task)
+
+
+def _is_answer(line: Line) -> bool:
+    return isinstance(line.e, Decided) and line.e.what == "answer"
