@@ -157,11 +157,12 @@ stats = Namespace(
 )
 records = Namespace(
     "records",
-    "What runs, calls, plans and notes are made of.",
+    "What runs, calls, plans and notes are made of, and runs made of the results of other packages.",
     {
         "tot_lab.core.calls": "Message TokenLogprob ToolCall halts stop_of",
         "tot_lab.core.records": "Decided Ended Scored parent_of",
         "tot_lab.lab.lab": "Stream",
+        "tot_lab.record.logs.objects": "from_its_hub from_treequest",
         "tot_lab.record.marks": "Mark",
         "tot_lab.record.routed": "Routed",
         "tot_lab.record.run": "Usage",

@@ -96,6 +96,8 @@ from tot_lab.models import Local as Local
 from tot_lab.models import OpenAICompatible as OpenAICompatible
 from tot_lab.record.importers import load as load
 from tot_lab.record.journal import JournalError as _JournalError
+from tot_lab.record.logs.objects import from_its_hub as _from_its_hub
+from tot_lab.record.logs.objects import from_treequest as _from_treequest
 from tot_lab.record.marks import Mark as _Mark
 from tot_lab.record.nodes import read_nodes as read_nodes
 from tot_lab.record.routed import Routed as _Routed
@@ -383,7 +385,7 @@ class stats:
     success_rates = _success_rates
 
 class records:
-    """What runs, calls, plans and notes are made of."""
+    """What runs, calls, plans and notes are made of, and runs made of the results of other packages."""
 
     Decided: TypeAlias = _Decided
     Ended: TypeAlias = _Ended
@@ -403,6 +405,8 @@ class records:
     TokenLogprob: TypeAlias = _TokenLogprob
     ToolCall: TypeAlias = _ToolCall
     Usage: TypeAlias = _Usage
+    from_its_hub = _from_its_hub
+    from_treequest = _from_treequest
     halts = _halts
     parent_of = _parent_of
     stop_of = _stop_of

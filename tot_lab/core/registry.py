@@ -107,6 +107,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "word_sums": "tot_lab.domains.word_sums:WordSums",
         "multi_hop": "tot_lab.domains.multi_hop:MultiHop",
         "constrained": "tot_lab.domains.constrained:Constrained",
+        "published/imported": "tot_lab.domains.imported:Imported",
         "published/game24": "tot_lab.domains.published:PublishedGame24",
         "published/crossword": "tot_lab.domains.published:PublishedCrossword",
         "published/npuzzle": "tot_lab.domains.published_puzzles:PublishedNPuzzle",
@@ -160,6 +161,11 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "journal": "tot_lab.record.importers:Journal",
         "xot": "tot_lab.record.xot:XoTLog",
         "princeton_tot": "tot_lab.record.published:PublishedLog",
+        "inspect": "tot_lab.record.logs.inspect_ai:InspectLog",
+        "opentelemetry": "tot_lab.record.logs.opentelemetry:Spans",
+        "langsmith": "tot_lab.record.logs.langsmith:LangSmithRuns",
+        "langgraph": "tot_lab.record.logs.langgraph:LangGraphStates",
+        "reflexion": "tot_lab.record.logs.reflexion:ReflexionLog",
     },
 }
 """The place of each built-in component, by group and name. If the name of a model ends with `/` or `:`, the

@@ -59,6 +59,7 @@ class LoggedCall(msgspec.Struct, gc=False, array_like=True):
             is that of no other call.
         start: When it was made, in seconds on any clock. `None` if that is unknown.
         end: When its reply arrived.
+        settings: Further fields of `Call`, such as `model` and `temperature`.
     """
 
     messages: tuple[Message, ...] = ()
@@ -67,6 +68,7 @@ class LoggedCall(msgspec.Struct, gc=False, array_like=True):
     id: str = ""
     start: float | None = None
     end: float | None = None
+    settings: dict[str, Any] = {}
 
 
 class LoggedNode(msgspec.Struct, gc=False, array_like=True):
@@ -390,7 +392,8 @@ class _Calls:
         lines, reply, key = self.lines, call.reply, (node, call.purpose)
         sample = self._samples[key]
         self._samples[key] = sample + 1
-        self._prompts = self._prompts or call.messages != ()
+        is_model = call.purpose != "tool"
+        self._prompts = self._prompts or (is_model and call.messages != ())
         place = (len(lines),)
         made, answered = time, time
         if self.start is not None:
@@ -398,9 +401,10 @@ class _Calls:
             answered = time if call.end is None else call.end - self.start
             self.latest = max(self.latest, answered)
         self._timed = self._timed and call.start is not None and call.end is not None
-        lines.append(Line(place, made, Call(node, call.purpose, call.messages, sample)))
+        lines.append(Line(place, made, Call(node, call.purpose, call.messages, sample, **call.settings)))
         if reply is not None:
-            self._replies = self._replies or reply.text != "" or reply.error is not None
+            if is_model:
+                self._replies = self._replies or reply.text != "" or reply.error is not None
             lines.append(Line(place, answered, reply, reply.cost))
 
     def unknown(self, nodes: Sequence[LoggedNode]) -> tuple[Any, ...]:

@@ -1,0 +1,587 @@
+"""Importers of the logs of other tools, on logs that these tools wrote (`tests/data/logs`, with scripts)."""
+
+import asyncio
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import tot_lab as tl
+
+LOGS = Path(__file__).parent / "data" / "logs"
+FILES = sorted(path.name for path in LOGS.iterdir() if path.suffix in (".eval", ".json", ".jsonl"))
+
+
+def calls_of(run, tool=False):
+    """The calls of models (or tools) and their replies, in the order of the record."""
+    replies = {line.p: line.e for line in run.lines if isinstance(line.e, tl.Reply)}
+    calls = [(line.e, replies.get(line.p)) for line in run.lines if isinstance(line.e, tl.Call)]
+    return [(call, reply) for call, reply in calls if (call.purpose == "tool") == tool]
+
+
+def chat(call):
+    return [(message.role, message.content) for message in call.messages]
+
+
+def notes_of(run):
+    return {event.name: event.data for event in run.events if isinstance(event, tl.Note)}
+
+
+def texts_of(run):
+    return {node.id: node.text for node in run.tree}
+
+
+# Inspect.
+
+
+def test_an_archive_of_inspect_gives_a_run_per_sample_with_its_calls_and_verdict():
+    right, wrong, failed = tl.load(LOGS / "inspect.eval")
+    assert [run.task.id for run in (right, wrong, failed)] == ["sum", "wrong", "zero"]
+    assert [run.question for run in (right, wrong)] == ["What is 2 + 3?", "What is 7 - 4?"]
+    assert right.task.data == {"target": "5", "metadata": {"level": 1}}
+    assert texts_of(right) == {"0": "What is 2 + 3?", "0.0": "I add them.", "0.0.0": "ANSWER: 5"}
+    (first, asked), (second, answered) = calls_of(right)
+    assert chat(first) == [("user", "What is 2 + 3?")]
+    assert chat(second) == [
+        ("user", "What is 2 + 3?"),
+        ("assistant", "I add them."),
+        ("tool", "5"),
+    ]
+    assert second.messages[1].tool_calls == asked.tool_calls
+    assert second.messages[2].tool_call_id == asked.tool_calls[0].id
+    assert [tool["name"] for tool in first.tools] == ["add"]
+    assert (asked.input_tokens, asked.output_tokens, asked.model) == (20, 5, "mockllm/model")
+    assert (answered.input_tokens, answered.output_tokens, answered.finish_reason) == (30, 3, "stop")
+    assert right.usage.input_tokens == 50
+    [(call, result)] = calls_of(right, tool=True)
+    assert (call.node, call.model, json.loads(call.prompt)) == ("0.0", "tool:add", {"x": 2, "y": 3})
+    assert (result.text, result.tool) == ("5", "add")
+    assert (right.answer, right.grade, wrong.answer, wrong.grade) == ("ANSWER: 5", 1.0, "ANSWER: 4", 0.0)
+    assert right.best.id == "0.0.0"
+    scores = notes_of(right)["imported.scores"]
+    assert scores["match"]["value"] == "C"
+    assert scores["brevity"]["value"] == pytest.approx(1 / 3)
+    # A scorer knows the target. It is not an evaluator of the search.
+    assert [node.score for node in right.tree] == [None] * 3
+    assert (failed.stop_reason, failed.error) == ("error", "ValueError('there is no zero')")
+    assert failed.grade is None
+    assert failed.usage.calls == 0
+    assert right.header.unknown == failed.header.unknown == ()
+    assert 0 < right.seconds < 60
+    assert right.header.started.startswith("2026-")
+
+
+def test_a_json_log_of_inspect_reads_as_its_archive_does():
+    [run] = tl.load(LOGS / "inspect.json")
+    other = tl.load(LOGS / "inspect.eval")[1]
+    assert texts_of(run) == texts_of(other)
+    assert [chat(call) for call, _ in calls_of(run)] == [chat(call) for call, _ in calls_of(other)]
+    assert (run.grade, run.task) == (other.grade, other.task)
+
+
+def without_transcript(samples):
+    return [{**sample, "events": []} for sample in samples]
+
+
+def test_a_log_without_a_transcript_keeps_the_replies_and_says_what_it_lacks(tmp_path):
+    log = json.loads((LOGS / "inspect.json").read_text())
+    log["samples"] = without_transcript(log["samples"])
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    [run] = tl.load(tmp_path / "log.json")
+    assert texts_of(run) == {"0": "What is 7 - 4?", "0.0": "ANSWER: 4"}
+    assert set(run.header.unknown) == {"prompts", "times", "calls"}
+    assert run.usage.input_tokens is None
+    assert (run.answer, run.grade) == ("ANSWER: 4", 0.0)
+
+
+def test_attachments_and_pooled_messages_are_put_back(tmp_path):
+    log = json.loads((LOGS / "inspect.json").read_text())
+    [sample] = log["samples"]
+    key = "a" * 32
+    sample["attachments"] = {key: "What is 7 - 4?"}
+    sample["input"][0]["content"] = f"attachment://{key}"
+    assert all(not event["input"] for event in sample["events"] if event["event"] == "model")
+    sample["events_data"]["messages"][0]["content"] = f"attachment://{key}"
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    [run] = tl.load(tmp_path / "log.json")
+    assert run.question == "What is 7 - 4?"
+    assert [chat(call) for call, _ in calls_of(run)] == [[("user", "What is 7 - 4?")]]
+
+
+@pytest.mark.parametrize(
+    ("value", "grade"), [("P", 0.5), ("N", 0.0), (True, 1.0), (0.25, 0.25), (7, None), ("?", None)]
+)
+def test_only_scores_from_0_to_1_are_grades(tmp_path, value, grade):
+    log = json.loads((LOGS / "inspect.json").read_text())
+    log["samples"][0]["scores"]["match"]["value"] = value
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    assert tl.load(tmp_path / "log.json")[0].grade == grade
+
+
+def test_replies_to_one_prompt_are_siblings(tmp_path):
+    log = json.loads((LOGS / "inspect.json").read_text())
+    events = log["samples"][0]["events"]
+    [model] = [event for event in events if event["event"] == "model"]
+    again = json.loads(json.dumps(model))
+    again["output"]["choices"][0]["message"]["id"] = "other"
+    events.insert(events.index(model) + 1, again)
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    [run] = tl.load(tmp_path / "log.json")
+    assert [node.id for node in run.tree] == ["0", "0.0", "0.1"]
+    assert run.usage.calls == 2
+
+
+def archive(path, entries, compression=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", compression) as file:
+        for name, data in entries.items():
+            file.writestr(name, data)
+    return path
+
+
+HEADER = json.dumps({"version": 2, "status": "success", "eval": {"task": "sums", "model": "m"}})
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr("tot_lab.record.logs.inspect_ai.MAX_UNPACKED", 10**6)
+    bomb = archive(tmp_path / "a.eval", {"header.json": HEADER, "samples/1_epoch_1.json": b" " * 10**7})
+    with pytest.raises(tl.errors.JournalError, match=r"a\.eval: it would unpack to 10,000,"):
+        tl.load(bomb)
+
+
+def test_an_archive_that_lies_about_its_size_is_damaged(tmp_path):
+    path = archive(tmp_path / "a.eval", {"header.json": HEADER, "samples/1_epoch_1.json": b" " * 10**6})
+    data = bytearray(path.read_bytes())
+    for size in (data.find(b"PK\x01\x02", data.find(b"PK\x01\x02") + 1) + 24,):
+        data[size : size + 4] = (100).to_bytes(4, "little")
+    path.write_bytes(data)
+    with pytest.raises(tl.errors.JournalError, match=r"samples/1_epoch_1\.json: damaged"):
+        tl.load(path)
+
+
+def test_a_damaged_zstandard_entry_names_the_entry(tmp_path):
+    data = bytearray((LOGS / "inspect.eval").read_bytes())
+    start = data.find(b"samples/wrong_epoch_1.json")
+    data[start + 300 : start + 340] = bytes(40)
+    (tmp_path / "a.eval").write_bytes(data)
+    with pytest.raises(tl.errors.JournalError, match=r"entry samples/wrong_epoch_1\.json: damaged"):
+        tl.load(tmp_path / "a.eval")
+
+
+def test_a_bad_sample_names_the_entry_and_the_field(tmp_path):
+    bad = json.dumps({"id": "x", "epoch": "one"})
+    path = archive(tmp_path / "a.eval", {"header.json": HEADER, "samples/x_epoch_1.json": bad})
+    with pytest.raises(tl.errors.JournalError, match=r"samples/x_epoch_1\.json: Expected `int`.*\$\.epoch"):
+        tl.load(path)
+
+
+# OpenTelemetry.
+
+
+@pytest.mark.parametrize("file", ["otlp.json", "openinference.jsonl", "phoenix.json"])
+def test_all_exports_of_the_same_spans_give_the_same_runs(file):
+    run, failed = tl.load(LOGS / file)
+    assert run.question == "What is 2 + 3?"
+    assert texts_of(run) == {"0": "What is 2 + 3?", "0.0": 'add({"x": 2, "y": 3})', "0.1": "5", "0.2": "5"}
+    (first, asked), (second, answered) = calls_of(run)
+    assert chat(first) == [("system", "Be brief."), ("user", "What is 2 + 3?")]
+    assert chat(second)[2:] == [("assistant", ""), ("tool", "5")]
+    assert (
+        second.messages[2].tool_calls
+        == asked.tool_calls
+        == (tl.records.ToolCall("call_1", "add", '{"x": 2, "y": 3}'),)
+    )
+    assert second.messages[3].tool_call_id == "call_1"
+    assert [tool["name"] for tool in first.tools] == ["add"]
+    assert (first.temperature, first.model, asked.model) == (0.5, "stub", "stub-1")
+    assert (answered.text, answered.input_tokens, answered.output_tokens) == ("5", 11, 7)
+    assert asked.finish_reason == "tool_calls"
+    [(call, result)] = calls_of(run, tool=True)
+    assert (call.model, call.prompt, result.text) == ("tool:add", '{"x": 2, "y": 3}', "5")
+    assert (run.answer, run.best.id, run.grade) == ("5", "0.2", None)
+    assert run.header.unknown == ()
+    assert run.seconds > 0
+    assert failed.stop_reason == "error"
+    assert "no such thing" in failed.error
+    assert (failed.usage.calls, failed.usage.errors) == (1, 1)
+
+
+def test_the_conventions_of_opentelemetry_itself_are_read():
+    [run] = tl.load(LOGS / "genai.jsonl")
+    [(call, reply)] = calls_of(run)
+    assert chat(call) == [("system", "Be brief."), ("user", "What is 2 + 3?")]
+    assert (reply.text, reply.model, reply.input_tokens, reply.output_tokens) == ("5", "stub-1", 11, 7)
+    assert (call.model, call.temperature, reply.finish_reason) == ("stub", 0.5, "stop")
+    [(tool, result)] = calls_of(run, tool=True)
+    assert (tool.model, tool.prompt, result.text) == ("tool:add", '{"x": 2}', "2")
+    # The root span has no output, so nothing says what the answer is.
+    assert run.stop_reason is None
+
+
+def test_spans_of_openllmetry_are_read(tmp_path):
+    span = {
+        "traceId": "t",
+        "spanId": "s",
+        "name": "openai.chat",
+        "startTimeUnixNano": "1000000000",
+        "endTimeUnixNano": "3000000000",
+        "attributes": [
+            {"key": "gen_ai.request.model", "value": {"stringValue": "m"}},
+            {"key": "gen_ai.prompt.0.role", "value": {"stringValue": "user"}},
+            {"key": "gen_ai.prompt.0.content", "value": {"stringValue": "Q?"}},
+            {"key": "gen_ai.completion.0.role", "value": {"stringValue": "assistant"}},
+            {"key": "gen_ai.completion.0.content", "value": {"stringValue": "A."}},
+            {"key": "gen_ai.usage.prompt_tokens", "value": {"intValue": "4"}},
+            {"key": "gen_ai.usage.completion_tokens", "value": {"intValue": 2}},
+        ],
+    }
+    batch = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    (tmp_path / "a.json").write_text(json.dumps(batch))
+    [run] = tl.load(tmp_path / "a.json")
+    [(call, reply)] = calls_of(run)
+    assert (chat(call), reply.text, reply.input_tokens, reply.output_tokens) == ([("user", "Q?")], "A.", 4, 2)
+    assert (run.question, run.answer, run.seconds) == ("Q?", "A.", 2.0)
+
+
+def test_a_trace_without_texts_keeps_the_tokens(tmp_path):
+    hidden = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions")
+    rows = [json.loads(line) for line in (LOGS / "genai.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["attributes"] = {name: held for name, held in row["attributes"].items() if name not in hidden}
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    [run] = tl.load(tmp_path / "a.jsonl")
+    assert (run.usage.calls, run.usage.input_tokens, run.usage.output_tokens) == (1, 11, 7)
+    assert {"prompts", "replies"} <= set(run.header.unknown)
+    assert (run.question, run.task, run.stop_reason) == ("", None, None)
+
+
+def test_a_table_of_phoenix_and_one_object_per_line_give_the_same_runs(tmp_path):
+    spans = json.loads((LOGS / "phoenix.json").read_text())["data"]
+    rows = []
+    for span in spans:
+        row = {name: span[name] for name in ("name", "span_kind", "parent_id", "start_time", "end_time")}
+        row |= {"status_code": span["status_code"], "status_message": span["status_message"]}
+        row |= {f"context.{name}": held for name, held in span["context"].items()}
+        row |= {f"attributes.{name}": held for name, held in span["attributes"].items()}
+        rows.append(row)
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert [run.lines for run in tl.load(tmp_path / "a.jsonl")] == [
+        run.lines for run in tl.load(LOGS / "phoenix.json")
+    ]
+
+
+# LangSmith and LangGraph.
+
+
+def test_exported_runs_of_langsmith():
+    run, failed = tl.load(LOGS / "langsmith.jsonl")
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    assert run.question == failed.question == "What is 2 + 3?"
+    (first, asked), (second, answered) = calls_of(run)
+    assert chat(first) == [("user", "What is 2 + 3?")]
+    assert chat(second) == [("user", "What is 2 + 3?"), ("assistant", "I add them."), ("tool", "5")]
+    assert asked.tool_calls[0].name == "add"
+    assert (answered.text, answered.model, answered.cost) == ("5", "scripted-1", 0.001)
+    assert (run.usage.input_tokens, run.usage.output_tokens) == (22, 14)
+    [(call, result)] = calls_of(run, tool=True)
+    assert (call.model, json.loads(call.prompt), result.text) == ("tool:add", {"x": 2, "y": 3}, "5")
+    assert (run.answer, run.grade, run.correct) == ("5", 1.0, True)
+    assert notes_of(run)["imported.scores"] == {"correctness": {"n": 1, "avg": 1.0}}
+    assert (failed.stop_reason, failed.answer, failed.grade) == ("error", "", None)
+    assert failed.error.startswith("ValueError('thirteen')")
+    [(_, result)] = calls_of(failed, tool=True)
+    assert result.error.startswith("ValueError('thirteen')")
+    # The tree is that of the runs.
+    ids = notes_of(run)["imported.ids"]
+    parents = {row["id"]: row.get("parent_run_id") for row in rows}
+    assert all(parents[ids[node.id]] == (node.parent and ids[node.parent]) for node in run.tree)
+
+
+def test_nested_runs_in_any_order_are_the_same_run(tmp_path):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    by_id = {row["id"]: {**row, "child_runs": []} for row in rows}
+    for row in rows:
+        if "parent_run_id" in row:
+            by_id[row["parent_run_id"]]["child_runs"].append(by_id[row["id"]])
+    roots = [row for row in by_id.values() if "parent_run_id" not in row]
+    (tmp_path / "nested.json").write_text(json.dumps(roots))
+    (tmp_path / "mixed.jsonl").write_text("\n".join(map(json.dumps, [rows[0], *reversed(rows[1:])])))
+    for name in ("nested.json", "mixed.jsonl"):
+        assert [run.lines for run in tl.load(tmp_path / name)] == [
+            run.lines for run in tl.load(LOGS / "langsmith.jsonl")
+        ]
+
+
+def test_feedback_that_is_no_verdict_does_not_grade(tmp_path):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    rows[0]["feedback_stats"] = {"helpfulness": {"n": 3, "avg": 1.0}}
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    run, _ = tl.load(tmp_path / "a.jsonl")
+    assert run.grade is None
+    assert notes_of(run)["imported.scores"] == {"helpfulness": {"n": 3, "avg": 1.0}}
+
+
+@pytest.mark.parametrize("file", ["langgraph.json", "langgraph_sdk.json"])
+def test_a_fork_of_a_thread_is_a_branch(file):
+    [run] = tl.load(LOGS / file)
+    assert texts_of(run) == {
+        "0": "What is 2 + 3?",
+        "0.0": "I add them.",
+        "0.0.0": "5",
+        "0.0.1": "It is 5.",
+    }
+    assert (run.answer, run.best.id) == ("It is 5.", "0.0.1")
+    replies = [reply for _, reply in calls_of(run)]
+    assert [(reply.input_tokens, reply.output_tokens, reply.model) for reply in replies] == [
+        (11, 7, "scripted-1")
+    ] * 3
+    [(call, result)] = calls_of(run, tool=True)
+    assert (call.node, json.loads(call.prompt), result.text) == ("0.0", {"x": 2, "y": 3}, "5")
+    assert {"prompts", "calls"} <= set(run.header.unknown)
+    assert run.usage.input_tokens is None  # a program may call models without telling the state
+
+
+def test_the_order_of_the_states_does_not_matter(tmp_path):
+    states = json.loads((LOGS / "langgraph_sdk.json").read_text())
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, reversed(states))))
+    assert tl.load(tmp_path / "a.jsonl")[0].lines == tl.load(LOGS / "langgraph_sdk.json")[0].lines
+
+
+# Reflexion and LATS.
+
+
+def test_implementations_of_reflexion_follow_from_each_other():
+    solved, failed = tl.load(LOGS / "reflexion.jsonl")
+    assert [node.score for node in solved.tree] == [None, pytest.approx(1 / 3), 1.0]
+    assert [node.id for node in failed.tree] == ["0", "0.0", "0.0.0", "0.0.0.0"]
+    assert (solved.grade, failed.grade) == (1.0, 0.0)
+    # It passed the tests that the model wrote, and failed those of the task.
+    assert (failed.best.id, failed.best.score) == ("0.0.0.0", 1.0)
+    reflections = [(call.node, reply.text) for call, reply in calls_of(failed) if call.purpose == "reflect"]
+    assert reflections == [("0.0", "It fails 1 tests."), ("0.0.0", "It fails 1 tests.")]
+    assert set(solved.header.unknown) == {"prompts", "times", "calls"}
+
+
+def test_a_log_of_lats_does_not_say_what_the_tests_of_its_best_implementation_were():
+    searched, first = tl.load(LOGS / "lats.jsonl")
+    assert [node.score for node in searched.tree] == [None, pytest.approx(1 / 3), None]
+    assert (searched.grade, searched.best.id) == (1.0, "0.0.0")
+    assert "MCTS reflections" in searched.task.data["reflections"]
+    assert (first.stop_reason, first.grade, len(first.tree)) == (None, None, 1)
+
+
+def test_a_bad_line_names_the_line_and_the_field(tmp_path):
+    lines = (LOGS / "reflexion.jsonl").read_text().splitlines()
+    bad = json.loads(lines[1])
+    bad["implementations"][1] = 7
+    (tmp_path / "a.jsonl").write_text(f"{lines[0]}\n\n{json.dumps(bad)}\n")
+    with pytest.raises(tl.errors.JournalError, match=r"a\.jsonl, line 3: Expected `str`.*implementations"):
+        tl.load(tmp_path / "a.jsonl")
+    del bad["test_feedback"][0], bad["implementations"]
+    (tmp_path / "a.jsonl").write_text(f"{lines[0]}\n{json.dumps(bad)}\n")
+    with pytest.raises(tl.errors.JournalError, match=r"a\.jsonl, line 2: field 'test_feedback' must have"):
+        tl.load(tmp_path / "a.jsonl")
+
+
+# Live objects.
+
+
+def test_a_state_of_treequest_is_a_run():
+    import treequest
+
+    given = []
+
+    def grow(parent):
+        given.append((parent, f"{parent or 'start'}/{len(given)}", (len(given) * 37 % 100) / 100))
+        return given[-1][1:]
+
+    algo = treequest.StandardMCTS(samples_per_action=2)
+    state = algo.init_tree()
+    for _ in range(12):
+        state = algo.step(state, {"left": grow, "right": grow})
+    run = tl.records.from_treequest(state, "Where to?")
+    nodes = {node.text: node for node in run.tree}
+    assert len(nodes) == len(given) + 1
+    for parent, text, score in given:
+        assert nodes[text].score == pytest.approx(score)
+        assert run.tree[nodes[text].parent].text == (parent or "Where to?")
+    notes = notes_of(run)
+    assert set(notes["imported.actions"].values()) == {"left", "right"}
+    assert len(notes["imported.actions"]) == len(given)
+    assert run.stop_reason is None
+    assert run.seconds >= 0
+    with pytest.raises(tl.errors.JournalError, match=r"score must be from 0 to 0\.5"):
+        tl.records.from_treequest(state, score_range=(0, 0.5))
+    with pytest.raises(TypeError, match="state must be a state of treequest: got list"):
+        tl.records.from_treequest([])
+
+
+class Model:
+    """A model for its_hub that says 4, 5 and 5, and one step if asked for steps."""
+
+    said = 0
+
+    async def agenerate_single(self, messages, stop=None, **_):
+        self.said += 1
+        text = "a step" if stop else ["4", "5", "5"][self.said % 3]
+        return {"role": "assistant", "content": text}
+
+    async def agenerate(self, messages, stop=None, **_):
+        if isinstance(messages[0], list):
+            return [await self.agenerate_single(each, stop) for each in messages]
+        return await self.agenerate_single(messages, stop)
+
+
+class Reward:
+    """A reward model for its_hub."""
+
+    async def ascore(self, messages, responses=None, **_):
+        if responses is not None:
+            return [0.25 + 0.5 * (k % 2) for k in range(len(responses))]
+        return [0.25 if each[-1].content == "4" else 0.75 for each in messages]
+
+
+def test_results_of_its_hub_are_runs():
+    from its_hub.core.algorithms.bon import BestOfN
+    from its_hub.core.algorithms.particle_gibbs import ParticleFiltering
+    from its_hub.core.algorithms.self_consistency import SelfConsistency
+    from its_hub.core.lms.step_generation import StepGeneration
+
+    def result_of(algorithm):
+        return asyncio.run(algorithm.ainfer(Model(), "What is 2 + 3?", 3, return_response_only=False))
+
+    best = result_of(BestOfN(Reward()))
+    run = tl.records.from_its_hub(best, "What is 2 + 3?")
+    assert [(node.text, node.score) for node in list(run.tree)[1:]] == [
+        (response["content"], score) for response, score in zip(best.responses, best.scores, strict=True)
+    ]
+    assert run.answer == best.the_one["content"] == "5"
+    assert [reply.text for _, reply in calls_of(run)] == [node.text for node in list(run.tree)[1:]]
+    votes = tl.records.from_its_hub(result_of(SelfConsistency(str.strip)), "What is 2 + 3?")
+    assert votes.answer == "5"
+    assert notes_of(votes)["imported.votes"] == {"responses": {"5": 2, "4": 1}}
+    particles = result_of(ParticleFiltering(StepGeneration(2, "\n"), Reward()))
+    run = tl.records.from_its_hub(particles, "What is 2 + 3?")
+    assert {round(node.score, 9) for node in list(run.tree)[1:]} <= {0.25, 0.75}
+    assert run.answer == particles.the_one["content"]
+    assert calls_of(run) == []
+    with pytest.raises(TypeError, match="return_response_only=False"):
+        tl.records.from_its_hub(best.the_one)
+
+
+# All of them.
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_imported_runs_work_wherever_runs_do(file, tmp_path):
+    runs = tl.load(LOGS / file)
+    for run in runs:
+        assert len(run.nodes_df()) == len(run.tree)
+        assert len(run.calls_df()) == len(calls_of(run))
+        assert len(run.tools_df()) == len(calls_of(run, tool=True))
+        assert tl.Explorer(run) is not None
+        assert run.save_html(tmp_path / "page.html").stat().st_size > 1000
+        again = tl.load(run.save(tmp_path / f"{run.id}.jsonl"))
+        assert again.events == run.events
+        assert again.header == run.header
+        assert again.grade == run.grade
+        would = tl.counterfactual(run, tl.OneAnswer())
+        assert would.run.question == run.question
+        assert [(lack.purpose, lack.certain) for lack in would.lacking] == [("answer", True)]
+    diagnosis = tl.stats.judge_evaluator(runs)
+    assert len(diagnosis.runs) == len(runs)
+    graded = [run for run in runs if run.grade is not None]
+    assert diagnosis.runs["correct"].notna().sum() == len(graded)
+
+
+@pytest.mark.parametrize(
+    "file", [name for name in FILES if any(run.grade is not None for run in tl.load(LOGS / name))]
+)
+def test_success_is_the_share_of_runs_that_the_log_calls_right(file):
+    runs = tl.load(LOGS / file)
+    rates = tl.stats.success_rates(runs)
+    graded = [run.grade for run in runs if run.grade is not None]
+    assert rates["rate"].iloc[0] == pytest.approx(sum(graded) / len(graded))
+
+
+def test_recorded_replies_answer_a_search_that_sends_the_recorded_prompt():
+    run = tl.load(LOGS / "langsmith.jsonl")[0]
+    first = calls_of(run)[0][0]
+
+    class Same(tl.Strategy):
+        kind = "same_prompt"
+
+        def think(self, task, at="0"):
+            yield tl.Thought(at, None, task.question)
+            reply = yield from tl.ask(tl.Call(at, "ask", first.messages))
+            return tl.Answer(reply.text, "answered")
+
+        def max_calls(self, task):
+            return 1
+
+    would = tl.counterfactual(run, Same())
+    assert would.whole
+    assert would.run.answer == "I add them."
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_log_that_was_cut_off_is_an_error_that_names_the_file(file, tmp_path):
+    data = (LOGS / file).read_bytes()
+    (tmp_path / file).write_bytes(data[: len(data) * 2 // 3])
+    with pytest.raises(tl.errors.JournalError, match=file):
+        tl.load(tmp_path / file)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("otlp.json", '"spanId": "', '"spanId": 7, "x": "', "entry 1: Expected `str`"),
+        (
+            "phoenix.json",
+            '"start_time": "2026',
+            '"start_time": "x2026',
+            "entry 1: field 'start_time' must be",
+        ),
+        ("phoenix.json", '"trace_id": "', '"other": "', "entry 1: field 'context.trace_id' must be"),
+        (
+            "openinference.jsonl",
+            '"llm.token_count.prompt": 11',
+            '"llm.token_count.prompt": -11',
+            "entry 1: field 'llm.token",
+        ),
+        (
+            "genai.jsonl",
+            '"gen_ai.usage.input_tokens": 11',
+            '"gen_ai.usage.input_tokens": "x"',
+            "line 1: field",
+        ),
+        ("langsmith.jsonl", '"inputs": {', '"inputs": 3, "x": {', "line 1: field 'inputs' must be an object"),
+        ("langsmith.jsonl", '"id": "', '"idea": "', "line 1: field 'id' is missing"),
+        ("langgraph_sdk.json", '"created_at": "', '"created_at": "x', "entry 1: field 'created_at' must be"),
+        (
+            "langgraph.json",
+            '"checkpoint_id": "',
+            '"checkpoint": "',
+            "entry 1: field 'checkpoint_id' is missing",
+        ),
+    ],
+)
+def test_a_bad_row_names_the_place_and_the_field(file, old, new, message, tmp_path):
+    text = (LOGS / file).read_text()
+    assert old in text
+    (tmp_path / file).write_text(text.replace(old, new, 1))
+    with pytest.raises(tl.errors.JournalError) as raised:
+        tl.load(tmp_path / file)
+    assert f"{file}, {message}" in str(raised.value)
+
+
+def test_each_file_is_recognised_by_one_importer():
+    from tot_lab.core.registry import built_in
+
+    for file in FILES:
+        head = (LOGS / file).read_bytes()[:4096]
+        assert sum(importer.recognises(head) for importer in built_in("importers").values()) == 1, file
+    buffer = io.BytesIO()
+    archive(buffer, {"hello.txt": "an archive of another kind"})
+    assert not any(importer.recognises(buffer.getvalue()) for importer in built_in("importers").values())

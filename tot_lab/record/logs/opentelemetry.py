@@ -1,0 +1,383 @@
+"""Importer of traces of OpenTelemetry. Each trace is a run, and each span a node.
+
+    OTLP in JSON (a file, or a line per batch), the spans of the SDK (`span.to_json()`), or those of Phoenix
+    → `_Span`s with flat attributes → `Step`s → Run
+
+The calls of models are read by the conventions of OpenInference, of OpenTelemetry for generative AI, and of
+OpenLLMetry.
+
+References:
+    opentelemetry.io/docs/specs/otlp; github.com/Arize-ai/openinference/tree/main/spec;
+    opentelemetry.io/docs/specs/semconv/gen-ai.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from tot_lab.core.bulk import gc_paused
+from tot_lab.core.calls import Message, Reply, is_cost
+from tot_lab.core.reading import finite
+from tot_lab.record.journal import JournalError
+from tot_lab.record.logs.common import (
+    UNREADABLE,
+    arguments_of,
+    entries,
+    field,
+    json_of,
+    message_of,
+    seconds,
+    thinking_of,
+    tokens,
+    tool_reply,
+)
+from tot_lab.record.logs.traces import Step, trace_run
+from tot_lab.record.nodes import LoggedCall
+from tot_lab.record.run import Run
+
+
+class _Span(NamedTuple):
+    """A span.
+
+    Attributes:
+        parent: Id of the parent, `None` for a root.
+        attributes: The attributes by their flat names.
+        error: Why it failed, `None` if it did not.
+        place: Its place in the file.
+    """
+
+    trace: str
+    id: str
+    parent: str | None
+    name: str
+    start: float | None
+    end: float | None
+    attributes: dict[str, Any]
+    error: str | None
+    place: str
+
+
+class _KeyValue(msgspec.Struct):
+    key: str
+    value: dict[str, Any] = {}
+
+
+class _Status(msgspec.Struct):
+    code: int | str = 0
+    message: str = ""
+
+
+class _OTLPSpan(msgspec.Struct, rename="camel"):
+    trace_id: str
+    span_id: str
+    name: str = ""
+    parent_span_id: str = ""
+    start_time_unix_nano: int | str | None = None
+    end_time_unix_nano: int | str | None = None
+    attributes: list[_KeyValue] = []
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Scope(msgspec.Struct):
+    spans: list[_OTLPSpan] = []
+
+
+class _Resource(msgspec.Struct):
+    scope_spans: list[_Scope] = msgspec.field(default_factory=list, name="scopeSpans")
+
+
+class _Batch(msgspec.Struct):
+    resource_spans: list[_Resource] = msgspec.field(name="resourceSpans")
+
+
+class Spans:
+    """Importer of traces of OpenTelemetry, OpenInference and Phoenix."""
+
+    expects = "objects with resourceSpans, or spans with context.trace_id and context.span_id"
+
+    @staticmethod
+    def recognises(head: bytes) -> bool:
+        """Whether a file that begins with `head` holds spans."""
+        return head.lstrip()[:1] in (b"{", b"[") and _HEAD.search(head) is not None
+
+    @staticmethod
+    @gc_paused()
+    def read(path: str | os.PathLike[str]) -> list[Run]:
+        """Return the run of each trace, in the order in which the traces occur in the file."""
+        traces: dict[str, list[_Span]] = {}
+        for place, entry in entries(path):
+            try:
+                for span in _spans(entry, place):
+                    traces.setdefault(span.trace, []).append(span)
+            except ValueError as error:
+                raise JournalError(f"{place}: {error}") from None
+        return [
+            trace_run([*map(_step, spans)], "OpenTelemetry", trace.removeprefix("0x"))
+            for trace, spans in traces.items()
+        ]
+
+
+_HEAD = re.compile(
+    rb'"resourceSpans"\s*:|"context"\s*:\s*\{[^{}]*"(trace|span)_id"|"context\.(trace|span)_id"\s*:'
+    rb'|"span_kind"\s*:[^{}]*"status_code"\s*:'
+)
+
+
+# Spans.
+
+
+def _spans(entry: Any, place: str) -> Iterator[_Span]:
+    if not isinstance(entry, Mapping):
+        raise ValueError("expected an object.")
+    if "resourceSpans" not in entry:
+        yield _sdk_span(entry, place)
+        return
+    try:
+        batch = msgspec.convert(entry, _Batch)
+    except UNREADABLE as error:
+        raise ValueError(str(error)) from None
+    number = 0
+    for resource in batch.resource_spans:
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                number += 1
+                failed = span.status.code in (2, "STATUS_CODE_ERROR")
+                yield _Span(
+                    span.trace_id,
+                    span.span_id,
+                    span.parent_span_id or None,
+                    span.name,
+                    _nanoseconds(span.start_time_unix_nano, "startTimeUnixNano"),
+                    _nanoseconds(span.end_time_unix_nano, "endTimeUnixNano"),
+                    {held.key: _value(held.value) for held in span.attributes},
+                    (span.status.message or "error") if failed else None,
+                    f"{place}, span {number}",
+                )
+
+
+def _nanoseconds(value: int | str | None, name: str) -> float | None:
+    try:
+        number = int(value or 0)
+    except ValueError:
+        raise ValueError(f"field {name!r} must be a number of nanoseconds: got {value!r:.80}.") from None
+    return number / 1e9 if number else None
+
+
+def _value(value: Mapping[str, Any]) -> Any:
+    """Return an attribute of OTLP as plain JSON."""
+    for name, held in value.items():
+        if name == "arrayValue":
+            return [_value(each) for each in held.get("values", ())]
+        if name == "kvlistValue":
+            return {each["key"]: _value(each.get("value", {})) for each in held.get("values", ())}
+        return int(held) if name == "intValue" else held
+    return None
+
+
+def _sdk_span(row: Mapping[str, Any], place: str) -> _Span:
+    """Return a span as the SDK or Phoenix export it: with a context, or with a column for each field."""
+    context = field(row, "context", dict, {})
+    id = context.get("span_id") or row.get("context.span_id")
+    trace = context.get("trace_id") or row.get("context.trace_id")
+    if not isinstance(id, str) or not isinstance(trace, str):
+        missing = "context.trace_id" if isinstance(id, str) else "context.span_id"
+        raise ValueError(f"field {missing!r} must be a text.")
+    status = field(row, "status", dict, {})
+    code = str(row.get("status_code") or status.get("status_code") or "")
+    columns = {name[11:]: held for name, held in row.items() if name.startswith("attributes.")}
+    attributes = field(row, "attributes", dict, {}) | {
+        name: held for name, held in columns.items() if held is not None
+    }
+    if isinstance(row.get("span_kind"), str):
+        attributes.setdefault("openinference.span.kind", row["span_kind"])
+    message = row.get("status_message") or status.get("description")
+    return _Span(
+        trace,
+        id,
+        field(row, "parent_id", str) or None,
+        field(row, "name", str, ""),
+        seconds(row.get("start_time"), "start_time"),
+        seconds(row.get("end_time"), "end_time"),
+        attributes,
+        str(message or "error") if code.rpartition(".")[2] == "ERROR" else None,
+        place,
+    )
+
+
+# Attributes.
+
+
+def _nested(attributes: Mapping[str, Any], prefix: str) -> Any:
+    """Return the attributes below `prefix` as nested objects and lists: `a.0.b` is the field `b` of the first
+    element. `None` if there are none."""
+    if prefix in attributes:
+        return _unflattened(json_of(attributes[prefix]))
+    below = {
+        name[len(prefix) + 1 :]: held for name, held in attributes.items() if name.startswith(f"{prefix}.")
+    }
+    return _unflattened(below) if below else None
+
+
+_MAX_LEVELS = 12
+
+
+def _unflattened(value: Any, level: int = 0) -> Any:
+    if level > _MAX_LEVELS:
+        return value
+    if isinstance(value, list):
+        return [_unflattened(each, level + 1) for each in value]
+    if not isinstance(value, dict):
+        return value
+    made: dict[str, Any] = {}
+    for name, held in value.items():
+        first, dot, rest = name.partition(".")
+        if dot:
+            inner = made.setdefault(first, {})
+            if isinstance(inner, dict):
+                inner[rest] = held
+        else:
+            made[name] = held
+    found = {name: _unflattened(held, level + 1) for name, held in made.items()}
+    if found and all(name.isdecimal() for name in found):
+        return [found[name] for name in sorted(found, key=int)]
+    return found
+
+
+def _first(attributes: Mapping[str, Any], *names: str) -> Any:
+    return next((attributes[name] for name in names if attributes.get(name) is not None), None)
+
+
+def _kind(span: _Span) -> Literal["llm", "tool", "other"]:
+    """Return whether a span is a call of a model or of a tool."""
+    attributes = span.attributes
+    kind = _first(attributes, "openinference.span.kind", "traceloop.span.kind")
+    operation = attributes.get("gen_ai.operation.name")
+    if operation in ("chat", "text_completion", "generate_content"):
+        return "llm"
+    if operation == "execute_tool":
+        return "tool"
+    if isinstance(kind, str) and kind.lower() in ("llm", "tool"):
+        return "llm" if kind.lower() == "llm" else "tool"
+    if operation is None and _first(attributes, "gen_ai.request.model", "llm.request.type") is not None:
+        return "llm"
+    return "other"
+
+
+# Steps.
+
+
+def _step(span: _Span) -> Step:
+    try:
+        kind, attributes = _kind(span), span.attributes
+        call = _llm_call(span) if kind == "llm" else _tool_call(span) if kind == "tool" else None
+        given = _first(attributes, "input.value", "traceloop.entity.input")
+        output = _first(attributes, "output.value", "traceloop.entity.output", "gen_ai.output.messages")
+        return Step(
+            span.id,
+            span.parent,
+            span.name,
+            kind,
+            call,
+            None if call else json_of(given),
+            None if call else json_of(output),
+            span.start,
+            span.end,
+            span.error,
+            span.place,
+        )
+    except ValueError as error:
+        raise JournalError(f"{span.place}: {error}") from None
+
+
+def _messages(attributes: Mapping[str, Any], *prefixes: str) -> list[Any]:
+    for prefix in prefixes:
+        held = _nested(attributes, prefix)
+        if isinstance(held, list):
+            return held
+        if isinstance(held, str) and held:
+            return [{"role": "user", "content": held}]
+    return []
+
+
+def _llm_call(span: _Span) -> LoggedCall:
+    attributes = span.attributes
+    prompt = _messages(
+        attributes, "llm.input_messages", "gen_ai.input.messages", "gen_ai.prompt", "llm.prompts"
+    )
+    answer = _messages(attributes, "llm.output_messages", "gen_ai.output.messages", "gen_ai.completion")
+    messages = [message_of(message) for message in prompt]
+    system = json_of(attributes.get("gen_ai.system_instructions"))
+    if system is not None:
+        parts = {"role": "system", "parts": system} if isinstance(system, list) else None
+        messages.insert(0, message_of(parts) if parts else Message("system", str(system)))
+    settings = _settings(attributes)
+    reply = None
+    sizes = tokens(_first(attributes, *_INPUT), _INPUT[0]), tokens(_first(attributes, *_OUTPUT), _OUTPUT[0])
+    if answer or span.error is not None or sizes != (None, None):  # many traces leave out all texts
+        answered = message_of(answer[0]) if answer else Message("assistant", "")
+        cost = _first(attributes, "llm.cost.total", "gen_ai.usage.cost")
+        reply = Reply(
+            answered.content,
+            span.error,
+            thinking_of(answer[0]) if answer else None,
+            _text(_first(attributes, "gen_ai.response.model", "llm.model_name", "gen_ai.request.model")),
+            *sizes,
+            float(cost) if is_cost(cost) else None,
+            _finish(attributes, answer),
+            (),
+            answered.tool_calls,
+        )
+    purpose = "act" if settings.get("tools") or (reply and reply.tool_calls) else "ask"
+    return LoggedCall(tuple(messages), reply, purpose, "", span.start, span.end, settings)
+
+
+_INPUT = ("llm.token_count.prompt", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
+_OUTPUT = ("llm.token_count.completion", "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _finish(attributes: Mapping[str, Any], answer: Sequence[Any]) -> str | None:
+    reasons = _first(attributes, "llm.finish_reason", "gen_ai.response.finish_reasons")
+    if reasons is None and answer and isinstance(answer[0], Mapping):
+        reasons = answer[0].get("finish_reason")
+    reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
+    return _text(reason)
+
+
+def _settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of the settings of a call."""
+    given = json_of(attributes.get("llm.invocation_parameters"))
+    given = given if isinstance(given, dict) else {}
+    tools = _nested(attributes, "llm.tools") or []
+    offered = [json_of(each.get("tool", each).get("json_schema")) for each in tools if isinstance(each, dict)]
+    offered = [each.get("function", each) for each in offered if isinstance(each, dict)]
+    model = (
+        _first(attributes, "gen_ai.request.model") or given.get("model") or attributes.get("llm.model_name")
+    )
+    temperature = finite(_first(attributes, "gen_ai.request.temperature") or given.get("temperature"))
+    most = _first(attributes, "gen_ai.request.max_tokens") or given.get("max_tokens")
+    settings: dict[str, Any] = {"model": _text(model), "temperature": temperature}
+    settings["tools"] = tuple([each for each in offered if isinstance(each.get("name"), str)])
+    return settings | ({"max_tokens": most} if isinstance(most, int) else {})
+
+
+def _tool_call(span: _Span) -> LoggedCall:
+    attributes = span.attributes
+    name = _text(_first(attributes, "tool.name", "gen_ai.tool.name", "traceloop.entity.name")) or span.name
+    given = _first(attributes, "input.value", "gen_ai.tool.call.arguments", "tool.parameters")
+    if given is None:
+        given = attributes.get("traceloop.entity.input")
+    result = _first(attributes, "output.value", "gen_ai.tool.call.result", "traceloop.entity.output")
+    reply = None
+    if result is not None or span.error is not None:
+        reply = tool_reply(name, json_of(result), span.error)
+    messages = (Message("user", arguments_of(given)),) if given is not None else ()
+    return LoggedCall(messages, reply, "tool", "", span.start, span.end, {"model": f"tool:{name}"})

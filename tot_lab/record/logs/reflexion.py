@@ -1,0 +1,134 @@
+"""Importer of the programming logs of Reflexion and LATS: JSON Lines, one task per line.
+
+A node is an implementation, and its score the share of the tests that it passes according to
+`test_feedback`. In logs of Reflexion each implementation follows from the one before it and a reflection.
+Those of LATS hold the first and the best implementation only, and the tests of the last one. `is_solved`
+grades the run. The logs have neither prompts, times nor tokens, and not all calls. A log of LATS does not say
+how a task ended that its first implementation solved: its run has no end.
+
+References:
+    Shinn et al. 2023, github.com/noahshinn/reflexion; Zhou et al. 2023,
+    github.com/lapisrocks/LanguageAgentTreeSearch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tot_lab.core.bulk import gc_paused
+from tot_lab.core.calls import Reply
+from tot_lab.record.journal import JournalError
+from tot_lab.record.logs.common import ROOT, decoded, imported_run
+from tot_lab.record.nodes import LoggedCall, LoggedNode
+from tot_lab.record.run import Run
+
+_SEARCHED = "MCTS reflections"
+"""The text that LATS writes after its reflections."""
+
+
+class _Item(msgspec.Struct, omit_defaults=True):
+    prompt: str
+    name: str = ""
+    task_id: str | int = ""
+    entry_point: str = ""
+    test: str | list[Any] = ""
+    language: str = ""
+    solution: str | None = None
+    is_solved: bool | None = None
+    reflections: list[str] | None = None
+    implementations: list[str] | None = None
+    test_feedback: list[str] | None = None
+    acc: float | None = None
+
+
+class ReflexionLog:
+    """Importer of the programming logs of Reflexion and LATS."""
+
+    expects = "a first line with prompt, and with entry_point, implementations, test_feedback or is_solved"
+
+    @staticmethod
+    def recognises(head: bytes) -> bool:
+        """Whether a file that begins with `head` is such a log."""
+        names = (b'"implementations"', b'"test_feedback"', b'"is_solved"', b'"entry_point"')
+        return head.startswith(b"{") and b'"prompt"' in head and any(name in head for name in names)
+
+    @staticmethod
+    @gc_paused()
+    def read(path: str | os.PathLike[str]) -> list[Run]:
+        """Return the run of each line."""
+        runs = []
+        for number, line in enumerate(Path(path).read_bytes().split(b"\n"), 1):
+            if line.strip():
+                place = f"{path}, line {number}"
+                runs.append(_run(decoded(line, _Item, place), place))
+        return runs
+
+
+def _run(item: _Item, place: str) -> Run:
+    implementations, feedback = item.implementations or [], item.test_feedback or []
+    if item.solution is None and item.is_solved is None and not implementations and item.acc is None:
+        raise JournalError(f"{place}: a task without a result: field 'is_solved' is missing.")
+    if feedback and len(feedback) != len(implementations):
+        raise JournalError(
+            f"{place}: field 'test_feedback' must have an entry for each implementation: got {len(feedback)} "
+            f"for {len(implementations)}."
+        )
+    reflections = item.reflections or []
+    searched = reflections[-1:] == [_SEARCHED]
+    chained = searched or len(reflections) == len(implementations) - 1
+    nodes = [LoggedNode(ROOT, None, item.prompt)]
+    for k, text in enumerate(implementations):
+        tested = k < len(feedback) and not (searched and k == len(implementations) - 1)
+        calls = [LoggedCall((), Reply(text), "answer")]
+        if chained and not searched and k < len(reflections):
+            calls.append(LoggedCall((), Reply(reflections[k]), "reflect"))
+        parent = str(k - 1) if chained and k else ROOT
+        score = _share(feedback[k]) if tested else None
+        nodes.append(LoggedNode(str(k), parent, text, score, calls=tuple(calls)))
+    solution = item.solution
+    if solution is not None and solution not in implementations:
+        nodes.append(
+            LoggedNode("solution", ROOT, solution, calls=(LoggedCall((), Reply(solution), "answer"),))
+        )
+    held = [node.id for node in nodes[1:] if node.text == solution]
+    own = item.name or str(item.task_id)
+    about: Mapping[str, Any] = {
+        "entry_point": item.entry_point,
+        "language": item.language,
+        "test": item.test,
+        "test_feedback": feedback,
+        "reflections": reflections if searched or not chained else [],
+    }
+    return imported_run(
+        nodes,
+        name="LATS" if searched or item.acc is not None else "Reflexion",
+        question=item.prompt,
+        place=place,
+        answer=solution,
+        answer_node=held[-1] if held else None,
+        grade=None if item.is_solved is None else float(item.is_solved),
+        id=own,
+        data={name: value for name, value in about.items() if value},
+        complete=False,
+    )
+
+
+def _share(feedback: str) -> float | None:
+    """Return the share of tests that passed. `None` if the feedback does not list them."""
+    before, found, failed = feedback.partition("Tests failed:")
+    head, passed_found, passed = before.partition("Tested passed:")
+    if not found or not passed_found or head.strip():
+        return None
+    counts = [_tests(part) for part in (passed, failed)]
+    return counts[0] / sum(counts) if sum(counts) else None
+
+
+def _tests(listed: str) -> int:
+    lines: Sequence[str] = [line for line in listed.splitlines() if line.strip()]
+    asserts = [line for line in lines if line.startswith("assert")]
+    return len(asserts or lines)
