@@ -44,6 +44,9 @@ LARGEST = 2**30
 WAITING = 0.01
 """Seconds between two looks at whether another call is ready."""
 
+PATIENCE = 5.0
+"""Seconds after which a state is saved or restored again."""
+
 
 class Beginning(NamedTuple):
     """The beginning of a prompt as a call of its own, and its text including the tools."""
@@ -244,5 +247,9 @@ class Prefixes:
     async def _act(self, request: _Request, action: str, name: str) -> None:
         """Save or restore the state of the slot, after a request that was just cancelled there."""
         page = f"/slots/{request.slot}?action={action}"
-        async with self.endpoint._posted(page, {"filename": name}) as response:
-            await body_of(response)
+        while True:
+            with suppress(TimeoutError):  # llama.cpp may forget one of several that waited for a slot
+                async with asyncio.timeout(PATIENCE):
+                    async with self.endpoint._posted(page, {"filename": name}) as response:
+                        await body_of(response)
+                    return
