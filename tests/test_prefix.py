@@ -422,7 +422,7 @@ def on_loopback(server: Providers, tmp_path: Any, slots: int) -> tuple[Prefixes,
         if name.endswith(".state"):  # restored
             return {"n_restored": 10} if (tmp_path / name).exists() else web.Response(status=400)
         (tmp_path / name).write_bytes(b"0123456789")
-        return {"n_saved": 10}
+        return {"n_saved": 4, "n_written": 10}
 
     server.pages |= {f"/slots/{slot}": page for slot in range(slots)}
     return Prefixes(LlamaCpp(model="local", base_url=server.base("openai")), slots, tmp_path), actions
@@ -463,6 +463,19 @@ def test_equal_prompts_at_the_same_time_are_processed_once(server, tmp_path):
         assert len(server.calls) == 6
     finally:
         server.otherwise = Said()
+
+
+def test_a_seed_uses_no_state_that_other_steps_led_to(server, tmp_path):
+    """A whole prompt that was sent several times may be the beginning of another one."""
+    found, _ = on_loopback(server, tmp_path, 2)
+    whole = f"{STORY}\n\n{'Which animal spoke? ' * 9}Say it."
+    samples = [call(whole, sample_index=k, max_tokens=6) for k in range(2)]
+    wait(together(*(found.answer(one, CallObserver()) for one in samples)))
+    for k in range(2):
+        longer = call(f"{whole}\n\nAnd {k}?", seed=k, max_tokens=6)
+        wait(found.answer(longer, CallObserver()))
+    processed = [asked.json for asked in server.calls if asked.json["max_tokens"] == 1]
+    assert [body["messages"][0]["content"] for body in processed] == [STORY, whole, whole]
 
 
 @pytest.mark.parametrize("slots", [1, 2])
@@ -621,6 +634,8 @@ def test_without_room_for_states_calls_are_answered_all_the_same(models):
     assert cached == 0
     assert found.works
     found.folder.mkdir()
+    (other,), _ = at_once(models(context_window=1000), story(0, seed=5))
+    assert other == first, "with saved states too"
 
 
 @pytest.mark.slow

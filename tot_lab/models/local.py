@@ -43,7 +43,8 @@ class Local(Endpoint):
     A call with a seed gets the same text again as long as `slots` is 1; with more slots, calls in one batch
     change each other's rounding. What prompts share before their last paragraph is processed once, and its
     state is kept in temporary files of at most 1 GiB (`tot_lab.models.prefixes`). Without a seed, calls one
-    at a time reuse all that an earlier prompt began with, which llama.cpp does by itself.
+    at a time reuse all that an earlier prompt began with, which llama.cpp does by itself. The slot of a call
+    is chosen for it: `id_slot` in `options` is recorded as dropped.
 
     Tools reach a model only if the chat template of its weights supports them. Otherwise, as with
     smollm2-135m, they are recorded as dropped; the prompts of the strategies describe them too.

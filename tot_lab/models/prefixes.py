@@ -1,13 +1,11 @@
 """Beginnings of prompts that the calls of a search share, each processed once by a llama.cpp server.
 
-llama.cpp reuses what a slot holds of a new prompt, and picks the free slot that holds most of it. Calls that
-come one at a time therefore lose nothing. Two kinds of calls do: those that are made at the same time, since
-each slot processes the shared beginning for itself, and those with a seed, since what came before would
-change the rounding of their replies. For both, the paragraphs before the last one are processed first, the
-state of the slot is saved to a file, and it is restored in the slots of all calls that begin in the same way.
-
-A state depends on the prompt alone: each is computed from the state of the beginning before it, in the same
-steps. So a call with a seed starts from the same bits whatever came before.
+llama.cpp reuses what a slot holds of a new prompt, so calls one at a time lose nothing. Two kinds of calls
+do: those made at the same time, since each slot processes the shared beginning for itself, and those with a
+seed, since what came before would change the rounding of their replies. For both, the paragraphs before the
+last one are processed first, the state of the slot is saved to a file, and it is restored for all calls that
+begin in the same way. Each state is computed from the one of the beginning before it, in the same steps, so a
+call with a seed starts from the same bits whatever came before.
 
 References:
     llama.cpp, tools/server/README.md: `id_slot`, `cache_prompt`, and `POST /slots/{id_slot}` with `save` and
@@ -46,6 +44,9 @@ LARGEST = 2**30
 WAITING = 0.01
 """Seconds between two looks at whether another call is ready."""
 
+PATIENCE = 5.0
+"""Seconds after which a state is saved or restored again."""
+
 
 class Beginning(NamedTuple):
     """The beginning of a prompt as a call of its own, and its text including the tools."""
@@ -77,16 +78,13 @@ def beginnings_of(call: Call) -> list[Beginning]:
         whole = sum(len(message.content) for message in messages)
         if whole >= length + SHORTEST and (whole >= GROWTH * length or end == ends[-1]):
             length = whole
-            beginnings.append(_beginning(call, messages))
+            part = _without_reply(msgspec.structs.replace(call, messages=messages))
+            beginnings.append(Beginning(part, text_of(part)))
     return beginnings
 
 
-def _beginning(call: Call, messages: tuple[Message, ...]) -> Beginning:
-    """Return the first of the messages of `call` as a beginning. A schema restricts the reply alone."""
-    part = msgspec.structs.replace(
-        call, messages=messages, max_tokens=1, stop=(), logprobs=0, seed=None, response_format=None
-    )
-    return Beginning(part, text_of(part))
+def _without_reply(call: Call) -> Call:
+    return msgspec.structs.replace(call, max_tokens=1, stop=(), logprobs=0, seed=None, response_format=None)
 
 
 class _Cached(Listening):
@@ -108,12 +106,12 @@ class _Cached(Listening):
 
 
 class _Request:
-    """A call on its way, the slot that it has, and the text of the beginning that it processes there."""
+    """A call on its way, the slot that it has, and the text of the beginning that it saves there."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.loop = asyncio.get_running_loop()
-        self.slot = -1  # waits for one
+        self.slot = -1  # it waits for one
         self.saving = ""
 
 
@@ -132,9 +130,7 @@ class Prefixes:
     def __init__(self, endpoint: LlamaCpp, slots: int, folder: Path) -> None:
         self.endpoint = endpoint
         self.held = dict.fromkeys(range(slots), "")
-        """The text of the prompt that each slot holds, if it is known. The slot that was taken last is the
-        last.
-        """
+        """The prompt that each slot holds, "" if it is unknown. The slot that was taken last is the last."""
         self.folder = folder
         self.works = True
         """Whether a prompt can begin with a state. Some architectures cannot go back to its end."""
@@ -160,7 +156,8 @@ class Prefixes:
             if not is_exact:
                 await asyncio.sleep(WAITING)  # calls of one turn of a search arrive together
                 if sum(one.text == request.text for one in self._alive()) > 1:
-                    beginnings.append(_beginning(call, call.messages))
+                    # No beginning ends with an empty line: a call with a seed never uses this state.
+                    beginnings.append(Beginning(_without_reply(call), f"{request.text}\n\n"))
         while not self._took_slot(request):
             await asyncio.sleep(WAITING)
         cached = _Cached(observer, await self._begin(request, beginnings))
@@ -226,11 +223,10 @@ class Prefixes:
             name, file = f"{request.slot}.new", self._file(text)
             await self._act(request, "save", name)
             (self.folder / name).replace(file)
-            states = {state: state.stat() for state in self.folder.glob("*.state") if state != file}
-            size = file.stat().st_size
-            for state, its in sorted(states.items(), key=lambda item: -item[1].st_mtime_ns):
-                size += its.st_size
-                if size > LARGEST:
+            size = 0
+            for state in sorted(self.folder.glob("*.state"), key=lambda state: -state.stat().st_mtime_ns):
+                size += state.stat().st_size
+                if size > LARGEST and state != file:
                     state.unlink(missing_ok=True)
 
     async def _restored(self, request: _Request, text: str) -> bool:
@@ -238,10 +234,9 @@ class Prefixes:
         file = self._file(text)
         try:
             os.utime(file)  # it is used
+            await self._act(request, "restore", file.name)
         except FileNotFoundError:
             return False
-        try:
-            await self._act(request, "restore", file.name)
         except Failure as failure:
             if not failure.connection_failed:
                 file.unlink(missing_ok=True)  # it is damaged
@@ -252,5 +247,9 @@ class Prefixes:
     async def _act(self, request: _Request, action: str, name: str) -> None:
         """Save or restore the state of the slot, after a request that was just cancelled there."""
         page = f"/slots/{request.slot}?action={action}"
-        async with self.endpoint._posted(page, {"filename": name}) as response:
-            await body_of(response)
+        while True:
+            with suppress(TimeoutError):  # llama.cpp may forget one of several that waited for a slot
+                async with asyncio.timeout(PATIENCE):
+                    async with self.endpoint._posted(page, {"filename": name}) as response:
+                        await body_of(response)
+                    return
