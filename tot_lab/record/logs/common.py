@@ -143,7 +143,7 @@ def message_of(value: Any) -> Message:
         ValueError: If it is none.
     """
     message = unwrapped(value)
-    if not isinstance(message, Mapping):
+    if not isinstance(message, dict):
         raise ValueError(f"a chat message must be an object: got {kind(message)}.")
     role = message.get("role") or message.get("type")
     if not isinstance(role, str):
@@ -159,12 +159,12 @@ def message_of(value: Any) -> Message:
 
 def unwrapped(value: Any) -> Any:
     """Return the fields of a message that LangChain or OpenInference wraps in an object."""
-    while isinstance(value, Mapping):
-        if isinstance(value.get("kwargs"), Mapping) and "lc" in value:
+    while isinstance(value, dict):
+        if isinstance(value.get("kwargs"), dict) and "lc" in value:
             value = value["kwargs"]
-        elif isinstance(value.get("data"), Mapping) and "type" in value:
+        elif isinstance(value.get("data"), dict) and "type" in value:
             value = {"type": value["type"], **value["data"]}
-        elif isinstance(value.get("message"), Mapping) and "role" not in value:
+        elif isinstance(value.get("message"), dict) and "role" not in value:
             value = value["message"]
         else:
             break
@@ -192,8 +192,8 @@ def content_of(content: Any) -> tuple[str, str]:
         raise ValueError(f"the content of a chat message must be a text or a list: got {kind(content)}.")
     texts, thinking = [], []
     for part in content:
-        part = part.get("message_content", part) if isinstance(part, Mapping) else part
-        what = part.get("type") if isinstance(part, Mapping) else None
+        part = part.get("message_content", part) if isinstance(part, dict) else part
+        what = part.get("type") if isinstance(part, dict) else None
         if isinstance(part, str):
             texts.append(part)
         elif what in ("text", "output_text", "input_text"):
@@ -217,14 +217,14 @@ def content_of(content: Any) -> tuple[str, str]:
 
 def _parts(content: Any, what: str) -> list[Mapping[str, Any]]:
     parts = content if isinstance(content, list) else ()
-    return [part for part in parts if isinstance(part, Mapping) and part.get("type") == what]
+    return [part for part in parts if isinstance(part, dict) and part.get("type") == what]
 
 
 def tool_call_of(value: Any) -> ToolCall:
     """Return the call of a tool in a message. Raises ValueError if it has no name."""
-    call = value.get("tool_call", value) if isinstance(value, Mapping) else {}
+    call = value.get("tool_call", value) if isinstance(value, dict) else {}
     function = call.get("function")
-    held = function if isinstance(function, Mapping) else call
+    held = function if isinstance(function, dict) else call
     name = function if isinstance(function, str) else held.get("name")
     if not isinstance(name, str):
         raise ValueError(f"a tool call must have a name: got {value!r:.80}.")
@@ -257,7 +257,7 @@ def text_of(value: Any, role: str | None = None) -> str:
         if value is None:
             return ""
         if isinstance(value, list):
-            if not value or not all(isinstance(unwrapped(each), Mapping | list) for each in value):
+            if not value or not all(isinstance(unwrapped(each), dict | list) for each in value):
                 break
             of_role = [each for each in value if role is not None and _role(each) == role]
             value = (of_role or value)[-1]
@@ -280,7 +280,7 @@ _TELLING = ("question", "input", "query", "prompt", "output", "answer", "result"
 
 def _role(value: Any) -> str | None:
     message = unwrapped(value)
-    role = message.get("role") or message.get("type") if isinstance(message, Mapping) else None
+    role = message.get("role") or message.get("type") if isinstance(message, dict) else None
     return _ROLES.get(role, role) if isinstance(role, str) else None
 
 
