@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,16 +69,21 @@ def _objects(path: str | os.PathLike[str], data: bytes, error: Exception) -> Ite
             if line.strip():
                 yield f"{path}, line {number}", decoded(line, Any, f"{path}, line {number}")
         return
-    text, at, number = data.decode(errors="replace"), 0, 0
-    read = json.JSONDecoder().raw_decode
-    while text[at:].strip():
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as found:
+        raise JournalError(f"{path}: {found}") from None
+    read, at, number = json.JSONDecoder().raw_decode, 0, 0
+    while (at := at + len(_SPACE.match(text, at)[0])) < len(text):  # type: ignore[index]
         number += 1
-        at += len(text[at:]) - len(text[at:].lstrip())
         try:
             entry, at = read(text, at)
         except (ValueError, RecursionError) as found:
             raise JournalError(f"{path}, entry {number}: {found if number > 1 else error}") from None
         yield f"{path}, entry {number}", entry
+
+
+_SPACE = re.compile(r"\s*")
 
 
 def kind(value: Any) -> str:
@@ -150,10 +156,10 @@ def message_of(value: Any) -> Message:
         raise ValueError(f"a chat message must have a role: got the fields {', '.join(message)[:80]}.")
     content = message.get("parts") if "parts" in message else message.get("content", message.get("contents"))
     text, _ = content_of(content)
-    calls = [*(message.get("tool_calls") or ()), *_parts(content, "tool_call")]
-    answers = message.get("tool_call_id") or next(
-        (part.get("id") for part in _parts(content, "tool_call_response")), None
-    )
+    calls, answers = message.get("tool_calls") or [], message.get("tool_call_id")
+    if isinstance(content, list):
+        calls = [*calls, *_parts(content, "tool_call")]
+        answers = answers or next((part.get("id") for part in _parts(content, "tool_call_response")), None)
     return Message(_ROLES.get(role, role), text, tuple(map(tool_call_of, calls)), answers)
 
 
@@ -215,9 +221,8 @@ def content_of(content: Any) -> tuple[str, str]:
     return "\n\n".join(texts), "\n\n".join(thinking)
 
 
-def _parts(content: Any, what: str) -> list[Mapping[str, Any]]:
-    parts = content if isinstance(content, list) else ()
-    return [part for part in parts if isinstance(part, dict) and part.get("type") == what]
+def _parts(content: list[Any], what: str) -> list[Mapping[str, Any]]:
+    return [part for part in content if isinstance(part, dict) and part.get("type") == what]
 
 
 def tool_call_of(value: Any) -> ToolCall:

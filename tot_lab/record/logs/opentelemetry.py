@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -222,14 +223,14 @@ def _nested(attributes: Mapping[str, Any]) -> dict[str, Any]:
         if name in _LISTS:
             made[name] = _unflattened(json_of(value))
             continue
-        parts = name.split(".", _MAX_LEVELS)
-        if len(parts) < 4 or (key := f"{parts[0]}.{parts[1]}") not in _LISTS:
+        key, above, last = _place(name)
+        if not key:
             continue
         inner = made.setdefault(key, {})
-        for part in parts[2:-1]:
+        for part in above:
             inner = inner.setdefault(part, {}) if isinstance(inner, dict) else {}
         if isinstance(inner, dict):
-            inner[parts[-1]] = value
+            inner[last] = value
     return {name: _listed(held) for name, held in made.items()}
 
 
@@ -238,12 +239,20 @@ _REPLIES = ("llm.output_messages", "gen_ai.output.messages", "gen_ai.completion"
 _LISTS = frozenset((*_PROMPTS, *_REPLIES, "llm.tools"))
 
 
+@lru_cache(4096)
+def _place(name: str) -> tuple[str, list[str], str]:
+    """Return the list that an attribute belongs to, the fields above it, and its own. `""` without a list."""
+    parts = name.split(".", _MAX_LEVELS)
+    key = ".".join(parts[:2])
+    return (key if key in _LISTS and len(parts) > 3 else "", parts[2:-1], parts[-1])
+
+
 def _listed(value: Any) -> Any:
     """Return objects whose fields are numbered as lists."""
     if not isinstance(value, dict):
         return value
     found = {name: _listed(held) if isinstance(held, dict) else held for name, held in value.items()}
-    if found and all(map(str.isdecimal, found)):
+    if found and next(iter(found)).isdecimal() and all(map(str.isdecimal, found)):
         return [found[name] for name in sorted(found, key=int)]
     return found
 
