@@ -235,7 +235,7 @@ def test_another_beam_on_the_recorded_replies(load):
         propose=Propose(count=3),
         evaluate=tl.Value(samples=1),
         search=tl.BeamSearch(width=2),
-        stop=tl.Stop(depth=2, min_score=0.0),
+        stop=tl.Stop(depth=2, solved=None),
     )
     would = tl.counterfactual(run, strategy)
     assert would.whole
