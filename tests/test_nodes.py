@@ -258,6 +258,35 @@ def test_a_long_circle_is_found_without_recursion():
         tl.read_nodes([{"id": "root", "parent": None, "text": "q"}, *rows])
 
 
+@pytest.mark.parametrize("propose", [tl.Sample(count=2), tl.Propose(count=2)])
+@pytest.mark.parametrize("samples", [1, 3])
+def test_another_search_runs_on_the_recorded_nodes_and_scores(propose, samples):
+    rows = [*ROWS, {"id": "w", "parent": "y", "text": "Answer: 12", "score": 3}]
+    rows += [{"id": "v", "parent": "x", "text": "Answer: 9", "score": 2.5}]
+    rows += [{"id": "u", "parent": "y", "text": "Answer: 13", "score": 0.5}]
+    task = tl.general(ROWS[0]["text"], answer=10, grade="number")
+    run = tl.read_nodes(rows, score="score", score_range=(0, 10), task=task)
+    strategy = tl.TreeOfThoughts(
+        propose=propose,
+        evaluate=tl.Value(samples=samples),
+        search=tl.BeamSearch(width=1),
+        stop=tl.Stop(depth=2, solved=None, min_score=0.0),
+    )
+    would = tl.counterfactual(run, strategy)
+    assert (would.whole, would.solved, would.run.answer) == (True, True, "10")
+    assert [node.score for node in would.run.tree][1:] == pytest.approx([0.8, 0.1, 1.0, 0.25])
+    wider = strategy.model_copy(update={"stop": tl.Stop(depth=3, solved=None)})
+    assert not tl.counterfactual(run, wider).whole
+
+
+def test_recorded_scores_judge_the_evaluator_and_a_rule_answers():
+    task = tl.general(ROWS[0]["text"], answer=10, grade="number")
+    run = tl.read_nodes(ROWS, score="score", score_range=(0, 10), task=task, answer="8")
+    assert not run.correct
+    assert run.with_answer(tl.answers.BestLeaf()).correct
+    assert tl.stats.judge_evaluator([run]).measures["read"] == 3
+
+
 # Round trip.
 
 

@@ -66,6 +66,10 @@ GOT = [
 ]
 
 
+def with_puzzle(x):
+    return json.loads(json.dumps(TOT).replace("[1 2 3 4]", x))
+
+
 def flat(*replies, r=0):
     return [{"idx": 0, "ys": list(replies), "infos": [{"r": r, "revised": None} for _ in replies]}]
 
@@ -115,14 +119,12 @@ def test_another_answer_rule_answers_a_recorded_run(load):
     (run,) = load([entry(0, FIRST, answers=[f"{WRONG}\n", f"{RIGHT}\n"])])
     last = run.with_answer(tl.answers.Deepest())
     assert (last.answer, last.correct) == ("1 + 2 + 3 + 4", False)
-    three = load(flat(WRONG, RIGHT, RIGHT))[0]
+    three = load(flat(WRONG, RIGHT, RIGHT), "gpt-4_0.0_cot_sample3_multi0_start0_end1.json")[0]
     assert (three.answer, three.correct, three.any_of_kept) == ("1 + 2 + 3 + 4", False, True)
     vote = three.with_answer(tl.answers.MajorityVote())
     assert (vote.answer, vote.correct) == ("2 * 4 * 3 * 1", True)
-    assert (vote.id == three.id, vote.name) == (
-        False,
-        "published ToT ×3, Game of 24, majority_vote (counterfactual)",
-    )
+    assert vote.id != three.id
+    assert vote.name == "published CoT ×3, Game of 24, majority_vote (counterfactual)"
     assert len(tl.stats.success_rates([three, vote])) == 2
 
 
@@ -166,7 +168,7 @@ def test_single_answers_get_their_puzzles_from_the_tree_log_beside_them(load):
 
 
 def test_the_tree_log_of_the_same_range_names_the_puzzle(load):
-    other = json.loads(json.dumps(TOT).replace("[1 2 3 4]", "[2 3 4 6]"))
+    other = with_puzzle("[2 3 4 6]")
     load(TOT)
     load(other, "gpt-4_0.0_tot_propose1_value1_greedy1_start0_end9_laststep1.json")
     assert load(flat(RIGHT), "gpt-4_0.0_io_sample1_multi0_start0_end1.json")[0].question == "1 2 3 4"
@@ -205,7 +207,10 @@ def test_several_solutions_in_one_reply_are_several_answers(load, text, grades):
     [
         ([TOT[0], {"steps": 3, "ys": []}], r"entry 1: .*\$\.steps"),
         ([entry(0, {**FIRST, "values": [1.0]}, answers=[])], "entry 0: step 0 has 3 candidates and 1 values"),
-        ([entry(0, {**FIRST, "values": [0.4, 1, 1]}, answers=["a", "b"])], "0.4 is no sum of the values"),
+        (
+            [entry(0, {**FIRST, "values": [0.4005, 1, 1]}, answers=["a", "b"])],
+            "0.4005 is no sum of the values",
+        ),
         ([entry(0, {**FIRST, "ys": ["x\n"]}, answers=["a", "b"])], "entry 0: step 0: .* continues none"),
         (
             [entry(0, {**FIRST, "select_new_ys": ["x\n"]}, answers=["a"])],
@@ -213,10 +218,10 @@ def test_several_solutions_in_one_reply_are_several_answers(load, text, grades):
         ),
         ([entry(0, FIRST, answers=["a"])], "entry 0: step 1 has 2 thoughts and 1 answers"),
         (
-            json.loads(json.dumps(TOT).replace("[1 2 3 4]", "[1 2 3]")),
+            with_puzzle("[1 2 3]"),
             "entry 0: a puzzle must have 4, 9 or 24",
         ),
-        (json.loads(json.dumps(TOT).replace("[1 2 3 4]", "[1 2 3 99]")), "entry 0: a hand must be four"),
+        (with_puzzle("[1 2 3 99]"), "entry 0: a hand must be four"),
     ],
 )
 def test_a_damaged_log_is_named_with_its_entry(load, log, said):
@@ -230,7 +235,7 @@ def test_another_beam_on_the_recorded_replies(load):
         propose=Propose(count=3),
         evaluate=tl.Value(samples=1),
         search=tl.BeamSearch(width=2),
-        stop=tl.Stop(depth=2),
+        stop=tl.Stop(depth=2, solved=None),
     )
     would = tl.counterfactual(run, strategy)
     assert would.whole
@@ -289,11 +294,6 @@ def test_a_puzzle_is_solvable_within_the_moves_that_are_left():
     assert not solvable(task, ["Down"])
     assert solvable(task, ["[Moves]: Left, Up, Up"])
     assert not solvable(task, ["[Moves]: Left, Up"])
-
-
-def test_half_of_the_puzzles_have_no_solution():
-    swapped = published_npuzzle("0 2 1 3 4 5 6 7 8", limit=31)
-    assert not swapped.domain.solvable(swapped, [])
 
 
 @pytest.mark.parametrize("numbers", ["1 2 3", "1 1 2 3 4 5 6 7 8", "1 2 3 4 5 6 7 8 9"])
@@ -400,16 +400,8 @@ def test_the_published_numbers():
     command = [sys.executable, str(ROOT / "benchmarks" / "published_xot.py"), str(RECORDS)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
     rows = [line.split() for line in printed.splitlines() if "/gpt-4" in line]
-    found = {
-        (
-            re.sub("[0-9.-]+$", "", row[0].split("/")[0]),
-            re.search("_(io|cot|tot|got|xot)_", row[0])[1],
-            row[1],
-            row[2],
-            row[3],
-        )
-        for row in rows
-    }
+    method = re.compile("_(io|cot|tot|got|xot)_")
+    found = {(row[0].split("/")[0], method.search(row[0])[1], *row[1:4]) for row in rows}
     assert found == {
         ("game24", "tot", "137", "47", "47"),
         ("game24", "tot", "137", "83", "75"),

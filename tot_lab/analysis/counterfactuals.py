@@ -9,8 +9,10 @@ first missing call are those of a real run.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, overload
@@ -26,6 +28,7 @@ from tot_lab.core.tree import Node, Tree
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.keys import request_of
 from tot_lab.record.journal import Header, encoder
+from tot_lab.record.nodes import RECORDED
 from tot_lab.record.run import Run, expect_run, replies_of
 from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.recorder import Recorder
@@ -140,6 +143,8 @@ def counterfactual(
             calls are ignored. A published log (`tl.load`), or a search of your own, has no sampling settings,
             so only the prompt, the attempt and the sample index are compared. The order of the samples in a
             log is unknown. Unless all are equal, they are only used by a strategy that adds all of them up.
+            The children and the scores of a run made of nodes (`tl.read_nodes`) answer the prompts of its
+            task's domain, each sample of a value with the recorded score.
         strategy: The strategy. Its own caps on calls apply; the budgets of the runs and of their lab do not.
 
     Raises:
@@ -285,6 +290,34 @@ def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, s
     if "prompts" in run.header.unknown:
         yield from _values(run, task, strategy)
         yield from _votes(run, task, strategy)
+    if any(node.by == RECORDED for node in run.tree):
+        yield from _nodes(run, task, strategy)
+
+
+def _nodes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
+    """Yield the children and the scores of a run made of nodes (`tl.read_nodes`) as replies to the prompts of
+    the task's domain. A text that the domain would not read as the child or the score is left out.
+    """
+    domain, samples = task.domain, _of_evaluator(strategy, "samples") or 1
+    words = {worth / domain.value_top: word for word, worth in domain.value_labels.items()}
+    for node in run.tree:
+        path, texts = run.steps(node.id), [run.tree[id].text for id in node.children]
+        with suppress(NotImplementedError):  # a domain need not have every prompt
+            for sample_index, text in enumerate(texts):
+                if domain.read_sample(task, path, text) == text:
+                    yield (domain.sample_prompt(task, path), (), sample_index), node.id, Reply(text)
+            listed = json.dumps(texts, ensure_ascii=False)
+            for reply in (listed, "\n".join(texts)):
+                if texts and domain.read_proposals(task, path, reply) == texts:
+                    prompt = domain.propose_prompt(task, path, _max_children(strategy))
+                    yield (prompt, (), 0), node.id, Reply(reply)
+                    break
+            if node.by == RECORDED and path:
+                reply = "" if node.score is None else words.get(node.score, f"score: {node.score!r}")
+                value = domain.read_value(reply)
+                if (None if value is None else value / domain.value_top) == node.score:
+                    for sample_index in range(samples):
+                        yield (domain.value_prompt(task, path), (), sample_index), node.id, Reply(reply)
 
 
 def _values(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,16 +69,21 @@ def _objects(path: str | os.PathLike[str], data: bytes, error: Exception) -> Ite
             if line.strip():
                 yield f"{path}, line {number}", decoded(line, Any, f"{path}, line {number}")
         return
-    text, at, number = data.decode(errors="replace"), 0, 0
-    read = json.JSONDecoder().raw_decode
-    while text[at:].strip():
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as found:
+        raise JournalError(f"{path}: {found}") from None
+    read, at, number = json.JSONDecoder().raw_decode, 0, 0
+    while (at := at + len(_SPACE.match(text, at)[0])) < len(text):  # type: ignore[index]
         number += 1
-        at += len(text[at:]) - len(text[at:].lstrip())
         try:
             entry, at = read(text, at)
         except (ValueError, RecursionError) as found:
             raise JournalError(f"{path}, entry {number}: {found if number > 1 else error}") from None
         yield f"{path}, entry {number}", entry
+
+
+_SPACE = re.compile(r"\s*")
 
 
 def kind(value: Any) -> str:
@@ -143,28 +149,28 @@ def message_of(value: Any) -> Message:
         ValueError: If it is none.
     """
     message = unwrapped(value)
-    if not isinstance(message, Mapping):
+    if not isinstance(message, dict):
         raise ValueError(f"a chat message must be an object: got {kind(message)}.")
     role = message.get("role") or message.get("type")
     if not isinstance(role, str):
         raise ValueError(f"a chat message must have a role: got the fields {', '.join(message)[:80]}.")
     content = message.get("parts") if "parts" in message else message.get("content", message.get("contents"))
     text, _ = content_of(content)
-    calls = [*(message.get("tool_calls") or ()), *_parts(content, "tool_call")]
-    answers = message.get("tool_call_id") or next(
-        (part.get("id") for part in _parts(content, "tool_call_response")), None
-    )
+    calls, answers = message.get("tool_calls") or [], message.get("tool_call_id")
+    if isinstance(content, list):
+        calls = [*calls, *_parts(content, "tool_call")]
+        answers = answers or next((part.get("id") for part in _parts(content, "tool_call_response")), None)
     return Message(_ROLES.get(role, role), text, tuple(map(tool_call_of, calls)), answers)
 
 
 def unwrapped(value: Any) -> Any:
     """Return the fields of a message that LangChain or OpenInference wraps in an object."""
-    while isinstance(value, Mapping):
-        if isinstance(value.get("kwargs"), Mapping) and "lc" in value:
+    while isinstance(value, dict):
+        if isinstance(value.get("kwargs"), dict) and "lc" in value:
             value = value["kwargs"]
-        elif isinstance(value.get("data"), Mapping) and "type" in value:
+        elif isinstance(value.get("data"), dict) and "type" in value:
             value = {"type": value["type"], **value["data"]}
-        elif isinstance(value.get("message"), Mapping) and "role" not in value:
+        elif isinstance(value.get("message"), dict) and "role" not in value:
             value = value["message"]
         else:
             break
@@ -192,8 +198,8 @@ def content_of(content: Any) -> tuple[str, str]:
         raise ValueError(f"the content of a chat message must be a text or a list: got {kind(content)}.")
     texts, thinking = [], []
     for part in content:
-        part = part.get("message_content", part) if isinstance(part, Mapping) else part
-        what = part.get("type") if isinstance(part, Mapping) else None
+        part = part.get("message_content", part) if isinstance(part, dict) else part
+        what = part.get("type") if isinstance(part, dict) else None
         if isinstance(part, str):
             texts.append(part)
         elif what in ("text", "output_text", "input_text"):
@@ -215,16 +221,15 @@ def content_of(content: Any) -> tuple[str, str]:
     return "\n\n".join(texts), "\n\n".join(thinking)
 
 
-def _parts(content: Any, what: str) -> list[Mapping[str, Any]]:
-    parts = content if isinstance(content, list) else ()
-    return [part for part in parts if isinstance(part, Mapping) and part.get("type") == what]
+def _parts(content: list[Any], what: str) -> list[Mapping[str, Any]]:
+    return [part for part in content if isinstance(part, dict) and part.get("type") == what]
 
 
 def tool_call_of(value: Any) -> ToolCall:
     """Return the call of a tool in a message. Raises ValueError if it has no name."""
-    call = value.get("tool_call", value) if isinstance(value, Mapping) else {}
+    call = value.get("tool_call", value) if isinstance(value, dict) else {}
     function = call.get("function")
-    held = function if isinstance(function, Mapping) else call
+    held = function if isinstance(function, dict) else call
     name = function if isinstance(function, str) else held.get("name")
     if not isinstance(name, str):
         raise ValueError(f"a tool call must have a name: got {value!r:.80}.")
@@ -257,7 +262,7 @@ def text_of(value: Any, role: str | None = None) -> str:
         if value is None:
             return ""
         if isinstance(value, list):
-            if not value or not all(isinstance(unwrapped(each), Mapping | list) for each in value):
+            if not value or not all(isinstance(unwrapped(each), dict | list) for each in value):
                 break
             of_role = [each for each in value if role is not None and _role(each) == role]
             value = (of_role or value)[-1]
@@ -280,7 +285,7 @@ _TELLING = ("question", "input", "query", "prompt", "output", "answer", "result"
 
 def _role(value: Any) -> str | None:
     message = unwrapped(value)
-    role = message.get("role") or message.get("type") if isinstance(message, Mapping) else None
+    role = message.get("role") or message.get("type") if isinstance(message, dict) else None
     return _ROLES.get(role, role) if isinstance(role, str) else None
 
 

@@ -476,7 +476,7 @@ def _of_messages(sample: _Sample, root: LoggedNode) -> list[LoggedNode]:
             node, arguments = asked[read.tool_call_id]
             name = str(message.get("function") or "tool")
             failure = message.get("error")
-            error = str(failure.get("message")) if isinstance(failure, Mapping) else None
+            error = str(failure.get("message")) if isinstance(failure, dict) else None
             call = LoggedCall(
                 (Message("user", arguments),),
                 tool_reply(name, read.content, error),

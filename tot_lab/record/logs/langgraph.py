@@ -78,7 +78,7 @@ _HEAD = re.compile(rb'\s*(?:\[\s*)?\{\s*"values"\s*:\s*[{\[]')
 
 
 def _state(row: Any, place: str) -> _State:
-    if not isinstance(row, Mapping):
+    if not isinstance(row, dict):
         raise ValueError(f"expected an object: got {kind(row)}.")
     own, above = (
         _checkpoint(row, "checkpoint", "config"),
@@ -88,7 +88,7 @@ def _state(row: Any, place: str) -> _State:
         raise ValueError("field 'checkpoint_id' is missing.")
     values = field(row, "values", (dict, list), {})
     messages = values if isinstance(values, list) else field(values, "messages", list, [])
-    failed = [task.get("error") for task in field(row, "tasks", list, []) if isinstance(task, Mapping)]
+    failed = [task.get("error") for task in field(row, "tasks", list, []) if isinstance(task, dict)]
     error = next((str(each) for each in failed if each), None)
     return _State(
         str(own.get("thread_id", "")),
@@ -104,7 +104,7 @@ def _state(row: Any, place: str) -> _State:
 
 def _checkpoint(row: Mapping[str, Any], name: str, config: str) -> Mapping[str, Any]:
     held = field(row, name, dict) or field(row, config, dict, {}).get("configurable") or {}
-    return held if isinstance(held, Mapping) else {}
+    return held if isinstance(held, dict) else {}
 
 
 def _run(thread: str, states: Sequence[_State]) -> Run:
@@ -171,7 +171,7 @@ def _run(thread: str, states: Sequence[_State]) -> Run:
 def _key(message: Any, k: int) -> str:
     """Return what a message is known by in the states of its thread: its id, or its place."""
     held = unwrapped(message)
-    id = held.get("id") if isinstance(held, Mapping) else None
+    id = held.get("id") if isinstance(held, dict) else None
     return id if isinstance(id, str) else f"message {k}"
 
 

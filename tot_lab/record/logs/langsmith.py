@@ -67,7 +67,7 @@ _HEAD = re.compile(rb'"(run_type|dotted_order)"\s*:\s*"')
 
 def _steps(entry: Any, place: str) -> Iterator[tuple[str, Step, Mapping[str, Any]]]:
     """Yield the trace, the step and the row of each run in an entry."""
-    if not isinstance(entry, Mapping):
+    if not isinstance(entry, dict):
         raise ValueError("expected an object.")
     waiting: list[tuple[Mapping[str, Any], str | None, str | None]] = [(entry, None, None)]
     while waiting:
@@ -139,7 +139,7 @@ def _llm_call(
             (),
             answered.tool_calls,
         )
-    tools = [each.get("function", each) for each in given.get("tools") or () if isinstance(each, Mapping)]
+    tools = [each.get("function", each) for each in given.get("tools") or () if isinstance(each, dict)]
     settings: dict[str, Any] = {
         "model": _model(given, about),
         "temperature": finite(given.get("temperature")),
@@ -165,7 +165,7 @@ def _output(outputs: Mapping[str, Any] | None) -> Any:
     elif "output" in outputs:
         held = outputs["output"]
     held = {"role": "assistant", "content": held} if isinstance(held, str) else unwrapped(held)
-    return held if isinstance(held, Mapping) and ("role" in held or "type" in held) else None
+    return held if isinstance(held, dict) and ("role" in held or "type" in held) else None
 
 
 def _usage(
@@ -201,10 +201,10 @@ def _run(trace: str, rows: Sequence[tuple[Step, Mapping[str, Any]]]) -> Run:
     known = {step.id for step, _ in rows}
     root = next((row for step, row in rows if step.parent not in known), rows[0][1])
     scores = root.get("feedback_stats")
-    scores = scores if isinstance(scores, Mapping) else {}
+    scores = scores if isinstance(scores, dict) else {}
     grade = None
     for name in VERDICTS:
-        if grade is None and isinstance(scores.get(name), Mapping):
+        if grade is None and isinstance(scores.get(name), dict):
             found = finite(scores[name].get("avg"))
             grade = found if found is not None and 0 <= found <= 1 else None
     return trace_run([step for step, _ in rows], "LangSmith", trace, grade, scores)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -132,7 +133,7 @@ _HEAD = re.compile(
 
 
 def _spans(entry: Any, place: str) -> Iterator[_Span]:
-    if not isinstance(entry, Mapping):
+    if not isinstance(entry, dict):
         raise ValueError("expected an object.")
     if "resourceSpans" not in entry:
         yield _sdk_span(entry, place)
@@ -212,21 +213,55 @@ def _sdk_span(row: Mapping[str, Any], place: str) -> _Span:
 # Attributes.
 
 
-def _nested(attributes: Mapping[str, Any], prefix: str) -> Any:
-    """Return the attributes below `prefix` as nested objects and lists: `a.0.b` is the field `b` of the first
-    element. `None` if there are none."""
-    if prefix in attributes:
-        return _unflattened(json_of(attributes[prefix]))
-    below = {
-        name[len(prefix) + 1 :]: held for name, held in attributes.items() if name.startswith(f"{prefix}.")
-    }
-    return _unflattened(below) if below else None
+def _nested(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that hold messages and tools, each as a list of objects.
+
+    `llm.tools.0.tool.json_schema` is the field `json_schema` of the field `tool` of the first of `llm.tools`.
+    """
+    made: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if name in _LISTS:
+            made[name] = _unflattened(json_of(value))
+            continue
+        key, above, last = _place(name)
+        if not key:
+            continue
+        inner = made.setdefault(key, {})
+        for part in above:
+            inner = inner.setdefault(part, {}) if isinstance(inner, dict) else {}
+        if isinstance(inner, dict):
+            inner[last] = value
+    return {name: _listed(held) for name, held in made.items()}
+
+
+_PROMPTS = ("llm.input_messages", "gen_ai.input.messages", "gen_ai.prompt", "llm.prompts")
+_REPLIES = ("llm.output_messages", "gen_ai.output.messages", "gen_ai.completion")
+_LISTS = frozenset((*_PROMPTS, *_REPLIES, "llm.tools"))
+
+
+@lru_cache(4096)
+def _place(name: str) -> tuple[str, list[str], str]:
+    """Return the list that an attribute belongs to, the fields above it, and its own. `""` without a list."""
+    parts = name.split(".", _MAX_LEVELS)
+    key = ".".join(parts[:2])
+    return (key if key in _LISTS and len(parts) > 3 else "", parts[2:-1], parts[-1])
+
+
+def _listed(value: Any) -> Any:
+    """Return objects whose fields are numbered as lists."""
+    if not isinstance(value, dict):
+        return value
+    found = {name: _listed(held) if isinstance(held, dict) else held for name, held in value.items()}
+    if found and next(iter(found)).isdecimal() and all(map(str.isdecimal, found)):
+        return [found[name] for name in sorted(found, key=int)]
+    return found
 
 
 _MAX_LEVELS = 12
 
 
 def _unflattened(value: Any, level: int = 0) -> Any:
+    """Return a value whose objects have nested fields instead of dotted names."""
     if level > _MAX_LEVELS:
         return value
     if isinstance(value, list):
@@ -236,16 +271,11 @@ def _unflattened(value: Any, level: int = 0) -> Any:
     made: dict[str, Any] = {}
     for name, held in value.items():
         first, dot, rest = name.partition(".")
-        if dot:
-            inner = made.setdefault(first, {})
-            if isinstance(inner, dict):
-                inner[rest] = held
-        else:
+        if not dot:
             made[name] = held
-    found = {name: _unflattened(held, level + 1) for name, held in made.items()}
-    if found and all(name.isdecimal() for name in found):
-        return [found[name] for name in sorted(found, key=int)]
-    return found
+        elif isinstance(inner := made.setdefault(first, {}), dict):
+            inner[rest] = held
+    return {name: _unflattened(held, level + 1) for name, held in made.items()}
 
 
 def _first(attributes: Mapping[str, Any], *names: str) -> Any:
@@ -294,9 +324,9 @@ def _step(span: _Span) -> Step:
         raise JournalError(f"{span.place}: {error}") from None
 
 
-def _messages(attributes: Mapping[str, Any], *prefixes: str) -> list[Any]:
-    for prefix in prefixes:
-        held = _nested(attributes, prefix)
+def _messages(nested: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    for name in names:
+        held = nested.get(name)
         if isinstance(held, list):
             return held
         if isinstance(held, str) and held:
@@ -306,16 +336,14 @@ def _messages(attributes: Mapping[str, Any], *prefixes: str) -> list[Any]:
 
 def _llm_call(span: _Span) -> LoggedCall:
     attributes = span.attributes
-    prompt = _messages(
-        attributes, "llm.input_messages", "gen_ai.input.messages", "gen_ai.prompt", "llm.prompts"
-    )
-    answer = _messages(attributes, "llm.output_messages", "gen_ai.output.messages", "gen_ai.completion")
+    nested = _nested(attributes)
+    prompt, answer = _messages(nested, _PROMPTS), _messages(nested, _REPLIES)
     messages = [message_of(message) for message in prompt]
     system = json_of(attributes.get("gen_ai.system_instructions"))
     if system is not None:
         parts = {"role": "system", "parts": system} if isinstance(system, list) else None
         messages.insert(0, message_of(parts) if parts else Message("system", str(system)))
-    settings = _settings(attributes)
+    settings = _settings(attributes, nested)
     reply = None
     sizes = tokens(_first(attributes, *_INPUT), _INPUT[0]), tokens(_first(attributes, *_OUTPUT), _OUTPUT[0])
     if answer or span.error is not None or sizes != (None, None):  # many traces leave out all texts
@@ -346,17 +374,18 @@ def _text(value: Any) -> str | None:
 
 def _finish(attributes: Mapping[str, Any], answer: Sequence[Any]) -> str | None:
     reasons = _first(attributes, "llm.finish_reason", "gen_ai.response.finish_reasons")
-    if reasons is None and answer and isinstance(answer[0], Mapping):
+    if reasons is None and answer and isinstance(answer[0], dict):
         reasons = answer[0].get("finish_reason")
     reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
     return _text(reason)
 
 
-def _settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(attributes: Mapping[str, Any], nested: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is known of the settings of a call."""
     given = json_of(attributes.get("llm.invocation_parameters"))
     given = given if isinstance(given, dict) else {}
-    tools = _nested(attributes, "llm.tools") or []
+    tools = nested.get("llm.tools")
+    tools = tools if isinstance(tools, list) else []
     offered = [json_of(each.get("tool", each).get("json_schema")) for each in tools if isinstance(each, dict)]
     offered = [each.get("function", each) for each in offered if isinstance(each, dict)]
     model = (
