@@ -10,6 +10,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from puzzle_tasks import MOVES, puzzle_task
 from support import (
     ANSWERS,
     DOMAINS,
@@ -150,8 +151,11 @@ HANDS = {
     "open_ended": tl.open_ended("Where should a small shop keep its orders?"),
     "constrained": tl.domains.constrained(2),
 }
+HANDS |= {kind: puzzle_task(kind) for kind in MOVES}
 HANDS["agent"] = HANDS["word_sums"]
+HANDS["puzzle"] = HANDS["gym/jugs"]
 PLAYED_BY = {"word_sums": "sim/agent", "multi_hop": "sim/agent", "open_ended": "sim/general"}
+PLAYED_BY |= dict.fromkeys(MOVES, "sim/puzzle")
 """Which model knows a domain, where it is not called like it."""
 
 PATHS = {
@@ -164,6 +168,7 @@ PATHS = {
     "open_ended": [[], ["List what an order holds."]],
     "constrained": [[], ["Pottery: Monday, Red"]],
 }
+PATHS |= {kind: [[], moves[:1]] for kind, moves in MOVES.items()}
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
