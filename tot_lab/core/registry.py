@@ -107,6 +107,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "word_sums": "tot_lab.domains.word_sums:WordSums",
         "multi_hop": "tot_lab.domains.multi_hop:MultiHop",
         "constrained": "tot_lab.domains.constrained:Constrained",
+        "gym": "tot_lab.domains.gym:Gym",
         "published/game24": "tot_lab.domains.published:PublishedGame24",
         "published/crossword": "tot_lab.domains.published:PublishedCrossword",
     },
