@@ -107,6 +107,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "word_sums": "tot_lab.domains.word_sums:WordSums",
         "multi_hop": "tot_lab.domains.multi_hop:MultiHop",
         "constrained": "tot_lab.domains.constrained:Constrained",
+        "gym": "tot_lab.domains.gym:Gym",
         "gym/countdown": "tot_lab.domains.puzzles.countdown:Countdown",
         "gym/puzzle24": "tot_lab.domains.puzzles.countdown:Puzzle24",
         "gym/mini_sudoku": "tot_lab.domains.puzzles.sudoku:MiniSudoku",

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 from tot_lab.core.domain import Domain, Path
 from tot_lab.core.task import Task
 from tot_lab.domains.general import final_answer
+from tot_lab.domains.gym import read_answer
 
 MAX_STATES = 50_000
 """States that a solver visits before it gives up."""
@@ -252,12 +253,12 @@ class PuzzleDomain(Domain):
         return [self.write(puzzle, move) for move in self.legal(puzzle, here.state, text)]
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """Return the text after the last `Answer:` that begins a line, or else the whole reply.
+        """Return the answer of one or more lines that a reply states, or else the whole reply.
 
         A right answer is returned in the form that the question asks for.
         """
-        stated = (final_answer(text) or text).strip().strip("`").strip()
-        return self._solution(task, stated) or stated or None
+        stated = read_answer(text)
+        return stated and (self._solution(task, stated) or stated)
 
     def _solution(self, task: Task, answer: str) -> str | None:
         puzzle = self.puzzle(task)
