@@ -22,6 +22,7 @@ _TERM = r"(\(-?\d{1,12}(?:/\d{1,12})?\)|-?\d{1,12})"
 _MOVE = re.compile(
     rf"{_TERM}\s{{0,4}}([-+*/])\s{{0,4}}{_TERM}\s{{0,4}}=\s{{0,4}}\(?(-?\d{{1,12}}(?:/\d{{1,12}})?)(?!\d|\.\d)"
 )
+_INTEGER = re.compile(r"[\d.]+")
 _SOLVED = 6  # numbers that the solver handles
 
 _State = tuple[Fraction, ...]  # the numbers left, in ascending order
@@ -93,11 +94,10 @@ class Countdown(PuzzleDomain):
         """Return the expression of an answer, without `= …`."""
         expression, _, rest = plain(text.strip()).partition("=")
         read = value_of(expression)
-        if read is None or (rest and number(rest.strip()) != puzzle.target):
+        if read is None or read[0] != puzzle.target or (rest and number(rest.strip()) != puzzle.target):
             return None
-        value, used = read
-        right = value == puzzle.target and tuple(sorted(used)) == puzzle.numbers
-        return expression.strip().replace("[", "(").replace("]", ")") if right else None
+        used = sorted(_INTEGER.findall(expression)) == sorted(map(str, puzzle.numbers))
+        return " ".join(expression.replace("[", "(").replace("]", ")").split()) if used else None
 
     def plan(self, puzzle: Puzzle, state: _State) -> Plan:
         if len(state) > _SOLVED:

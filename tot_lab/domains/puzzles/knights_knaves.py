@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Z][a-z]+")
 _WORD = re.compile(
     r"\(|\)|it is not the case that|if and only if|\b(?:if|then|and|or)\b|[A-Z][a-z]+ is an? [a-z]+", re.I
 )
-_CLAIM = re.compile(r"\b([A-Za-z]{1,20})\s{0,4}(?: is an?|:|=| is)\s{1,4}([a-z]{1,20})\b", re.I)
+_CLAIM = re.compile(r"\b([A-Za-z]{1,20})[ \t]{0,4}(?: is an?|:|=| is)[ \t]{1,4}([a-z]{1,20})\b", re.I)
 
 _STRENGTH = {"if and only if": 1, "then": 2, "or": 3, "and": 4, "it is not the case that": 5}
 
@@ -94,6 +94,11 @@ class KnightsKnaves(AssignmentPuzzle):
         known = [(person, role) for person, role in enumerate(position.state) if role is not None]
         *others, last = [self.write(puzzle, move) for move in known] or [""]
         return ", ".join([*others, f"and {last}" if others else last])
+
+    def read_solution(self, puzzle: Puzzle, text: str) -> str | None:
+        """Return the roles that an answer states, in any order. It may repeat itself."""
+        stated = dict.fromkeys(self.read_moves(puzzle, text))
+        return super().read_solution(puzzle, "\n".join(self.write(puzzle, move) for move in sorted(stated)))
 
 
 def _runs(text: str) -> Iterator[list[str]]:

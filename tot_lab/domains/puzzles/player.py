@@ -92,11 +92,9 @@ class _Responder(Responder["SimPuzzle"]):
     def next_moves(self, position: Position, count: int) -> list[Any]:
         """Return up to `count` different legal moves, the right one among them with probability `skill`."""
         legal = list(dict.fromkeys(self.domain.moves(self.puzzle, position.state)))
-        right = solve(self.domain, self.puzzle, position.state).moves[:1]
         self.random.shuffle(legal)
-        others = [move for move in legal if move not in right]
-        first = list(right) if self.succeeds() or not others else []
-        chosen = [*first, *others][:count]
+        right = solve(self.domain, self.puzzle, position.state).moves[:1] if self.succeeds() else ()
+        chosen = [*right, *(move for move in legal if move not in right)][:count]
         self.random.shuffle(chosen)
         return chosen
 
@@ -151,7 +149,7 @@ class SimPuzzle(Player):
     unknown = "I am a simulated player of puzzles, and I do not understand this prompt."
 
     skill: Share = 0.8
-    """Probability that a proposal contains the move that a solver would make, 0–1."""
+    """Probability that a proposal contains the move that a solver would make, 0–1. The others are random."""
 
     words: str = ""
     """The vocabulary for word ladders, with spaces between the words. Empty means any letters."""

@@ -49,12 +49,8 @@ class WordLadder(PuzzleDomain):
     def start(self, puzzle: Puzzle) -> str:
         return puzzle.first
 
-    def moves(self, puzzle: Puzzle, state: str) -> Iterator[str]:
-        for place, old in enumerate(state):
-            for letter in ascii_uppercase:
-                word = f"{state[:place]}{letter}{state[place + 1 :]}"
-                if letter != old and (puzzle.words is None or word in puzzle.words):
-                    yield word
+    def moves(self, puzzle: Puzzle, state: str) -> tuple[str, ...]:
+        return _neighbours(state, puzzle.words)
 
     def after(self, puzzle: Puzzle, state: str, move: str) -> str:
         return move
@@ -86,3 +82,15 @@ class WordLadder(PuzzleDomain):
 @lru_cache(maxsize=64)
 def _vocabulary(words: str) -> frozenset[str]:
     return frozenset(words.upper().split())
+
+
+@lru_cache(maxsize=16_384)
+def _neighbours(word: str, words: frozenset[str] | None) -> tuple[str, ...]:
+    """Return the words that differ from `word` in one letter."""
+    made = (
+        f"{word[:place]}{letter}{word[place + 1 :]}"
+        for place, old in enumerate(word)
+        for letter in ascii_uppercase
+        if letter != old
+    )
+    return tuple(other for other in made if words is None or other in words)
