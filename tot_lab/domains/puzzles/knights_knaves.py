@@ -47,8 +47,8 @@ class KnightsKnaves(AssignmentPuzzle):
         if people is None or roles is None:
             return None
         names = tuple(name for name in _NAME.findall(people[1]))
-        said = text[people.end() : roles.start()]
-        statements = [_postfix(words, names, roles[1]) for words in _runs(said)]
+        spoken = text[people.end() : roles.start()]
+        statements = [_postfix(words, names, roles[1]) for words in _runs(spoken)]
         if len(statements) != len(names) or not all(statements):
             return None
         return Puzzle(names, (roles[1], roles[2]), tuple(filter(None, statements)))

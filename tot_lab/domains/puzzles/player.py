@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
-from tot_lab.core.domain import Path
-from tot_lab.core.registry import find, names
+from tot_lab.core.domain import Domain, Path
+from tot_lab.core.parts import REGISTRY, class_of
+from tot_lab.core.registry import names
 from tot_lab.core.task import Task
 from tot_lab.domains.player import Player, Responder, candidates_in
 from tot_lab.domains.puzzles.base import Position, PuzzleDomain, solve
@@ -40,7 +41,7 @@ class _Responder(Responder["SimPuzzle"]):
     @cached_property
     def task(self) -> Task | None:
         """The task of the puzzle that the prompt states."""
-        return _task(self.text, self.player.words)
+        return _task(self.text, self.player.words, _families())
 
     @cached_property
     def domain(self) -> PuzzleDomain:
@@ -155,15 +156,21 @@ class SimPuzzle(Player):
     """The vocabulary for word ladders, with spaces between the words. Empty means any letters."""
 
 
-@lru_cache(maxsize=1024)
-def _task(text: str, words: str) -> Task | None:
-    """Return the task of the puzzle that `text` states, of any registered family."""
+def _families() -> tuple[type[PuzzleDomain], ...]:
+    """Return the families that are registered, and those that this process has defined."""
     for name in names("domains"):
-        kind = getattr(find(name, "domains"), "value", None) if name.startswith("gym/") else None
-        if isinstance(kind, type) and issubclass(kind, PuzzleDomain):
-            task = Task(domain=kind(), question=text, data={"words": words} if words else {})
-            if kind().puzzle(task) is not None:
-                return task
+        if name.startswith("gym/"):
+            class_of(name, Domain)
+    return tuple(dict.fromkeys(kind for kind in REGISTRY.values() if issubclass(kind, PuzzleDomain)))
+
+
+@lru_cache(maxsize=1024)
+def _task(text: str, words: str, families: tuple[type[PuzzleDomain], ...]) -> Task | None:
+    """Return the task of the puzzle that `text` states."""
+    for domain in (kind() for kind in families):
+        task = Task(domain=domain, question=text, data={"words": words} if words else {})
+        if domain.puzzle(task) is not None:
+            return task
     return None
 
 
