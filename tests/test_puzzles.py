@@ -477,6 +477,16 @@ def test_a_search_with_a_perfect_player_solves(kind):
         assert item.score(run.answer) == 1.0
 
 
+def test_a_player_improves_its_own_answers():
+    """It sees that its first answer is wrong, and only then tries again."""
+    item = items_of("gym/n_queens")[1]
+    strategy = tl.SelfRefine(rounds=8)
+    run = wait(tl.Lab(SimPuzzle(skill=0.6, noise=0, seed=4), runs=None).run(strategy, item.task))
+    first = item.domain.read_answer(item.task, run.tree[run.tree.root.children[0]].text)
+    assert item.task.grade(first) == 0.0
+    assert run.correct is True
+
+
 @every_family
 def test_skill_decides_how_often_the_first_move_is_right(kind):
     """A player that ignores its settings would pass the tests above."""

@@ -20,6 +20,7 @@ from tot_lab.domains.puzzles.base import Position, PuzzleDomain, solve
 from tot_lab.models.simulated import JUDGING, Share
 
 _FORMS = (
+    ("critique", re.compile(r"`SATISFIED:`")),
     ("none", re.compile(r"the puzzle is solved\. Reply with the word none")),
     *JUDGING,
     ("value", re.compile(r"first line of your reply is `score: `")),
@@ -136,6 +137,15 @@ class _Responder(Responder["SimPuzzle"]):
     def value(self) -> str:
         """Return the score of the candidate."""
         return f"score: {self.score_of(self.believes())}"
+
+    def critique(self) -> str:
+        """Return a critique of the answer in the prompt."""
+        assert self.task is not None
+        answer = self.text.rpartition("<answer>\n")[2].partition("\n</answer>")[0]
+        right = self.domain.verify(self.task, self.domain.read_answer(self.task, answer) or "")
+        if self.judgement_of(right is True):
+            return "SATISFIED: it keeps all rules and solves the puzzle."
+        return "UNSATISFIED: it breaks a rule or does not solve the puzzle. Begin again."
 
 
 class SimPuzzle(Player):
