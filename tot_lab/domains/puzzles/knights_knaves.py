@@ -14,7 +14,8 @@ _PEOPLE = re.compile(
 _ROLES = re.compile(r"So who is an? ([a-z]{1,20}) and who is an? ([a-z]{1,20})\?")
 _NAME = re.compile(r"[A-Z][a-z]+")
 _WORD = re.compile(
-    r"\(|\)|it is not the case that|if and only if|\b(?:if|then|and|or)\b|\b[A-Z][a-z]{0,20} is an? [a-z]{1,20}",
+    r"\(|\)|it is not the case that|if and only if|\b(?:if|then|and|or)\b|"
+    r"\b[A-Z][a-z]{0,20} is an? [a-z]{1,20}",
     re.I,
 )
 _CLAIM = re.compile(r"\b([A-Za-z]{1,20})[ \t]{0,4}(?: is an?|:|=| is)[ \t]{1,4}([a-z]{1,20})\b", re.I)
