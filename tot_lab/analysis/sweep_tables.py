@@ -47,6 +47,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
       category. NA if a strategy has no such setting or it is `None`
     - domain: category; task: category, the question, shortened; task_number: Int64, from 0; repeat: Int64
     - correct: boolean, NA without ground truth; score: Float64, the grade of the answer, 0 to 1
+    - credit: Float64, partial credit of the answer, 0 to 1, only in sweeps of tasks that give any
     - answer: string, NA if there is none; stop_reason: category, NA if the run could not start
     - error: string, the error of the strategy, the model's setup or the grading, NA if there is none
     - calls: Int64, calls made; failed_calls: Int64, calls without a reply
@@ -77,6 +78,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         "task_number": ("Int64", [cell.task for cell in cells]),
         **each(cells, repeat="Int64"),
         **each(rows, correct="boolean", score="Float64"),
+        **(each(rows, credit="Float64") if any(row.credit is not None for row in rows) else {}),
         "answer": ("string", [row.answer or None for row in rows]),
         "stop_reason": (tuple(sorted({row.stop for row in rows if row.stop})), [row.stop for row in rows]),
         **each(rows, error="string", calls="Int64", failed_calls="Int64"),

@@ -18,8 +18,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-APART = ["unshare", "--user", "--map-current-user", "--net", "--pid", "--ipc", "--fork", "--kill-child"]
-"""Command before another one that gives it its own namespaces, without a network."""
+NO_NETWORK = ["unshare", "--user", "--map-current-user", "--net", "--ipc"]
+"""Command before another one that gives it no network."""
+
+APART = [*NO_NETWORK, "--pid", "--fork", "--kill-child"]
+"""Command before another one that also ends all of its processes with it. As the first process of its
+namespace, it does not receive the signals of the kernel's limits.
+"""
 
 WALL_LIMIT = 120.0
 """Seconds after which a worker is stopped, whatever its own limits are."""
@@ -85,7 +90,15 @@ class Worker:
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            [*(APART if can_be_apart() else []), sys.executable, "-P", "-B", "-X", "utf8", str(self.script)],
+            [
+                *(NO_NETWORK if can_be_apart() else []),
+                sys.executable,
+                "-P",
+                "-B",
+                "-X",
+                "utf8",
+                str(self.script),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -318,6 +318,12 @@ class Run(RunMethods):
         return None if self.grade is None else self.grade == 1.0
 
     @cached_property
+    def credit(self) -> float | None:
+        """Partial credit for the answer, 0–1, which never counts as correct. `None` if there is none."""
+        task = self.task
+        return None if self.grade is None or task is None else task.domain.credit(task, self.answer)
+
+    @cached_property
     def reachable(self) -> float | None:
         """The best grade of any leaf: the grade of a perfect choice among the leaves."""
         if self.task is None or needs_functions(self.task.domain):

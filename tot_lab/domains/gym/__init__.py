@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,11 @@ from typing import Any
 from tot_lab.core.domain import Domain, Ungraded
 from tot_lab.core.extras import requires
 from tot_lab.core.parts import class_of, known_names
-from tot_lab.core.processes import Worker, WorkerDied
+from tot_lab.core.processes import WALL_LIMIT, Worker, WorkerDied
 from tot_lab.core.registry import names
 from tot_lab.core.task import Task
 from tot_lab.domains.general import General
-from tot_lab.domains.gym.exact import is_solved
+from tot_lab.domains.gym.exact import EXACT, LONGEST, is_solved
 
 MAX_TASKS = 100_000
 """Maximum number of tasks of one request."""
@@ -73,7 +74,8 @@ class Gym(General):
     def grade(self, task: Task, answer: str) -> float | None:
         """Return 1 if `answer` is right, and 0 otherwise. `None` if the task has no data of its family.
 
-        An answer whose grading exceeds the limits of time or memory is not right.
+        An answer of over 20,000 characters, or whose grading exceeds the limits of time or memory, is not
+        right.
 
         Raises:
             Ungraded: If reasoning-gym is not installed, or its process cannot be started.
@@ -83,20 +85,32 @@ class Gym(General):
         solved = is_solved(self.family, answer, task.reference, task.data)
         return float(self._score(task, answer) == 1.0 if solved is None else solved)
 
+    def is_bounded(self, task: Task) -> bool:
+        """Return whether an answer is graded without the worker."""
+        return self.family in EXACT
+
     def credit(self, task: Task, answer: str) -> float | None:
         """Return the score that reasoning-gym itself gives `answer`, 0–1. Raises `Ungraded` like `grade`."""
         return self._score(task, answer) if task.data else None
 
     def _score(self, task: Task, answer: str) -> float:
         entry = {"question": task.question, "answer": task.reference, "metadata": task.data}
-        try:
-            request = {"family": self.family, "difficulty": self.difficulty, "entry": entry, "answer": answer}
-            return float(_ask("score", **request))
-        except WorkerDied:
+        if len(answer) > LONGEST:
             return 0.0
-        except (OSError, ValueError) as error:
-            what = f"gym:{self.family}"
-            raise Ungraded(f"{error}" if what in str(error) else f"{what} cannot grade: {error}") from None
+        request = {"family": self.family, "difficulty": self.difficulty, "entry": entry, "answer": answer}
+        try:
+            return _scored(json.dumps(request))
+        except (OSError, ImportError, ValueError) as error:
+            raise Ungraded(f"gym:{self.family}: {error}") from None
+
+
+@lru_cache(maxsize=1_024)
+def _scored(request: str) -> float:
+    """Return the score of an answer, 0 if the worker ends at its limits."""
+    try:
+        return float(_ask("score", **json.loads(request)))
+    except WorkerDied:
+        return 0.0
 
 
 def read_answer(text: str) -> str | None:
@@ -203,9 +217,9 @@ def _ask(do: str, **request: Any) -> Any:
         ModuleNotFoundError: If reasoning-gym is not installed.
     """
     if find_spec("reasoning_gym") is None:
-        what = f"Grading gym:{request['family']}" if do == "score" else f"gym:{request['family']}"
+        what = "Grading" if do == "score" else f"gym:{request['family']}"
         raise ModuleNotFoundError(requires(what, "reasoning-gym", "gym"))
-    reply = _WORKER.ask({"do": do, **request}) if do == "score" else _WORKER.ask({"do": do, **request}, None)
+    reply = _WORKER.ask({"do": do, **request}, WALL_LIMIT if do == "score" else None)
     if "error" in reply:
         raise ValueError(reply["error"])
     return reply["value"]

@@ -9,15 +9,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from tot_lab.core.arithmetic import value_of
 from tot_lab.domains.general import last_number
 
-LONGEST = 10_000
-"""Characters of an answer that is parsed."""
+LONGEST = 20_000
+"""Characters of an answer that is graded."""
 
 Exact = Callable[[str, str, dict[str, Any]], bool]
 """A grader of an answer, given the reference and the metadata of its task."""
@@ -56,39 +57,22 @@ def equal_number(answer: str, reference: str, data: dict[str, Any]) -> bool:
 
 def equal_integer(answer: str, reference: str, data: dict[str, Any]) -> bool:
     """Whether the integers are equal. 0x begins a hexadecimal one, 0b a binary one."""
-    value = _integer(answer)
-    return value is not None and value == _integer(reference)
-
-
-def _integer(text: str) -> int | None:
-    try:
-        return int(text.strip(), 0)
-    except ValueError:
-        return None
+    return int(answer, 0) == int(reference, 0)
 
 
 def probability(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the number, rounded to as many digits as are stated, is the exact probability.
-
-    At least three significant digits are required, unless fewer are exact. A fraction must be exact.
-    """
-    rational = data["rational"]
-    exact = Fraction(int(rational["numerator"]), int(rational["denominator"]))
-    text = answer.strip().replace(",", "")
-    if len(text) > 100:
+    """Whether the number is the exact probability, or that rounded to at least three significant digits."""
+    above, below = int(data["rational"]["numerator"]), int(data["rational"]["denominator"])
+    text, exact = answer.strip(), Fraction(above, below)
+    if re.fullmatch(r"\d{1,99}/\d{1,99}", text):
+        return Fraction(text) == exact
+    match = re.fullmatch(r"(\d{0,99}\.?\d{0,99}(?:[eE][-+]?\d{1,3})?)(\s?%)?", text)
+    if match is None:
         return False
-    percent = text.endswith("%")
-    value = last_number(text.rstrip("% "))
-    if value is None or re.fullmatch(r"[-+\d.eE/ %]+", text) is None:
-        return False
-    value /= 100 if percent else 1
-    if "/" in text or value == exact:
-        return value == exact
-    return exact != 0 and len(_digits(text)) >= 3 and abs(value - exact) * 2_000 <= exact
-
-
-def _digits(text: str) -> str:
-    return re.sub(r"[eE].*|\D", "", text).lstrip("0")
+    stated = Decimal(match[1]).scaleb(-2 if match[2] else 0)
+    _, digits, exponent = stated.as_tuple()
+    error = abs(Fraction(stated) - exact)
+    return error == 0 or (len(digits) >= 3 and 2 * error <= Fraction(10) ** int(exponent))
 
 
 def sorted_numbers(answer: str, reference: str, data: dict[str, Any]) -> bool:
@@ -98,42 +82,62 @@ def sorted_numbers(answer: str, reference: str, data: dict[str, Any]) -> bool:
 
 
 def _numbers(text: str) -> list[Decimal] | None:
-    try:
-        listed = json.loads(text.replace("'", '"'), parse_float=str, parse_int=str)
-        return [Decimal(number) for number in listed] if isinstance(listed, list) else None
-    except (ValueError, TypeError, InvalidOperation, RecursionError):
-        return None
+    listed = json.loads(text.replace("'", '"'), parse_float=str, parse_int=str)
+    return [Decimal(number) for number in listed] if isinstance(listed, list) else None
 
 
 def roots(answer: str, reference: str, data: dict[str, Any]) -> bool:
     """Whether the list has the same numbers in any order. A part that is no number makes it wrong."""
-    found, expected = _roots(answer), _roots(reference)
-    return found is not None and found == expected
+    return _roots(answer) == _roots(reference)
 
 
-def _roots(text: str) -> list[Decimal] | None:
-    try:
-        return sorted(Decimal(part.strip()) for part in text.split(",") if part.strip())
-    except InvalidOperation:
-        return None
+def _roots(text: str) -> list[Decimal]:
+    return sorted(Decimal(part.strip()) for part in text.split(",") if part.strip())
 
 
 def pooled(answer: str, reference: str, data: dict[str, Any]) -> bool:
     """Whether the matrix has the shape of the solution, and its elements are within 0.005 of them."""
-    try:
-        rows = [[Fraction(cell) for cell in line.split()] for line in answer.strip().splitlines()]
-    except (ValueError, ZeroDivisionError):
+    rows = [[Decimal(cell) for cell in line.split()] for line in answer.strip().splitlines()]
+    solution = [[Decimal(str(cell)) for cell in row] for row in data["solution"]]
+    if [len(row) for row in rows] != [len(row) for row in solution]:
         return False
-    return len(rows) == len(data["solution"]) and all(
-        len(row) == len(solution)
-        and all(abs(a - Fraction(b)) * 200 <= 1 for a, b in zip(row, solution, strict=True))
-        for row, solution in zip(rows, data["solution"], strict=True)
-    )
+    pairs = zip(chain(*rows), chain(*solution), strict=True)
+    return all(abs(cell - right) <= Decimal("0.00501") for cell, right in pairs)
+
+
+def complex_number(answer: str, reference: str, data: dict[str, Any]) -> bool:
+    """Whether the complex number is exactly the result."""
+    text = "".join(answer.lower().split()).strip("()").replace("i", "j")
+    return complex(re.sub(r"(?<![\d.])j", "1j", text)) == complex(*data["result"])
+
+
+def rush_hour(answer: str, reference: str, data: dict[str, Any]) -> bool:
+    """Whether the moves take the car A to the exit on the right. Each move must be possible as a whole."""
+    board = {k: letter for k, letter in enumerate(data["board_config"]) if letter != "o"}
+    for move in answer.replace(",", " ").split():
+        match = re.fullmatch(r"([A-Z]+)([+-])(\d)", move)
+        if match is None or len(set(match[1])) > 1:
+            return False
+        name, sign = match[1][0], 1 if match[2] == "+" else -1
+        for _ in range(int(match[3])):
+            cells = sorted(k for k, letter in board.items() if letter == name)
+            if len(cells) < 2:
+                return False
+            stride = cells[1] - cells[0]
+            end = cells[-1] if sign > 0 else cells[0]
+            free = end + sign * stride
+            leaves_row = stride == 1 and free // 6 != end // 6
+            if not 0 <= free < 36 or leaves_row or free in board:
+                return False
+            del board[cells[0] if sign > 0 else cells[-1]]
+            board[free] = name
+    return board.get(17) == "A"
 
 
 EXACT: dict[str, Exact] = {
     "bitwise_arithmetic": equal_integer,
     "coin_flip": probability,
+    "complex_arithmetic": complex_number,
     "countdown": countdown,
     "figlet_font": equal_letters,
     "game_of_life_halting": equal_text,
@@ -143,6 +147,7 @@ EXACT: dict[str, Exact] = {
     "polynomial_equations": roots,
     "pool_matrix": pooled,
     "puzzle24": puzzle24,
+    "rush_hour": rush_hour,
 }
 """The exact grader of each family that has one."""
 
@@ -150,12 +155,12 @@ EXACT: dict[str, Exact] = {
 def is_solved(family: str, answer: str, reference: Any, data: dict[str, Any]) -> bool | None:
     """Whether `answer` is right. `None` if the family has no exact grader here.
 
-    Data that lacks what the grader needs, such as that of a file, makes every answer wrong.
+    An answer that cannot be parsed is wrong, and so is every answer if `data` lacks what the grader needs.
     """
     grader = EXACT.get(family)
     if grader is None:
         return None
     try:
         return len(answer) <= LONGEST and grader(answer, str(reference), data)
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
         return False

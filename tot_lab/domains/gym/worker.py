@@ -19,7 +19,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-SECONDS = 5
+SECONDS = 4
 """CPU time of one grading."""
 
 MEMORY = 3 << 30

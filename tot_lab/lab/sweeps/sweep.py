@@ -95,6 +95,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     losses: ByRole | None = {}
     selected_strategy: str | None = None
     strategy_used: str | None = None
+    credit: float | None = None
 
 
 class Counts(NamedTuple):
@@ -348,8 +349,9 @@ class Sweep(SweepMethods):
             score = None if run.grade is None else float(run.grade)  # a custom domain may return a bool
             if score is not None and not 0 <= score <= 1:
                 raise ValueError(f"a grade must be between 0 and 1: got {score}")
+            credit = run.credit
         except Exception as failed:
-            score = None
+            score = credit = None
             error = error or f"the answer cannot be graded: {_format_error(failed)}"
         error = error or run.failure
         usage = run.usage
@@ -372,6 +374,7 @@ class Sweep(SweepMethods):
             losses_of(run),
             run.selected_strategy,
             run.strategy_used,
+            credit,
         )
 
     def keys_of(self, lines: Sequence[Line]) -> dict[Position, bytes]:
