@@ -225,7 +225,7 @@ def _ask(do: str, **request: Any) -> Any:
     if find_spec("reasoning_gym") is None:
         what = "Grading" if do == "score" else f"gym:{request['family']}"
         raise ModuleNotFoundError(requires(what, "reasoning-gym", "gym"))
-    reply = _WORKER.ask({"do": do, **request}, WALL_LIMIT if do == "score" else None)
+    reply = _WORKER.request({"do": do, **request}, WALL_LIMIT if do == "score" else None)
     if "error" in reply:
         raise ValueError(reply["error"])
     return reply["value"]
