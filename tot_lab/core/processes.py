@@ -60,7 +60,7 @@ class Worker:
         self._owner = 0  # A forked process may not use the pipes of its parent.
         self._lock = threading.Lock()
 
-    def ask(self, request: dict[str, Any], limit: float | None = WALL_LIMIT) -> Any:
+    def request(self, request: dict[str, Any], limit: float | None = WALL_LIMIT) -> Any:
         """Return the reply to a request.
 
         Args:

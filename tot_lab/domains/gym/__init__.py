@@ -26,10 +26,13 @@ from tot_lab.core.processes import WALL_LIMIT, Worker, WorkerDied
 from tot_lab.core.registry import names
 from tot_lab.core.task import Task
 from tot_lab.domains.general import General
-from tot_lab.domains.gym.exact import EXACT, LONGEST, is_solved
+from tot_lab.domains.gym.exact import EXACT, is_solved
 
 MAX_TASKS = 100_000
 """Maximum number of tasks of one request."""
+
+LONGEST = 20_000
+"""Characters of an answer that is graded."""
 
 _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.S | re.I)
 _MARKED = re.compile(
@@ -82,21 +85,24 @@ class Gym(General):
         """
         if not task.data:
             return None
-        solved = is_solved(self.family, answer, task.reference, task.data)
-        return float(self._score(task, answer) == 1.0 if solved is None else solved)
+        return float(self._score(task, answer) == 1.0)
 
     def is_bounded(self, task: Task) -> bool:
         """Return whether an answer is graded without the worker."""
         return self.family in EXACT
 
     def credit(self, task: Task, answer: str) -> float | None:
-        """Return the score that reasoning-gym itself gives `answer`, 0–1. Raises `Ungraded` like `grade`."""
+        """Return the score that the family gives `answer`, 0–1. If it is graded by an exact grader of this
+        package, it is the grade. Raises `Ungraded` like `grade`.
+        """
         return self._score(task, answer) if task.data else None
 
     def _score(self, task: Task, answer: str) -> float:
-        entry = {"question": task.question, "answer": task.reference, "metadata": task.data}
         if len(answer) > LONGEST:
             return 0.0
+        if self.family in EXACT:
+            return float(is_solved(self.family, answer, task.reference, task.data))
+        entry = {"question": task.question, "answer": task.reference, "metadata": task.data}
         request = {"family": self.family, "difficulty": self.difficulty, "entry": entry, "answer": answer}
         try:
             return _scored(json.dumps(request))
@@ -219,7 +225,7 @@ def _ask(do: str, **request: Any) -> Any:
     if find_spec("reasoning_gym") is None:
         what = "Grading" if do == "score" else f"gym:{request['family']}"
         raise ModuleNotFoundError(requires(what, "reasoning-gym", "gym"))
-    reply = _WORKER.ask({"do": do, **request}, WALL_LIMIT if do == "score" else None)
+    reply = _WORKER.request({"do": do, **request}, WALL_LIMIT if do == "score" else None)
     if "error" in reply:
         raise ValueError(reply["error"])
     return reply["value"]

@@ -32,6 +32,10 @@ OWN_FIELDS = ("seed", "size")
 """Fields of a configuration that are no difficulty."""
 
 
+EVALUATING = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
+"""Modules whose graders call `eval` with the answer."""
+
+
 def main() -> None:
     """Reply to requests until the input ends."""
     sys.stdin.readline()
@@ -76,14 +80,8 @@ def import_safely() -> None:
 
     sympy.parse_expr = parse
     for kind, _ in DATASETS.values():
-        module: Any = sys.modules[kind.__module__]
-        if getattr(module, "parse_expr", None) is not None and module.__name__.startswith(
-            "reasoning_gym.games"
-        ):
-            module.parse_expr = parse
-        for name in ("binary_matrix", "n_queens", "number_sorting", "spiral_matrix", "string_insertion"):
-            if module.__name__.endswith(f".{name}"):
-                module.eval = literal
+        if kind.__module__.rpartition(".")[2] in EVALUATING:
+            vars(sys.modules[kind.__module__])["eval"] = literal
     limits = {"AS": MEMORY, "FSIZE": 0, "NPROC": 0, "CORE": 0}
     for name, most in limits.items():
         limit = getattr(resource, f"RLIMIT_{name}")
