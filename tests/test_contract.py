@@ -10,6 +10,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from puzzle_tasks import MOVES, puzzle_task
 from support import (
     ANSWERS,
     DOMAINS,
@@ -30,6 +31,7 @@ from tot_lab.core.purposes import ROLES
 from tot_lab.core.records import parent_of
 from tot_lab.core.registry import built_in
 from tot_lab.core.tools import asks_no_model
+from tot_lab.domains.gym import Gym
 from tot_lab.models.chat.served import ServedModel
 from tot_lab.models.openai_compatible import OpenAIServer
 from tot_lab.models.simulated import Simulated
@@ -149,9 +151,18 @@ HANDS = {
     "multi_hop": tl.domains.multi_hop(2),
     "open_ended": tl.open_ended("Where should a small shop keep its orders?"),
     "constrained": tl.domains.constrained(2),
+    "gym": tl.Task(domain=Gym(family="count_bits"), question="How many 1 bits has 9?", reference="2"),
 }
+HANDS |= {kind: puzzle_task(kind) for kind in MOVES}
 HANDS["agent"] = HANDS["word_sums"]
-PLAYED_BY = {"word_sums": "sim/agent", "multi_hop": "sim/agent", "open_ended": "sim/general"}
+HANDS["puzzle"] = HANDS["gym/jugs"]
+PLAYED_BY = {
+    "word_sums": "sim/agent",
+    "multi_hop": "sim/agent",
+    "open_ended": "sim/general",
+    "gym": "sim/general",
+}
+PLAYED_BY |= dict.fromkeys(MOVES, "sim/puzzle")
 """Which model knows a domain, where it is not called like it."""
 
 PATHS = {
@@ -163,7 +174,9 @@ PATHS = {
     "multi_hop": [[], ["Bastian Tarrow came into the world in Ivelstow."]],
     "open_ended": [[], ["List what an order holds."]],
     "constrained": [[], ["Pottery: Monday, Red"]],
+    "gym": [[], ["9 is 1001 in binary."]],
 }
+PATHS |= {kind: [[], moves[:1]] for kind, moves in MOVES.items()}
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

@@ -28,6 +28,7 @@ from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Thought
 from tot_lab.core.registry import built_in
+from tot_lab.domains.puzzles.base import PuzzleDomain
 from tot_lab.models.simulated import Simulated
 from tot_lab.strategies import categories, conversation, plan_execute, plans, react, reflexion, research
 from tot_lab.strategies.deep_think_replies import Approaches, Convergence, Development
@@ -373,6 +374,8 @@ def _domain_readers() -> Iterator[tuple[str, Callable[[str], object]]]:
         domain = task.domain
         for path in PATHS[kind.kind][1:]:
             given = {"task": task, "path": path, "count": 3, "tokens": ()}
+            if isinstance(domain, PuzzleDomain):
+                given["puzzle"] = domain.puzzle(task)
             for name in dir(domain):
                 if not name.startswith(("read_", "pool_")):
                     continue
@@ -383,7 +386,8 @@ def _domain_readers() -> Iterator[tuple[str, Callable[[str], object]]]:
 
                 def read(text: str, method=method, taken=taken, given=given) -> object:
                     values = {**given, "text": text, "texts": [text]}
-                    return method(*(values[name] for name in taken))
+                    found = method(*(values[name] for name in taken))
+                    return list(found) if isinstance(found, Iterator) else found
 
                 yield f"{kind.kind}.{name}", read
             for name in ("answer", "complete", "assess", "state", "steps", "solvable"):

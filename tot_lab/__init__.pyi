@@ -76,6 +76,7 @@ from tot_lab.domains.creative_writing.player import SimCreativeWriting as _SimCr
 from tot_lab.domains.game24.player import SimGame24 as _SimGame24
 from tot_lab.domains.general.player import SimGeneral as _SimGeneral
 from tot_lab.domains.mini_crossword.player import SimMiniCrossword as _SimMiniCrossword
+from tot_lab.domains.puzzles.player import SimPuzzle as _SimPuzzle
 from tot_lab.lab.context import SessionMemory as SessionMemory
 from tot_lab.lab.lab import Lab as Lab
 from tot_lab.lab.lab import Stream as _Stream
@@ -339,6 +340,7 @@ class sim:
     SimGame24: TypeAlias = _SimGame24
     SimGeneral: TypeAlias = _SimGeneral
     SimMiniCrossword: TypeAlias = _SimMiniCrossword
+    SimPuzzle: TypeAlias = _SimPuzzle
 
 class figures:
     """Figures of runs and sweeps."""

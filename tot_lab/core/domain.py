@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 Path = Sequence[str]
 
 
+class Ungraded(Exception):
+    """Raised if answers cannot be graded. The message gives the reason."""
+
+
 class Prompts:
     """The prompts of a domain.
 
@@ -201,7 +205,16 @@ class Rules:
         return None
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """How correct `answer` is, from 0 to 1 (correct). `None` if there is no reference."""
+        """How correct `answer` is, from 0 to 1 (correct). `None` if there is no reference.
+
+        Raises `Ungraded` if it needs a package that is not installed.
+        """
+        return None
+
+    def credit(self, task: Task, answer: str) -> float | None:
+        """Partial credit for `answer`, from 0 to 1, which never counts as solved. `None` if there is none
+        besides `grade`.
+        """
         return None
 
     def is_bounded(self, task: Task) -> bool:

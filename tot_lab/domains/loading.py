@@ -18,33 +18,48 @@ from pydantic import ValidationError
 
 from tot_lab.core.task import Task
 from tot_lab.domains.general import General, Grading, task_of
+from tot_lab.domains.gym import gym_tasks
 
 _Row = tuple[str, Any]  # the location of a row for error messages, and its value
 
 
 def tasks(
     source: str | Path | Iterable[Mapping[str, Any]] | Any,
+    count: int | None = None,
     *,
     question: str = "question",
     answer: str | None = None,
     grade: Grading | Callable[..., Any] | None = None,
     id: str | None = None,
+    seed: int | None = None,
+    difficulty: Mapping[str, Any] | None = None,
 ) -> list[Task]:
-    """Make one `general` task per row.
+    """Make one `general` task per row, or tasks of a family of reasoning-gym.
 
     Args:
         source: A file (.jsonl, .json with a list, or .csv with a header; UTF-8), a pandas DataFrame, or an
-            iterable of dicts.
+            iterable of dicts. `gym:FAMILY`, such as `gym:countdown`, generates tasks with reasoning-gym.
+        count: Number of tasks to generate.
         question: Field with the question.
         answer: Field with the reference answer. `None` means that the rows have no answers. A row whose field
             is empty, null or NaN has no answer and is not graded.
         grade: How answers are compared with the reference (see `General.grading`). It requires `answer`.
         id: Field with the task's id. `None` numbers the rows from 1.
+        seed: For `gym:FAMILY`: the same seed generates the same tasks, 0 by default. Many families use
+            `seed + k` for task `k`, so the tasks of near seeds overlap.
+        difficulty: For `gym:FAMILY`: fields of the family's configuration and their values.
 
     Raises:
         ValueError: If a row is invalid. The message names the file, the line (or row) and the field.
         OSError: If the file cannot be read.
+        ModuleNotFoundError: If `gym:FAMILY` is requested and reasoning-gym is not installed.
     """
+    if isinstance(source, str) and source.startswith("gym:"):
+        if question != "question" or (answer, grade, id) != (None, None, None):
+            raise ValueError(f"{source}: question, answer, grade and id are for files of questions.")
+        return gym_tasks(source.removeprefix("gym:"), count, seed, difficulty)
+    if (count, seed, difficulty) != (None, None, None):
+        raise ValueError("count, seed and difficulty are for generated tasks, such as 'gym:countdown'.")
     if grade is not None and answer is None:
         raise ValueError("`grade` requires `answer`, the name of the field with the reference answer.")
     domain = General.model_validate({"grading": grade})

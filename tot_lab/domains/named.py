@@ -17,8 +17,10 @@ from tot_lab.core.task import Task
 
 
 def domain_names() -> list[str]:
-    """The domains that new tasks can have. Those of published logs are left out. Imports nothing."""
-    return [name for name in names("domains") if not name.startswith("published/")]
+    """The domains whose tasks are made from a problem. Those of published logs and `gym`, whose tasks
+    `tl.tasks` makes, are left out. Imports nothing.
+    """
+    return [name for name in names("domains") if not name.startswith("published/") and name != "gym"]
 
 
 def factory_of(domain: str) -> Callable[..., Task]:

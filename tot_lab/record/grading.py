@@ -11,6 +11,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from tot_lab.core.domain import Ungraded
+
 LIMIT = 5.0
 """Seconds after which the matching is stopped."""
 
@@ -20,10 +22,6 @@ pattern, texts = json.load(sys.stdin)
 search = re.compile(pattern).search
 json.dump([search(text) is not None for text in texts], sys.stdout)
 """
-
-
-class Ungraded(Exception):
-    """Raised if answers cannot be graded. The message gives the reason."""
 
 
 def found_in(pattern: str, texts: Sequence[str]) -> list[bool]:

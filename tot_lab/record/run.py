@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
-from tot_lab.core.domain import Domain
+from tot_lab.core.domain import Domain, Ungraded
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.tree import Node, Tree
-from tot_lab.record.grading import Ungraded, found_in
+from tot_lab.record.grading import found_in
 from tot_lab.record.journal import Header, JournalError, read_journal, write_journal
 from tot_lab.record.marks import Mark, Verdict, changed, made, read_marks, write_marks
 from tot_lab.record.methods import RunMethods
@@ -295,9 +295,9 @@ class Run(RunMethods):
         if task is None or needs_functions(task.domain) or self.ungraded:
             return [None] * len(answers)
         pattern = task.domain.answer_pattern(task) if self.loaded else None
-        if pattern is None:
-            return [task.grade(answer) for answer in answers]
         try:
+            if pattern is None:
+                return [task.grade(answer) for answer in answers]
             return [float(found) for found in found_in(pattern, answers)]
         except Ungraded as why:
             self.ungraded = str(why)
@@ -339,6 +339,12 @@ class Run(RunMethods):
         if self.correct is None or len(self.kept_answers) < 2:
             return None
         return self.correct or 1.0 in self.grades(self.kept_answers[1:])
+
+    @cached_property
+    def credit(self) -> float | None:
+        """Partial credit for the answer, 0–1, which never counts as correct. `None` if there is none."""
+        task = self.task
+        return None if self.grade is None or task is None else task.domain.credit(task, self.answer)
 
     @cached_property
     def reachable(self) -> float | None:

@@ -10,22 +10,19 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, ClassVar
 
 from pydantic import Field
 
+from tot_lab.core.processes import APART, can_be_apart
 from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
-
-_APART = ["unshare", "--user", "--map-current-user", "--net", "--pid", "--ipc", "--fork", "--kill-child"]
 
 _LIMITED = """
 import os, resource, sys
@@ -91,7 +88,7 @@ class Python(Tool):
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
         if os.name != "posix":
             raise OSError("the python tool needs Linux or macOS")
-        apart = _APART if can_be_apart() else []
+        apart = APART if can_be_apart() else []
         return self._run(fitting(arguments, _Snippet).code, apart)
 
     async def _run(self, code: str, apart: list[str]) -> str:
@@ -143,12 +140,3 @@ def _kill(group: int) -> None:
 def _delete(folder: Path) -> None:
     """Delete a folder with `rm`, since Python's own functions fail on very deep folders."""
     subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL, check=False)
-
-
-@lru_cache
-def can_be_apart() -> bool:
-    """Whether namespaces can be created here; tested once."""
-    if shutil.which(_APART[0]) is None:
-        return False
-    made = subprocess.run([*_APART, "true"], capture_output=True, check=False, timeout=10)
-    return made.returncode == 0

@@ -210,7 +210,7 @@ def parse_tasks(words: Sequence[str]) -> list[Task]:
     with argument_errors(f"tasks {name}"):
         if name in domain_names() and (examples := class_of(name, Domain).example_tasks()) is not None:
             return _call_validated(examples, **parse_settings(rest))
-        if not Path(name).exists():
+        if not name.startswith("gym:") and not Path(name).exists():
             known = [one for one in built_in("domains") if class_of(one, Domain).example_tasks()]
             raise InvalidArgument(
                 f"{name!r} is neither a file nor a domain with bundled tasks ({', '.join(known)})."

@@ -96,6 +96,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     selected_strategy: str | None = None
     strategy_used: str | None = None
     any_of_kept: bool | None = None
+    credit: float | None = None
 
 
 class Counts(NamedTuple):
@@ -349,9 +350,9 @@ class Sweep(SweepMethods):
             score = None if run.grade is None else float(run.grade)  # a custom domain may return a bool
             if score is not None and not 0 <= score <= 1:
                 raise ValueError(f"a grade must be between 0 and 1: got {score}")
-            any_of_kept = run.any_of_kept
+            any_of_kept, credit = run.any_of_kept, run.credit
         except Exception as failed:
-            score = any_of_kept = None
+            score = any_of_kept = credit = None
             error = error or f"the answer cannot be graded: {_format_error(failed)}"
         error = error or run.failure
         usage = run.usage
@@ -375,6 +376,7 @@ class Sweep(SweepMethods):
             run.selected_strategy,
             run.strategy_used,
             any_of_kept,
+            credit,
         )
 
     def keys_of(self, lines: Sequence[Line]) -> dict[Position, bytes]:

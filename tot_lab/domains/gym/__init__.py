@@ -1,0 +1,231 @@
+"""Tasks of reasoning-gym, as questions with an open answer.
+
+reasoning-gym generates tasks of about a hundred families and grades their answers. It runs in a process of
+its own (`worker.py`), because some of its graders evaluate text. Only making tasks and grading answers need
+it: a recorded run can be loaded, replayed and shown without it.
+
+References:
+    Stojanovski et al. 2025, "REASONING GYM: Reasoning Environments for Reinforcement Learning with Verifiable
+    Rewards", https://github.com/open-thought/reasoning-gym.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tot_lab.core.domain import Domain, Ungraded
+from tot_lab.core.extras import requires
+from tot_lab.core.parts import class_of, known_names
+from tot_lab.core.processes import WALL_LIMIT, Worker, WorkerDied
+from tot_lab.core.registry import names
+from tot_lab.core.task import Task
+from tot_lab.domains.general import General
+from tot_lab.domains.gym.exact import EXACT, is_solved
+
+MAX_TASKS = 100_000
+"""Maximum number of tasks of one request."""
+
+LONGEST = 20_000
+"""Characters of an answer that is graded."""
+
+_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.S | re.I)
+_MARKED = re.compile(
+    r"^(?P<open>[ \t>*_#`-]*)(?:(?:the|my) )?(?:final )?answer(?P<bold>[*_]*)[ \t]*[:=][*`]*", re.M | re.I
+)
+_FENCED = re.compile(r"\s*```[\w-]*\n(.*?)\n?```\s*", re.S)
+_WORKER = Worker(Path(__file__).with_name("worker.py"))
+
+
+class Gym(General):
+    """A question of a family of reasoning-gym. `tl.tasks("gym:FAMILY", 50)` makes its tasks.
+
+    The answer is the text after `Answer:`, of one or more lines. `grade` is 1 if it is right and 0 otherwise.
+    It is right if the family's grader gives it exactly 1.0 or, where that grader accepts wrong answers, if an
+    exact grader of this package accepts it. Partial credit is `credit`.
+    """
+
+    kind = "gym"
+
+    grading: None = None
+    """Always `None`: the family decides."""
+
+    family: str
+    """Name of the family."""
+
+    difficulty: dict[str, Any] = {}
+    """Fields of the family's configuration that differ from its defaults."""
+
+    def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        how = "Think step by step, then end with" if reasoning else "Without explanation, reply with"
+        return (
+            f"Problem:\n{self.statement(task)}\n\n{how} `Answer:` and the answer, of one or more lines, in "
+            "the form that the problem asks for. Write nothing after it.\nAnswer: <your answer>"
+        )
+
+    def read_answer(self, task: Task, text: str) -> str | None:
+        """Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line,
+        or else the whole reply. A code block around it is removed.
+        """
+        return read_answer(text)
+
+    def grade(self, task: Task, answer: str) -> float | None:
+        """Return 1 if `answer` is right, and 0 otherwise. `None` if the task has no data of its family.
+
+        An answer of over 20,000 characters, or whose grading exceeds the limits of time or memory, is not
+        right.
+
+        Raises:
+            Ungraded: If reasoning-gym is not installed, or its process cannot be started.
+        """
+        if not task.data:
+            return None
+        return float(self._score(task, answer) == 1.0)
+
+    def is_bounded(self, task: Task) -> bool:
+        """Return whether an answer is graded without the worker."""
+        return self.family in EXACT
+
+    def credit(self, task: Task, answer: str) -> float | None:
+        """Return the score that the family gives `answer`, 0–1. If it is graded by an exact grader of this
+        package, it is the grade. Raises `Ungraded` like `grade`.
+        """
+        return self._score(task, answer) if task.data else None
+
+    def _score(self, task: Task, answer: str) -> float:
+        if len(answer) > LONGEST:
+            return 0.0
+        if self.family in EXACT:
+            return float(is_solved(self.family, answer, task.reference, task.data))
+        entry = {"question": task.question, "answer": task.reference, "metadata": task.data}
+        request = {"family": self.family, "difficulty": self.difficulty, "entry": entry, "answer": answer}
+        try:
+            return _scored(json.dumps(request))
+        except (OSError, ImportError, ValueError) as error:
+            raise Ungraded(f"gym:{self.family}: {error}") from None
+
+
+@lru_cache(maxsize=1_024)
+def _scored(request: str) -> float:
+    """Return the score of an answer, 0 if the worker ends at its limits."""
+    try:
+        return float(_ask("score", **json.loads(request)))
+    except WorkerDied:
+        return 0.0
+
+
+def read_answer(text: str) -> str | None:
+    """Read an answer of one or more lines (see `Gym.read_answer`)."""
+    tagged = _TAGGED.findall(text)
+    marked = list(_MARKED.finditer(text))
+    found = text
+    if tagged:
+        found = tagged[-1]
+    elif marked:
+        found = text[marked[-1].end() :].strip()
+        if "**" in marked[-1]["open"] and not marked[-1]["bold"]:
+            found = found.removesuffix("**")
+    fenced = _FENCED.fullmatch(found)
+    found = (fenced[1] if fenced else found).strip()
+    if len(found) > 2 and found[0] == found[-1] == "`" and "`" not in found[1:-1]:
+        found = found[1:-1].strip()
+    return found or None
+
+
+def gym_tasks(
+    family: str,
+    count: int | None = None,
+    seed: int | None = None,
+    difficulty: Mapping[str, Any] | None = None,
+) -> list[Task]:
+    """Make the first `count` tasks of a family of reasoning-gym.
+
+    The family may have a search domain (`gym/FAMILY`), whose tasks have steps. Otherwise the domain is `Gym`.
+    `task.data` is the metadata of the item, and `task.reference` its answer, which some families lack.
+
+    Args:
+        family: Name of the family, such as `countdown`.
+        count: Number of tasks.
+        seed: The same seed makes the same tasks, 0 by default. Many families use `seed + k` for task `k`, so
+            the tasks of seeds that differ by less than `count` overlap.
+        difficulty: Fields of the family's configuration and their values.
+
+    Raises:
+        ValueError: For an unknown family or field, or an invalid value. The message lists what exists.
+        ModuleNotFoundError: If reasoning-gym is not installed.
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_TASKS:
+        raise ValueError(
+            f"count must be a number from 1 to {MAX_TASKS:,}: got {count!r}. For example "
+            f"tl.tasks('gym:{family}', 50)."
+        )
+    seed = 0 if seed is None else seed
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32 - MAX_TASKS:
+        raise ValueError(f"seed must be a number from 0 to {2**32 - MAX_TASKS - 1:,}: got {seed!r}.")
+    given = _validated(family, {} if difficulty is None else difficulty)
+    items = _ask("make", family=family, count=count, seed=seed, difficulty=given)
+    return [_task(family, given, f"gym/{family}-{seed}-{k}", item) for k, item in enumerate(items, 1)]
+
+
+def _validated(family: str, difficulty: Mapping[str, Any]) -> dict[str, Any]:
+    known = _ask("describe", family=family)
+    if known["fields"] is None:
+        raise ValueError(
+            f"Unknown family {family!r} of reasoning-gym; {known_names(family, known['families'])}."
+        )
+    if not isinstance(difficulty, Mapping):
+        raise ValueError(f"difficulty must be a dict of fields and values: got {difficulty!r}.")
+    for name in difficulty:
+        if name not in known["fields"]:
+            hint = " Pass seed= and count instead." if name in ("seed", "size") else ""
+            raise ValueError(
+                f"gym:{family} has no difficulty field {name!r}; {known_names(name, known['fields'])}.{hint}"
+            )
+    try:
+        given: dict[str, Any] = json.loads(json.dumps(dict(difficulty), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"difficulty must hold JSON values: {error}.") from None
+    try:
+        _ask("make", family=family, count=1, seed=0, difficulty=given)
+    except ValueError as error:
+        defaults = json.dumps(known["fields"])
+        raise ValueError(
+            f"gym:{family} rejects difficulty={given}: {error}. Its fields, with their defaults: {defaults}"
+        ) from None
+    return given
+
+
+def _task(family: str, difficulty: dict[str, Any], id: str, item: Mapping[str, Any]) -> Task:
+    data = item["metadata"]
+    if family == "composite":
+        family = data["source_dataset"]
+        (difficulty,) = [one["config"] for one in difficulty["datasets"] if one["name"] == family]
+        difficulty = {name: value for name, value in difficulty.items() if name not in ("seed", "size")}
+    search = f"gym/{family}"
+    domain = (
+        class_of(search, Domain)()
+        if search in names("domains")
+        else Gym(family=family, difficulty=difficulty)
+    )
+    return Task(domain=domain, question=item["question"], data=data, reference=item["answer"], id=id)
+
+
+def _ask(do: str, **request: Any) -> Any:
+    """Return the reply of the worker to a request.
+
+    Raises:
+        ValueError: With the message of an error in the worker.
+        ModuleNotFoundError: If reasoning-gym is not installed.
+    """
+    if find_spec("reasoning_gym") is None:
+        what = "Grading" if do == "score" else f"gym:{request['family']}"
+        raise ModuleNotFoundError(requires(what, "reasoning-gym", "gym"))
+    reply = _WORKER.request({"do": do, **request}, WALL_LIMIT if do == "score" else None)
+    if "error" in reply:
+        raise ValueError(reply["error"])
+    return reply["value"]

@@ -1,0 +1,390 @@
+"""Base of domains that are puzzles with legal moves. A family adds its rules, about 60 lines.
+
+A family says how its questions are read, which moves are legal in a state and what they do, when a state is
+solved, and how states, moves and answers are written. The prompts, the readers, the rules, the exact grade
+and the simulated player follow from that. A step of a path is one legal move in its canonical form. Only
+`solvable` and the simulated player search for solutions.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+from tot_lab.core.domain import Domain, Path
+from tot_lab.core.task import Task
+from tot_lab.domains.general import final_answer
+from tot_lab.domains.gym import read_answer
+
+MAX_STATES = 50_000
+"""States that a solver visits before it gives up."""
+
+
+class Plan(NamedTuple):
+    """What a solver found out about a state."""
+
+    solvable: bool | None
+    """`None` if the solver gave up."""
+
+    moves: tuple[Any, ...] = ()
+    """Moves that solve it."""
+
+
+class Position(NamedTuple):
+    """Where a path leads."""
+
+    moves: tuple[Any, ...]
+    state: Any
+
+
+class PuzzleDomain(Domain):
+    """Base of puzzles that are solved by legal moves.
+
+    A puzzle and a move must be hashable, and a state must be a key of itself: equal for positions from which
+    the same moves lead to the same results.
+    """
+
+    kind = ""
+    player = "sim/puzzle"
+    verifies_paths = True
+
+    move_form: ClassVar[str]
+    """What a move is and how it is written, with an example, in one or two sentences."""
+
+    # The rules of a family.
+
+    @abstractmethod
+    def read_puzzle(self, text: str) -> Any:
+        """Return the puzzle that a question in `text` states. Returns `None` if there is none."""
+
+    @abstractmethod
+    def start(self, puzzle: Any) -> Any:
+        """Return the first state."""
+
+    @abstractmethod
+    def moves(self, puzzle: Any, state: Any) -> Iterable[Any]:
+        """Return all legal moves."""
+
+    @abstractmethod
+    def after(self, puzzle: Any, state: Any, move: Any) -> Any:
+        """Return the state after a legal move."""
+
+    @abstractmethod
+    def solved(self, puzzle: Any, state: Any) -> bool:
+        """Return whether the puzzle is solved."""
+
+    @abstractmethod
+    def show(self, puzzle: Any, state: Any) -> str:
+        """Return a state as prompts show it."""
+
+    @abstractmethod
+    def write(self, puzzle: Any, move: Any) -> str:
+        """Return a move in one line, which `read_moves` reads."""
+
+    @abstractmethod
+    def read_moves(self, puzzle: Any, text: str) -> Iterable[Any]:
+        """Return the moves that `text` states, in order. They need not be legal."""
+
+    @abstractmethod
+    def write_answer(self, puzzle: Any, position: Position) -> str:
+        """Return the answer in the form that the question asks for, also of an unsolved position."""
+
+    def read_solution(self, puzzle: Any, text: str) -> str | None:
+        """Return the answer in `text` in the form that the question asks for. Returns `None` if it is wrong.
+
+        By default an answer is a list of moves.
+        """
+        moves = tuple(self.read_moves(puzzle, text))
+        state = self.start(puzzle)
+        for move in moves:
+            if move not in self.moves(puzzle, state):
+                return None
+            state = self.after(puzzle, state, move)
+        return self.write_answer(puzzle, Position(moves, state)) if self.solved(puzzle, state) else None
+
+    def plan(self, puzzle: Any, state: Any) -> Plan:
+        """Return the fewest moves that solve the puzzle from `state`, by breadth-first search."""
+        before: dict[Any, Any] = {state: None}
+        queue = deque([state])
+        while queue and len(before) <= MAX_STATES:
+            one = queue.popleft()
+            if self.solved(puzzle, one):
+                moves = []
+                while before[one] is not None:
+                    move, one = before[one]
+                    moves.append(move)
+                return Plan(True, tuple(reversed(moves)))
+            for move in self.moves(puzzle, one):
+                new = self.after(puzzle, one, move)
+                if new not in before:
+                    before[new] = (move, one)
+                    queue.append(new)
+        return Plan(None if queue else False)
+
+    def certain(self, puzzle: Any) -> bool:
+        """Return whether the rules decide if an answer is right."""
+        return True
+
+    # What follows from the rules.
+
+    def puzzle(self, task: Task) -> Any:
+        """Return the puzzle of a task. Returns `None` if its question states none."""
+        return _puzzle(self, task.question)
+
+    def position(self, task: Task, path: Path) -> Position | None:
+        """Return where `path` leads, ignoring a last step `Answer: …`.
+
+        Returns `None` if a step states no legal move.
+        """
+        puzzle = self.puzzle(task)
+        steps = tuple(path)
+        if steps and final_answer(steps[-1]) is not None:
+            steps = steps[:-1]
+        return None if puzzle is None else _walk(self, puzzle, steps)
+
+    def legal(self, puzzle: Any, state: Any, text: str) -> Iterator[Any]:
+        """Yield the legal moves that `text` states."""
+        moves = None
+        for move in self.read_moves(puzzle, text):
+            moves = set(self.moves(puzzle, state)) if moves is None else moves
+            if move in moves:
+                yield move
+
+    # Prompts.
+
+    def sample_prompt(self, task: Task, path: Path) -> str:
+        return self._ask_step(
+            task,
+            path,
+            "Write one next move that keeps a solution within reach. Write that one line and nothing else.",
+        )
+
+    def propose_prompt(self, task: Task, path: Path, count: int) -> str:
+        return self._ask_step(
+            task,
+            path,
+            f"Propose up to {count} different next moves, the most promising first. Write one line a move "
+            "and nothing else.",
+        )
+
+    def value_prompt(self, task: Task, path: Path) -> str:
+        return self._about_last(
+            task,
+            path,
+            "How promising is the candidate? Score it from 0 (the puzzle cannot be solved after it, or it "
+            "leads away from a solution) to 1 (it is certain to lead to a solution). The first line of your "
+            "reply is `score: ` and the number. A line with your reasons may follow.",
+        )
+
+    def judge_prompt(self, task: Task, path: Path) -> str:
+        return self._about_last(
+            task,
+            path,
+            "Is the candidate legal, and does it lead towards a solution? Reply with one word, yes or no.",
+        )
+
+    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
+        listed = "\n\n".join(
+            f"Candidate {k}:\n{self._progress(task, path)}" for k, path in enumerate(paths, 1)
+        )
+        return (
+            f"{self._problem(task)}\n\n"
+            "Which candidate is the most promising way to a solution? Compare them in brief, then end with a "
+            f"line `best: N`, N being its number.\n\n{listed}"
+        )
+
+    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
+        return (
+            f"{self._position(task, path)}\n\n"
+            "Score each candidate from 0 (the puzzle cannot be solved after it, or it leads away from a "
+            "solution) to 1 (it is certain to lead to a solution). Reply with a JSON array of the "
+            f"{len(candidates)} scores in that order and nothing else.\n\n"
+            f"Candidates for the next step:\n{self.steps(candidates)}"
+        )
+
+    def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        how = "Think step by step, then write" if reasoning else "Reply without explanation: write"
+        return (
+            f"{self.statement(task)}\n\n"
+            f"{how} a line with the word `Answer:` alone, and after it the answer, in the form that the "
+            "problem asks for."
+        )
+
+    def _problem(self, task: Task) -> str:
+        return f"{self.statement(task)}\n\n{self.move_form}"
+
+    def _progress(self, task: Task, path: Path) -> str:
+        return f"Moves so far:\n{self.steps(path)}{self._shown(task, path)}"
+
+    def _position(self, task: Task, path: Path) -> str:
+        return f"{self._problem(task)}\n\n{self._progress(task, path)}"
+
+    def _shown(self, task: Task, path: Path) -> str:
+        here = self.position(task, path)
+        return "" if here is None else f"\nState:\n{self.show(self.puzzle(task), here.state)}"
+
+    def _ask_step(self, task: Task, path: Path, ask: str) -> str:
+        if self.complete(task, path):
+            ask = "The puzzle is solved. Reply with the word none."
+        return f"{self._position(task, path)}\n\n{ask}"
+
+    def _about_last(self, task: Task, path: Path, ask: str) -> str:
+        """Return a prompt that asks `ask` about the last step.
+
+        The text before the last step is the same for all siblings.
+        """
+        candidate = "\n".join(["Candidate for the next step:", *path[-1:]])
+        return f"{self._position(task, path[:-1])}\n\n{ask}\n\n{candidate}{self._shown(task, path)}"
+
+    # Reading.
+
+    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
+        return next(iter(self.read_proposals(task, path, text)), None)
+
+    def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
+        """Return the legal moves in a reply, each in its canonical form. Other moves are dropped."""
+        here = self.position(task, path)
+        puzzle = self.puzzle(task)
+        if here is None or self.complete(task, path):
+            return []
+        return [self.write(puzzle, move) for move in self.legal(puzzle, here.state, text)]
+
+    def read_answer(self, task: Task, text: str) -> str | None:
+        """Return the answer of one or more lines that a reply states, or else the whole reply.
+
+        A right answer is returned in the form that the question asks for.
+        """
+        stated = read_answer(text)
+        return stated and (self._solution(task, stated) or stated)
+
+    def _solution(self, task: Task, answer: str) -> str | None:
+        puzzle = self.puzzle(task)
+        return None if puzzle is None else _solution(self, puzzle, answer)
+
+    # Rules.
+
+    def assess(self, task: Task, path: Path) -> float | None:
+        """Return 1 if the path solves the puzzle, and 0 if no legal move is left."""
+        here = self.position(task, path)
+        puzzle = self.puzzle(task)
+        if here is None or self._stated(path) is not None:
+            return None
+        if self.solved(puzzle, here.state):
+            return 1.0
+        return None if any(True for _ in self.moves(puzzle, here.state)) else 0.0
+
+    def complete(self, task: Task, path: Path) -> bool | None:
+        """Return `True` if the moves solve the puzzle, or the last step is an answer.
+
+        Returns `None` if a step states no legal move.
+        """
+        if self._stated(path) is not None:
+            return True
+        here = self.position(task, path)
+        return None if here is None else self.solved(self.puzzle(task), here.state)
+
+    def state(self, task: Task, path: Path) -> Hashable | None:
+        here = self.position(task, path)
+        if here is None or self._stated(path) is not None:
+            return None
+        state: Hashable = here.state
+        return state
+
+    def answer(self, task: Task, path: Path) -> str | None:
+        """Return the answer that the last step states, or that the moves compose if they solve the puzzle."""
+        if self._stated(path) is not None:
+            return self.read_answer(task, path[-1])
+        here = self.position(task, path)
+        puzzle = self.puzzle(task)
+        done = here is not None and self.solved(puzzle, here.state)
+        return self.write_answer(puzzle, here) if here is not None and done else None
+
+    def solvable(self, task: Task, path: Path) -> bool | None:
+        """Return whether the puzzle can be solved after `path`, by an exact solver.
+
+        Returns `None` if the solver gave up. If the path states an answer, returns whether it is right.
+        """
+        stated = self.answer(task, path) if self._stated(path) is not None else None
+        if stated is not None:
+            return self.verify(task, stated)
+        here = self.position(task, path)
+        puzzle = self.puzzle(task)
+        return None if here is None or not self.certain(puzzle) else solve(self, puzzle, here.state).solvable
+
+    def is_bounded(self, task: Task) -> bool:
+        return True
+
+    def verify(self, task: Task, answer: str) -> bool | None:
+        """Return whether `answer` keeps all rules and solves the puzzle."""
+        puzzle = self.puzzle(task)
+        if puzzle is None:
+            return None
+        if self._solution(task, answer) is None:
+            return False if self.certain(puzzle) else None
+        return True if self.certain(puzzle) else None
+
+    def grade(self, task: Task, answer: str) -> float | None:
+        """Return 1.0 if `answer` keeps all rules and solves the puzzle, else 0.0. No reference is needed."""
+        right = self.verify(task, answer)
+        return None if right is None else float(right)
+
+    def same(self, task: Task, answer: str) -> Hashable:
+        return super().same(task, self._solution(task, answer) or answer)
+
+    @staticmethod
+    def _stated(path: Path) -> str | None:
+        return final_answer(path[-1]) if path else None
+
+
+class AssignmentPuzzle(PuzzleDomain):
+    """Base of puzzles in which each move fills an open place, and the order of the moves does not matter."""
+
+    kind = ""
+
+    @abstractmethod
+    def choices(self, puzzle: Any, state: Any) -> Sequence[Any]:
+        """Return the legal moves that fill one open place, such as the place with the fewest choices."""
+
+    def plan(self, puzzle: Any, state: Any) -> Plan:
+        """Return moves that solve the puzzle, by depth-first search over the choices of one place each."""
+        stack: list[tuple[Any, tuple[Any, ...]]] = [(state, ())]
+        for _ in range(MAX_STATES):
+            if not stack:
+                return Plan(False)
+            here, moves = stack.pop()
+            if self.solved(puzzle, here):
+                return Plan(True, moves)
+            for move in reversed(self.choices(puzzle, here)):
+                stack.append((self.after(puzzle, here, move), (*moves, move)))
+        return Plan(None)
+
+
+@lru_cache(maxsize=4096)
+def _puzzle(domain: PuzzleDomain, question: str) -> Any:
+    return domain.read_puzzle(question)
+
+
+@lru_cache(maxsize=4096)  # a search passes each path about ten times
+def _walk(domain: PuzzleDomain, puzzle: Any, path: tuple[str, ...]) -> Position | None:
+    moves, state = [], domain.start(puzzle)
+    for step in path:
+        move = next(domain.legal(puzzle, state, step), None)
+        if move is None:
+            return None
+        moves.append(move)
+        state = domain.after(puzzle, state, move)
+    return Position(tuple(moves), state)
+
+
+@lru_cache(maxsize=1024)
+def _solution(domain: PuzzleDomain, puzzle: Any, answer: str) -> str | None:
+    return domain.read_solution(puzzle, answer)
+
+
+@lru_cache(maxsize=4096)
+def solve(domain: PuzzleDomain, puzzle: Any, state: Any) -> Plan:
+    """Return the plan of a state, which is kept for further calls."""
+    return domain.plan(puzzle, state)

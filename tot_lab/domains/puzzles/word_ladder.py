@@ -1,0 +1,96 @@
+"""Word ladders: change one letter at a time until the last word is reached (`word_ladder` of reasoning-gym).
+
+The vocabulary is `task.data["words"]`, a text of words with spaces between them. Without it any letters count
+as a word, and no answer is graded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from string import ascii_uppercase
+from typing import NamedTuple
+
+from tot_lab.core.task import Task
+from tot_lab.domains.puzzles.base import Position, PuzzleDomain
+
+_QUESTION = re.compile(r"word ladder '([A-Za-z]{2,12})' to '([A-Za-z]{2,12})'")
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+class Puzzle(NamedTuple):
+    """The first and the last word, and all words. `None` means that the words are not known."""
+
+    first: str
+    last: str
+    words: frozenset[str] | None = None
+
+
+class WordLadder(PuzzleDomain):
+    """Word ladders. A state is the current word."""
+
+    kind = "gym/word_ladder"
+    move_form = (
+        "A move is the next word in capital letters, an English word that differs in exactly one letter."
+    )
+
+    def puzzle(self, task: Task) -> Puzzle | None:
+        puzzle: Puzzle | None = super().puzzle(task)
+        words = task.data.get("words")
+        return puzzle._replace(words=_vocabulary(words)) if puzzle and isinstance(words, str) else puzzle
+
+    def read_puzzle(self, text: str) -> Puzzle | None:
+        found = _QUESTION.search(text)
+        if found is None or len(found[1]) != len(found[2]):
+            return None
+        return Puzzle(found[1].upper(), found[2].upper())
+
+    def start(self, puzzle: Puzzle) -> str:
+        return puzzle.first
+
+    def moves(self, puzzle: Puzzle, state: str) -> tuple[str, ...]:
+        return _neighbours(state, puzzle.words)
+
+    def after(self, puzzle: Puzzle, state: str, move: str) -> str:
+        return move
+
+    def solved(self, puzzle: Puzzle, state: str) -> bool:
+        return state == puzzle.last
+
+    def show(self, puzzle: Puzzle, state: str) -> str:
+        return state
+
+    def write(self, puzzle: Puzzle, move: str) -> str:
+        return move
+
+    def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[str]:
+        return (word.upper() for word in _WORD.findall(text) if len(word) == len(puzzle.first))
+
+    def write_answer(self, puzzle: Puzzle, position: Position) -> str:
+        return ",".join([puzzle.first, *position.moves])
+
+    def read_solution(self, puzzle: Puzzle, text: str) -> str | None:
+        """Return the words of an answer, which begins with the first word."""
+        first, _, rest = text.strip().partition(",")
+        return super().read_solution(puzzle, rest) if first.strip().upper() == puzzle.first else None
+
+    def certain(self, puzzle: Puzzle) -> bool:
+        return puzzle.words is not None
+
+
+@lru_cache(maxsize=64)
+def _vocabulary(words: str) -> frozenset[str]:
+    return frozenset(words.upper().split())
+
+
+@lru_cache(maxsize=16_384)
+def _neighbours(word: str, words: frozenset[str] | None) -> tuple[str, ...]:
+    """Return the words that differ from `word` in one letter."""
+    made = (
+        f"{word[:place]}{letter}{word[place + 1 :]}"
+        for place, old in enumerate(word)
+        for letter in ascii_uppercase
+        if letter != old
+    )
+    return tuple(other for other in made if words is None or other in words)
