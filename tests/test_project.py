@@ -152,8 +152,10 @@ def opens_with_its_rule(path):
 
 
 PURE = [p for p in FILES if p.relative_to(PACKAGE).parts[0] in ("core", "strategies", "domains")]
-# What writes files, and what knows the environment's keys, several rooms need; players draw seeded numbers.
-PURE = [p for p in PURE if p.name not in ("files.py", "scrubbing.py") and not p.stem.endswith("player")]
+# What writes files, starts processes and knows the environment's keys, several rooms need; players draw
+# seeded numbers.
+NEEDED = ("files.py", "processes.py", "scrubbing.py")
+PURE = [p for p in PURE if p.name not in NEEDED and not p.stem.endswith("player")]
 OUTSIDE = {"time", "random", "asyncio", "os", "socket", "datetime", "secrets", "threading", "subprocess"}
 
 
