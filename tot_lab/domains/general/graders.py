@@ -224,8 +224,11 @@ def _latex(answer: str) -> str:
 
 def _as_latex(text: str) -> str:
     """Mark an expression as LaTeX, so that all of it is read. A text with words or marks stays as it is."""
+    boxed = last_boxed(text)
+    if boxed is not None:
+        return f"${boxed}$"
     text = text.strip()
-    is_marked = "$" in text.replace("\\$", "") or any(mark in text for mark in ("\\boxed", "\\(", "\\["))
+    is_marked = "$" in text.replace("\\$", "") or any(mark in text for mark in ("\\(", "\\["))
     is_prose = "\n" in text or _WORD.search(_TEXT.sub("", text)) is not None
     return text if is_marked or is_prose else "$" + _NAME.sub(r"\\\1 ", text.rstrip(".")) + "$"
 
@@ -234,10 +237,8 @@ def _grade_math(task: Task, answer: str) -> float | None:
     reference = str(task.reference)
     if _latex(answer) == _latex(reference):
         return 1.0
-    boxed = last_boxed(reference)
-    expected = f"${boxed}$" if boxed is not None else reference if "$" in reference else f"${reference}$"
     try:
-        return float(_VERIFYING.ask([expected, _as_latex(answer[-_MATHS:])], SECONDS))
+        return float(_VERIFYING.ask([_as_latex(reference), _as_latex(answer[-_MATHS:])], SECONDS))
     except Killed:
         return 0.0  # no equality was shown
     except Failed as error:
