@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -56,7 +57,7 @@ def graded(grade: Any, reference: Any, answer: str, **data: Any) -> float | None
 @pytest.mark.slow
 @pytest.mark.parametrize("grade", GRADES)
 def test_a_grader_accepts_every_text(grade, monkeypatch):
-    monkeypatch.setattr(graders, "SECONDS", 1 if grade == "python" else 0.3)
+    monkeypatch.setattr(graders, "SECONDS", 1 if grade == "python" else 0.1)
     task = tl.general("q", answer=REFERENCE.get(grade, "7"), grade=grade)
     for text in HOSTILE:
         if grade == "python" and text[:1] in "9(":  # a process each; two of them are enough
@@ -188,6 +189,22 @@ def test_a_pattern_that_never_ends_gives_no_grade_and_the_next_one_works(monkeyp
     assert task.grade("aaa") == 1.0
     assert graded("regex", r"(?<=x)y(\d)\1", "xy44") == 1.0  # what a linear engine has not
     assert graded("regex", r"\d", "none") == 0.0
+
+
+def test_an_interrupted_request_does_not_answer_the_next_one():
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        assert graded("regex", "a", "a") == 1.0
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            graded("regex", "(a|a)*$", "a" * 25 + "b")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert graded("regex", "a", "a") == 1.0
 
 
 def test_threads_and_forked_processes_get_their_own_results():

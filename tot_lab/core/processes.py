@@ -126,6 +126,9 @@ class Worker:
             line = process.stdout.readline()
         except OSError:
             line = ""
+        except BaseException:  # an interrupt; the reply would answer the next request
+            self._end()
+            raise
         finally:
             timer.cancel()
         if not line.endswith("\n"):
