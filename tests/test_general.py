@@ -283,7 +283,8 @@ def test_every_source_gives_the_same_tasks(tmp_path: Path) -> None:
         ("p.csv", "q,a\nx", "p.csv line 2: field 'a' is missing: got the fields 'q'."),
         ("p.csv", "q,a\nx,1,2", "p.csv line 2: the row has more cells than the header."),
         ("p.csv", "q,b\nx,1", "p.csv line 2: field 'a' is missing: got the fields 'q', 'b'."),
-        ("p.txt", "", "p.txt: unknown file type: got '.txt'. Use .jsonl, .json, .csv."),
+        ("p.txt", "",
+         "p.txt: unknown file type: got '.txt'. Use .jsonl, .json, .csv (also with .gz) or .parquet."),
     ],
 )  # fmt: skip
 def test_errors_name_file_line_and_field(tmp_path: Path, name: str, text: str, message: str) -> None:

@@ -15,7 +15,7 @@ from support import Scripted, wait
 
 import tot_lab as tl
 from tot_lab.core.domain import Domain
-from tot_lab.core.processes import WorkerDied, can_be_apart
+from tot_lab.core.processes import Killed, can_be_apart
 from tot_lab.core.registry import BUILT_IN
 from tot_lab.domains import gym
 from tot_lab.domains.gym import Gym, exact, worker
@@ -266,7 +266,7 @@ def test_an_endless_grading_is_stopped_and_the_next_worker_makes_and_grades_the_
     """The grader of coin_flip computes for hours in C, where no handler of Python runs."""
     made = tasks_of("simple_integration", 4, seed=11)
     entry = {"question": "", "answer": "0.5", "metadata": {}}
-    with pytest.raises(WorkerDied):
+    with pytest.raises(Killed):
         gym._ask("score", family="coin_flip", difficulty={}, entry=entry, answer="1e999999999")
     assert tasks_of("simple_integration", 6, seed=11)[:4] == made
     assert made[0].grade(str(made[0].reference)) == 1.0
@@ -274,7 +274,7 @@ def test_an_endless_grading_is_stopped_and_the_next_worker_makes_and_grades_the_
 
 def test_the_worker_is_kept_and_sees_neither_keys_nor_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    gym._WORKER.stop()
+    gym._WORKER._end()
     task = tasks_of("knights_knaves")[0]
     process = gym._WORKER._process
     assert process is not None

@@ -62,7 +62,6 @@ EXEMPT = {
 GENERATED = {
     "tot_lab.models.chat.replies": "of a key, escaped: it is a text",
     "tot_lab.core.tools": "of a tool's name; tried as `is_named_in`",
-    "tot_lab.domains.general": "the reference of a task with grading='regex' is a person's own pattern",
     "tot_lab.domains.multi_hop": "of a kind of thing; tried by `HANDS`",
     "tot_lab.domains.agent_player": "of a prompt's own words; tried by the simulated models",
     "tot_lab.strategies.research": "of a quote; tried as `altered`",

@@ -84,6 +84,7 @@ def test_the_package_has_one_file_for_each_group_of_the_registry(installed, tmp_
         ("tools", "acme_lab.tool"),
         ("figures", "acme_lab.figure"),
         ("importers", "acme_lab.importer"),
+        ("formats", "acme_lab.task_format"),
     }
 
 

@@ -79,7 +79,8 @@ class Known:
             return kept
         if task is None or type(task.domain).solvable is Domain.solvable:
             return {}
-        if self.run.loaded and task.domain.answer_pattern(task) is not None:
+        domain = task.domain
+        if self.run.loaded and (domain.runs_code(task) or domain.answer_pattern(task) is not None):
             return {}
         by_domain = {node.id: self._of_domain(task.domain.solvable, task, node) for node in self.run.tree}
         known = {id: can for id, can in by_domain.items() if can is not None}

@@ -227,6 +227,10 @@ class Rules:
         """The regular expression that decides which answers are correct. `None` if another rule decides."""
         return None
 
+    def runs_code(self, task: Task) -> bool:
+        """Whether `grade` runs code that `task` holds. A run loaded from a file is then not graded."""
+        return False
+
 
 class Domain(Prompts, Readers, Rules, Part):
     """What a search needs to know about a family of tasks. The defaults suit any question.

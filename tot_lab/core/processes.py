@@ -1,6 +1,7 @@
-"""Other processes for what must not harm this one: isolation, and a worker that is kept between requests.
+"""Processes for code, patterns and expressions that a model or a stranger wrote. Each can be killed.
 
-Files that need them import this one, so that `core` and `domains` are otherwise free of I/O.
+The kernel sets the limits before anything foreign runs, so that it cannot lift them. On Linux with user
+namespaces a process has no network, and nothing that it starts outlives it.
 """
 
 from __future__ import annotations
@@ -8,26 +9,300 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-NO_NETWORK = ["unshare", "--user", "--map-current-user", "--net", "--ipc"]
-"""Command before another one that gives it no network."""
+from tot_lab.core.domain import Ungraded
 
-APART = [*NO_NETWORK, "--pid", "--fork", "--kill-child"]
-"""Command before another one that also ends all of its processes with it. As the first process of its
-namespace, it does not receive the signals of the kernel's limits.
+APART = ("unshare", "--user", "--map-current-user", "--net", "--pid", "--ipc", "--fork", "--kill-child")
+"""The command that starts a process in its own namespaces."""
+
+LIMITED = """
+import os, resource, sys
+cpu, memory, written, processes = map(int, sys.argv[2:6])
+for name, most in (("CPU", cpu), ("AS", memory), ("FSIZE", written), ("NPROC", processes), ("CORE", 0)):
+    limit = getattr(resource, "RLIMIT_" + name)
+    hard = resource.getrlimit(limit)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    try:
+        resource.setrlimit(limit, (most, most))
+    except (OSError, ValueError):
+        if name != "AS":  # macOS has none
+            raise
+os.execv(sys.executable, [sys.executable, "-I", "-X", "utf8", sys.argv[1]])
+"""
+"""Runs the script in its first argument. The limits after it are CPU seconds, bytes of memory, bytes of a
+file and processes."""
+
+
+class Killed(Exception):
+    """Raised if a process ended before it answered: it exceeded a limit, or crashed."""
+
+
+class Failed(Exception):
+    """Raised if a process could not start, or its function raised an error. The message gives the reason."""
+
+
+class Worker:
+    """A process that calls one function on requests, one at a time.
+
+    It starts with the first request, and again after a request that ended it. Threads may share a worker.
+    """
+
+    def __init__(self, source: str) -> None:
+        """Define the function; nothing is started.
+
+        Args:
+            source: Python that defines `answer(request)`. Request and result are JSON values.
+        """
+        self._source = source
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._owner = 0
+        atexit.register(self._end)
+
+    def ask(self, request: Any, seconds: float) -> Any:
+        """Return `answer(request)`.
+
+        Args:
+            request: A JSON value.
+            seconds: Maximum CPU time. The wall time is limited to ten times as much.
+
+        Raises:
+            Killed: If the limit is exceeded, or the process crashes.
+            Failed: If the process cannot start, or `answer` raises an error.
+        """
+        with self._lock:
+            if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
+                self._start()
+            return self._exchange([request, seconds], 10 * seconds)
+
+    def _start(self) -> None:
+        self._end()
+        apart = APART if can_be_apart() else ()
+        try:
+            self._process = subprocess.Popen(
+                [*apart, sys.executable, "-P", "-s", "-S", "-X", "utf8", "-c", _SERVE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                encoding="utf-8",
+                cwd=tempfile.gettempdir(),
+                env={**({} if os.name == "posix" else os.environ), "PYTHONHASHSEED": "0"},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Failed(f"the process cannot start: {error}") from None
+        self._owner = os.getpid()
+        try:
+            self._exchange([self._source, [place for place in sys.path if place]], 120)
+        except (Killed, Failed) as error:
+            self._end()
+            raise Failed(str(error) or "the process cannot start") from None
+
+    def _exchange(self, request: list[Any], seconds: float) -> Any:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        timer = threading.Timer(seconds, kill_group, [process.pid])
+        timer.start()
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError:
+            line = ""
+        except BaseException:  # an interrupt; the reply would answer the next request
+            self._end()
+            raise
+        finally:
+            timer.cancel()
+        if not line.endswith("\n"):
+            self._end()
+            raise Killed
+        value, error = json.loads(line)
+        if error is not None:
+            raise Failed(error)
+        return value
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and self._owner == os.getpid():  # not after a fork
+            if process.poll() is None:
+                kill_group(process.pid)
+            with suppress(OSError):
+                process.communicate()
+
+
+_SERVE = """
+import json, os, signal, sys
+
+if os.getpid() == 1:  # the first process of a namespace cannot be ended by a signal of its own
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        os._exit(0)
+
+def limited(seconds):
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # CPU time; the kernel ends the process
+
+requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+nothing = os.open(os.devnull, os.O_RDWR)
+for stream in range(3):
+    os.dup2(nothing, stream)
+source, sys.path[:] = json.loads(requests.readline())
+answer = None
+
+def reply(function, *given):
+    try:
+        result = [function(*given), None]
+    except Exception as error:
+        result = [None, f"{type(error).__name__}: {str(error)[:200]}"]
+    replies.write(json.dumps(result) + "\\n")
+    replies.flush()
+
+reply(exec, source, globals())
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+except (ImportError, OSError, ValueError):
+    pass  # Windows and macOS
+for line in requests:
+    request, seconds = json.loads(line)
+    limited(seconds)
+    reply(answer, request)
+    limited(0)
 """
 
-WALL_LIMIT = 120.0
-"""Seconds after which a worker is stopped, whatever its own limits are."""
+
+_MATCHING = Worker("""
+import re
+
+def answer(request):
+    pattern, texts = request
+    search = re.compile(pattern).search
+    return [search(text) is not None for text in texts]
+""")
+
+
+def found_in(pattern: str, texts: Sequence[str], seconds: float) -> list[bool]:
+    """Return which of `texts` hold a match of `pattern`.
+
+    A pattern of ten characters can keep Python's `re` busy for years, and a thread cannot be stopped.
+
+    Raises:
+        Ungraded: If that takes longer than `seconds` of CPU time, or `pattern` is not valid.
+    """
+    try:
+        found: list[bool] = _MATCHING.ask([pattern, list(texts)], seconds)
+        return found
+    except Killed:
+        why = f"took longer than {seconds:g} s and was stopped"
+    except Failed as error:
+        why = f"cannot be matched: {error}"
+    raise Ungraded(f"the pattern {pattern[:60]!r} {why}")
+
+
+def passes_tests(programs: Sequence[str], tests: str, seconds: int) -> bool:
+    """Run the first of `programs` that is valid Python, and then `tests`, in a new process.
+
+    Returns:
+        Whether both ended without an exception, also `SystemExit`, within `seconds` of CPU time, three times
+        as much wall time, and 1 GB of memory.
+
+    Raises:
+        Failed: If the process cannot start.
+    """
+    if os.name != "posix":
+        raise Failed("running tests needs Linux or macOS")
+    folder = Path(tempfile.mkdtemp(prefix="tot_lab-"))
+    proof = secrets.token_hex(16)
+    try:
+        work, script = folder / "work", folder / "tests.py"
+        work.mkdir()
+        script.write_text(_TESTING, encoding="utf-8")
+        limits = (seconds, 1 << 30, 10 << 20, 32)
+        with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as written:
+            json.dump([list(programs), tests, proof], given)
+            given.seek(0)
+            process = subprocess.Popen(
+                limited_command(script, limits),
+                stdin=given,
+                stdout=written,
+                stderr=subprocess.DEVNULL,
+                cwd=work,
+                env={},
+                start_new_session=True,
+            )
+            try:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(3 * seconds)
+            finally:
+                kill_group(process.pid)
+                process.wait()
+            written.seek(0)
+            return written.read(len(proof) + 1) == proof
+    except OSError as error:
+        raise Failed(f"the process cannot start: {error}") from None
+    finally:
+        delete_folder(folder)
+
+
+_TESTING = """
+import json, os, sys, types
+programs, tests, proof = json.load(sys.stdin)
+result = os.dup(1)
+nothing = os.open(os.devnull, os.O_RDWR)
+for stream in range(3):
+    os.dup2(nothing, stream)
+for program in programs:
+    try:
+        code = compile(program + "\\n" + tests + "\\n", "answer.py", "exec")
+        break
+    except Exception:
+        pass
+else:
+    sys.exit("not Python")
+module = types.ModuleType("answer")
+sys.modules["answer"] = module
+exec(code, module.__dict__)
+os.write(result, proof.encode())
+os._exit(0)
+"""
+
+
+def limited_command(script: Path, limits: Sequence[int]) -> list[str]:
+    """Return the command that runs a Python script within `limits` (see `LIMITED`), apart if possible."""
+    apart = APART if can_be_apart() else ()
+    return [*apart, sys.executable, "-I", "-S", "-c", LIMITED, str(script), *map(str, limits)]
+
+
+def kill_group(group: int) -> None:
+    """Kill a process and those of its group."""
+    with suppress(ProcessLookupError, PermissionError):  # all have ended; macOS raises the latter for zombies
+        if os.name == "posix":
+            os.killpg(group, signal.SIGKILL)
+        else:
+            os.kill(group, signal.SIGTERM)
+
+
+def delete_folder(folder: Path) -> None:
+    """Delete a folder with `rm`, since Python's own functions fail on very deep folders."""
+    subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL, check=False)
 
 
 @lru_cache
@@ -37,112 +312,3 @@ def can_be_apart() -> bool:
         return False
     made = subprocess.run([*APART, "true"], capture_output=True, check=False, timeout=10)
     return made.returncode == 0
-
-
-class WorkerDied(Exception):
-    """Raised if a worker ended instead of replying. The next request starts another one."""
-
-
-class Worker:
-    """A Python process that replies to one request at a time, and is started by the first.
-
-    The process sees the packages of this one and none of its environment variables. On Linux with user
-    namespaces it has no network. It must set its own limits. Requests and replies are lines of JSON; its
-    first line states that it is ready.
-
-    Args:
-        script: The file that it runs.
-    """
-
-    def __init__(self, script: Path) -> None:
-        self.script = script
-        self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0  # A forked process may not use the pipes of its parent.
-        self._lock = threading.Lock()
-
-    def request(self, request: dict[str, Any], limit: float | None = WALL_LIMIT) -> Any:
-        """Return the reply to a request.
-
-        Args:
-            request: The request.
-            limit: Seconds of wall time after which the worker is stopped. `None` means no limit.
-
-        Raises:
-            WorkerDied: If it ended without a reply.
-            TimeoutError: If it was stopped by `limit`.
-            OSError: If it cannot be started.
-        """
-        with self._lock:
-            if self._process is None or self._owner != os.getpid():
-                self._start()
-            return self._exchange(json.dumps(request), limit)
-
-    def stop(self) -> None:
-        """End the process. The next request starts another one."""
-        process, self._process = self._process, None
-        if process is not None and self._owner == os.getpid():
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                with suppress(OSError):
-                    if pipe is not None:
-                        pipe.close()
-
-    def _start(self) -> None:
-        self._process = subprocess.Popen(
-            [
-                *(NO_NETWORK if can_be_apart() else []),
-                sys.executable,
-                "-P",
-                "-B",
-                "-X",
-                "utf8",
-                str(self.script),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=tempfile.gettempdir(),
-            env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONHASHSEED": "0"},
-            start_new_session=True,  # Ctrl-C in a terminal reaches this process only.
-        )
-        self._owner = os.getpid()
-        atexit.register(self.stop)
-        try:
-            ready = self._exchange("{}", WALL_LIMIT)
-        except (WorkerDied, TimeoutError):
-            raise OSError("the process for it does not start") from None
-        if ready != "ready":
-            self.stop()
-            raise OSError(str(ready))
-
-    def _exchange(self, line: str, limit: float | None) -> Any:
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        late = threading.Event()
-
-        def end() -> None:
-            late.set()
-            process.kill()
-
-        timer = None if limit is None else threading.Timer(limit, end)
-        try:
-            if timer is not None:
-                timer.daemon = True
-                timer.start()
-            with suppress(BrokenPipeError):
-                process.stdin.write(line.encode() + b"\n")
-                process.stdin.flush()
-            reply = process.stdout.readline()
-        except BaseException:  # Half a reply may be left, such as after Ctrl-C.
-            self.stop()
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-        if not reply.endswith(b"\n"):
-            self.stop()
-            raise TimeoutError(f"no reply within {limit:g} s") if late.is_set() else WorkerDied
-        return json.loads(reply)

@@ -170,6 +170,16 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "pareto_frontier": "tot_lab.views.figures.frontier:plot_pareto",
         "scaling": "tot_lab.views.figures.scaling:plot_scaling",
     },
+    "formats": {
+        "gsm8k": "tot_lab.domains.formats:gsm8k",
+        "math500": "tot_lab.domains.formats:math500",
+        "aime": "tot_lab.domains.formats:aime",
+        "humaneval": "tot_lab.domains.formats:humaneval",
+        "mbpp": "tot_lab.domains.formats:mbpp",
+        "arc": "tot_lab.domains.formats:arc",
+        "bbh": "tot_lab.domains.formats:bbh",
+        "strategyqa": "tot_lab.domains.formats:strategyqa",
+    },
     "importers": {
         "journal": "tot_lab.record.importers:Journal",
         "xot": "tot_lab.record.xot:XoTLog",

@@ -283,7 +283,8 @@ class Run(RunMethods):
 
         A pattern (`grade="regex"`) of a loaded run is matched in another process. If that takes longer than 5
         s, it is stopped with a warning, the grade is `None`, and `ungraded` gives the reason. Until `grade`
-        is read, everything that shows such a run says that it is not graded yet.
+        is read, everything that shows such a run says that it is not graded yet. Code (`grade="python"`) of a
+        loaded run is never run.
         """
         if self._ended is None or self.failure is not None or self.stop_reason == "cancelled":
             return None
@@ -293,6 +294,9 @@ class Run(RunMethods):
         """Grade each of `answers`, as `grade` does."""
         task = self.task
         if task is None or needs_functions(task.domain) or self.ungraded:
+            return [None] * len(answers)
+        if self.loaded and task.domain.runs_code(task):
+            self.ungraded = "its tests are code of a file. To run them, call run.task.grade(run.answer)"
             return [None] * len(answers)
         pattern = task.domain.answer_pattern(task) if self.loaded else None
         try:

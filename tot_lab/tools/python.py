@@ -12,32 +12,15 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Awaitable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, ClassVar
 
 from pydantic import Field
 
-from tot_lab.core.processes import APART, can_be_apart
+from tot_lab.core.processes import can_be_apart, delete_folder, kill_group, limited_command
 from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
-
-_LIMITED = """
-import os, resource, sys
-cpu, memory, written, processes = map(int, sys.argv[2:6])
-for name, most in (("CPU", cpu), ("AS", memory), ("FSIZE", written), ("NPROC", processes), ("CORE", 0)):
-    limit = getattr(resource, "RLIMIT_" + name)
-    hard = resource.getrlimit(limit)[1]
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    try:
-        resource.setrlimit(limit, (most, most))
-    except (OSError, ValueError):
-        if name != "AS":  # macOS has none
-            raise
-os.execv(sys.executable, [sys.executable, "-I", "-X", "utf8", sys.argv[1]])
-"""
 
 
 class _Snippet(Arguments):
@@ -88,10 +71,9 @@ class Python(Tool):
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
         if os.name != "posix":
             raise OSError("the python tool needs Linux or macOS")
-        apart = APART if can_be_apart() else []
-        return self._run(fitting(arguments, _Snippet).code, apart)
+        return self._run(fitting(arguments, _Snippet).code)
 
-    async def _run(self, code: str, apart: list[str]) -> str:
+    async def _run(self, code: str) -> str:
         folder = Path(tempfile.mkdtemp(prefix="tot_lab-"))
         try:
             work, script = folder / "work", folder / "snippet.py"
@@ -101,8 +83,7 @@ class Python(Tool):
             limits = (computing, self.memory << 20, self.max_file_mb << 20, self.processes)
             with tempfile.TemporaryFile() as output:
                 process = await asyncio.create_subprocess_exec(
-                    *apart,
-                    *(sys.executable, "-I", "-S", "-c", _LIMITED, str(script), *map(str, limits)),
+                    *limited_command(script, limits),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -113,11 +94,11 @@ class Python(Tool):
                 try:
                     status = await process.wait()
                 finally:
-                    _kill(process.pid)
+                    kill_group(process.pid)
                     await asyncio.shield(process.wait())
                 return self._result(status, output, folder)
         finally:
-            await asyncio.to_thread(_delete, folder)
+            await asyncio.to_thread(delete_folder, folder)
 
     def _result(self, status: int, output: BinaryIO, folder: Path) -> str:
         size = os.fstat(output.fileno()).st_size
@@ -130,13 +111,3 @@ class Python(Tool):
             return text or "(nothing was printed)"
         why = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         raise RuntimeError(f"{why}\n{text}".strip())
-
-
-def _kill(group: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # all have ended; macOS raises the latter for zombies
-        os.killpg(group, signal.SIGKILL)
-
-
-def _delete(folder: Path) -> None:
-    """Delete a folder with `rm`, since Python's own functions fail on very deep folders."""
-    subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL, check=False)

@@ -117,9 +117,9 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
         "--tasks",
         nargs="+",
         metavar=("FILE", "FIELD=VALUE"),
-        help="a .jsonl, .csv or .json file: problems.jsonl question=q answer=a grade=number (number, exact "
-        "or regex); or tasks of the package: game24 count=40, mini_crossword count=24 or creative_writing "
-        "count=20",
+        help="a .jsonl, .json, .csv or .parquet file: problems.jsonl question=q answer=a grade=number "
+        "(number, exact, choice, regex, math or python), or test.parquet format=gsm8k; or tasks of the "
+        "package: game24 count=40, mini_crossword count=24 or creative_writing count=20",
     )
     what.add_argument(
         "--task",
@@ -279,7 +279,7 @@ def _sweep(args: argparse.Namespace) -> int:
     failed = sum(row.error is not None for row in sweep.rows.values())
     graded = any(row.score is not None or row.error for row in sweep.rows.values())
     if not graded and any(task.reference is not None for task in given):
-        print("\nThe tasks have answers but no grading: add grade=number (or exact, or regex).")
+        print("\nThe tasks have answers but no grading: add grade=number (or exact, choice, math, …).")
     if sweep.in_memory:
         print(f"\n{len(sweep.in_memory):,} runs could not be written; repeat the command to run them again")
     print(f"\njournals: {sweep.folder}/")

@@ -8,28 +8,22 @@ right. Without `grading`, no answer is graded.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from fractions import Fraction
 from typing import Any, Literal
 
 from tot_lab.core.domain import Domain, Path
 from tot_lab.core.parts import UserFunction
 from tot_lab.core.reading import verdict
 from tot_lab.core.task import Task
+from tot_lab.domains.general.graders import GRADERS, last_number
 
-Grading = Literal["number", "exact", "regex"] | UserFunction
+__all__ = ["General", "Grading", "final_answer", "general", "last_number", "task_of"]
+
+Grading = Literal["number", "exact", "choice", "regex", "math", "python"] | UserFunction
 
 _FINAL = re.compile(
     r"[\s>*_#`-]*(?:(?:the|my)\s+)?(?:final\s+)?answer[\s*_`]*[:=][\s*_`]*(.*)", re.IGNORECASE
 )
-_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+"
-_NUMBER = re.compile(
-    rf"(?<![\w.])(?P<sign>[-+]?)\$?(?P<above>{_DIGITS})(?:[eE](?P<power>[-+]?\d{{1,3}})(?!\d))?"
-    rf"(?:\s{{0,2}}/\s{{0,2}}\$?(?P<below>{_DIGITS}))?",
-    re.ASCII,
-)
-_LONGEST = 1000  # characters; a longer number is not compared
 _SCALE = (
     "1.0: it is correct and answers the problem finally; 0.7 to 0.9: strong; 0.4 to 0.6: uncertain; "
     "0 to 0.3: wrong, or it contradicts the problem."
@@ -52,9 +46,21 @@ class General(Domain):
       and
       % are ignored, and 3/4 is 0.75.
     - `exact`: The texts must be equal, ignoring case, spacing and closing punctuation.
+    - `choice`: The reference is the label of a choice, such as `B`. The answer must name it, and no other:
+      `B`, `(b) four`, `The answer is B`. With `task.data["choices"]`, a dict of texts by label, the text of
+      the choice also counts.
     - `regex`: The reference is a pattern (Python's `re`) that must occur in the answer.
+    - `math`: The expressions must be equal according to math-verify, which reads LaTeX and plain numbers. It
+      requires the extra `math`.
+    - `python`: The reference is Python code, such as assertions, that must run after the code of the answer
+      without an exception. The code is the answer's blocks of Python, or else all of it. It continues
+      `task.data["code_before"]`, if that exists. **It runs what the model wrote**, with the limits and the
+      isolation of `tl.tools.Python`, for at most 5 s of CPU time.
     - A function `(answer, reference)` returns a bool or a number from 0 to 1.
     - `None`: Answers are not graded.
+
+    `regex` and `math` compare in another process for at most 5 s of CPU time. A pattern that takes longer
+    gives no grade, and a warning; an expression that takes longer is wrong.
     """
 
     # Prompts.
@@ -143,33 +149,32 @@ class General(Domain):
 
     def same(self, task: Task, answer: str) -> Hashable:
         """A key that is equal for answers which `grading` cannot tell apart: with `number` their last number,
-        with `exact` their text without closing punctuation. Otherwise only case and spacing are ignored.
+        with `exact` their text without closing punctuation, with `choice` the label, with `math` the
+        expression as it is written. Otherwise only case and spacing are ignored.
         """
-        if self.grading == "exact":
-            return _normalize(answer)
-        value = last_number(answer) if self.grading == "number" else None
-        return super().same(task, answer) if value is None else value
+        key = GRADERS[self.grading].key(task, answer) if isinstance(self.grading, str) else None
+        return super().same(task, answer) if key is None else key
 
     def grade(self, task: Task, answer: str) -> float | None:
         if self.grading is None or task.reference is None:
             return None
         if isinstance(self.grading, UserFunction):
             return verdict(self.grading(answer, task.reference), f"grade {self.grading.name!r}")
-        reference = str(task.reference)
-        if self.grading == "exact":
-            return float(_normalize(answer) == _normalize(reference))
-        if self.grading == "regex":
-            return float(re.search(reference, answer) is not None)
-        expected = last_number(reference)
-        return None if expected is None else float(last_number(answer) == expected)
+        return GRADERS[self.grading].grade(task, answer)
 
     def is_bounded(self, task: Task) -> bool:
-        return self.grading != "regex" or task.reference is None
+        compares = task.reference is not None and isinstance(self.grading, str)
+        return not compares or GRADERS[str(self.grading)].is_bounded
 
     def answer_pattern(self, task: Task) -> str | None:
-        if self.is_bounded(task) or type(self).grade is not General.grade:
-            return None
-        return str(task.reference)
+        return str(task.reference) if self._grades_by("regex", task) else None
+
+    def runs_code(self, task: Task) -> bool:
+        return self._grades_by("python", task)
+
+    def _grades_by(self, grading: str, task: Task) -> bool:
+        is_own = type(self).grade is General.grade
+        return self.grading == grading and task.reference is not None and is_own
 
 
 def general(
@@ -196,23 +201,19 @@ def general(
     return task_of(domain, question, answer, context=context, system_prompt=system_prompt)
 
 
-def task_of(domain: General, question: str, reference: Any, **others: str) -> Task:
+def task_of(domain: General, question: str, reference: Any, **others: Any) -> Task:
     """Make a task after validating its question and its reference."""
     if not isinstance(question, str):
         raise TypeError(f"question must be a string: got {question!r}. Use tl.tasks for a list of questions.")
     if not question.strip():
         raise ValueError("question must not be empty.")
-    if reference is not None:
-        if domain.grading == "number" and last_number(str(reference)) is None:
-            raise ValueError(f"answer must contain a number for grade='number': got {str(reference)[:80]!r}.")
-        if domain.grading == "regex":
-            try:
-                re.compile(str(reference))
-            except re.error as error:
-                shown = repr(str(reference)[:80])
-                raise ValueError(
-                    f"answer must be a pattern for grade='regex': got {shown}. {error}"
-                ) from None
+    if reference is not None and isinstance(domain.grading, str):
+        grader = GRADERS[domain.grading]
+        problem = grader.problem(str(reference))
+        if problem is not None:
+            shown = repr(str(reference)[:80])
+            message = f"answer {grader.needs} for grade={domain.grading!r}: got {shown}. {problem}"
+            raise ValueError(message.strip())
     return Task(domain=domain, question=question, reference=reference, **others)
 
 
@@ -241,27 +242,5 @@ def _ends_with_answer(text: str) -> bool:
     return stands_alone or len(lines) - last <= 2
 
 
-def last_number(text: str) -> Fraction | None:
-    """Return the exact last number in `text`.
-
-    Returns `None` if there is none, or it has over 1,000 characters.
-    """
-    found = deque(_NUMBER.finditer(text.replace("−", "-").replace("$-", "-$")), maxlen=1)
-    if not found or len(found[0][0]) > _LONGEST:
-        return None
-    last = found[0]
-    value = Fraction(last["above"].replace(",", "")) * Fraction(10) ** int(last["power"] or 0)
-    if last["below"] is not None:
-        below = Fraction(last["below"].replace(",", ""))
-        if not below:
-            return None
-        value /= below
-    return -value if last["sign"] == "-" else value
-
-
 def _candidate(path: Path) -> str:
     return f"Candidate for the next step:\n{path[-1]}"
-
-
-def _normalize(text: str) -> str:
-    return " ".join(text.split()).rstrip(" .!?,;:").casefold()

@@ -22,7 +22,7 @@ from typing import Any
 from tot_lab.core.domain import Domain, Ungraded
 from tot_lab.core.extras import requires
 from tot_lab.core.parts import class_of, known_names
-from tot_lab.core.processes import WALL_LIMIT, Worker, WorkerDied
+from tot_lab.core.processes import Failed, Killed, Worker
 from tot_lab.core.registry import names
 from tot_lab.core.task import Task
 from tot_lab.domains.general import General
@@ -39,7 +39,13 @@ _MARKED = re.compile(
     r"^(?P<open>[ \t>*_#`-]*)(?:(?:the|my) )?(?:final )?answer(?P<bold>[*_]*)[ \t]*[:=][*`]*", re.M | re.I
 )
 _FENCED = re.compile(r"\s*```[\w-]*\n(.*?)\n?```\s*", re.S)
-_WORKER = Worker(Path(__file__).with_name("worker.py"))
+_WORKER = Worker(Path(__file__).with_name("worker.py").read_text(encoding="utf-8"))
+
+GRADING = 4.0
+"""Seconds of CPU time of one grading."""
+
+MAKING = 600.0
+"""Seconds of CPU time of one request for tasks."""
 
 
 class Gym(General):
@@ -115,7 +121,7 @@ def _scored(request: str) -> float:
     """Return the score of an answer, 0 if the worker ends at its limits."""
     try:
         return float(_ask("score", **json.loads(request)))
-    except WorkerDied:
+    except Killed:
         return 0.0
 
 
@@ -221,11 +227,16 @@ def _ask(do: str, **request: Any) -> Any:
     Raises:
         ValueError: With the message of an error in the worker.
         ModuleNotFoundError: If reasoning-gym is not installed.
+        Killed: If the worker ended at its limits.
+        OSError: If it cannot start.
     """
     if find_spec("reasoning_gym") is None:
         what = "Grading" if do == "score" else f"gym:{request['family']}"
         raise ModuleNotFoundError(requires(what, "reasoning-gym", "gym"))
-    reply = _WORKER.request({"do": do, **request}, WALL_LIMIT if do == "score" else None)
+    try:
+        reply = _WORKER.ask({"do": do, **request}, GRADING if do == "score" else MAKING)
+    except Failed as error:
+        raise OSError(f"{error}") from None
     if "error" in reply:
         raise ValueError(reply["error"])
     return reply["value"]

@@ -1,8 +1,7 @@
-"""The process that makes and grades tasks of reasoning-gym. `process.py` starts it.
+"""What makes and grades tasks of reasoning-gym, in a process of its own (`tot_lab.core.processes.Worker`).
 
 Answers are text of models, and a task from a file is text of anyone. Where graders of reasoning-gym evaluate
-such text as Python, it is parsed here instead, and only arithmetic of limited size is accepted. In addition,
-the kernel limits the CPU time of each grading and the memory, and forbids files to be written.
+such text as Python, it is parsed here instead, and only arithmetic of limited size is accepted.
 """
 
 from __future__ import annotations
@@ -11,19 +10,12 @@ import ast
 import dataclasses
 import json
 import math
-import resource
 import sys
 import warnings
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
 from typing import Any
-
-SECONDS = 4
-"""CPU time of one grading."""
-
-MEMORY = 3 << 30
-"""Bytes of memory."""
 
 LONGEST = 10_000
 """Characters of an expression that is parsed."""
@@ -36,30 +28,15 @@ EVALUATING = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
 """Modules whose graders call `eval` with the answer."""
 
 
-def main() -> None:
-    """Reply to requests until the input ends."""
-    sys.stdin.readline()
-    replies, sys.stdout = sys.stdout, sys.stderr  # Nothing that a generator prints is a reply.
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the value of a request, or the text of its error."""
+    do = request.pop("do")
     try:
-        import_safely()
+        reply: dict[str, Any] = {"value": REQUESTS[do](**request)}
     except Exception as error:
-        tell(replies, f"reasoning_gym cannot be imported: {type(error).__name__}: {error}")
-        return
-    tell(replies, "ready")
-    for line in sys.stdin:
-        request = json.loads(line)
-        do = request.pop("do")
-        limit_time(SECONDS if do == "score" else None)
-        try:
-            reply: Any = {"value": REQUESTS[do](**request)}
-        except Exception as error:
-            reply = {"error": f"{type(error).__name__}: {error}"[:500]}
-        tell(replies, reply)
-
-
-def tell(replies: Any, reply: Any) -> None:
-    replies.write(json.dumps(reply, default=plain) + "\n")
-    replies.flush()
+        reply = {"error": f"{type(error).__name__}: {error}"[:500]}
+    plainly: dict[str, Any] = json.loads(json.dumps(reply, default=plain))
+    return plainly
 
 
 def plain(value: Any) -> Any:
@@ -72,7 +49,7 @@ def plain(value: Any) -> Any:
 
 
 def import_safely() -> None:
-    """Import reasoning-gym, replace what evaluates text, and set the limits."""
+    """Import reasoning-gym, and replace what evaluates text."""
     warnings.simplefilter("ignore")
     import reasoning_gym  # noqa: F401, PLC0415
     import sympy  # noqa: PLC0415
@@ -82,14 +59,6 @@ def import_safely() -> None:
     for kind, _ in DATASETS.values():
         if kind.__module__.rpartition(".")[2] in EVALUATING:
             vars(sys.modules[kind.__module__])["eval"] = literal
-    limits = {"AS": MEMORY, "FSIZE": 0, "NPROC": 0, "CORE": 0}
-    for name, most in limits.items():
-        limit = getattr(resource, f"RLIMIT_{name}")
-        hard = resource.getrlimit(limit)[1]
-        try:
-            resource.setrlimit(limit, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-        except (OSError, ValueError):  # macOS has no limit of memory
-            continue
 
 
 # Making tasks.
@@ -141,16 +110,6 @@ def score(family: str, difficulty: dict[str, Any], entry: dict[str, Any], answer
     except (Exception, RecursionError, MemoryError):
         return 0.0
     return min(1.0, max(0.0, given)) if math.isfinite(given) else 0.0
-
-
-def limit_time(seconds: int | None) -> None:
-    """End this process after so many more seconds of CPU time. The kernel ends it also inside C code."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    most = hard if seconds is None else math.ceil(used.ru_utime + used.ru_stime) + seconds
-    resource.setrlimit(
-        resource.RLIMIT_CPU, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
-    )
 
 
 def literal(text: str) -> Any:
@@ -228,4 +187,4 @@ def power(base: Any, exponent: Any) -> Any:
 REQUESTS: dict[str, Callable[..., Any]] = {"describe": describe, "make": make, "score": score}
 
 if __name__ == "__main__":
-    main()
+    import_safely()

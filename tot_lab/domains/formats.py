@@ -1,0 +1,141 @@
+"""Published formats of tasks: how a row of each becomes a task.
+
+A format is a function of a `Row`. To add one, write the function and add its line to `tot_lab.core.registry`.
+No data of these sets is part of this package.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tot_lab.core.task import Task
+from tot_lab.domains.general import General, Grading, task_of
+from tot_lab.domains.general.graders import last_boxed
+from tot_lab.domains.open_ended import OpenEnded
+from tot_lab.domains.rows import Row
+
+_OPTION = re.compile(r"^\(([A-Z])\) (.+)$", re.MULTILINE)
+
+
+def gsm8k(row: Row) -> Task:
+    """GSM8K (Hugging Face `openai/gsm8k`, GitHub `openai/grade-school-math`).
+
+    Fields `question` and `answer`, a solution that ends with `#### 42`.
+    """
+    _, found, number = row.text("answer").rpartition("####")
+    if not found:
+        row.reject("answer", "must end with a line '#### NUMBER'", row["answer"])
+    return _task(row, "number", row.text("question"), number.strip())
+
+
+def math500(row: Row) -> Task:
+    r"""MATH-500 (Hugging Face `HuggingFaceH4/MATH-500`), and MATH (GitHub `hendrycks/math`).
+
+    Fields `problem`, `answer` (or `solution` with a `\boxed` answer), `unique_id`, `subject` and `level`.
+    """
+    reference = row.text("answer") if "answer" in row else last_boxed(row.text("solution"))
+    if reference is None:
+        row.reject("solution", "must contain \\boxed{…}", row["solution"])
+    about = {name: row[name] for name in ("subject", "type", "level") if name in row}
+    return _task(row, "math", row.text("problem"), reference, "unique_id", **about)
+
+
+def aime(row: Row) -> Task:
+    """AIME (Hugging Face `HuggingFaceH4/aime_2024`, `Maxwell-Jia/AIME_2024`, `opencompass/AIME2025`).
+
+    Fields `problem` or `question`, and `answer`, with any capitals; `id`.
+    """
+    question = row.text("problem", "Problem", "question", "Question")
+    return _task(row, "number", question, str(row[row.first("answer", "Answer")]), "id", "ID")
+
+
+def humaneval(row: Row) -> Task:
+    """HumanEval (Hugging Face `openai/openai_humaneval`, GitHub `openai/human-eval`).
+
+    Fields `prompt`, `test`, `entry_point` and `task_id`. The tests run what the model wrote.
+    """
+    prompt = row.text("prompt")
+    question = (
+        "Complete this Python function. Reply with the whole function in one block of code.\n\n"
+        f"```python\n{prompt.rstrip()}\n```"
+    )
+    tests = f"{row.text('test')}\n\ncheck({row.text('entry_point')})"
+    return _task(row, "python", question, tests, "task_id", code_before=prompt)
+
+
+def mbpp(row: Row) -> Task:
+    """MBPP (Hugging Face `google-research-datasets/mbpp`, also `sanitized`; GitHub `google-research`).
+
+    Fields `text` or `prompt`, `test_list`, `test_setup_code` or `test_imports`, and `task_id`. The question
+    shows the tests, as in the paper (Austin et al. 2021, section 2.1). The tests run what the model wrote.
+    """
+    tests = row.texts("test_list")
+    question = (
+        f"{row.text('text', 'prompt')}\n\nYour Python code must pass these tests:\n\n"
+        + "```python\n{}\n```\n\nReply with one block of code.".format("\n".join(tests))
+    )
+    before = row.texts("test_imports") if "test_imports" in row else []
+    before += [row.text("test_setup_code")] if "test_setup_code" in row else []
+    return _task(row, "python", question, "\n".join(filter(None, [*before, *tests])), "task_id")
+
+
+def arc(row: Row) -> Task:
+    """AI2's ARC (Hugging Face `allenai/ai2_arc`, and the files of allenai.org).
+
+    Fields `question`, `choices` with `text` and `label`, `answerKey` and `id`. In the files of allenai.org,
+    `question` holds `stem` and a list of `choices`.
+    """
+    if isinstance(row["question"], Mapping):
+        question, listed = row.inner("question").text("stem"), row.inner("question")["choices"]
+        items = [Row(one, "question.choices.") for one in listed if isinstance(one, Mapping)]
+        choices = {one.text("label"): one.text("text") for one in items}
+    else:
+        question, inner = row.text("question"), row.inner("choices")
+        labels, texts = inner.texts("label"), inner.texts("text")
+        if len(labels) != len(texts):
+            inner.reject("text", f"must contain {len(labels)} texts, one for each label", inner["text"])
+        choices = dict(zip(labels, texts, strict=True))
+    return _choice_task(row, question, choices, row.text("answerKey"), "answerKey")
+
+
+def bbh(row: Row) -> Task:
+    """BIG-Bench Hard (Hugging Face `lukaemon/bbh`, GitHub `suzgunmirac/BIG-Bench-Hard`).
+
+    Fields `input` and `target`. A target such as `(A)` is a choice among the options of the input, a number
+    is compared as a number, and any other text exactly.
+    """
+    question, target = row.text("input"), row.text("target").strip()
+    choices = dict(_OPTION.findall(question))
+    if target.strip("()") in choices:
+        return _task(row, "choice", question, target.strip("()"), choices=choices)
+    is_number = re.fullmatch(r"-?\d+(?:\.\d+)?", target) is not None
+    return _task(row, "number" if is_number else "exact", question, target)
+
+
+def strategyqa(row: Row) -> Task:
+    """StrategyQA (Hugging Face `ChilleD/StrategyQA`, GitHub `eladsegal/strategyqa`).
+
+    Fields `question`, `answer`, which is true or false, and `qid`.
+    """
+    answer = row["answer"]
+    if not isinstance(answer, bool):
+        row.reject("answer", "must contain true or false", answer)
+    question = f"{row.text('question')} Answer yes or no."
+    choices = {"yes": "true", "no": "false"}
+    return _task(row, "choice", question, "yes" if answer else "no", "qid", choices=choices)
+
+
+def _choice_task(row: Row, question: str, choices: dict[str, str], label: str, field: str) -> Task:
+    if label not in choices:
+        row.reject(field, f"must be one of the labels {', '.join(choices) or 'none'}", label)
+    listed = "\n".join(f"({name}) {text}" for name, text in choices.items())
+    question = f"{question}\n\n{listed}\n\nAnswer with the label of the right choice."
+    return _task(row, "choice", question, label, "id", choices=choices)
+
+
+def _task(row: Row, grade: Grading, question: str, reference: str, *ids: str, **data: object) -> Task:
+    """Make a task. Its id is the first of the fields `ids` that the row has."""
+    domain = (OpenEnded if grade == "python" else General)(grading=grade)
+    id = next((str(row[name]) for name in ids if name in row), "")
+    return task_of(domain, question, reference, id=id, data=data)
