@@ -237,7 +237,7 @@ def test_threads_and_forked_processes_get_their_own_results():
 def test_a_process_that_cannot_start_says_why():
     for _ in range(2):
         with pytest.raises(processes.Failed, match="No module named 'no_such_module'"):
-            processes.Worker("import no_such_module").ask(1, 1)
+            processes.Worker("import no_such_module").request(1, 1)
 
 
 # Mathematics.

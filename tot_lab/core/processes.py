@@ -71,7 +71,7 @@ class Worker:
         self._owner = 0
         atexit.register(self._end)
 
-    def ask(self, request: Any, seconds: float) -> Any:
+    def request(self, request: Any, seconds: float) -> Any:
         """Return `answer(request)`.
 
         Args:
@@ -208,7 +208,7 @@ def found_in(pattern: str, texts: Sequence[str], seconds: float) -> list[bool]:
         Ungraded: If that takes longer than `seconds` of CPU time, or `pattern` is not valid.
     """
     try:
-        found: list[bool] = _MATCHING.ask([pattern, list(texts)], seconds)
+        found: list[bool] = _MATCHING.request([pattern, list(texts)], seconds)
         return found
     except Killed:
         why = f"took longer than {seconds:g} s and was stopped"

@@ -239,7 +239,7 @@ def _grade_math(task: Task, answer: str) -> float | None:
     if _latex(answer) == _latex(reference):
         return 1.0
     try:
-        return float(_VERIFYING.ask([_as_latex(reference), _as_latex(answer[-_MATHS:])], SECONDS))
+        return float(_VERIFYING.request([_as_latex(reference), _as_latex(answer[-_MATHS:])], SECONDS))
     except Killed:
         return 0.0  # no equality was shown
     except Failed as error:

@@ -234,7 +234,7 @@ def _ask(do: str, **request: Any) -> Any:
         what = "Grading" if do == "score" else f"gym:{request['family']}"
         raise ModuleNotFoundError(requires(what, "reasoning-gym", "gym"))
     try:
-        reply = _WORKER.ask({"do": do, **request}, GRADING if do == "score" else MAKING)
+        reply = _WORKER.request({"do": do, **request}, GRADING if do == "score" else MAKING)
     except Failed as error:
         raise OSError(f"{error}") from None
     if "error" in reply:
