@@ -12,6 +12,7 @@ from support import AXES, DOMAINS, STRATEGIES
 import tot_lab as tl
 from tot_lab.core.parts import REGISTRY, Part, UserFunction, needs_functions, part_of
 from tot_lab.core.registry import built_in
+from tot_lab.domains.gym import Gym
 from tot_lab.models.chat.served import ServedModel
 from tot_lab.strategies.acting import ToolLimits
 
@@ -22,6 +23,7 @@ NEEDED = {
     tl.WithThinking: {"strategy": tl.OneAnswer()},
     tl.WithSynthesis: {"strategy": tl.OneAnswer()},
     tl.LiteLLM: {"model": "gpt-4.1-mini"},
+    Gym: {"family": "countdown"},
     tl.Local: {"weights": "smollm2-135m"},
     **{kind: {"model": "qwen3"} for kind in MODELS if issubclass(kind, tl.OpenAICompatible)},
 }

@@ -243,7 +243,8 @@ def test_the_table_has_the_columns_and_dtypes_that_it_says():
         "setting": "category", "strategy": "category", "temperature": "Float64",
         "propose": "category", "search.width": "Int64", "answer_setting": "category", "domain": "category",
         "task": "category",
-        "task_number": "Int64", "repeat": "Int64", "correct": "boolean", "score": "Float64",
+        "task_number": "Int64", "repeat": "Int64", "correct": "boolean",
+        "any_of_kept": "boolean", "score": "Float64",
         "answer": "string", "stop_reason": "category", "error": "string",
         "calls": "Int64", "failed_calls": "Int64",
         **{f"{role}_{kind}": "Int64"

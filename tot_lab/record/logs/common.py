@@ -146,7 +146,7 @@ def message_of(value: Any) -> Message:
     """Return a chat message in the dialect of OpenAI, Inspect, LangChain, OpenInference or OpenTelemetry.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not a chat message.
     """
     message = unwrapped(value)
     if not isinstance(message, dict):
