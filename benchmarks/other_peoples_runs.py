@@ -36,7 +36,7 @@ def losses(runs: list[tl.Run]) -> dict[str, int]:
     return dict(tl.stats.judge_evaluator(runs).blame.loc["all"].drop(["runs", "not known"]))
 
 
-def evaluator(runs: list[tl.Run]) -> dict[str, float]:
+def evaluator(runs: list[tl.Run]) -> dict[str, Any]:
     """How well the scores of thoughts of one run and depth tell the solvable ones apart."""
     judged = tl.stats.judge_evaluator(runs)
     low, high = judged.intervals.loc["auc_within"]
