@@ -48,7 +48,7 @@ def filled(folder, how):
     assert log.stat().st_size > 0
     if how == "copied":
         (folder / "1" / "cache.db-shm").unlink()
-    return wait(tl.Lab(scripted(), runs=None, mode="off").run(SEARCH, TASK))
+    return wait(tl.Lab(scripted(), runs=None, cache=folder.parent.parent / "same").run(SEARCH, TASK))
 
 
 def read_only(disk):

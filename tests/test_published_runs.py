@@ -260,7 +260,7 @@ def test_a_file_that_is_cut_off_says_so(tmp_path):
     ],
 )
 def test_a_sum_is_taken_apart_into_its_verdicts(total, read):
-    assert verdicts(total) == read
+    assert list(verdicts(total)) == read
 
 
 # The logs.

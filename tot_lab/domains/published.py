@@ -14,7 +14,7 @@ from tot_lab.domains.mini_crossword import MiniCrossword
 
 MARK = "\n--- "
 
-_STATED = re.compile(r"answer[ \t]*\d*[ \t]*:[ \t]*(.*)", re.IGNORECASE)
+_STATED = re.compile(r"answer[ \t]*(?:\d+[ \t]*)?:[ \t]*(.*)", re.IGNORECASE)
 
 
 class PublishedGame24(Game24):

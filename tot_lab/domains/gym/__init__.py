@@ -34,7 +34,7 @@ MAX_TASKS = 100_000
 LONGEST = 20_000
 """Characters of an answer that is graded."""
 
-_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.S | re.I)
+_TAG = re.compile(r"<(/?)answer>", re.I)
 _MARKED = re.compile(
     r"^(?P<open>[ \t>*_#`-]*)(?:(?:the|my) )?(?:final )?answer(?P<bold>[*_]*)[ \t]*[:=][*`]*", re.M | re.I
 )
@@ -127,11 +127,11 @@ def _scored(request: str) -> float:
 
 def read_answer(text: str) -> str | None:
     """Read an answer of one or more lines (see `Gym.read_answer`)."""
-    tagged = _TAGGED.findall(text)
+    tagged = _tagged(text)
     marked = list(_MARKED.finditer(text))
     found = text
-    if tagged:
-        found = tagged[-1]
+    if tagged is not None:
+        found = tagged
     elif marked:
         found = text[marked[-1].end() :].strip()
         if "**" in marked[-1]["open"] and not marked[-1]["bold"]:
@@ -141,6 +141,18 @@ def read_answer(text: str) -> str | None:
     if len(found) > 2 and found[0] == found[-1] == "`" and "`" not in found[1:-1]:
         found = found[1:-1].strip()
     return found or None
+
+
+def _tagged(text: str) -> str | None:
+    """Return the text between the last pair of tags."""
+    found: str | None = None
+    start: int | None = None
+    for tag in _TAG.finditer(text):
+        if tag[1] and start is not None:
+            found, start = text[start : tag.start()], None
+        elif not tag[1] and start is None:
+            start = tag.end()
+    return found
 
 
 def gym_tasks(
