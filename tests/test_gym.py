@@ -98,7 +98,7 @@ def test_the_credit_is_what_reasoning_gym_gives() -> None:
 import json, sys, warnings
 warnings.simplefilter("ignore")
 import reasoning_gym
-told = {}
+found = {}
 
 
 def score(items, answer):
@@ -113,9 +113,9 @@ for family in json.load(sys.stdin):
     entry = items[0]
     answer = entry["answer"] or "none"
     given = [answer, answer[: len(answer) // 2], answer + " 1", answer.lower(), "1", "[]", "no"]
-    told[family] = [entry["question"], given, [score(items, one) for one in given]]
+    found[family] = [entry["question"], given, [score(items, one) for one in given]]
 print()  # a generator prints dots
-print(json.dumps(told))
+print(json.dumps(found))
 """
     judged = [family for family in families() if family not in EXACT and family != "composite"]
     done = subprocess.run(
@@ -126,8 +126,8 @@ print(json.dumps(told))
         check=True,
         env={**os.environ, "PYTHONHASHSEED": "0"},
     )
-    told = json.loads(done.stdout.splitlines()[-1])
-    for family, (question, given, scores) in told.items():
+    found = json.loads(done.stdout.splitlines()[-1])
+    for family, (question, given, scores) in found.items():
         task = tasks_of(family)[0]
         assert task.question == question, family
         assert [task.domain.credit(task, one) for one in given] == pytest.approx(scores), family

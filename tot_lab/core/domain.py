@@ -212,7 +212,7 @@ class Rules:
         return None
 
     def credit(self, task: Task, answer: str) -> float | None:
-        """Partial credit for `answer`, from 0 to 1, which never counts as solved. `None` if there is none
+        """Partial credit for `answer`, from 0 to 1, which never counts as solved. `None` without any
         besides `grade`.
         """
         return None

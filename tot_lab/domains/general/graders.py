@@ -62,7 +62,7 @@ def _ungraded(why: object) -> float | None:
 def last_number(text: str) -> Fraction | None:
     """Return the exact last number in `text`.
 
-    Returns `None` if there is none, or it has over 1,000 characters.
+    Returns `None` without one, or if it has over 1,000 characters.
     """
     found = deque(_NUMBER.finditer(text.replace("−", "-").replace("$-", "-$")), maxlen=1)
     if not found or len(found[0][0]) > _LONGEST:
@@ -204,7 +204,7 @@ _WORD = re.compile(
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Return the content of the last `\boxed{…}`. `None` if there is none, or it is not closed."""
+    r"""Return the content of the last `\boxed{…}`. `None` without one, or if it is not closed."""
     start = text.rfind("\\boxed{")
     depth = 0
     for k in range(start + 6, len(text)) if start >= 0 else ():
