@@ -346,7 +346,7 @@ class Run(RunMethods):
 
     @cached_property
     def credit(self) -> float | None:
-        """Partial credit for the answer, 0–1, which never counts as correct. `None` if the domain gives none."""
+        """Partial credit for the answer, 0–1, which never counts as correct. `None` if there is no credit."""
         task = self.task
         return None if self.grade is None or task is None else task.domain.credit(task, self.answer)
 
