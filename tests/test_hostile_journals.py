@@ -207,7 +207,7 @@ def test_the_command_line_shows_and_exports_it(tmp_path, endless):
 
 
 def test_asked_for_it_ends_and_says_why_there_is_no_grade(monkeypatch, endless):
-    monkeypatch.setattr("tot_lab.record.grading.LIMIT", PATIENCE)
+    monkeypatch.setattr("tot_lab.record.run.GRADING", PATIENCE)
     with pytest.warns(RuntimeWarning, match=r"run \w+ is not graded: the pattern .* was stopped"):
         assert endless.grade is None
     assert endless.correct is None
@@ -220,7 +220,7 @@ def test_asked_for_it_ends_and_says_why_there_is_no_grade(monkeypatch, endless):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:More than 5%")  # its judge cannot be read
 def test_whatever_asks_for_grades_ends(monkeypatch, endless):
-    monkeypatch.setattr("tot_lab.record.grading.LIMIT", PATIENCE)
+    monkeypatch.setattr("tot_lab.record.run.GRADING", PATIENCE)
     for ask in (
         lambda run: run.reachable,
         tl.diagnose,

@@ -207,6 +207,8 @@ def found_in(pattern: str, texts: Sequence[str], seconds: float) -> list[bool]:
     Raises:
         Ungraded: If that takes longer than `seconds` of CPU time, or `pattern` is not valid.
     """
+    if not texts:
+        return []
     try:
         found: list[bool] = _MATCHING.request([pattern, list(texts)], seconds)
         return found

@@ -21,11 +21,11 @@ from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
 from tot_lab.core.domain import Domain, Ungraded
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import needs_functions, part_of
+from tot_lab.core.processes import found_in
 from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.tree import Node, Tree
-from tot_lab.record.grading import found_in
 from tot_lab.record.journal import Header, JournalError, read_journal, write_journal
 from tot_lab.record.marks import Mark, Verdict, changed, made, read_marks, write_marks
 from tot_lab.record.methods import RunMethods
@@ -34,6 +34,9 @@ from tot_lab.record.routed import Routed, routed_in, selected_in
 if TYPE_CHECKING:
     from tot_lab.models import Cache
 
+
+GRADING = 5.0
+"""Seconds of CPU time that matching the pattern of a task from a file may take."""
 
 KEPT = ("kept", "complete", "answer")
 """Decisions about a thought that leave it in the search."""
@@ -302,7 +305,7 @@ class Run(RunMethods):
         try:
             if pattern is None:
                 return [task.grade(answer) for answer in answers]
-            return [float(found) for found in found_in(pattern, answers)]
+            return [float(found) for found in found_in(pattern, answers, GRADING)]
         except Ungraded as why:
             self.ungraded = str(why)
             warnings.warn(f"run {self.id} is not graded: {why}", RuntimeWarning, stacklevel=3)

@@ -84,7 +84,7 @@ def _numbers(text: str) -> list[Decimal] | None:
 
 
 def roots(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the list has the same numbers in any order. A part that is no number makes it wrong."""
+    """Whether the list has the same numbers in any order. A part without a number makes it wrong."""
     return _roots(answer) == _roots(reference)
 
 

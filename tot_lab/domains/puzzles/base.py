@@ -58,7 +58,7 @@ class PuzzleDomain(Domain):
 
     @abstractmethod
     def read_puzzle(self, text: str) -> Any:
-        """Return the puzzle that a question in `text` states. Returns `None` if there is none."""
+        """Return the puzzle that a question in `text` states. Returns `None` if it states none."""
 
     @abstractmethod
     def start(self, puzzle: Any) -> Any:

@@ -150,7 +150,7 @@ def _llm_call(
 
 
 def _output(outputs: Mapping[str, Any] | None) -> Any:
-    """Return the message in the output of a model. `None` if there is none."""
+    """Return the message in the output of a model. `None` without one."""
     if not outputs:
         return None
     held: Any = outputs

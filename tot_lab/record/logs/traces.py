@@ -2,7 +2,7 @@
 
 The text of a node is the reply of a model, the result of a tool, or else the output or the name of the step.
 The question is the input of the root, or what the user asked in the first call of a model. The answer is the
-output of the root; without it there is none.
+output of the root, if it has one.
 """
 
 from __future__ import annotations
