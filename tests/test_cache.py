@@ -379,6 +379,24 @@ def test_many_writers_share_a_commit(tmp_path):
     store.close()
 
 
+def test_a_commit_stores_what_one_put_after_another_would(tmp_path):
+    store, roll, expected = Store(tmp_path), random.Random(5), dict[str, bytes]()
+    for size in (1, 2, 50, 400, 1_000):
+        gate = threading.Event()
+        store.put("warm", b"x").result()
+        store._writer.submit(gate.wait)  # so that all of them are one commit
+        puts = []
+        for number in range(size):
+            key, value, replace = f"{roll.randrange(size)}", f"{size} {number}".encode(), roll.random() < 0.1
+            puts.append((store.put(key, value, replace=replace), replace or key not in expected))
+            if replace or key not in expected:
+                expected[key] = value
+        gate.set()
+        assert [done.result(timeout=20) for done, _ in puts] == [taken for _, taken in puts]
+    assert {key: store.get(key) for key in store if key != "warm"} == expected
+    store.close()
+
+
 def test_what_a_loop_keeps_in_one_turn_is_one_commit_and_the_first_value_stays(tmp_path):
     store = Store(tmp_path)
     store.put("warm", b"x").result()

@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
@@ -61,17 +62,36 @@ class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache has no type
 
 
 class _Database(diskcache.Cache):  # type: ignore[misc]
-    """A diskcache that adds an entry with one statement instead of two."""
+    """A diskcache that adds many entries with two statements. A thread that writes exchanges the interpreter
+    with the event loop at each statement, which costs more than the statement.
+    """
 
-    def add(self, key: str, value: bytes) -> bool:
-        now = time.time()
-        return bool(self._sql(_ADD, (key, now, now, len(value), diskcache.core.MODE_RAW, value)).rowcount)
+    def add_all(self, entries: Sequence[tuple[str, bytes]]) -> list[bool]:
+        """Store each value whose key is new, in the open transaction, and return which were stored."""
+        marks = ", ".join("?" * len(entries))
+        known = {
+            key
+            for (key,) in self._sql(
+                f"SELECT key FROM Cache WHERE raw = 1 AND key IN ({marks})", [key for key, _ in entries]
+            ).fetchall()
+        }
+        now, outcomes, values = time.time(), list[bool](), list[Any]()
+        for key, value in entries:
+            outcomes.append(key not in known)
+            if key not in known:
+                known.add(key)
+                values += (key, now, now, len(value), diskcache.core.MODE_RAW, value)
+        if values:
+            rows = ", ".join(["(?, 1, ?, ?, ?, ?, ?)"] * sum(outcomes))
+            self._sql(
+                f"INSERT INTO Cache (key, raw, store_time, access_time, size, mode, value) VALUES {rows}",
+                values,
+            )
+        return outcomes
 
 
-_ADD = (
-    "INSERT OR IGNORE INTO Cache (key, raw, store_time, access_time, size, mode, value) "
-    "VALUES (?, 1, ?, ?, ?, ?, ?)"
-)
+_AT_ONCE = 100
+"""Entries of one statement. Older versions of SQLite take 999 values."""
 
 
 class _Write(NamedTuple):
@@ -329,13 +349,16 @@ class Store:
         """Write all pending values in one transaction."""
         with self._lock:
             batch, self._waiting, self._submitted = self._waiting, [], False
-        outcomes: Sequence[_Outcome]
+        outcomes = list[_Outcome]()
         try:
             with self._disk.transact():
-                outcomes = [
-                    (self._disk.set if write.replace else self._disk.add)(write.key, write.value)
-                    for write in batch
-                ]
+                for replace, group in groupby(batch, lambda write: write.replace):
+                    entries = [(write.key, write.value) for write in group]
+                    if replace:
+                        outcomes += [self._disk.set(*entry) for entry in entries]
+                        continue
+                    for start in range(0, len(entries), _AT_ONCE):
+                        outcomes += self._disk.add_all(entries[start : start + _AT_ONCE])
         except BaseException as error:
             if isinstance(self._disk, diskcache.Cache):  # otherwise it is read-only
                 self._disk.close()  # closing the connection rolls the transaction back
