@@ -556,8 +556,13 @@ def test_a_log_that_was_cut_off_is_an_error_that_names_the_file(file, tmp_path):
             '"gen_ai.usage.input_tokens": "x"',
             "line 1: field",
         ),
-        ("langsmith.jsonl", '"inputs": {', '"inputs": 3, "x": {', "line 1: field 'inputs' must be an object"),
-        ("langsmith.jsonl", '"id": "', '"idea": "', "line 1: field 'id' is missing"),
+        (
+            "langsmith.jsonl",
+            '"inputs": {',
+            '"inputs": 3, "x": {',
+            "line 1: Expected `object | null`, got `int` - at `$.inputs`",
+        ),
+        ("langsmith.jsonl", '"id": "', '"idea": "', "line 1: Object missing required field `id`"),
         ("langgraph_sdk.json", '"created_at": "', '"created_at": "x', "entry 1: field 'created_at' must be"),
         (
             "langgraph.json",

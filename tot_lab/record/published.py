@@ -18,7 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path as FilePath
+
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -31,6 +31,7 @@ from tot_lab.core.parts import class_of
 from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Thought
 from tot_lab.core.task import Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
+from tot_lab.record.logs.common import contents
 from tot_lab.record.run import Run
 from tot_lab.record.waiting import with_progress
 
@@ -129,7 +130,7 @@ def published(path: str | os.PathLike[str]) -> list[Run]:
     Raises:
         JournalError: If the file is not such a log. The message names the entry.
     """
-    data = FilePath(path).read_bytes()
+    data = contents(path)
     try:
         entries = msgspec.json.decode(data, type=list[Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -32,6 +32,7 @@ from tot_lab.core.parts import class_of
 from tot_lab.core.records import Decided, Ended, Note, Record, Thought
 from tot_lab.core.task import Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
+from tot_lab.record.logs.common import contents
 from tot_lab.record.nodes import question_task
 from tot_lab.record.published import lines_of, valued, verdicts
 from tot_lab.record.run import Run
@@ -96,7 +97,7 @@ class XoTLog:
             JournalError: If the log is damaged. The message names the entry.
         """
         path = Path(path)
-        data = path.read_bytes()
+        data = contents(path)
         entries = _entries(path, data)
         named = _Named.of(path.stem)
         multiple = any(isinstance(info.get("r"), dict) for entry in entries for info in entry.infos)
