@@ -216,14 +216,14 @@ class _Tree(NamedTuple):
         top: The number of the root. `None` if the root is not in the log.
         order: The numbers of the nodes, each parent before its children, otherwise by time or as given.
         ids: The ids of the nodes in the run, by their ids in the log.
-        index: The numbers of the nodes by their ids in the log.
+        numbers: The numbers of the nodes by their ids in the log.
         keeps_ids: Whether the ids in the run are those in the log.
     """
 
     top: int | None
     order: Sequence[int]
     ids: dict[str, str]
-    index: dict[str, int]
+    numbers: dict[str, int]
     keeps_ids: bool
 
 
@@ -437,11 +437,11 @@ class _Lines:
         for name, data in end.notes.items():
             if data:
                 self.add(time, Note(name, best or "0", dict(data)))
-        if best is not None and nodes[tree.index[end.nodes[0]]].state != "answer":
+        if best is not None and nodes[tree.numbers[end.nodes[0]]].state != "answer":
             self.add(time, Decided(best, "answer"))
         answer = end.answer
         if answer is None and ranked:
-            answer = _answer(task, nodes, tree.index, end.nodes[0])
+            answer = _answer(task, nodes, tree.numbers, end.nodes[0])
         if answer is not None or end.stop != "answered":
             score = self._scores.get(best or "")
             self.add(time, Ended(end.stop, answer or "", best, score, tuple(ranked), end.error))

@@ -75,7 +75,7 @@ def entries(path: str | os.PathLike[str]) -> list[tuple[str, Any]]:
     """
     data = contents(path)
     try:
-        whole = decoded(data, Any, str(path))  # type: ignore[arg-type]
+        whole = decoded(data, Any, str(path))
     except JournalError as error:
         return list(_objects(path, data, error))
     if isinstance(whole, dict):
@@ -94,7 +94,7 @@ def _objects(path: str | os.PathLike[str], data: bytes, error: JournalError) -> 
         for number, line in enumerate(lines, 1):
             if line.strip():
                 place = f"{path}, line {number}"
-                yield place, decoded(line, Any, place)  # type: ignore[arg-type]
+                yield place, decoded(line, Any, place)
         return
     try:
         text = data.decode()

@@ -3,10 +3,10 @@
     file → `_Sample`s (`_whole`, `_archive`) → `_Transcript` or `_of_messages` → Run
 
 A node is a reply of a model. Its parent is the node of the last reply in its prompt; a reply to a prompt
-without one is a child of the question. Tool calls belong to the reply that requested them, or else to the question. The calls of
-scorers are left out, since they are no part of the run. The headline score, or else the first one, grades the
-run, and the note `imported.scores` holds all scores. A log without a transcript (events) has no prompts and
-not all calls.
+without one is a child of the question. Tool calls belong to the reply that requested them, or else to the
+question. The calls of scorers are left out, since they are no part of the run. The headline score, or else
+the first one, grades the run, and the note `imported.scores` holds all scores. A log without a transcript
+(events) has no prompts and not all calls.
 
 An archive has one entry per sample, or several (a chunked sample). What is read is at most as large as
 `MAX_UNPACKED` says.
@@ -201,9 +201,9 @@ class InspectLog:
         with Path(path).open("rb") as file:
             is_archive = file.read(2) == b"PK"
         log, count, samples = _archive(path) if is_archive else _whole(path)
-        limit = _Limit(_most(path))
+        growth = _Growth(_most(path))
         return [
-            _run(sample, log, _Texts(sample.attachments, limit), place)
+            _run(sample, log, _Texts(sample.attachments, growth), place)
             for place, sample in with_progress(samples, f"loading {path}", count)
         ]
 
@@ -222,7 +222,7 @@ def _most(path: str | os.PathLike[str]) -> int:
     return max(MAX_UNPACKED, 100 * Path(path).stat().st_size)
 
 
-class _Limit:
+class _Growth:
     """Refuses what is larger than `most` bytes."""
 
     def __init__(self, most: int) -> None:
@@ -343,16 +343,16 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: str) -> by
 class _Texts:
     """Puts the attachments of a sample back into its texts."""
 
-    def __init__(self, attachments: Mapping[str, str], limit: _Limit) -> None:
+    def __init__(self, attachments: Mapping[str, str], growth: _Growth) -> None:
         self.attachments = attachments
-        self.limit = limit
+        self.growth = growth
 
     def whole(self, text: str) -> str:
         return _ATTACHMENT.sub(self._found, text) if "attachment://" in text else text
 
     def _found(self, match: re.Match[str]) -> str:
         held = self.attachments.get(match[1], match[0])
-        self.limit.take(len(held), "attachments")
+        self.growth.take(len(held), "attachments")
         return held
 
     def message(self, message: Mapping[str, Any]) -> Message:
@@ -497,7 +497,7 @@ class _Transcript:
         if event.input_refs is None:
             return event.input, tuple([self.texts.message(message) for message in event.input])
         ranges = [range(max(first, 0), min(last, len(self._pool))) for first, last in event.input_refs]
-        self.texts.limit.take(8 * sum(map(len, ranges)), "input_refs")
+        self.texts.growth.take(8 * sum(map(len, ranges)), "input_refs")
         numbers = [k for held in ranges for k in held]
         for k in numbers:
             if k not in self._read:

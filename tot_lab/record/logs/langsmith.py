@@ -95,9 +95,9 @@ def _step(row: _Row, trace: str, parent: str | None, place: str) -> Step:
     what: Literal["llm", "tool", "other"] = "other"
     call = None
     if type == "llm":
-        what, call = type, _llm_call(row, start, end)
+        what, call = "llm", _llm_call(row, start, end)
     elif type == "tool":
-        what, call = type, _tool_call(row, name, start, end)
+        what, call = "tool", _tool_call(row, name, start, end)
     scores = row.feedback_stats or {}
     return Step(
         *(trace, row.id, parent, name, what, call, row.inputs or None, row.outputs or None),

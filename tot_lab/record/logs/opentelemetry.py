@@ -172,7 +172,8 @@ def _value(value: Any, level: int = 0) -> Any:
 
 
 def _listed_values(held: Any) -> list[Any]:
-    return field(held if isinstance(held, dict) else {"values": held}, "values", list, [])
+    values: list[Any] = field(held if isinstance(held, dict) else {"values": held}, "values", list, [])
+    return values
 
 
 def _sdk_span(row: Mapping[str, Any], place: str) -> _Span:
