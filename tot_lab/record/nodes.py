@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -153,7 +153,8 @@ def run_of_nodes(
     top, task = _root(nodes, task)
     tree = _tree(nodes, top, where)
     times, start = _times(nodes, where)
-    made = _Lines(start)
+    calls = [call for node in nodes for call in node.calls]
+    made = _Lines(start, _own_purposes(calls))
     if top is None:
         made.add(0.0, Thought("0", None, "" if task is None else task.question))
     made.nodes(nodes, tree, shares, times)
@@ -162,7 +163,7 @@ def run_of_nodes(
     # The same nodes are the same run, wherever their file lies.
     digest = f"{zlib.crc32(encoder.encode((name, settings, nodes, end))):08x}"
     strategy = {"kind": "recorded", "name": name}
-    unknown = _unknown(nodes, start is not None, end.complete)
+    unknown = _unknown(nodes, calls, start is not None, end.complete)
     header = Header(
         SCHEMA, __version__, digest, started, settings, strategy, repeat=end.repeat, unknown=unknown
     )
@@ -321,22 +322,21 @@ def _has_own_id(node: LoggedNode) -> bool:
 
 def _times(nodes: Sequence[LoggedNode], where: Place) -> tuple[list[float] | None, float | None]:
     """Return the times of the nodes since the first time, and that time. `None` if a node has none."""
-    times = [_time(node) for node in nodes]
-    if None in times:
-        return None, None
-    known: list[float] = [time for time in times if time is not None]
-    called = [time for call in _calls(nodes) for time in (call.start, call.end) if time is not None]
-    start = min([*known, *called])
-    if max([*known, *called]) - start > CENTURY:
+    known: list[float] = []
+    for node in nodes:
+        time = node.time
+        if time is None:
+            time = max([call.end for call in node.calls if call.end is not None], default=None)
+            if time is None:
+                return None, None
+        known.append(time)
+    called = [time for node in nodes for call in node.calls for time in (call.start, call.end)]
+    all_times = [*known, *(time for time in called if time is not None)]
+    start = min(all_times)
+    if max(all_times) - start > CENTURY:
         latest = max(range(len(known)), key=known.__getitem__)
         raise JournalError(f"{where(latest, 'time')}: the times of the log span more than a century.")
     return [time - start for time in known], start
-
-
-def _time(node: LoggedNode) -> float | None:
-    if node.time is not None or not node.calls:
-        return node.time
-    return max([call.end for call in node.calls if call.end is not None], default=None)
 
 
 def start_of(nodes: Sequence[LoggedNode]) -> float | None:
@@ -347,25 +347,26 @@ def start_of(nodes: Sequence[LoggedNode]) -> float | None:
 # Records.
 
 
-def _calls(nodes: Sequence[LoggedNode]) -> Iterator[LoggedCall]:
-    return (call for node in nodes for call in node.calls)
-
-
 _OWN = ("evaluate", "critique")
 
 
-def _own_purposes(nodes: Sequence[LoggedNode]) -> set[str]:
+def _own_purposes(calls: Sequence[LoggedCall]) -> set[str]:
     """Return the purposes of the calls that are made for the node itself, and not for its parent."""
-    purposes = {call.purpose for call in _calls(nodes)}
+    purposes = {call.purpose for call in calls}
     return {purpose for purpose in purposes if purpose == "tool" or role_of(purpose) in _OWN}
 
 
 class _Lines:
-    """The lines of a run. `start` is the first time of the log, `None` if its times are unknown."""
+    """The lines of a run.
 
-    def __init__(self, start: float | None) -> None:
+    `start` is the first time of the log, `None` if its times are unknown. `own` are the purposes of the calls
+    that belong to the node itself.
+    """
+
+    def __init__(self, start: float | None, own: set[str]) -> None:
         self.lines: list[Line] = []
         self.start = start
+        self.own = own
         self.latest = 0.0
         self._scores: dict[str, float] = {}
         self._samples: dict[tuple[str, str], int] = {}
@@ -384,7 +385,7 @@ class _Lines:
         times: Sequence[float] | None,
     ) -> None:
         """Add the nodes with their calls, their scores from 0 to 1 (`shares`), and what became of them."""
-        own, add, time = _own_purposes(nodes), self.add, 0.0
+        own, add, time = self.own, self.add, 0.0
         for k in tree.order:
             node, share = nodes[k], shares[k]
             id = tree.ids[node.id]
@@ -415,11 +416,13 @@ class _Lines:
         key = (node, call.purpose)
         sample = self._samples.get(key, 0)
         self._samples[key] = sample + 1
-        answered = time if self.start is None or call.end is None else call.end - self.start
-        made = answered if self.start is None or call.start is None else call.start - self.start
-        place, settings = len(self.lines), call.settings
-        if settings:
-            self.add(made, Call(node, call.purpose, call.messages, sample, **settings))
+        made = answered = time
+        if self.start is not None:
+            answered = time if call.end is None else call.end - self.start
+            made = answered if call.start is None else call.start - self.start
+        place = len(self.lines)
+        if call.settings:
+            self.add(made, Call(node, call.purpose, call.messages, sample, **call.settings))
         else:
             self.add(made, Call(node, call.purpose, call.messages, sample))
         if call.reply is not None:
@@ -468,19 +471,20 @@ def _answer(task: Task | None, nodes: Sequence[LoggedNode], index: Mapping[str, 
     return task.domain.answer(task, task.path(texts[::-1])) or ""
 
 
-def _unknown(nodes: Sequence[LoggedNode], has_times: bool, complete: bool | None) -> tuple[Any, ...]:
+def _unknown(
+    nodes: Sequence[LoggedNode], calls: Sequence[LoggedCall], has_times: bool, complete: bool | None
+) -> tuple[Any, ...]:
     """Return what the log lacks."""
-    made = any(node.calls for node in nodes)
     if complete is None:
-        complete = made and all(node.calls for node in nodes if node.parent is not None)
-    elif complete and not made:  # no call was made
+        complete = bool(calls) and all(node.calls for node in nodes if node.parent is not None)
+    elif complete and not calls:  # no call was made
         return () if has_times else ("times",)
-    models = [call for call in _calls(nodes) if call.purpose != "tool"]
+    models = [call for call in calls if call.purpose != "tool"]
     lacks = {
         "prompts": not any(call.messages for call in models),
         "replies": not any(call.reply and (call.reply.text or call.reply.error) for call in models),
         "times": not has_times,
-        "durations": has_times and any(call.start is None or call.end is None for call in _calls(nodes)),
+        "durations": has_times and any(call.start is None or call.end is None for call in calls),
         "calls": not complete,
     }
     return tuple([name for name, lacking in lacks.items() if lacking])

@@ -117,13 +117,13 @@ def _run(item: _Item, place: str) -> Run:
 
 def _share(feedback: str) -> float | None:
     """Return the share of tests that passed. `None` if the feedback does not list them."""
-    before, found, failed = feedback.partition("Tests failed:")
-    head, passed_found, passed = before.partition("Tested passed:")
-    if not found or not passed_found or head.strip():
+    head, starts, listed = feedback.partition("Tested passed:")
+    passed, goes_on, failed = listed.partition("Tests failed:")
+    if head.strip() or not starts or not goes_on:
         return None
-    counts = [_tests(part) for part in (passed, failed)]
-    return counts[0] / sum(counts) if sum(counts) else None
+    right, wrong = _tests(passed), _tests(failed)
+    return right / (right + wrong) if right + wrong else None
 
 
 def _tests(listed: str) -> int:
-    return listed.count("\nassert") or sum(1 for line in listed.splitlines() if line.strip())
+    return listed.count("\nassert") or len(list(filter(str.strip, listed.splitlines())))
