@@ -3,6 +3,7 @@
     python benchmarks/foreign_logs.py [RUNS [CALLS]]
 
 The logs are those of `tests/data/logs`, repeated with other ids: RUNS runs (1,000) of CALLS calls each (100).
+Those of LangGraph hold all messages again in each state, so a tenth of RUNS is measured.
 """
 
 from __future__ import annotations
@@ -67,6 +68,21 @@ def reflexion(runs: int, calls: int) -> str:
     return "\n".join([json.dumps(task)] * runs)
 
 
+def langgraph(runs: int, calls: int) -> str:
+    """One state per line, with all messages of its thread so far, the last of which is a new reply."""
+    states = json.loads((LOGS / "langgraph_sdk.json").read_text())
+    state = next(state for state in states if len(state["values"]["messages"]) == 2)
+    asked, reply = state["values"]["messages"]
+    made = []
+    for k in range(runs):
+        messages = [asked, *({**reply, "id": f"a{n}", "tool_calls": []} for n in range(calls))]
+        for n in range(calls):
+            own, above = ({"thread_id": f"t{k}", "checkpoint_id": f"c{m:04}"} for m in (n, n - 1))
+            held = {"values": {"messages": messages[: n + 2]}, "checkpoint": own, "parent_checkpoint": above}
+            made.append({**held, "created_at": state["created_at"], "next": [], "tasks": []})
+    return "\n".join(map(json.dumps, made))
+
+
 def seconds(work: Callable[[Path], Any], path: Path) -> float:
     """CPU seconds of one call."""
     start = time.process_time()
@@ -86,11 +102,12 @@ def main(runs: int = 1000, calls: int = 100) -> None:
         (inspect_log, ".json"),
         (spans, ".jsonl"),
         (langsmith, ".jsonl"),
+        (langgraph, ".jsonl"),
         (reflexion, ".jsonl"),
     ):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"log{suffix}"
-            path.write_text(make(runs, calls))
+            path.write_text(make(runs // 10 if make is langgraph else runs, calls))
             tl.load(path)
             pairs = [(seconds(parsed, path), seconds(tl.load, path)) for _ in range(3)]
             json_time, own = sorted(pairs, key=lambda pair: pair[1] / pair[0])[1]

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import random
 import zipfile
 from pathlib import Path
 
@@ -176,6 +177,87 @@ def test_a_bad_sample_names_the_entry_and_the_field(tmp_path):
         tl.load(path)
 
 
+def test_a_chunked_archive_reads_as_the_whole_one():
+    whole, chunked = tl.load(LOGS / "inspect.eval"), tl.load(LOGS / "inspect_chunked.eval")
+    assert [run.lines for run in chunked] == [run.lines for run in whole]
+    assert [run.task for run in chunked] == [run.task for run in whole]
+
+
+def test_a_missing_chunk_is_named(tmp_path):
+    with zipfile.ZipFile(archive(tmp_path / "new.eval", {}), "w") as file:
+        file.writestr("header.json", HEADER)
+        file.writestr("samples/x_epoch_1/sample.json", json.dumps({"id": "x"}))
+        file.writestr("samples/x_epoch_1/messages/0.json", json.dumps([{"role": "user", "content": "a"}]))
+        file.writestr("samples/x_epoch_1/messages/5.json", json.dumps([{"role": "user", "content": "b"}]))
+    with pytest.raises(tl.errors.JournalError, match=r"entry samples/x_epoch_1/messages/5\.json: .* 1 items"):
+        tl.load(tmp_path / "new.eval")
+
+
+def test_the_headline_score_grades_and_calls_of_scorers_are_not_of_the_run():
+    text = (LOGS / "inspect_scores.json").read_text()
+    assert "NaN" in text
+    assert "GRADE: C" in text
+    [run] = tl.load(LOGS / "inspect_scores.json")
+    # The first scorer says C. The headline is the value `short` of another one, which says I.
+    assert run.grade == 0.0
+    assert notes_of(run)["imported.scores"]["aspects"]["value"] == {"right": "C", "short": "I"}
+    assert (run.usage.calls, run.usage.input_tokens) == (1, 10)
+    assert texts_of(run) == {"0": "What is 7 - 4?", "0.0": "ANSWER: 4"}
+
+
+def changed_sample(tmp_path, **fields):
+    log = json.loads((LOGS / "inspect.json").read_text())
+    log["samples"][0] |= fields
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    return tmp_path / "log.json"
+
+
+def test_a_sample_that_reached_a_limit_says_so(tmp_path):
+    [run] = tl.load(changed_sample(tmp_path, limit={"type": "token", "limit": 10}))
+    assert run.stop_reason == "limit:token"
+
+
+def test_tools_that_no_reply_asked_for_belong_to_the_question(tmp_path):
+    log = json.loads((LOGS / "inspect.json").read_text())
+    tool = {"event": "tool", "id": "t", "function": "setup", "timestamp": "2026-01-01T00:00:00Z"}
+    log["samples"][0]["events"].append({**tool, "completed": "2026-01-01T00:00:01Z", "result": "done"})
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    [run] = tl.load(tmp_path / "log.json")
+    assert [(call.node, reply.text) for call, reply in calls_of(run, tool=True)] == [("0", "done")]
+
+
+def test_what_a_sample_repeats_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("tot_lab.record.logs.inspect_ai.MAX_UNPACKED", 0)
+    log = json.loads((LOGS / "inspect.json").read_text())
+    [event] = [each for each in log["samples"][0]["events"] if each["event"] == "model"]
+    event["input_refs"] = [[0, 10**6]] * 5000
+    log["samples"][0]["events_data"]["messages"] *= 10**4
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    with pytest.raises(tl.errors.JournalError, match=r"sample 1: field 'input_refs' would grow to more than"):
+        tl.load(tmp_path / "log.json")
+    key = "a" * 32
+    path = changed_sample(tmp_path, attachments={key: "x" * 10**5}, input=f"attachment://{key}" * 3000)
+    with pytest.raises(
+        tl.errors.JournalError, match=r"sample 1: field 'attachments' would grow to more than"
+    ):
+        tl.load(path)
+
+
+@pytest.mark.parametrize("offset", [8, 6])
+def test_an_encrypted_or_damaged_entry_is_named(tmp_path, offset):
+    path = archive(tmp_path / "a.eval", {"header.json": HEADER, "samples/1_epoch_1.json": b"abc" * 10**4})
+    data = bytearray(path.read_bytes())
+    entry, directory = data.rfind(b"PK\x03\x04"), data.rfind(b"PK\x01\x02")
+    if offset == 8:  # says that it is encrypted
+        data[directory + 8] |= 1
+        data[entry + 6] |= 1
+    else:
+        data[entry + 60 : entry + 75] = bytes([255]) * 15
+    path.write_bytes(data)
+    with pytest.raises(tl.errors.JournalError, match=r"entry samples/1_epoch_1\.json: damaged"):
+        tl.load(path)
+
+
 # OpenTelemetry.
 
 
@@ -242,6 +324,54 @@ def test_spans_of_openllmetry_are_read(tmp_path):
     [(call, reply)] = calls_of(run)
     assert (chat(call), reply.text, reply.input_tokens, reply.output_tokens) == ([("user", "Q?")], "A.", 4, 2)
     assert (run.question, run.answer, run.seconds) == ("Q?", "A.", 2.0)
+
+
+def genai_rows():
+    return [json.loads(line) for line in (LOGS / "genai.jsonl").read_text().splitlines()]
+
+
+def written(path, rows):
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def test_a_temperature_of_0_is_one(tmp_path):
+    rows = genai_rows()
+    rows[0]["attributes"]["gen_ai.request.temperature"] = 0.0
+    [run] = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert calls_of(run)[0][0].temperature == 0.0
+
+
+def test_a_trace_with_several_roots_is_not_whole_and_has_no_answer(tmp_path):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    trace = [row for row in rows if row["trace_id"] == rows[0]["trace_id"]]
+    [run] = tl.load(written(tmp_path / "a.jsonl", trace[1:]))  # without its root
+    assert (run.stop_reason, run.answer) == (None, "")
+    assert "calls" in run.header.unknown
+
+
+def test_a_call_that_is_still_open_takes_no_times_from_the_others(tmp_path):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    number = next(k for k, row in enumerate(rows) if row["run_type"] == "llm")
+    del rows[number]["end_time"], rows[number]["outputs"]
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert "times" not in run.header.unknown
+    assert run.seconds > 0
+
+
+def test_a_call_that_ends_before_all_starts_has_no_negative_time(tmp_path):
+    rows = genai_rows()
+    rows[1]["end_time"] = "2020-01-01T00:00:00Z"
+    [run] = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert min(line.t for line in run.lines) == 0
+    assert tl.load(run.save(tmp_path / "run.jsonl")).lines == run.lines
+
+
+def test_times_over_a_century_apart_are_an_error(tmp_path):
+    rows = genai_rows()
+    rows[1]["start_time"] = rows[1]["end_time"] = "1850-01-01T00:00:00Z"
+    with pytest.raises(tl.errors.JournalError, match=r"a\.jsonl, line .*'time': the times .* a century"):
+        tl.load(written(tmp_path / "a.jsonl", rows))
 
 
 def test_a_trace_without_texts_keeps_the_tokens(tmp_path):
@@ -346,6 +476,67 @@ def test_the_order_of_the_states_does_not_matter(tmp_path):
     states = json.loads((LOGS / "langgraph_sdk.json").read_text())
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, reversed(states))))
     assert tl.load(tmp_path / "a.jsonl")[0].lines == tl.load(LOGS / "langgraph_sdk.json")[0].lines
+
+
+@pytest.mark.parametrize(
+    ("outputs", "answer"),
+    [
+        ({"question": "What is 2 + 3?", "answer": "Five."}, "Five."),  # a chain that passes its input on
+        ({"total": 5}, "5"),
+        ({"total": 5, "exact": True}, '{"total": 5, "exact": true}'),
+        ({"output": {"role": "assistant", "content": [{"type": "text", "text": "Five."}]}}, "Five."),
+    ],
+)
+def test_the_answer_is_the_output_and_not_the_input(tmp_path, outputs, answer):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    rows[0]["outputs"] = outputs
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert (run.question, run.answer) == ("What is 2 + 3?", answer)
+
+
+ASKS = [{"type": "tool_use", "id": "c", "name": "add", "input": {"x": 2}}]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"role": "assistant", "content": ASKS, "stop_reason": "tool_use"},  # Anthropic
+        {"type": "ai", "content": ASKS, "tool_calls": [{"id": "c", "name": "add", "args": {"x": 2}}]},
+        {"type": "AIMessageChunk", "content": [{**ASKS[0], "type": "tool_call", "args": {"x": 2}}]},
+    ],
+)
+def test_each_tool_call_of_a_message_is_read_once(tmp_path, output):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    number = next(k for k, row in enumerate(rows) if row["run_type"] == "llm")
+    rows[number]["outputs"] = {"output": output}
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert calls_of(run)[0][1].tool_calls == (tl.records.ToolCall("c", "add", '{"x": 2}'),)
+
+
+def test_a_cost_of_0_with_unknown_tokens_is_unknown(tmp_path):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    for row in rows:
+        if row["run_type"] == "llm":
+            row |= {"prompt_tokens": 0, "completion_tokens": 0, "total_cost": "0"}
+            del row["outputs"]["generations"][0][0]["message"]["kwargs"]["usage_metadata"]
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert (run.usage.input_tokens, run.usage.cost) == (None, None)
+
+
+def test_a_thread_that_ends_with_a_request_for_a_tool_has_no_answer(tmp_path):
+    states = json.loads((LOGS / "langgraph_sdk.json").read_text())
+    asks = next(state for state in states if state["values"]["messages"][-1:][0].get("tool_calls"))
+    (tmp_path / "a.json").write_text(json.dumps([{**asks, "next": []}]))
+    [run] = tl.load(tmp_path / "a.json")
+    assert (run.stop_reason, texts_of(run)["0.0"]) == (None, "I add them.")
+
+
+def test_encrypted_reasoning_is_shown_by_its_summary():
+    from tot_lab.record.logs.common import thinking_of
+
+    part = {"type": "reasoning", "reasoning": "gAAAAB", "redacted": True, "summary": "It adds."}
+    assert thinking_of({"role": "assistant", "content": [part]}) == "It adds."
+    assert thinking_of({"role": "assistant", "content": [{**part, "summary": None}]}) is None
 
 
 # Reflexion and LATS.
@@ -556,8 +747,13 @@ def test_a_log_that_was_cut_off_is_an_error_that_names_the_file(file, tmp_path):
             '"gen_ai.usage.input_tokens": "x"',
             "line 1: field",
         ),
-        ("langsmith.jsonl", '"inputs": {', '"inputs": 3, "x": {', "line 1: field 'inputs' must be an object"),
-        ("langsmith.jsonl", '"id": "', '"idea": "', "line 1: field 'id' is missing"),
+        (
+            "langsmith.jsonl",
+            '"inputs": {',
+            '"inputs": 3, "x": {',
+            "line 1: Expected `object | null`, got `int` - at `$.inputs`",
+        ),
+        ("langsmith.jsonl", '"id": "', '"idea": "', "line 1: Object missing required field `id`"),
         ("langgraph_sdk.json", '"created_at": "', '"created_at": "x', "entry 1: field 'created_at' must be"),
         (
             "langgraph.json",
@@ -574,6 +770,85 @@ def test_a_bad_row_names_the_place_and_the_field(file, old, new, message, tmp_pa
     with pytest.raises(tl.errors.JournalError) as raised:
         tl.load(tmp_path / file)
     assert f"{file}, {message}" in str(raised.value)
+
+
+VALUES = [None, 3, -1, 1.5e300, "x", [], {}, [3], {"a": 1}, True, [[]], "9" * 500]
+
+
+def places(value):
+    """The paths of all values inside a JSON value."""
+    found, waiting = [], [(value, ())]
+    while waiting:
+        held, at = waiting.pop()
+        inner = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list) else ()
+        waiting += [(each, (*at, key)) for key, each in inner]
+        found.append(at)
+    return found[1:]
+
+
+ROWS = [name for name in FILES if not name.endswith(".eval") and name != "openinference.jsonl"]
+
+
+@pytest.mark.parametrize("file", ROWS)
+def test_a_value_of_any_kind_anywhere_is_read_or_refused_with_the_file(file, tmp_path):
+    text, dice = (LOGS / file).read_text(), random.Random(file)
+    rows = [json.loads(line) for line in text.splitlines()] if file.endswith("l") else json.loads(text)
+    for at in dice.choices(places(rows), k=25):
+        new = json.loads(json.dumps(rows))
+        holder = new
+        for key in at[:-1]:
+            holder = holder[key]
+        holder[at[-1]] = dice.choice(VALUES)
+        (tmp_path / file).write_text(
+            "\n".join(map(json.dumps, new)) if file.endswith("l") else json.dumps(new)
+        )
+        try:
+            runs = tl.load(tmp_path / file)
+        except tl.errors.JournalError as error:
+            assert file in str(error), at  # noqa: PT017
+            continue
+        for run in runs[:1]:
+            assert tl.load(run.save(tmp_path / "run.jsonl")).lines == run.lines, at
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("langsmith.jsonl", '"generations": [[{', '"generations": 3, "x": [[{'),
+        ("langsmith.jsonl", '"generations": [[{', '"generations": [3], "x": [[{'),
+        ("langsmith.jsonl", '"inputs": {"messages": [[', '"inputs": {"messages": 3, "x": [['),
+        ("langgraph_sdk.json", '"tasks": []', '"tasks": 3'),
+        ("otlp.json", '"startTimeUnixNano": "', f'"startTimeUnixNano": "{"9" * 400}'),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_with_its_place(file, old, new, tmp_path):
+    text = (LOGS / file).read_text()
+    assert old in text
+    (tmp_path / file).write_text(text.replace(old, new))
+    with pytest.raises(tl.errors.JournalError, match=rf"{file}, (line|entry) \d+.*field '"):
+        tl.load(tmp_path / file)
+
+
+@pytest.mark.parametrize("depth", [100, 500, 900, 5000])
+@pytest.mark.parametrize("file", ["langsmith.jsonl", "otlp.json", "langgraph_sdk.json"])
+def test_deeply_nested_values_are_read_or_refused(file, depth, tmp_path):
+    text = (LOGS / file).read_text()
+    old = {"otlp.json": '"arrayValue": {', "langsmith.jsonl": '"outputs": {'}.get(
+        file, '"response_metadata": {'
+    )
+    deep = '{"values": [{"arrayValue": ' * depth + "{}" + "}]}" * depth
+    if old not in text:
+        old, deep = '"value": {', f'{{"arrayValue": {deep}}}'
+    (tmp_path / file).write_text(text.replace(old, f'{old[:-1]}{deep}, "x": {{', 1))
+    try:
+        tl.load(tmp_path / file)
+    except tl.errors.JournalError as error:
+        assert file in str(error)  # noqa: PT017
+
+
+def test_a_byte_order_mark_is_no_part_of_a_log(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + (LOGS / "langsmith.jsonl").read_bytes())
+    assert len(tl.load(tmp_path / "a.jsonl")) == 2
 
 
 def test_each_file_is_recognised_by_one_importer():

@@ -345,8 +345,8 @@ def test_calls_that_evaluate_belong_to_the_node_and_shared_calls_are_one():
     value = LoggedCall(reply=tl.Reply("sure", output_tokens=1), purpose="value")
     nodes = [
         LoggedNode("r", None, "q"),
-        LoggedNode("a", "r", "a", 1.0, calls=(propose, value, value)),
-        LoggedNode("b", "r", "b", 0.5, calls=(propose,)),
+        LoggedNode("a", "r", "a", 1.0, calls=[propose, value, value]),
+        LoggedNode("b", "r", "b", 0.5, calls=[propose]),
     ]
     calls = run_of_nodes(nodes, name="test").calls_df()
     assert list(zip(calls.node, calls.purpose, calls.sample_index, strict=True)) == [

@@ -68,7 +68,7 @@ _NAMES = places(
         "tot_lab.lab.sweeps.sweep": "Sweep",
         "tot_lab.models": "Cache LiteLLM Local OpenAICompatible",
         "tot_lab.record.importers": "load",
-        "tot_lab.record.nodes": "read_nodes",
+        "tot_lab.record.node_tables": "read_nodes",
         "tot_lab.record.run": "Run",
         "tot_lab.runtime.recorder": "Recorder",
         "tot_lab.runtime.roles": "Role",

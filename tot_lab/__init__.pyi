@@ -100,7 +100,7 @@ from tot_lab.record.journal import JournalError as _JournalError
 from tot_lab.record.logs.objects import from_its_hub as _from_its_hub
 from tot_lab.record.logs.objects import from_treequest as _from_treequest
 from tot_lab.record.marks import Mark as _Mark
-from tot_lab.record.nodes import read_nodes as read_nodes
+from tot_lab.record.node_tables import read_nodes as read_nodes
 from tot_lab.record.routed import Routed as _Routed
 from tot_lab.record.run import Run as Run
 from tot_lab.record.run import Usage as _Usage

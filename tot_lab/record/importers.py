@@ -74,11 +74,14 @@ def load(path: str | os.PathLike[str]) -> Any:
             raise FileNotFoundError(f"{path}: a folder without a run (NAME.jsonl)")
         return [load_journal(file) for file in with_progress(files, f"loading {path}", len(files))]
     with Path(path).open("rb") as file:
-        head = file.read(HEAD)
+        head = file.read(HEAD).removeprefix(b"\xef\xbb\xbf")  # of tools on Windows
     tried = []
     for name, importer in _importers():
         if importer.recognises(head):
-            return importer.read(path)
+            try:
+                return importer.read(path)
+            except RecursionError:
+                raise JournalError(f"{path}: its values are nested too deeply.") from None
         tried.append(f"{name} expects {getattr(importer, 'expects', 'another beginning')}")
     try:  # a file that is almost a journal or a published log has an error of its own
         return (PublishedLog if head.lstrip()[:1] == b"[" else Journal).read(path)

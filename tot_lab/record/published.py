@@ -16,10 +16,9 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path as FilePath
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,6 +30,7 @@ from tot_lab.core.parts import class_of
 from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Thought
 from tot_lab.core.task import Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
+from tot_lab.record.logs.common import contents
 from tot_lab.record.run import Run
 from tot_lab.record.waiting import with_progress
 
@@ -48,10 +48,12 @@ def _published_task(problem: str) -> Task:
 # The files.
 
 
+T = TypeVar("T")
+
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
-MAX_SAMPLES = 1000
+MAX_SAMPLES = 100
 """The most evaluations of one thought, or votes on one level, that are accepted, since each takes memory."""
 
 
@@ -129,7 +131,7 @@ def published(path: str | os.PathLike[str]) -> list[Run]:
     Raises:
         JournalError: If the file is not such a log. The message names the entry.
     """
-    data = FilePath(path).read_bytes()
+    data = contents(path)
     try:
         entries = msgspec.json.decode(data, type=list[Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -184,13 +186,9 @@ def _breadth_first(entry: Entry, raw: dict[str, Any], samples: int) -> _Converte
     if not entry.steps:
         raise ValueError("it has no steps. Logs of single answers have no search tree.")
     task = _published_task(entry.steps[0].x)
-    arithmetic = task.domain.kind == GAME24
     settings = {name: value for name, value in raw.items() if name not in ("steps", "ys")}
-    records: list[Record] = [Thought("0", None, task.question), Note("tot.started", "0")]
-    records.append(Note("published.entry", "0", settings))
-    ids = {"": "0"}
-    paths: dict[str, list[str]] = {"0": []}
-    scores: dict[str, float | None] = {}
+    search = _Search(task, samples)
+    search.records.append(Note("published.entry", "0", settings))
     for depth, step in enumerate(entry.steps, 1):
         if step.x != entry.steps[0].x:
             raise ValueError(f"step {depth - 1} is about another problem: got {step.x[:80]!r}")
@@ -198,58 +196,100 @@ def _breadth_first(entry: Entry, raw: dict[str, Any], samples: int) -> _Converte
             raise ValueError(
                 f"step {depth - 1} has {len(step.new_ys)} candidates and {len(step.values)} values"
             )
-        children_of = _children(step, depth - 1, lines_only=arithmetic)
+        search.level(depth, step)
+    search.end(entry)
+    game = "Game of 24" if search.is_arithmetic else "creative writing"
+    return _Converted(f"published ToT-BFS, {game}", task, search.records, ("prompts", "times", "calls"))
+
+
+class _Search:
+    """The records of a breadth-first search."""
+
+    def __init__(self, task: Task, samples: int) -> None:
+        self.task = task
+        self.is_arithmetic = task.domain.kind == GAME24
+        self.records: list[Record] = [Thought("0", None, task.question), Note("tot.started", "0")]
+        self._samples = samples
+        self._ids = {"": "0"}
+        self._texts: dict[str, str] = {}
+        self._scores: dict[str, float | None] = {}
+
+    def level(self, depth: int, step: PublishedStep) -> None:
+        """Add the children of a level, their values, and which were kept."""
+        ids, texts, add = self._ids, self._texts, self.records.append
         fresh: list[tuple[str, float]] = []
-        for y, children in children_of.items():
+        for y, children in children_of(step.ys, step.new_ys, step.values, depth - 1).items():
             at = _id_of(ids, y, depth - 1)
-            if arithmetic and children:
-                records += [Call(at, "propose", ()), Reply("\n".join(text for text, _, _ in children))]
-            for k, (text, whole, value) in enumerate(children):
-                if not arithmetic:
-                    records += [Call(at, "sample", (), sample_index=k), Reply(text)]
-                    text = task.domain.read_sample(task, paths[at], text) or text
+            made = [whole[len(y) :] for whole, _ in children]
+            if self.is_arithmetic and made:
+                made = [text.removesuffix("\n") for text in made]
+                self.records += [Call(at, "propose", ()), Reply("\n".join(made))]
+            for k, (whole, value) in enumerate(children):
+                text = made[k] if self.is_arithmetic else self._sampled(at, k, made[k])
                 id = f"{at}.{k}"
-                paths[id] = [*paths[at], text]
-                records.append(Thought(id, at, text))
+                texts[id] = text
+                add(Thought(id, at, text))
                 if whole in ids:
-                    records.append(Decided(id, "duplicate", f"repeats {ids[whole]}"))
+                    add(Decided(id, "duplicate", f"repeats {ids[whole]}"))
                 else:
                     ids[whole] = id
                     fresh.append((id, value))
-        votes = sum(value for _, value in fresh)
+        self._evaluate(fresh)
+        kept = dict.fromkeys(_id_of(ids, y, depth - 1) for y in step.select_new_ys)
+        self.records += [Decided(id, "pruned", "not selected") for id, _ in fresh if id not in kept]
+        self.records += [Decided(id, "kept") for id in kept]
+        data = {"depth": depth, "kept": list(kept), "kept_scores": [self._scores[id] for id in kept]}
+        add(Note("tot.pruned", "0", data))
+
+    def _sampled(self, at: str, k: int, text: str) -> str:
+        self.records += [Call(at, "sample", (), sample_index=k), Reply(text)]
+        return self.task.domain.read_sample(self.task, path_to(at, self._texts), text) or text
+
+    def _evaluate(self, fresh: Sequence[tuple[str, float]]) -> None:
+        votes = 0.0 if self.is_arithmetic else sum(value for _, value in fresh)
         for id, value in fresh:
-            scored = valued(id, value, samples) if arithmetic else _voted(id, value, votes, samples)
-            scores[id] = scored.score
-            records.append(scored)
-        kept = list(dict.fromkeys(_id_of(ids, y, depth - 1) for y in step.select_new_ys))
-        records += [Decided(id, "pruned", "not selected") for id, _ in fresh if id not in kept]
-        records += [Decided(id, "kept") for id in kept]
-        data = {"depth": depth, "kept": kept, "kept_scores": [scores[id] for id in kept]}
-        records.append(Note("tot.pruned", "0", data))
-    ranked = tuple(_id_of(ids, y, len(entry.steps)) for y in entry.ys)
-    best = ranked[0] if ranked else None
-    answer = task.domain.answer(task, paths[best]) or "" if best is not None else ""
-    if best is not None:
-        records.append(Decided(best, "answer", "the best of the last level"))
-    # The published search always runs to its last level, even if it has found a solution.
-    records.append(Ended("limit:depth", answer, best, scores.get(best or ""), ranked))
-    name = "published ToT-BFS, Game of 24" if arithmetic else "published ToT-BFS, creative writing"
-    return _Converted(name, task, records, ("prompts", "times", "calls"))
+            if self.is_arithmetic:
+                scored = valued(id, value, self._samples)
+            else:
+                scored = _voted(id, value, votes, self._samples)
+            self._scores[id] = scored.score
+            self.records.append(scored)
+
+    def end(self, entry: Entry) -> None:
+        """Add the end. The published search runs to its last level, even if it has found a solution."""
+        ranked = tuple(_id_of(self._ids, y, len(entry.steps)) for y in entry.ys)
+        best = ranked[0] if ranked else None
+        answer = None
+        if best is not None:
+            answer = self.task.domain.answer(self.task, path_to(best, self._texts))
+            self.records.append(Decided(best, "answer", "the best of the last level"))
+        self.records.append(Ended("limit:depth", answer or "", best, self._scores.get(best or ""), ranked))
 
 
-def _children(
-    step: PublishedStep, number: int, *, lines_only: bool
-) -> dict[str, list[tuple[str, str, float]]]:
-    """Return the children of each expanded path: their text, their whole path and their value."""
-    children_of: dict[str, list[tuple[str, str, float]]] = {y: [] for y in step.ys}
-    for whole, value in zip(step.new_ys, step.values, strict=True):
-        parents = [y for y in children_of if whole.startswith(y)]
-        if not parents:
+def children_of(
+    ys: Sequence[str], new_ys: Sequence[str], values: Sequence[T], number: int
+) -> dict[str, list[tuple[str, T]]]:
+    """Return the children of each path of a level, with their values.
+
+    The parent of a child is the longest path that it continues.
+    """
+    children: dict[str, list[tuple[str, T]]] = {y: [] for y in ys}
+    lengths = sorted({len(y) for y in ys}, reverse=True)
+    for child in zip(new_ys, values, strict=True):
+        whole = child[0]
+        for length in lengths:
+            if (held := children.get(whole[:length])) is not None:
+                held.append(child)
+                break
+        else:
             raise ValueError(f"step {number}: {whole[:80]!r} continues none of the paths in `ys`")
-        parent = max(parents, key=len)
-        text = whole[len(parent) :]
-        children_of[parent].append((text.removesuffix("\n") if lines_only else text, whole, value))
-    return children_of
+    return children
+
+
+def path_to(id: str, texts: Mapping[str, str]) -> list[str]:
+    """Return the texts of the thoughts down to one."""
+    numbers = id.split(".")
+    return [texts[".".join(numbers[:k])] for k in range(2, len(numbers) + 1)]
 
 
 def _id_of(ids: dict[str, str], y: str, number: int) -> str:
@@ -266,7 +306,7 @@ def _samples_in(entry: Entry) -> int:
     most = 0
     for step in entry.steps:
         arithmetic = _published_task(step.x).domain.kind == GAME24
-        read = [len(verdicts(value)) for value in step.values] if arithmetic else [_votes(step.values)]
+        read = [len(verdicts(value)) for value in set(step.values)] if arithmetic else [_votes(step.values)]
         most = max([most, *read])
     return most
 

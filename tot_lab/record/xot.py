@@ -32,8 +32,9 @@ from tot_lab.core.parts import class_of
 from tot_lab.core.records import Decided, Ended, Note, Record, Thought
 from tot_lab.core.task import Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
+from tot_lab.record.logs.common import contents
 from tot_lab.record.nodes import question_task
-from tot_lab.record.published import lines_of, valued, verdicts
+from tot_lab.record.published import children_of, lines_of, path_to, valued, verdicts
 from tot_lab.record.run import Run
 from tot_lab.record.waiting import with_progress
 
@@ -96,7 +97,7 @@ class XoTLog:
             JournalError: If the log is damaged. The message names the entry.
         """
         path = Path(path)
-        data = path.read_bytes()
+        data = contents(path)
         entries = _entries(path, data)
         named = _Named.of(path.stem)
         multiple = any(isinstance(info.get("r"), dict) for entry in entries for info in entry.infos)
@@ -321,7 +322,8 @@ class _Records:
         ids, texts, scores, add = self.ids, self.texts, self.scores, self.records.append
         separator = "\n" if self.task.domain.kind == "published/game24" else ", "
         fresh: list[str] = []
-        for y, made in self.children(step).items():
+        values: Sequence[float | None] = step.values or [None] * len(step.new_ys)
+        for y, made in children_of(step.ys, step.new_ys, values, step.step).items():
             at = self.id_of(y, step.step)
             steps = [whole[len(y) :].removesuffix("\n") for whole, _ in made]
             self.call(at, "propose", separator.join(steps))
@@ -348,21 +350,6 @@ class _Records:
         data = {"depth": depth, "kept": kept, "kept_scores": [self.scores.get(id) for id in kept]}
         self.records.append(Note("tot.pruned", "0", data))
 
-    @staticmethod
-    def children(step: Step) -> dict[str, list[tuple[str, float | None]]]:
-        """The children of each path of a level, with their values."""
-        values = step.values or [None] * len(step.new_ys)
-        children: dict[str, list[tuple[str, float | None]]] = {y: [] for y in step.ys}
-        longest_first = sorted(children, key=len, reverse=True)
-        for whole, value in zip(step.new_ys, values, strict=True):
-            for y in longest_first:
-                if whole.startswith(y):
-                    children[y].append((whole, value))
-                    break
-            else:
-                raise ValueError(f"step {step.step}: {whole[:80]!r} continues none of the paths in `ys`.")
-        return children
-
     def end(self, parents: Sequence[str], replies: Sequence[str]) -> None:
         """Add the final replies, each below the thought that it answers, and the end of the run."""
         ranked: list[str] = []
@@ -373,15 +360,10 @@ class _Records:
             ranked += [self.thought(id, one) for one in stated] if len(stated) > 1 else [id]
         self.records += [Decided(id, "complete", "an answer") for id in ranked]
         best = ranked[0] if ranked else None
-        answer = "" if best is None else self.task.domain.answer(self.task, self.path(best)) or ""
+        answer = "" if best is None else self.task.domain.answer(self.task, path_to(best, self.texts)) or ""
         if best is not None:
             self.records.append(Decided(best, "answer", "the first answer"))
         self.records.append(Ended("answered", answer, best, None, tuple(ranked)))
-
-    def path(self, id: str) -> list[str]:
-        """The texts of the thoughts down to one."""
-        numbers = id.split(".")
-        return [self.texts[".".join(numbers[:k])] for k in range(2, len(numbers) + 1)]
 
     def stated(self, text: str) -> list[str]:
         """The answers in a reply to a prompt that asked for several solutions, each as a text of its own."""

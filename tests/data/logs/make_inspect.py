@@ -1,7 +1,9 @@
-"""Makes `inspect.eval` and `inspect.json`: `pip install inspect_ai==0.3.285`, then `python make_inspect.py`.
+"""Makes the logs of Inspect: `pip install inspect_ai==0.3.285`, then `python make_inspect.py`.
 
-No model is asked: `mockllm/model` gives the replies below. The archive holds a right answer after a tool
-call, a wrong one, and a sample that ended with an error.
+No model is asked: `mockllm/model` gives the replies below. `inspect.eval` holds a right answer after a tool
+call, a wrong one, and a sample that ended with an error; `inspect_chunked.eval` holds the same with several
+entries per sample. In `inspect_scores.json` a model graded the answer, and two further scorers gave several
+values and none (`NaN`).
 """
 
 import os
@@ -13,8 +15,10 @@ os.environ.update(INSPECT_DISPLAY="none", INSPECT_LOG_LEVEL="error")
 
 from inspect_ai import Task, eval
 from inspect_ai.dataset import Sample
+from inspect_ai.log import HeadlineMetric
+from inspect_ai.log._recorders.chunked.convert import convert_eval_logs_to_chunked
 from inspect_ai.model import ChatMessageUser, ModelOutput, ModelUsage, get_model
-from inspect_ai.scorer import Score, accuracy, match, scorer
+from inspect_ai.scorer import Score, accuracy, match, model_graded_qa, scorer
 from inspect_ai.solver import generate, solver, use_tools
 from inspect_ai.tool import tool
 
@@ -53,6 +57,22 @@ def brevity():
     return score
 
 
+@scorer(metrics={"right": [accuracy()], "short": [accuracy()]})
+def aspects():
+    async def score(state, target):
+        return Score(value={"right": "C", "short": "I"})
+
+    return score
+
+
+@scorer(metrics=[accuracy()])
+def unscored():
+    async def score(state, target):
+        return Score(value=float("nan"))
+
+    return score
+
+
 def said(text, prompt, reply):
     output = ModelOutput.from_content("mockllm/model", text)
     output.usage = ModelUsage(input_tokens=prompt, output_tokens=reply, total_tokens=prompt + reply)
@@ -70,11 +90,12 @@ WRONG = Sample(id="wrong", input=[ChatMessageUser(content="What is 7 - 4?")], ta
 ZERO = Sample(id="zero", input="What is 1 / 0?", target="nothing")
 
 
-def log(file, samples, replies, **options):
+def log(file, samples, replies, scorers=None, headline=None, **options):
     task = Task(
         dataset=samples,
         solver=[use_tools(add()), fails_on_zero(), generate()],
-        scorer=[match(), brevity()],
+        scorer=scorers or [match(), brevity()],
+        headline_metric=headline,
         name="sums",
     )
     model = get_model("mockllm/model", custom_outputs=(reply for reply in replies))
@@ -99,3 +120,14 @@ log(
     [asked(20, 5, x=2, y=3), said("ANSWER: 5", 30, 3), said("ANSWER: 4", 10, 2)],
 )
 log("inspect.json", [WRONG], [said("ANSWER: 4", 10, 2)])
+grader = get_model("mockllm/model", custom_outputs=[said("GRADE: C", 100, 9)])
+log(
+    "inspect_scores.json",
+    [WRONG],
+    [said("ANSWER: 4", 10, 2)],
+    [model_graded_qa(model=grader), aspects(), unscored()],
+    HeadlineMetric(scorer="aspects", score="short"),
+)
+with tempfile.TemporaryDirectory() as folder:
+    convert_eval_logs_to_chunked(str(HERE / "inspect.eval"), folder, chunk_size=3)
+    shutil.copy(Path(folder) / "inspect.eval", HERE / "inspect_chunked.eval")

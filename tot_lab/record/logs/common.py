@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,9 +16,8 @@ from tot_lab.core.calls import Message, Reply, ToolCall, is_token_count
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
 from tot_lab.core.reading import finite
-from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored
-from tot_lab.record.journal import JournalError, encoder
-from tot_lab.record.nodes import LoggedNode, run_of_nodes
+from tot_lab.record.journal import JournalError
+from tot_lab.record.nodes import LoggedEnd, LoggedNode, run_of_nodes
 from tot_lab.record.run import Run
 
 ROOT = "question"
@@ -33,12 +31,40 @@ T = TypeVar("T")
 # JSON.
 
 
+def contents(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a text file without the byte order mark that some tools write."""
+    return Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf")
+
+
 def decoded(data: bytes | msgspec.Raw, type: type[T], place: str) -> T:
-    """Decode JSON. Raises `JournalError`, which names the place and the field."""
+    """Decode JSON. Numbers that are not JSON, such as `NaN`, are null.
+
+    Raises:
+        JournalError: If it is damaged or has another type. The message names the place and the field.
+    """
     try:
         return msgspec.json.decode(data, type=type)
     except UNREADABLE as error:
+        plain = _without_constants(data)
+        if plain is None:
+            raise JournalError(f"{place}: {error}") from None
+    try:
+        return msgspec.json.decode(plain, type=type)
+    except UNREADABLE as error:
         raise JournalError(f"{place}: {error}") from None
+
+
+def _without_constants(data: bytes | msgspec.Raw) -> bytes | None:
+    """Return JSON with null for the numbers `NaN` and `Infinity`, which Python writes. `None` without any."""
+    held = bytes(data)
+    if b"NaN" not in held and b"Infinity" not in held:
+        return None
+    found: list[str] = []
+    try:
+        value = json.loads(held, parse_constant=found.append)
+        return msgspec.json.encode(value) if found else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def entries(path: str | os.PathLike[str]) -> list[tuple[str, Any]]:
@@ -47,10 +73,10 @@ def entries(path: str | os.PathLike[str]) -> list[tuple[str, Any]]:
     The file holds a list, a list in the field `data` or `runs` of an object, one object per line, or objects
     one after the other.
     """
-    data = Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf")
+    data = contents(path)
     try:
-        whole = msgspec.json.decode(data)
-    except UNREADABLE as error:
+        whole = decoded(data, Any, str(path))
+    except JournalError as error:
         return list(_objects(path, data, error))
     if isinstance(whole, dict):
         held = next((whole[name] for name in ("data", "runs") if isinstance(whole.get(name), list)), [whole])
@@ -60,26 +86,29 @@ def entries(path: str | os.PathLike[str]) -> list[tuple[str, Any]]:
     return [(f"{path}, entry {k}", entry) for k, entry in enumerate(whole, 1)]
 
 
-def _objects(path: str | os.PathLike[str], data: bytes, error: Exception) -> Iterator[tuple[str, Any]]:
+def _objects(path: str | os.PathLike[str], data: bytes, error: JournalError) -> Iterator[tuple[str, Any]]:
     """Yield the objects of a file with one object per line, or with objects one after the other."""
     lines = data.split(b"\n")
     first = next((line.strip() for line in lines if line.strip()), b"")
     if first[-1:] in b"}]" and len(first) > 1:
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield f"{path}, line {number}", decoded(line, Any, f"{path}, line {number}")
+                place = f"{path}, line {number}"
+                yield place, decoded(line, Any, place)
         return
     try:
         text = data.decode()
     except UnicodeDecodeError as found:
         raise JournalError(f"{path}: {found}") from None
-    read, at, number = json.JSONDecoder().raw_decode, 0, 0
+    read, at, number = json.JSONDecoder(parse_constant=lambda _: None).raw_decode, 0, 0
     while (at := at + len(_SPACE.match(text, at)[0])) < len(text):  # type: ignore[index]
         number += 1
         try:
             entry, at = read(text, at)
         except (ValueError, RecursionError) as found:
-            raise JournalError(f"{path}, entry {number}: {found if number > 1 else error}") from None
+            if number == 1:
+                raise error from None
+            raise JournalError(f"{path}, entry {number}: {found}") from None
         yield f"{path}, entry {number}", entry
 
 
@@ -122,9 +151,12 @@ def seconds(value: Any, name: str) -> float | None:
             raise ValueError(f"field {name!r} must be a time in ISO 8601: got {value[:80]!r}.") from None
         return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     number = finite(value)
-    if number is None:
-        raise ValueError(f"field {name!r} must be a time: got {kind(value)}.")
+    if number is None or abs(number) > _MAX_SECONDS * 1000:
+        raise ValueError(f"field {name!r} must be a time: got {value!r:.80}.")
     return number / 1000
+
+
+_MAX_SECONDS = 6e10  # about the year 3871
 
 
 def tokens(value: Any, name: str) -> int | None:
@@ -139,11 +171,17 @@ def tokens(value: Any, name: str) -> int | None:
 # Messages.
 
 
-_ROLES = {"human": "user", "ai": "assistant", "function": "tool", "developer": "system", "model": "assistant"}
+_ROLES = {
+    **{"human": "user", "ai": "assistant", "model": "assistant", "AIMessageChunk": "assistant"},
+    **{"function": "tool", "developer": "system"},
+}
+_ASKS = ("tool_call", "tool_use", "function_call")
+_ANSWERS = ("tool_call_response", "tool_result")
 
 
 def message_of(value: Any) -> Message:
-    """Return a chat message in the dialect of OpenAI, Inspect, LangChain, OpenInference or OpenTelemetry.
+    """Return a chat message in the dialect of OpenAI, Anthropic, Inspect, LangChain, OpenInference or
+    OpenTelemetry.
 
     Raises:
         ValueError: If it is not a chat message.
@@ -154,12 +192,13 @@ def message_of(value: Any) -> Message:
     role = message.get("role") or message.get("type")
     if not isinstance(role, str):
         raise ValueError(f"a chat message must have a role: got the fields {', '.join(message)[:80]}.")
-    content = message.get("parts") if "parts" in message else message.get("content", message.get("contents"))
+    content = _content(message)
+    calls = field(message, "tool_calls", list, []) or _parts(content, _ASKS)  # LangChain writes both
+    answers = field(message, "tool_call_id", str)
+    if answers is None:
+        found = next(iter(_parts(content, _ANSWERS)), {})
+        answers = field(found, "id", str) or field(found, "tool_use_id", str)
     text, _ = content_of(content)
-    calls, answers = message.get("tool_calls") or [], message.get("tool_call_id")
-    if isinstance(content, list):
-        calls = [*calls, *_parts(content, "tool_call")]
-        answers = answers or next((part.get("id") for part in _parts(content, "tool_call_response")), None)
     return Message(_ROLES.get(role, role), text, tuple(map(tool_call_of, calls)), answers)
 
 
@@ -168,7 +207,7 @@ def unwrapped(value: Any) -> Any:
     while isinstance(value, dict):
         if isinstance(value.get("kwargs"), dict) and "lc" in value:
             value = value["kwargs"]
-        elif isinstance(value.get("data"), dict) and "type" in value:
+        elif isinstance(value.get("data"), dict) and isinstance(value.get("type"), str):
             value = {"type": value["type"], **value["data"]}
         elif isinstance(value.get("message"), dict) and "role" not in value:
             value = value["message"]
@@ -177,14 +216,17 @@ def unwrapped(value: Any) -> Any:
     return value
 
 
+def _content(message: Mapping[str, Any]) -> Any:
+    return message.get("parts") if "parts" in message else message.get("content", message.get("contents"))
+
+
 def thinking_of(value: Any) -> str | None:
     """Return the reasoning in a message. `None` if it has none."""
     message = unwrapped(value)
-    own = message.get("reasoning_content") or (message.get("additional_kwargs") or {}).get(
-        "reasoning_content"
-    )
-    content = message.get("parts") if "parts" in message else message.get("content", message.get("contents"))
-    return own if isinstance(own, str) and own else content_of(content)[1] or None
+    own = message.get("reasoning_content")
+    if own is None and isinstance(about := message.get("additional_kwargs"), dict):
+        own = about.get("reasoning_content")
+    return own if isinstance(own, str) and own else content_of(_content(message))[1] or None
 
 
 def content_of(content: Any) -> tuple[str, str]:
@@ -205,35 +247,37 @@ def content_of(content: Any) -> tuple[str, str]:
         elif what in ("text", "output_text", "input_text"):
             texts.append(str(part.get("text", part.get("content", ""))))
         elif what in ("reasoning", "thinking"):
-            thinking.append(
-                str(
-                    part.get("reasoning")
-                    or part.get("thinking")
-                    or part.get("content")
-                    or part.get("text")
-                    or ""
-                )
-            )
-        elif what == "tool_call_response":
-            texts.append(text_of(part.get("response", part.get("result"))))
-        elif what not in ("tool_call", "tool_use", "function_call"):
+            # Inspect keeps encrypted reasoning, with a summary that can be read.
+            names = ("summary",) if part.get("redacted") else ("reasoning", "thinking", "content", "text")
+            thinking += [held for name in names if isinstance(held := part.get(name), str) and held][:1]
+        elif what in _ANSWERS:
+            texts.append(text_of(_first_of(part, ("response", "result", "content"))))
+        elif what not in _ASKS:
             texts.append(f"[{what or 'content'}]")
     return "\n\n".join(texts), "\n\n".join(thinking)
 
 
-def _parts(content: list[Any], what: str) -> list[Mapping[str, Any]]:
-    return [part for part in content if isinstance(part, dict) and part.get("type") == what]
+def _first_of(held: Mapping[str, Any], names: Iterable[str]) -> Any:
+    return next((held[name] for name in names if held.get(name) is not None), None)
+
+
+def _parts(content: Any, kinds: tuple[str, ...]) -> list[Mapping[str, Any]]:
+    if not isinstance(content, list):
+        return []
+    return [part for part in content if isinstance(part, dict) and part.get("type") in kinds]
 
 
 def tool_call_of(value: Any) -> ToolCall:
     """Return the call of a tool in a message. Raises ValueError if it has no name."""
-    call = value.get("tool_call", value) if isinstance(value, dict) else {}
+    call = value.get("tool_call", value) if isinstance(value, dict) else None
+    call = call if isinstance(call, dict) else {}
     function = call.get("function")
     held = function if isinstance(function, dict) else call
     name = function if isinstance(function, str) else held.get("name")
     if not isinstance(name, str):
         raise ValueError(f"a tool call must have a name: got {value!r:.80}.")
-    return ToolCall(str(call.get("id") or ""), name, arguments_of(held.get("arguments", held.get("args"))))
+    given = _first_of(held, ("arguments", "args", "input"))
+    return ToolCall(str(call.get("call_id") or call.get("id") or ""), name, arguments_of(given))
 
 
 def arguments_of(value: Any) -> str:
@@ -252,8 +296,12 @@ def shown(text: str, calls: Iterable[ToolCall]) -> str:
 def text_of(value: Any, role: str | None = None) -> str:
     """Return the text of an input or output of a program.
 
-    It is the content of the last message (with `role`, of the last one of that role), the only text of an
-    object, or else the value as JSON.
+    It is the content of the last message (with `role`, of the last one of that role), the only value of an
+    object, one with a usual name (`question` of an input, `answer` of an output), or else the value as JSON.
+
+    Args:
+        value: The input or output.
+        role: `user` for an input, `assistant` for an output.
     """
     for _ in range(5):
         value = unwrapped(value)
@@ -267,20 +315,25 @@ def text_of(value: Any, role: str | None = None) -> str:
             of_role = [each for each in value if role is not None and _role(each) == role]
             value = (of_role or value)[-1]
             continue
+        if not isinstance(value, dict):
+            break
         if "content" in value and ("role" in value or "type" in value):
             return content_of(value["content"])[0]
         if isinstance(value.get("messages"), list):
             value = value["messages"]
         elif len(value) == 1:
             value = next(iter(value.values()))
-        elif (held := [value[name] for name in _TELLING if isinstance(value.get(name), str)]) != []:
-            return str(held[0])
         else:
-            break
+            names = _OUTPUTS if role == "assistant" else (*_INPUTS, *_OUTPUTS)
+            held = next((value[name] for name in names if isinstance(value.get(name), str)), None)
+            if held is None:
+                break
+            value = held
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-_TELLING = ("question", "input", "query", "prompt", "output", "answer", "result", "text")
+_INPUTS = ("question", "input", "query", "prompt")
+_OUTPUTS = ("output", "answer", "result", "response", "text")
 
 
 def _role(value: Any) -> str | None:
@@ -313,70 +366,40 @@ def imported_run(
     name: str,
     question: str,
     place: str,
-    answer: str | None = None,
-    answer_node: str | None = None,
-    stop: str = "answered",
-    error: str | None = None,
+    end: LoggedEnd,
     grade: float | None = None,
-    notes: Mapping[str, Mapping[str, Any]] | None = None,
     id: str = "",
     data: Mapping[str, Any] | None = None,
     started: float | None = None,
-    repeat: int = 0,
-    complete: bool = True,
     score_range: tuple[float, float] = (0.0, 1.0),
 ) -> Run:
-    """Make a run of the nodes of a log, with what the log says about its end and its answer.
+    """Make a run of the nodes of a log, whose answer has the grade that the log gives it.
 
     Args:
         nodes: The nodes. One without a parent that holds the question is the root.
         name: The name of the run's strategy.
         question: The question. If it is blank, the run has no task.
         place: Names the place in the file, for error messages.
-        answer: The answer. `None` if the log has none; the run then has an end only if `stop` says why.
-        answer_node: The id of the node that holds the answer, in the log.
-        stop: Why the run ended, one of the stop codes.
-        error: The error that ended the run.
+        end: What the log says about the end. Its note `imported.scores` holds the scores of the answer by
+            scorer.
         grade: The log's own verdict about the answer, 0 to 1. `None` if it has none.
-        notes: What else the log says about the run, by the names of notes: `imported.scores` holds the
-            scores of the answer by scorer. Empty ones are left out.
         id: Name of the task in the log.
         data: What else the log says about the task.
         started: Start in seconds since 1970.
-        repeat: Which repeat of the task it is.
-        complete: Whether the log holds all calls, with their tokens as far as the model reported them.
         score_range: The lowest and the highest score of the nodes.
     """
     task = None
     if question.strip():
         make = class_of("published/imported", Domain).task_factory()
         assert make is not None
-        grades = None if grade is None or answer is None else {answer: grade}
+        grades = None if grade is None or end.answer is None else {end.answer: grade}
         task = make(question, grades=grades, data=data, id=id)
-    date = "" if started is None else datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds")
-    where = lambda k, field: f"{place}, node {nodes[k].id!r}, field {field!r}"  # noqa: E731
-    run = run_of_nodes(nodes, name=name, task=task, score_range=score_range, started=date, where=where)
-    lines = list(run.lines)
-    ids = {}
-    for line in lines:
-        if isinstance(line.e, Note) and line.e.name == "imported.ids":
-            ids = {own: made for made, own in line.e.data.items()}
-    best = None if answer_node is None else ids.get(answer_node, answer_node)
-    last = max((line.t for line in lines), default=0.0)
-    score = next((e.score for line in lines if isinstance(e := line.e, Scored) and e.id == best), None)
-    at = "0" if best is None else best
-    more: list[Record] = [Note(name, at, dict(held)) for name, held in (notes or {}).items() if held]
-    if best is not None:
-        more.append(Decided(best, "answer"))
-    if answer is not None or stop != "answered":
-        more.append(Ended(stop, answer or "", best, score, (), error))
-    lines += [Line((len(lines) + k,), last, record) for k, record in enumerate(more)]
-    # The same entry is the same run, wherever its file lies.
-    digest = hashlib.sha256(encoder.encode((run.header.id, more, repeat))).hexdigest()[:8]
-    unknown: set[str] = {*run.header.unknown, "calls"}
-    if complete:
-        unknown.discard("calls")
-        if not any(node.calls for node in nodes):  # no call was made
-            unknown &= {"times"}
-    header = msgspec.structs.replace(run.header, id=digest, repeat=repeat, unknown=tuple(sorted(unknown)))
-    return Run(header, lines, task=task)
+    return run_of_nodes(
+        nodes,
+        name=name,
+        task=task,
+        end=end,
+        score_range=score_range,
+        started="" if started is None else datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
+        where=lambda k, field: f"{place}, node {nodes[k].id!r}, field {field!r}",
+    )

@@ -1,12 +1,19 @@
 """Importer of the logs of Inspect: `.eval` (a zip archive) and `.json`. Each sample is a run.
 
+    file → `_Sample`s (`_whole`, `_archive`) → `_Transcript` or `_of_messages` → Run
+
 A node is a reply of a model. Its parent is the node of the last reply in its prompt; a reply to a prompt
-without one is a child of the question. Tool calls belong to the reply that requested them. The verdict of the
-headline scorer, or of the first one, grades the run, and the note `imported.scores` holds all scores. A log
-without a transcript (events) has no prompts and not all calls.
+without one is a child of the question. Tool calls belong to the reply that requested them, or else to the
+question. The calls of scorers are left out, since they are no part of the run. The headline score, or else
+the first one, grades the run, and the note `imported.scores` holds all scores. A log without a transcript
+(events) has no prompts and not all calls.
+
+An archive has one entry per sample, or several (a chunked sample). What is read is at most as large as
+`MAX_UNPACKED` says.
 
 References:
-    inspect.aisi.org.uk/eval-logs.html; `EvalLog` in github.com/UKGovernmentBEIS/inspect_ai.
+    inspect.aisi.org.uk/eval-logs.html; `EvalLog`, `log/_recorders/chunked/format.py` and `log/_headline.py`
+    in github.com/UKGovernmentBEIS/inspect_ai (0.3.285).
 """
 
 from __future__ import annotations
@@ -16,7 +23,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -24,7 +31,7 @@ from typing import Any
 import msgspec
 
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import Message, Reply
+from tot_lab.core.calls import Message, Reply, is_cost, is_token_count
 from tot_lab.core.extras import requires
 from tot_lab.core.reading import finite
 from tot_lab.record.journal import JournalError
@@ -32,6 +39,7 @@ from tot_lab.record.logs.common import (
     ROOT,
     arguments_of,
     content_of,
+    contents,
     decoded,
     imported_run,
     message_of,
@@ -43,12 +51,13 @@ from tot_lab.record.logs.common import (
     tool_call_of,
     tool_reply,
 )
-from tot_lab.record.nodes import LoggedCall, LoggedNode
+from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode
 from tot_lab.record.run import Run
 from tot_lab.record.waiting import with_progress
 
 MAX_UNPACKED = 2**30
-"""The most bytes that an archive may unpack to, unless it is itself larger than a hundredth of this."""
+"""The most bytes that an archive may unpack to, and that shared messages and attachments may take when they
+are put back, unless the file itself is larger than a hundredth of this."""
 
 
 class _Usage(msgspec.Struct):
@@ -90,6 +99,8 @@ class _Pool(msgspec.Struct):
 
 
 class _Sample(msgspec.Struct):
+    """A sample. `message_refs` are ranges of the messages of a chunked sample."""
+
     id: int | str
     epoch: int = 1
     input: str | list[dict[str, Any]] = ""
@@ -105,10 +116,17 @@ class _Sample(msgspec.Struct):
     attachments: dict[str, str] = {}
     events_data: _Pool | None = None
     started_at: str | None = None
+    message_refs: list[tuple[int, int]] = []
 
 
 class _Kind(msgspec.Struct):
+    """What all events have, and the beginnings of spans (`id`, `type` and `parent_id`)."""
+
     event: str
+    id: str | None = None
+    type: str | None = None
+    span_id: str | None = None
+    parent_id: str | None = None
     events: list[msgspec.Raw] = []  # of the tools and subtasks of older versions
 
 
@@ -143,9 +161,13 @@ class _Spec(msgspec.Struct):
     task: str
     model: str = ""
     scorers: list[_Scorer] | None = None
+    headline_metric: _Headline | None = None
 
 
 class _Headline(msgspec.Struct):
+    """The score that says most. `score` is a scorer, or one of the values of `scorer`."""
+
+    scorer: str | None = None
     score: str | None = None
 
 
@@ -178,10 +200,11 @@ class InspectLog:
         """Return the run of each sample, in the order of the file."""
         with Path(path).open("rb") as file:
             is_archive = file.read(2) == b"PK"
-        log, samples = _archive(path) if is_archive else _whole(path)
+        log, count, samples = _archive(path) if is_archive else _whole(path)
+        growth = _Growth(_most(path))
         return [
-            _run(decoded(data, _Sample, place), log, place)
-            for place, data in with_progress(samples, f"loading {path}", len(samples))
+            _run(sample, log, _Texts(sample.attachments, growth), place)
+            for place, sample in with_progress(samples, f"loading {path}", count)
         ]
 
 
@@ -191,40 +214,42 @@ _HEAD = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"\w+"\s*,
 # Files.
 
 
-def _whole(path: str | os.PathLike[str]) -> tuple[_Log, Sequence[tuple[str, Any]]]:
-    log = decoded(Path(path).read_bytes(), _Log, str(path))
-    return log, [(f"{path}, sample {k}", data) for k, data in enumerate(log.samples or (), 1)]
+_Samples = tuple["_Log", int, Iterable[tuple[str, _Sample]]]
+"""A log, the number of its samples, and the samples with their places, each read when it is used."""
 
 
-class _Entries(Sequence[tuple[str, bytes]]):
-    """The samples in an archive, each unpacked when it is used."""
-
-    def __init__(self, path: str | os.PathLike[str], infos: list[zipfile.ZipInfo]) -> None:
-        self.path, self.infos = path, infos
-
-    def __len__(self) -> int:
-        return len(self.infos)
-
-    def __getitem__(self, k: Any) -> Any:
-        with zipfile.ZipFile(self.path) as archive:
-            return self._entry(archive, self.infos[k])
-
-    def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        with zipfile.ZipFile(self.path) as archive:
-            for info in self.infos:
-                yield self._entry(archive, info)
-
-    def _entry(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, bytes]:
-        place = f"{self.path}, entry {info.filename}"
-        return place, _unpacked(archive, info, place)
+def _most(path: str | os.PathLike[str]) -> int:
+    return max(MAX_UNPACKED, 100 * Path(path).stat().st_size)
 
 
-def _archive(path: str | os.PathLike[str]) -> tuple[_Log, Sequence[tuple[str, Any]]]:
+class _Growth:
+    """Refuses what is larger than `most` bytes."""
+
+    def __init__(self, most: int) -> None:
+        self.most = self.left = most
+
+    def take(self, size: int, name: str) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise ValueError(f"field {name!r} would grow to more than {self.most:,} bytes.")
+
+
+def _whole(path: str | os.PathLike[str]) -> _Samples:
+    log = decoded(contents(path), _Log, str(path))
+    raw = log.samples or []
+    places = [f"{path}, sample {k}" for k in range(1, len(raw) + 1)]
+    return log, len(raw), ((at, decoded(data, _Sample, at)) for at, data in zip(places, raw, strict=True))
+
+
+_SAMPLE = re.compile(r"(samples/.+_epoch_\d+)(?:\.json|/sample\.json)")
+_CHUNK = re.compile(r"(samples/.+_epoch_\d+)/(messages|events|attachments)/(\d{1,9})\.json")
+
+
+def _archive(path: str | os.PathLike[str]) -> _Samples:
     try:
         with zipfile.ZipFile(path) as archive:
             infos = {info.filename: info for info in archive.infolist()}
-            most = max(MAX_UNPACKED, 100 * Path(path).stat().st_size)
-            if (size := sum(info.file_size for info in infos.values())) > most:
+            if (size := sum(info.file_size for info in infos.values())) > (most := _most(path)):
                 raise JournalError(
                     f"{path}: it would unpack to {size:,} bytes. At most {most:,} are accepted."
                 )
@@ -233,20 +258,68 @@ def _archive(path: str | os.PathLike[str]) -> tuple[_Log, Sequence[tuple[str, An
                 raise JournalError(f"{path}: neither header.json nor _journal/start.json is in the archive.")
             place = f"{path}, entry {first}"
             log = decoded(_unpacked(archive, infos[first], place), _Log, place)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
         raise JournalError(f"{path}: damaged, or not finished: {error}.") from None
-    samples = [info for name, info in infos.items() if name.startswith("samples/") and name.endswith(".json")]
-    return log, _Entries(path, samples)
+    names = [name for name in infos if _SAMPLE.fullmatch(name)]
+    return log, len(names), _archived(path, infos, names)
+
+
+def _archived(
+    path: str | os.PathLike[str], infos: Mapping[str, zipfile.ZipInfo], names: Sequence[str]
+) -> Iterator[tuple[str, _Sample]]:
+    chunks: dict[tuple[str, str], dict[int, zipfile.ZipInfo]] = {}
+    for name, info in infos.items():
+        if found := _CHUNK.fullmatch(name):
+            chunks.setdefault((found[1], found[2]), {})[int(found[3])] = info
+    with zipfile.ZipFile(path) as archive:
+        for name in names:
+            place = f"{path}, entry {name}"
+            sample = decoded(_unpacked(archive, infos[name], place), _Sample, place)
+            if name.endswith("/sample.json"):
+                _join(sample, archive, infos, chunks, name.removesuffix("/sample.json"), str(path))
+            yield place, sample
+
+
+def _join(
+    sample: _Sample,
+    archive: zipfile.ZipFile,
+    infos: Mapping[str, zipfile.ZipInfo],
+    chunks: Mapping[tuple[str, str], Mapping[int, zipfile.ZipInfo]],
+    prefix: str,
+    path: str,
+) -> None:
+    """Add the parts of a chunked sample, which are in entries of their own."""
+
+    def sequence(name: str, type: Any) -> list[Any]:
+        items: list[Any] = []
+        for start, info in sorted(chunks.get((prefix, name), {}).items()):
+            place = f"{path}, entry {info.filename}"
+            if start != len(items):
+                raise JournalError(f"{place}: the entry before it has {len(items)} items up to here.")
+            items += decoded(_unpacked(archive, info, place), list[type], place)
+        return items
+
+    messages = sequence("messages", dict[str, Any])
+    sample.events_data = _Pool(messages)
+    sample.events = sequence("events", msgspec.Raw)
+    sample.attachments = {str(k): text for k, text in enumerate(sequence("attachments", str))}
+    if (info := infos.get(f"{prefix}/metadata.json")) is not None:
+        place = f"{path}, entry {info.filename}"
+        sample.metadata = decoded(_unpacked(archive, info, place), dict[str, Any], place)
+    numbers = [
+        k for first, last in sample.message_refs for k in range(max(first, 0), min(last, len(messages)))
+    ]
+    sample.messages = [messages[k] for k in numbers]
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: str) -> bytes:
     """Return an entry of an archive, whose size is checked before."""
     try:
         return archive.read(info)  # at most the size in the archive's directory
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
-        raise JournalError(f"{place}: damaged: {error}.") from None
     except NotImplementedError:
         pass  # zstandard, which zipfile knows since Python 3.14
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, zlib.error) as error:
+        raise JournalError(f"{place}: damaged: {error}.") from None
     try:
         import zstandard  # noqa: PLC0415
     except ImportError:
@@ -267,67 +340,92 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: str) -> by
 # Samples.
 
 
-def _run(sample: _Sample, log: _Log, place: str) -> Run:
+class _Texts:
+    """Puts the attachments of a sample back into its texts."""
+
+    def __init__(self, attachments: Mapping[str, str], growth: _Growth) -> None:
+        self.attachments = attachments
+        self.growth = growth
+
+    def whole(self, text: str) -> str:
+        return _ATTACHMENT.sub(self._found, text) if "attachment://" in text else text
+
+    def _found(self, match: re.Match[str]) -> str:
+        held = self.attachments.get(match[1], match[0])
+        self.growth.take(len(held), "attachments")
+        return held
+
+    def message(self, message: Mapping[str, Any]) -> Message:
+        read = message_of(message)
+        text = self.whole(read.content)
+        return read if text is read.content else msgspec.structs.replace(read, content=text)
+
+    def text(self, message: Mapping[str, Any]) -> str:
+        return self.whole(content_of(message.get("content"))[0])
+
+
+_ATTACHMENT = re.compile(r"attachment://([0-9a-f]{32}|\d{1,9})")
+
+
+def _run(sample: _Sample, log: _Log, texts: _Texts, place: str) -> Run:
     try:
         question = sample.input if isinstance(sample.input, str) else text_of(sample.input, "user")
-        question = _attached(question, sample.attachments)
+        question = texts.whole(question)
         root = LoggedNode(ROOT, None, question)
-        events = list(_events(sample, place))
-        nodes = _of_events(events, sample, root, place) if sample.events else _of_messages(sample, root)
-        completion = sample.output.choices[0].message if sample.output.choices else None
-        answer = None if completion is None else _text(completion, sample.attachments)
-        answer_node = None
-        if completion is not None:
-            own = str(completion.get("id", ""))
-            same = [node.id for node in nodes if node.id == own or (node.calls and node.text == answer)]
-            answer_node = same[-1] if same else None
+        if sample.events:
+            nodes = _Transcript(root, sample, texts, place).nodes
+        else:
+            nodes = _of_messages(root, sample, texts)
+        started = seconds(sample.started_at, "started_at")
+        if started is not None:
+            times = [node.time for node in nodes[1:] if node.time is not None]
+            root.time = min([started, *times]) if len(times) == len(nodes) - 1 else started
         scores = sample.scores or {}
-        scorer = _scorer(log, scores)
-        stop = "answered"
-        if sample.error is not None:
-            stop = "error"
-        elif sample.limit is not None:
-            stop = f"limit:{sample.limit.type}"
-        elif answer is None:
-            answer = "" if sample.scores else None
-        times = [node.time for node in nodes]
-        start = seconds(sample.started_at, "started_at")
-        if start is not None:
-            root.time = start if None in times[1:] else min([start, *filter(None, times[1:])])
+        about = {"target": sample.target, "choices": sample.choices, "metadata": sample.metadata}
         return imported_run(
             nodes,
             name=f"Inspect, {log.eval.task}",
             question=question,
             place=place,
-            answer=answer,
-            answer_node=answer_node,
-            stop=stop,
-            error=None if sample.error is None else sample.error.message,
-            grade=None if scorer is None else _grade(scores[scorer].value),
-            notes={"imported.scores": {name: _described(score) for name, score in scores.items()}},
+            end=_end(sample, nodes, texts),
+            grade=_grade(_verdict(log, scores)),
             id=str(sample.id),
-            data={
-                name: value
-                for name, value in (
-                    ("target", sample.target),
-                    ("choices", sample.choices),
-                    ("metadata", sample.metadata),
-                )
-                if value
-            },
-            started=start,
-            repeat=max(sample.epoch - 1, 0),
-            complete=bool(sample.events),
+            data={name: value for name, value in about.items() if value},
+            started=started,
         )
     except ValueError as error:
         raise error if isinstance(error, JournalError) else JournalError(f"{place}: {error}") from None
 
 
-def _scorer(log: _Log, scores: Mapping[str, _Score]) -> str | None:
-    """Return the scorer whose verdict grades the run: that of the headline, or the first."""
-    headline = log.results.headline.score if log.results and log.results.headline else None
-    names = [headline, *(scorer.name for scorer in log.eval.scorers or ()), *scores]
-    return next((name for name in names if name in scores), None)
+def _end(sample: _Sample, nodes: Sequence[LoggedNode], texts: _Texts) -> LoggedEnd:
+    answer, holders = None, []
+    if sample.output.choices:
+        message = sample.output.choices[0].message
+        answer, own = texts.text(message), message.get("id")
+        holders = [node.id for node in nodes if node.id == own or (node.calls and node.text == answer)]
+    stop = "answered"
+    if sample.error is not None:
+        stop = "error"
+    elif sample.limit is not None:
+        stop = f"limit:{sample.limit.type}"
+    elif answer is None and sample.scores:
+        answer = ""
+    scores = {name: _described(score) for name, score in (sample.scores or {}).items()}
+    error = None if sample.error is None else sample.error.message
+    notes = {"imported.scores": scores}
+    repeat = max(sample.epoch - 1, 0)
+    return LoggedEnd(answer, holders[-1:], stop, error, notes, repeat, bool(sample.events))
+
+
+def _verdict(log: _Log, scores: Mapping[str, _Score]) -> Any:
+    """Return the value of the headline score, or else of the first scorer. `None` without one."""
+    headline = (log.results.headline if log.results else None) or log.eval.headline_metric or _Headline()
+    scorer, name = headline.scorer or "", headline.score or ""
+    held = scores[scorer].value if scorer in scores else None
+    if isinstance(held, dict) and name in held:
+        return held[name]
+    names = [name, scorer, *(each.name for each in log.eval.scorers or ()), *scores]
+    return next((scores[name].value for name in names if name in scores), None)
 
 
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -347,14 +445,80 @@ def _described(score: _Score) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(score).items() if value is not None}
 
 
+class _Transcript:
+    """The nodes of the events of a sample, the first of which is the question."""
+
+    def __init__(self, root: LoggedNode, sample: _Sample, texts: _Texts, place: str) -> None:
+        self.nodes = [root]
+        self.texts = texts
+        self._pool = sample.events_data.messages if sample.events_data else []
+        self._read: dict[int, Message] = {}  # the messages of the pool, which many prompts share
+        self._known: set[str] = set()
+        self._asked: dict[str, LoggedNode] = {}  # by tool call
+        for number, event in enumerate(_events(sample, place)):
+            if isinstance(event, _ToolEvent):
+                self._tool(event)
+            else:
+                self._model(event, f"call {number}")
+
+    def _tool(self, event: _ToolEvent) -> None:
+        reply = tool_reply(event.function, event.result, event.error.message if event.error else None)
+        if event.error is None:
+            reply = msgspec.structs.replace(reply, text=self.texts.whole(reply.text))
+        start, end = seconds(event.timestamp, "timestamp"), seconds(event.completed, "completed")
+        messages = (Message("user", arguments_of(event.arguments)),)
+        call = LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{event.function}"})
+        self._asked.get(event.id, self.nodes[0]).calls.append(call)
+
+    def _model(self, event: _ModelEvent, name: str) -> None:
+        start, end = seconds(event.timestamp, "timestamp"), seconds(event.completed, "completed")
+        raw, messages = self._prompt(event)
+        ids = (own for message in reversed(raw) if isinstance(own := message.get("id"), str))
+        parent = next((own for own in ids if own in self._known), ROOT)
+        reply = _reply(event, self.texts)
+        call = LoggedCall(
+            messages, reply, "act" if event.tools else "ask", name, start, end, _settings(event)
+        )
+        if not event.output.choices:
+            self.nodes.append(LoggedNode(name, parent, "", None, "failed", [call], end or start))
+        for k, choice in enumerate(event.output.choices):
+            own = str(choice.message.get("id") or f"{name}, choice {k}")
+            if own in self._known:  # a cached output keeps its id
+                own = f"{own} ({name})"
+            self._known.add(own)
+            wanted = tuple([tool_call_of(each) for each in choice.message.get("tool_calls") or ()])
+            text = shown(self.texts.text(choice.message), wanted)
+            node = LoggedNode(own, parent, text, None, "", [call], end or start)
+            self.nodes.append(node)
+            self._asked |= {each.id: node for each in wanted}
+
+    def _prompt(self, event: _ModelEvent) -> tuple[Sequence[Mapping[str, Any]], tuple[Message, ...]]:
+        """Return the messages of a prompt, as they are in the log and as they are read."""
+        if event.input_refs is None:
+            return event.input, tuple([self.texts.message(message) for message in event.input])
+        ranges = [range(max(first, 0), min(last, len(self._pool))) for first, last in event.input_refs]
+        self.texts.growth.take(8 * sum(map(len, ranges)), "input_refs")
+        numbers = [k for held in ranges for k in held]
+        for k in numbers:
+            if k not in self._read:
+                self._read[k] = self.texts.message(self._pool[k])
+        return [self._pool[k] for k in numbers], tuple([self._read[k] for k in numbers])
+
+
 def _events(sample: _Sample, place: str) -> Iterator[_ModelEvent | _ToolEvent]:
-    """Yield the calls of models and tools, in the order of the transcript."""
+    """Yield the calls of models and tools in the order of the transcript, without those of scorers."""
+    scoring: set[str | None] = set()  # ids of spans
     waiting = [(f"event {k}", data) for k, data in enumerate(sample.events, 1)][::-1]
     while waiting:
         number, data = waiting.pop()
         where = f"{place}, {number}"
         what = decoded(data, _Kind, where)
-        if what.event == "model":
+        if what.event == "span_begin":
+            if what.id is not None and (what.type in ("scorers", "scorer") or what.parent_id in scoring):
+                scoring.add(what.id)
+        elif what.span_id in scoring:
+            pass
+        elif what.event == "model":
             model = decoded(data, _ModelEvent, where)
             if not model.pending:
                 yield model
@@ -363,75 +527,19 @@ def _events(sample: _Sample, place: str) -> Iterator[_ModelEvent | _ToolEvent]:
         waiting += [(f"{number}.{k}", inner) for k, inner in enumerate(what.events, 1)][::-1]
 
 
-def _of_events(
-    events: Sequence[_ModelEvent | _ToolEvent], sample: _Sample, root: LoggedNode, place: str
-) -> list[LoggedNode]:
-    """Return the nodes of a transcript."""
-    nodes = [root]
-    known: set[str] = set()
-    asked: dict[str, LoggedNode] = {}  # by tool call
-    pool = sample.events_data.messages if sample.events_data else []
-    read: dict[int, Message] = {}  # the messages of the pool, which many prompts share
-    for number, event in enumerate(events):
-        start = seconds(event.timestamp, "timestamp")
-        end = seconds(event.completed, "completed")
-        if isinstance(event, _ToolEvent):
-            reply = tool_reply(event.function, event.result, event.error.message if event.error else None)
-            if event.error is None:
-                reply = msgspec.structs.replace(reply, text=_attached(reply.text, sample.attachments))
-            call = LoggedCall(
-                (Message("user", arguments_of(event.arguments)),),
-                reply,
-                "tool",
-                "",
-                start,
-                end,
-                {"model": f"tool:{event.function}"},
-            )
-            owner = asked.get(event.id, nodes[-1])
-            owner.calls = (*owner.calls, call)
-            continue
-        raw = event.input
-        if event.input_refs is not None:
-            numbers = [k for first, last in event.input_refs for k in range(first, min(last, len(pool)))]
-            raw = [pool[k] for k in numbers]
-            for k in numbers:
-                if k not in read:
-                    read[k] = _message(pool[k], sample.attachments)
-            messages = tuple([read[k] for k in numbers])
-        else:
-            messages = tuple([_message(message, sample.attachments) for message in raw])
-        parent = next((own for message in reversed(raw) if (own := message.get("id")) in known), ROOT)
-        settings = {"model": event.model or None, "tools": tuple(event.tools)}
-        settings |= {
-            name: event.config[theirs]
-            for name, theirs in (
-                ("temperature", "temperature"),
-                ("max_tokens", "max_tokens"),
-                ("seed", "seed"),
-            )
-            if event.config.get(theirs) is not None
-        }
-        purpose = "act" if event.tools else "ask"
-        name = f"call {number}"
-        reply = _reply(event, sample.attachments)
-        call = LoggedCall(messages, reply, purpose, name, start, end, settings)
-        if not event.output.choices:
-            nodes.append(LoggedNode(name, parent, "", None, "failed", (call,), end or start))
-        for k, choice in enumerate(event.output.choices):
-            own = str(choice.message.get("id") or f"{name}, choice {k}")
-            if own in known:  # a cached output keeps its id
-                own = f"{own} ({number})"
-            known.add(own)
-            text = _text(choice.message, sample.attachments)
-            wanted = tuple([tool_call_of(each) for each in choice.message.get("tool_calls") or ()])
-            node = LoggedNode(own, parent, shown(text, wanted), None, "", (call,), end or start)
-            nodes.append(node)
-            asked |= {each.id: node for each in wanted}
-    return nodes
+def _settings(event: _ModelEvent) -> dict[str, Any]:
+    """Return what is known of the settings of a call."""
+    config = event.config
+    settings: dict[str, Any] = {"model": event.model or None, "tools": tuple(event.tools)}
+    settings["temperature"] = finite(config.get("temperature"))
+    if (most := config.get("max_tokens")) and is_token_count(most):
+        settings["max_tokens"] = most
+    if isinstance(seed := config.get("seed"), int):
+        settings["seed"] = seed
+    return settings
 
 
-def _reply(event: _ModelEvent, attachments: Mapping[str, str]) -> Reply:
+def _reply(event: _ModelEvent, texts: _Texts) -> Reply:
     output, usage = event.output, event.output.usage or _Usage()
     error = event.error or output.error
     if not output.choices:
@@ -440,13 +548,13 @@ def _reply(event: _ModelEvent, attachments: Mapping[str, str]) -> Reply:
     cached = (usage.input_tokens_cache_read or 0) + (usage.input_tokens_cache_write or 0)
     prompt = None if usage.input_tokens is None else usage.input_tokens + cached
     return Reply(
-        _text(first.message, attachments),
+        texts.text(first.message),
         error,
         thinking_of(first.message),
         output.model or None,
         tokens(prompt, "input_tokens"),
         tokens(usage.output_tokens, "output_tokens"),
-        usage.total_cost,
+        usage.total_cost if is_cost(usage.total_cost) else None,
         _STOPS.get(first.stop_reason or "", first.stop_reason),
         (),
         tuple([tool_call_of(call) for call in first.message.get("tool_calls") or ()]),
@@ -456,53 +564,32 @@ def _reply(event: _ModelEvent, attachments: Mapping[str, str]) -> Reply:
 _STOPS = {"max_tokens": "length", "model_length": "length", "unknown": None}
 
 
-def _of_messages(sample: _Sample, root: LoggedNode) -> list[LoggedNode]:
+def _of_messages(root: LoggedNode, sample: _Sample, texts: _Texts) -> list[LoggedNode]:
     """Return the nodes of the conversation of a sample without a transcript."""
     nodes = [root]
     asked: dict[str, tuple[LoggedNode, str]] = {}
     for k, message in enumerate(sample.messages):
-        read = _message(message, sample.attachments)
+        read = texts.message(message)
         if read.role == "assistant" and message.get("source") != "input":
+            model = message.get("model")
             reply = Reply(
-                read.content, None, thinking_of(message), message.get("model"), tool_calls=read.tool_calls
+                read.content,
+                None,
+                thinking_of(message),
+                model if isinstance(model, str) else None,
+                tool_calls=read.tool_calls,
             )
             call = LoggedCall((), reply, "act" if read.tool_calls else "ask")
             own = str(message.get("id") or f"message {k}")
-            nodes.append(
-                node := LoggedNode(own, nodes[-1].id, shown(read.content, read.tool_calls), calls=(call,))
-            )
+            node = LoggedNode(own, nodes[-1].id, shown(read.content, read.tool_calls), calls=[call])
+            nodes.append(node)
             asked |= {call.id: (node, call.arguments) for call in read.tool_calls}
         elif read.role == "tool" and read.tool_call_id in asked:
             node, arguments = asked[read.tool_call_id]
             name = str(message.get("function") or "tool")
             failure = message.get("error")
             error = str(failure.get("message")) if isinstance(failure, dict) else None
-            call = LoggedCall(
-                (Message("user", arguments),),
-                tool_reply(name, read.content, error),
-                "tool",
-                settings={"model": f"tool:{name}"},
-            )
-            node.calls = (*node.calls, call)
+            result = tool_reply(name, read.content, error)
+            settings = {"model": f"tool:{name}"}
+            node.calls.append(LoggedCall((Message("user", arguments),), result, "tool", settings=settings))
     return nodes
-
-
-def _message(message: Mapping[str, Any], attachments: Mapping[str, str]) -> Message:
-    read = message_of(message)
-    if not attachments:
-        return read
-    return msgspec.structs.replace(read, content=_attached(read.content, attachments))
-
-
-def _text(message: Mapping[str, Any], attachments: Mapping[str, str]) -> str:
-    return _attached(content_of(message.get("content"))[0], attachments)
-
-
-def _attached(text: str, attachments: Mapping[str, str]) -> str:
-    """Return a text with the attachments that it refers to."""
-    if "attachment://" not in text:
-        return text
-    return _ATTACHMENT.sub(lambda match: attachments.get(match[1], match[0]), text)
-
-
-_ATTACHMENT = re.compile(r"attachment://([0-9a-f]{32})")

@@ -33,17 +33,23 @@ from tot_lab.record.logs.common import (
     tool_reply,
     unwrapped,
 )
-from tot_lab.record.nodes import LoggedCall, LoggedNode
+from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode
 from tot_lab.record.run import Run
 
 
 class _State(NamedTuple):
-    """A checkpoint. `waiting` states whether the graph was to continue from it."""
+    """A checkpoint.
+
+    Attributes:
+        messages: The messages of its state, by what they are known by in their thread: their id, or their
+            place.
+        waiting: Whether the graph was to continue from it.
+    """
 
     thread: str
     id: str
     parent: str | None
-    messages: list[Any]
+    messages: dict[str, Any]
     waiting: bool
     time: float | None
     error: str | None
@@ -71,7 +77,7 @@ class LangGraphStates:
             except ValueError as error:
                 raise JournalError(f"{place}: {error}") from None
             threads.setdefault(state.thread, []).append(state)
-        return [_run(thread, states) for thread, states in threads.items()]
+        return [_Thread(thread, states).run() for thread, states in threads.items()]
 
 
 _HEAD = re.compile(rb'\s*(?:\[\s*)?\{\s*"values"\s*:\s*[{\[]')
@@ -88,13 +94,14 @@ def _state(row: Any, place: str) -> _State:
         raise ValueError("field 'checkpoint_id' is missing.")
     values = field(row, "values", (dict, list), {})
     messages = values if isinstance(values, list) else field(values, "messages", list, [])
+    held = [unwrapped(message) for message in messages]
     failed = [task.get("error") for task in field(row, "tasks", list, []) if isinstance(task, dict)]
     error = next((str(each) for each in failed if each), None)
     return _State(
         str(own.get("thread_id", "")),
         own["checkpoint_id"],
-        above.get("checkpoint_id"),
-        messages,
+        field(above, "checkpoint_id", str),
+        {_key(message, k): message for k, message in enumerate(held)},
         bool(row.get("next")),
         seconds(row.get("created_at"), "created_at"),
         error,
@@ -107,87 +114,95 @@ def _checkpoint(row: Mapping[str, Any], name: str, config: str) -> Mapping[str, 
     return held if isinstance(held, dict) else {}
 
 
-def _run(thread: str, states: Sequence[_State]) -> Run:
-    known = {state.id: state for state in states}
-    ordered = sorted(states, key=lambda state: (state.time or 0.0, state.id))
-    children = {state.parent for state in states}
-    try:
-        nodes, asked, question = [LoggedNode(ROOT, None, "")], dict[str, tuple[LoggedNode, str]](), ""
-        last: dict[str, str] = {}  # by checkpoint, the node of its last reply
-        made: dict[tuple[str, str], str] = {}
-        for state in ordered:
-            before = known.get(state.parent or "")
-            parent = last.get(state.parent or "", ROOT)
-            old = {_key(message, k) for k, message in enumerate(before.messages)} if before else set()
-            for k, raw in enumerate(state.messages):
-                key = _key(raw, k)
-                if key in old:
-                    continue
-                message = message_of(raw)
-                if message.role == "user":
-                    question = question or message.content
-                elif message.role == "assistant":
-                    call = _call(raw, message)
-                    id = key if (key, "") not in made else f"{key} ({state.id})"
-                    made[key, ""] = id
-                    node = LoggedNode(
-                        id, parent, shown(message.content, message.tool_calls), calls=(call,), time=state.time
-                    )
-                    nodes.append(node)
-                    parent = id
-                    asked |= {each.id: (node, each.arguments) for each in message.tool_calls}
-                elif message.role == "tool" and message.tool_call_id in asked:
-                    node, arguments = asked[message.tool_call_id]
-                    name = str(unwrapped(raw).get("name") or "tool")
-                    error = message.content if unwrapped(raw).get("status") == "error" else None
-                    reply = tool_reply(name, message.content, error)
-                    asked_for = (Message("user", arguments),)
-                    settings = {"model": f"tool:{name}"}
-                    node.calls = (*node.calls, LoggedCall(asked_for, reply, "tool", settings=settings))
-            last[state.id] = parent
-        nodes[0].text, nodes[0].time = question, ordered[0].time
-        end = next((state for state in reversed(ordered) if state.id not in children), ordered[-1])
-        by_id = {node.id: node for node in nodes}
-        best = last[end.id] if last[end.id] != ROOT and not end.waiting else None
+class _Thread:
+    """The nodes of a thread."""
+
+    def __init__(self, name: str, states: Sequence[_State]) -> None:
+        self.name = name
+        self.states = sorted(states, key=lambda state: (state.time or 0.0, state.id))
+        self.nodes = [LoggedNode(ROOT, None, "", time=self.states[0].time)]
+        self._by_id = {state.id: state for state in states}
+        self._ids: set[str] = set()
+        self._last: dict[str | None, LoggedNode] = {}  # by checkpoint, the node of its last reply
+        self._answers: dict[str, str] = {}  # the texts of the replies that call no tools, by node
+        self._asked: dict[str, tuple[LoggedNode, str]] = {}  # by tool call
+
+    def run(self) -> Run:
+        for state in self.states:
+            try:
+                self._add(state)
+            except ValueError as error:
+                raise JournalError(f"{state.place}: field 'values': {error}") from None
+        parents = {state.parent for state in self.states}
+        end = next((state for state in reversed(self.states) if state.id not in parents), self.states[-1])
+        best = self._last[end.id].id
+        answer = None if end.waiting else self._answers.get(best)
+        stop = "answered" if end.error is None else "error"
         return imported_run(
-            nodes,
+            self.nodes,
             name="LangGraph",
-            question=question,
-            place=states[0].place,
-            answer=None if best is None else by_id[best].text,
-            answer_node=best,
-            stop="answered" if end.error is None else "error",
-            error=end.error,
-            id=thread,
-            started=ordered[0].time,
-            complete=False,
+            question=self.nodes[0].text,
+            place=self.states[0].place,
+            end=LoggedEnd(answer, [] if answer is None else [best], stop, end.error, complete=False),
+            id=self.name,
+            started=self.states[0].time,
         )
-    except ValueError as error:
-        if isinstance(error, JournalError):
-            raise
-        raise JournalError(f"{states[0].place}: field 'values': {error}") from None
+
+    def _add(self, state: _State) -> None:
+        """Add the replies and the results of tools that the state before this one does not have."""
+        before = self._by_id.get(state.parent or "")
+        old: Mapping[str, Any] = {} if before is None else before.messages
+        parent = self._last.get(state.parent, self.nodes[0])
+        for key, raw in state.messages.items():
+            if key in old:
+                continue
+            message = message_of(raw)
+            if message.role == "user":
+                self.nodes[0].text = self.nodes[0].text or message.content
+            elif message.role == "assistant":
+                parent = self._reply(key, raw, message, parent.id, state)
+            elif message.role == "tool" and message.tool_call_id in self._asked:
+                self._result(raw, message)
+        self._last[state.id] = parent
+
+    def _reply(
+        self, key: str, raw: Mapping[str, Any], message: Message, parent: str, state: _State
+    ) -> LoggedNode:
+        id = f"{key} ({state.id})" if key in self._ids else key
+        self._ids.add(key)
+        text = shown(message.content, message.tool_calls)
+        node = LoggedNode(id, parent, text, calls=[_call(raw, message)], time=state.time)
+        self.nodes.append(node)
+        if not message.tool_calls:
+            self._answers[id] = text
+        self._asked |= {each.id: (node, each.arguments) for each in message.tool_calls}
+        return node
+
+    def _result(self, raw: Mapping[str, Any], message: Message) -> None:
+        node, arguments = self._asked[message.tool_call_id or ""]
+        name = field(raw, "name", str, "tool")
+        reply = tool_reply(name, message.content, message.content if raw.get("status") == "error" else None)
+        settings = {"model": f"tool:{name}"}
+        node.calls.append(LoggedCall((Message("user", arguments),), reply, "tool", settings=settings))
 
 
 def _key(message: Any, k: int) -> str:
-    """Return what a message is known by in the states of its thread: its id, or its place."""
-    held = unwrapped(message)
-    id = held.get("id") if isinstance(held, dict) else None
+    id = message.get("id") if isinstance(message, dict) else None
     return id if isinstance(id, str) else f"message {k}"
 
 
-def _call(raw: Any, message: Message) -> LoggedCall:
-    held = unwrapped(raw)
-    about = field(held, "response_metadata", dict, {})
-    usage = field(held, "usage_metadata", dict, {})
+def _call(raw: Mapping[str, Any], message: Message) -> LoggedCall:
+    about = field(raw, "response_metadata", dict, {})
+    usage = field(raw, "usage_metadata", dict, {})
     reply = Reply(
         message.content,
         None,
-        thinking_of(held),
-        about.get("model_name") or about.get("model"),
+        thinking_of(raw),
+        field(about, "model_name", str) or field(about, "model", str),
         tokens(usage.get("input_tokens"), "input_tokens"),
         tokens(usage.get("output_tokens"), "output_tokens"),
         None,
-        about.get("finish_reason") or about.get("stop_reason"),
+        field(about, "finish_reason", str) or field(about, "stop_reason", str),
         (),
         message.tool_calls,
     )

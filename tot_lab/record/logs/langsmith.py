@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from tot_lab.core.bulk import gc_paused
+import msgspec
+
 from tot_lab.core.calls import Message, Reply, is_cost
 from tot_lab.core.reading import finite
-from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import (
     arguments_of,
-    entries,
     field,
     message_of,
     seconds,
@@ -30,7 +29,7 @@ from tot_lab.record.logs.common import (
     tool_reply,
     unwrapped,
 )
-from tot_lab.record.logs.traces import Step, trace_run
+from tot_lab.record.logs.traces import Step, read_traces
 from tot_lab.record.nodes import LoggedCall
 from tot_lab.record.run import Run
 
@@ -49,139 +48,162 @@ class LangSmithRuns:
         return head.lstrip()[:1] in (b"{", b"[") and _HEAD.search(head) is not None
 
     @staticmethod
-    @gc_paused()
     def read(path: str | os.PathLike[str]) -> list[Run]:
         """Return the run of each trace, in the order in which the traces occur in the file."""
-        traces: dict[str, list[tuple[Step, Mapping[str, Any]]]] = {}
-        for place, entry in entries(path):
-            try:
-                for trace, step, row in _steps(entry, place):
-                    traces.setdefault(trace, []).append((step, row))
-            except ValueError as error:
-                raise JournalError(f"{place}: {error}") from None
-        return [_run(trace, rows) for trace, rows in traces.items()]
+        return read_traces(path, "LangSmith", _steps)
 
 
 _HEAD = re.compile(rb'"(run_type|dotted_order)"\s*:\s*"')
 
 
-def _steps(entry: Any, place: str) -> Iterator[tuple[str, Step, Mapping[str, Any]]]:
-    """Yield the trace, the step and the row of each run in an entry."""
-    if not isinstance(entry, dict):
-        raise ValueError("expected an object.")
-    waiting: list[tuple[Mapping[str, Any], str | None, str | None]] = [(entry, None, None)]
+class _Row(msgspec.Struct):
+    """A run in a file. `inputs` and `outputs` depend on the program."""
+
+    id: str
+    trace_id: str | None = None
+    parent_run_id: str | None = None
+    name: str | None = None
+    run_type: str | None = None
+    start_time: str | float | None = None
+    end_time: str | float | None = None
+    error: str | None = None
+    inputs: dict[str, Any] | None = None
+    outputs: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
+    feedback_stats: dict[str, Any] | None = None
+    prompt_tokens: float | None = None
+    completion_tokens: float | None = None
+    total_cost: Any = None
+    child_runs: list[dict[str, Any]] | None = None
+
+
+def _steps(entry: Any, place: str) -> Iterator[Step]:
+    """Yield the steps of a run and of those that it contains."""
+    waiting: list[tuple[Any, str | None, str | None]] = [(entry, None, None)]
     while waiting:
-        row, trace, parent = waiting.pop()
-        id = field(row, "id", str)
-        if id is None:
-            raise ValueError("field 'id' is missing.")
-        parent = field(row, "parent_run_id", str) or parent
-        trace = field(row, "trace_id", str) or trace or id
-        yield trace, _step(row, id, parent, place), row
-        waiting += [(child, trace, id) for child in reversed(field(row, "child_runs", list, []))]
+        raw, trace, parent = waiting.pop()
+        row = msgspec.convert(raw, _Row)
+        trace = row.trace_id or trace or row.id
+        yield _step(row, trace, row.parent_run_id or parent, place)
+        waiting += [(child, trace, row.id) for child in reversed(row.child_runs or ())]
 
 
-def _step(row: Mapping[str, Any], id: str, parent: str | None, place: str) -> Step:
-    type = field(row, "run_type", str, "chain")
-    name = field(row, "name", str, type)
-    start, end = seconds(row.get("start_time"), "start_time"), seconds(row.get("end_time"), "end_time")
-    error = field(row, "error", str)
-    inputs, outputs = field(row, "inputs", dict, {}), field(row, "outputs", dict)
+def _step(row: _Row, trace: str, parent: str | None, place: str) -> Step:
+    type = row.run_type or "chain"
+    name = row.name or type
+    start, end = seconds(row.start_time, "start_time"), seconds(row.end_time, "end_time")
+    what: Literal["llm", "tool", "other"] = "other"
     call = None
     if type == "llm":
-        call = _llm_call(row, inputs, outputs, error, start, end)
+        what, call = "llm", _llm_call(row, start, end)
     elif type == "tool":
-        result = outputs.get("output", outputs) if outputs else None
-        reply = None if result is None and error is None else tool_reply(name, result, error)
-        given = inputs.get("input") if set(inputs) == {"input"} else inputs
-        messages = (Message("user", arguments_of(given)),)
-        call = LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{name}"})
-    what: Literal["llm", "tool", "other"] = "other"
-    if type == "llm" or type == "tool":
-        what = type
-    return Step(id, parent, name, what, call, inputs or None, outputs or None, start, end, error, place)
+        what, call = "tool", _tool_call(row, name, start, end)
+    scores = row.feedback_stats or {}
+    return Step(
+        *(trace, row.id, parent, name, what, call, row.inputs or None, row.outputs or None),
+        *(start, end, row.error, place, _grade(scores), scores),
+    )
 
 
-def _llm_call(
-    row: Mapping[str, Any],
-    inputs: Mapping[str, Any],
-    outputs: Mapping[str, Any] | None,
-    error: str | None,
-    start: float | None,
-    end: float | None,
-) -> LoggedCall:
-    extra = field(row, "extra", dict, {})
+def _grade(scores: Mapping[str, Any]) -> float | None:
+    """Return the first verdict among the feedback. `None` if there is none from 0 to 1."""
+    averages = [finite(field(scores, name, dict, {}).get("avg")) for name in VERDICTS]
+    return next((average for average in averages if average is not None and 0 <= average <= 1), None)
+
+
+def _tool_call(row: _Row, name: str, start: float | None, end: float | None) -> LoggedCall:
+    inputs, outputs = row.inputs or {}, row.outputs
+    result = outputs.get("output", outputs) if outputs else None
+    reply = None if result is None and row.error is None else tool_reply(name, result, row.error)
+    given = inputs.get("input") if set(inputs) == {"input"} else inputs
+    messages = (Message("user", arguments_of(given)),)
+    return LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{name}"})
+
+
+def _llm_call(row: _Row, start: float | None, end: float | None) -> LoggedCall:
+    inputs, outputs, extra = row.inputs or {}, row.outputs or {}, row.extra or {}
     given = field(extra, "invocation_params", dict, {})
     about = field(extra, "metadata", dict, {})
-    given_messages = inputs.get("messages") or inputs.get("prompts") or ()
-    if isinstance(given_messages, Sequence) and given_messages and isinstance(given_messages[0], list):
-        given_messages = given_messages[0]
-    if isinstance(given_messages, str):
-        given_messages = [given_messages]
-    messages = tuple(
-        [Message("user", each) if isinstance(each, str) else message_of(each) for each in given_messages]
-    )
-    answer = _output(outputs)
+    model = _text(given.get("model") or given.get("model_name") or about.get("ls_model_name"))
+    answer, finish = _output(outputs)
+    prompt, completion = _usage(row, outputs, answer or {})
     reply = None
-    prompt, completion = _usage(row, outputs or {}, answer or {})
-    if answer is not None or error is not None or prompt is not None:
-        answered = message_of(answer) if answer is not None else Message("assistant", "")
-        response = field(answer, "response_metadata", dict, {}) if answer else {}
+    if answer is not None or row.error is not None or prompt is not None:
+        answered = Message("assistant", "") if answer is None else message_of(answer)
+        response = field(answer or {}, "response_metadata", dict, {})
         reply = Reply(
             answered.content,
-            error,
-            thinking_of(answer) if answer is not None else None,
-            _text(response.get("model_name") or (outputs or {}).get("model") or _model(given, about)),
+            row.error,
+            None if answer is None else thinking_of(answer),
+            _text(response.get("model_name") or outputs.get("model")) or model,
             prompt,
             completion,
-            _cost(row.get("total_cost")),
-            _text(response.get("finish_reason")),
+            None if prompt is None else _cost(row.total_cost),
+            _text(response.get("finish_reason") or (answer or {}).get("stop_reason") or finish),
             (),
             answered.tool_calls,
         )
-    tools = [each.get("function", each) for each in given.get("tools") or () if isinstance(each, dict)]
+    offered = field(given, "tools", list) or field(inputs, "tools", list, [])
+    tools = [each.get("function", each) for each in offered if isinstance(each, dict)]
+    temperature = given.get("temperature")
     settings: dict[str, Any] = {
-        "model": _model(given, about),
-        "temperature": finite(given.get("temperature")),
+        "model": model,
+        "temperature": finite(about.get("ls_temperature") if temperature is None else temperature),
+        "tools": tuple(
+            [each for each in tools if isinstance(each, dict) and isinstance(each.get("name"), str)]
+        ),
     }
-    settings["tools"] = tuple([each for each in tools if isinstance(each.get("name"), str)])
     purpose = "act" if tools or (reply is not None and reply.tool_calls) else "ask"
-    return LoggedCall(messages, reply, purpose, "", start, end, settings)
+    return LoggedCall(_messages(inputs), reply, purpose, "", start, end, settings)
 
 
-def _output(outputs: Mapping[str, Any] | None) -> Any:
-    """Return the message in the output of a model. `None` without one."""
-    if not outputs:
-        return None
+def _messages(inputs: Mapping[str, Any]) -> tuple[Message, ...]:
+    held = field(inputs, "messages", (list, str)) or field(inputs, "prompts", (list, str), [])
+    if isinstance(held, list) and held and isinstance(held[0], list):  # of a batch of one
+        held = held[0]
+    return tuple(
+        [
+            Message("user", each) if isinstance(each, str) else message_of(each)
+            for each in ([held] if isinstance(held, str) else held)
+        ]
+    )
+
+
+def _output(outputs: Mapping[str, Any]) -> tuple[dict[str, Any] | None, Any]:
+    """Return the message in the output of a model, and why the model stopped. `None` without one."""
     held: Any = outputs
-    generations = outputs.get("generations")
-    if generations:
-        first = generations[0][0] if isinstance(generations[0], list) and generations[0] else generations[0]
-        held = first.get("message") or {"role": "assistant", "content": first.get("text", "")}
-    elif outputs.get("choices"):
-        held = outputs["choices"][0].get("message")
-    elif outputs.get("messages"):
-        held = outputs["messages"][-1]
+    finish = None
+    if generations := field(outputs, "generations", list, []):
+        first = generations[0][:1] if isinstance(generations[0], list) else generations[:1]
+        found = _object(first, "generations")
+        held = found.get("message") or {"role": "assistant", "content": found.get("text", "")}
+    elif choices := field(outputs, "choices", list, []):
+        found = _object(choices, "choices")
+        held, finish = found.get("message"), found.get("finish_reason")
+    elif messages := field(outputs, "messages", list, []):
+        held = messages[-1]
     elif "output" in outputs:
         held = outputs["output"]
     held = {"role": "assistant", "content": held} if isinstance(held, str) else unwrapped(held)
-    return held if isinstance(held, dict) and ("role" in held or "type" in held) else None
+    return (held if isinstance(held, dict) and ("role" in held or "type" in held) else None), finish
 
 
-def _usage(
-    row: Mapping[str, Any], outputs: Mapping[str, Any], answer: Mapping[str, Any]
-) -> tuple[int | None, int | None]:
+def _object(values: list[Any], name: str) -> dict[str, Any]:
+    """Return the first value, an empty object without one."""
+    if values and not isinstance(values[0], dict):
+        raise ValueError(f"field {name!r} must hold objects: got {values[0]!r:.80}.")
+    return values[0] if values else {}
+
+
+def _usage(row: _Row, outputs: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the tokens of the prompt and of the reply. LangSmith writes 0 for both if they are unknown."""
-    reported = answer.get("usage_metadata") or outputs.get("usage_metadata") or outputs.get("usage") or {}
-    prompt = row.get("prompt_tokens") or reported.get("input_tokens", reported.get("prompt_tokens"))
-    reply = row.get("completion_tokens") or reported.get("output_tokens", reported.get("completion_tokens"))
+    held = (answer.get("usage_metadata"), outputs.get("usage_metadata"), outputs.get("usage"))
+    reported: Mapping[str, Any] = next((each for each in held if each and isinstance(each, dict)), {})
+    prompt = row.prompt_tokens or reported.get("input_tokens", reported.get("prompt_tokens"))
+    reply = row.completion_tokens or reported.get("output_tokens", reported.get("completion_tokens"))
     if not prompt:
         return None, None
     return tokens(prompt, "prompt_tokens"), tokens(reply, "completion_tokens")
-
-
-def _model(given: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
-    return _text(given.get("model") or given.get("model_name") or about.get("ls_model_name"))
 
 
 def _cost(value: Any) -> float | None:
@@ -195,16 +217,3 @@ def _cost(value: Any) -> float | None:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _run(trace: str, rows: Sequence[tuple[Step, Mapping[str, Any]]]) -> Run:
-    known = {step.id for step, _ in rows}
-    root = next((row for step, row in rows if step.parent not in known), rows[0][1])
-    scores = root.get("feedback_stats")
-    scores = scores if isinstance(scores, dict) else {}
-    grade = None
-    for name in VERDICTS:
-        if grade is None and isinstance(scores.get(name), dict):
-            found = finite(scores[name].get("avg"))
-            grade = found if found is not None and 0 <= found <= 1 else None
-    return trace_run([step for step, _ in rows], "LangSmith", trace, grade, scores)

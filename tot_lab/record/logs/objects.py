@@ -14,7 +14,7 @@ from typing import Any
 
 from tot_lab.core.calls import Reply
 from tot_lab.record.logs.common import ROOT, imported_run, message_of, seconds, shown
-from tot_lab.record.nodes import LoggedCall, LoggedNode
+from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode
 from tot_lab.record.run import Run
 
 
@@ -77,9 +77,8 @@ def from_treequest(
         name=f"treequest, {type(state).__name__}",
         question=question,
         place="treequest",
-        notes={"imported.actions": actions},
+        end=LoggedEnd(notes={"imported.actions": actions}, complete=False),
         started=nodes[0].time,
-        complete=False,
         score_range=score_range,
     )
 
@@ -119,10 +118,10 @@ def from_its_hub(result: Any, question: str = "", *, score_range: tuple[float, f
             nodes.append(LoggedNode(parent, ROOT, name))
         for id, response, score, is_selected in _responses(inner):
             message = message_of(response)
-            calls: tuple[LoggedCall, ...] = ()
+            calls: list[LoggedCall] = []
             if not hasattr(inner, "steps_used") and not hasattr(inner, "steps_used_lst"):
                 reply = Reply(message.content, tool_calls=message.tool_calls)
-                calls = (LoggedCall((), reply, "sample"),)
+                calls.append(LoggedCall((), reply, "sample"))
             own = f"{parent} {id}"
             text = shown(message.content, message.tool_calls)
             nodes.append(LoggedNode(own, parent, text, score, calls=calls))
@@ -135,15 +134,13 @@ def from_its_hub(result: Any, question: str = "", *, score_range: tuple[float, f
         "imported.votes": {name: held for name, held in counts.items() if held},
         "imported.usage": {} if usage is None else {name: getattr(usage, name) for name in _USAGE},
     }
+    answer = next((node.text for node in nodes if node.id == best), None)
     return imported_run(
         nodes,
         name=f"its_hub, {type(result).__name__.removesuffix('Result')}",
         question=question,
         place="its_hub",
-        answer=next((node.text for node in nodes if node.id == best), None),
-        answer_node=best,
-        notes=notes,
-        complete=False,
+        end=LoggedEnd(answer, [] if best is None else [best], notes=notes, complete=False),
         score_range=score_range,
     )
 

@@ -21,14 +21,12 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import Message, Reply, is_cost
+from tot_lab.core.calls import Message, Reply, is_cost, is_token_count
 from tot_lab.core.reading import finite
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import (
     UNREADABLE,
     arguments_of,
-    entries,
     field,
     json_of,
     message_of,
@@ -37,7 +35,7 @@ from tot_lab.record.logs.common import (
     tokens,
     tool_reply,
 )
-from tot_lab.record.logs.traces import Step, trace_run
+from tot_lab.record.logs.traces import Step, read_traces
 from tot_lab.record.nodes import LoggedCall
 from tot_lab.record.run import Run
 
@@ -107,20 +105,9 @@ class Spans:
         return head.lstrip()[:1] in (b"{", b"[") and _HEAD.search(head) is not None
 
     @staticmethod
-    @gc_paused()
     def read(path: str | os.PathLike[str]) -> list[Run]:
         """Return the run of each trace, in the order in which the traces occur in the file."""
-        traces: dict[str, list[_Span]] = {}
-        for place, entry in entries(path):
-            try:
-                for span in _spans(entry, place):
-                    traces.setdefault(span.trace, []).append(span)
-            except ValueError as error:
-                raise JournalError(f"{place}: {error}") from None
-        return [
-            trace_run([*map(_step, spans)], "OpenTelemetry", trace.removeprefix("0x"))
-            for trace, spans in traces.items()
-        ]
+        return read_traces(path, "OpenTelemetry", lambda entry, place: map(_step, _spans(entry, place)))
 
 
 _HEAD = re.compile(
@@ -163,21 +150,30 @@ def _spans(entry: Any, place: str) -> Iterator[_Span]:
 
 def _nanoseconds(value: int | str | None, name: str) -> float | None:
     try:
-        number = int(value or 0)
-    except ValueError:
+        return seconds(int(value or 0) / 1e6 or None, name)
+    except (ValueError, OverflowError):
         raise ValueError(f"field {name!r} must be a number of nanoseconds: got {value!r:.80}.") from None
-    return number / 1e9 if number else None
 
 
-def _value(value: Mapping[str, Any]) -> Any:
+def _value(value: Any, level: int = 0) -> Any:
     """Return an attribute of OTLP as plain JSON."""
+    if not isinstance(value, dict) or level > _MAX_LEVELS:
+        raise ValueError(f"field 'attributes' must hold values of OTLP: got {value!r:.80}.")
     for name, held in value.items():
         if name == "arrayValue":
-            return [_value(each) for each in held.get("values", ())]
+            return [_value(each, level + 1) for each in _listed_values(held)]
         if name == "kvlistValue":
-            return {each["key"]: _value(each.get("value", {})) for each in held.get("values", ())}
-        return int(held) if name == "intValue" else held
+            pairs = [msgspec.convert(each, _KeyValue) for each in _listed_values(held)]
+            return {pair.key: _value(pair.value, level + 1) for pair in pairs}
+        if name == "intValue" and isinstance(held, str):
+            return int(held)
+        return held
     return None
+
+
+def _listed_values(held: Any) -> list[Any]:
+    values: list[Any] = field(held if isinstance(held, dict) else {"values": held}, "values", list, [])
+    return values
 
 
 def _sdk_span(row: Mapping[str, Any], place: str) -> _Span:
@@ -308,6 +304,7 @@ def _step(span: _Span) -> Step:
         given = _first(attributes, "input.value", "traceloop.entity.input")
         output = _first(attributes, "output.value", "traceloop.entity.output", "gen_ai.output.messages")
         return Step(
+            span.trace.removeprefix("0x"),
             span.id,
             span.parent,
             span.name,
@@ -386,16 +383,22 @@ def _settings(attributes: Mapping[str, Any], nested: Mapping[str, Any]) -> dict[
     given = given if isinstance(given, dict) else {}
     tools = nested.get("llm.tools")
     tools = tools if isinstance(tools, list) else []
-    offered = [json_of(each.get("tool", each).get("json_schema")) for each in tools if isinstance(each, dict)]
+    held = [each.get("tool", each) for each in tools if isinstance(each, dict)]
+    offered = [json_of(each.get("json_schema")) for each in held if isinstance(each, dict)]
     offered = [each.get("function", each) for each in offered if isinstance(each, dict)]
     model = (
         _first(attributes, "gen_ai.request.model") or given.get("model") or attributes.get("llm.model_name")
     )
-    temperature = finite(_first(attributes, "gen_ai.request.temperature") or given.get("temperature"))
+    temperature = _first(attributes, "gen_ai.request.temperature")  # 0 is one
     most = _first(attributes, "gen_ai.request.max_tokens") or given.get("max_tokens")
-    settings: dict[str, Any] = {"model": _text(model), "temperature": temperature}
-    settings["tools"] = tuple([each for each in offered if isinstance(each.get("name"), str)])
-    return settings | ({"max_tokens": most} if isinstance(most, int) else {})
+    settings: dict[str, Any] = {
+        "model": _text(model),
+        "temperature": finite(given.get("temperature") if temperature is None else temperature),
+    }
+    settings["tools"] = tuple(
+        [each for each in offered if isinstance(each, dict) and isinstance(each.get("name"), str)]
+    )
+    return settings | ({"max_tokens": most} if most and is_token_count(most) else {})
 
 
 def _tool_call(span: _Span) -> LoggedCall:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,8 +22,8 @@ import msgspec
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply
 from tot_lab.record.journal import JournalError
-from tot_lab.record.logs.common import ROOT, decoded, imported_run
-from tot_lab.record.nodes import LoggedCall, LoggedNode
+from tot_lab.record.logs.common import ROOT, contents, decoded, imported_run
+from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode
 from tot_lab.record.run import Run
 
 _SEARCHED = "MCTS reflections"
@@ -62,7 +61,7 @@ class ReflexionLog:
     def read(path: str | os.PathLike[str]) -> list[Run]:
         """Return the run of each line."""
         runs = []
-        for number, line in enumerate(Path(path).read_bytes().split(b"\n"), 1):
+        for number, line in enumerate(contents(path).split(b"\n"), 1):
             if line.strip():
                 place = f"{path}, line {number}"
                 runs.append(_run(decoded(line, _Item, place), place))
@@ -89,11 +88,11 @@ def _run(item: _Item, place: str) -> Run:
             calls.append(LoggedCall((), Reply(reflections[k]), "reflect"))
         parent = str(k - 1) if chained and k else ROOT
         score = _share(feedback[k]) if tested else None
-        nodes.append(LoggedNode(str(k), parent, text, score, calls=tuple(calls)))
+        nodes.append(LoggedNode(str(k), parent, text, score, calls=calls))
     solution = item.solution
     if solution is not None and solution not in implementations:
         nodes.append(
-            LoggedNode("solution", ROOT, solution, calls=(LoggedCall((), Reply(solution), "answer"),))
+            LoggedNode("solution", ROOT, solution, calls=[LoggedCall((), Reply(solution), "answer")])
         )
     held = [node.id for node in nodes[1:] if node.text == solution]
     own = item.name or str(item.task_id)
@@ -109,24 +108,22 @@ def _run(item: _Item, place: str) -> Run:
         name="LATS" if searched or item.acc is not None else "Reflexion",
         question=item.prompt,
         place=place,
-        answer=solution,
-        answer_node=held[-1] if held else None,
+        end=LoggedEnd(solution, held[-1:], complete=False),
         grade=None if item.is_solved is None else float(item.is_solved),
         id=own,
         data={name: value for name, value in about.items() if value},
-        complete=False,
     )
 
 
 def _share(feedback: str) -> float | None:
     """Return the share of tests that passed. `None` if the feedback does not list them."""
-    before, found, failed = feedback.partition("Tests failed:")
-    head, passed_found, passed = before.partition("Tested passed:")
-    if not found or not passed_found or head.strip():
+    head, starts, listed = feedback.partition("Tested passed:")
+    passed, goes_on, failed = listed.partition("Tests failed:")
+    if head.strip() or not starts or not goes_on:
         return None
-    counts = [_tests(part) for part in (passed, failed)]
-    return counts[0] / sum(counts) if sum(counts) else None
+    right, wrong = _tests(passed), _tests(failed)
+    return right / (right + wrong) if right + wrong else None
 
 
 def _tests(listed: str) -> int:
-    return listed.count("\nassert") or sum(1 for line in listed.splitlines() if line.strip())
+    return listed.count("\nassert") or len(list(filter(str.strip, listed.splitlines())))

@@ -1,18 +1,22 @@
 """Runs from traces: programs that are trees of steps, such as spans. Each step is a node.
 
+    file → entries → `Step`s (by the importer) → `read_traces` → a run per trace
+
 The text of a node is the reply of a model, the result of a tool, or else the output or the name of the step.
 The question is the input of the root, or what the user asked in the first call of a model. The answer is the
-output of the root, if it has one.
+output of the root, if it has one. Of a trace with several roots, steps are missing: its answer is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from tot_lab.core.bulk import gc_paused
 from tot_lab.record.journal import JournalError
-from tot_lab.record.logs.common import ROOT, imported_run, shown, text_of
-from tot_lab.record.nodes import LoggedCall, LoggedNode, State
+from tot_lab.record.logs.common import ROOT, UNREADABLE, entries, imported_run, shown, text_of
+from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, State
 from tot_lab.record.run import Run
 
 
@@ -20,6 +24,7 @@ class Step(NamedTuple):
     """A step of a program.
 
     Attributes:
+        trace: Id of the trace.
         parent: Id of the step that contains it, `None` for a root.
         kind: Whether a model or a tool was called.
         call: That call.
@@ -27,8 +32,11 @@ class Step(NamedTuple):
         start: Start in seconds since 1970. `None` if it is unknown; the same holds for `end`.
         error: Why it failed, `None` if it did not.
         place: Its place in the file.
+        grade: The log's verdict about its output, 0 to 1. `None` if it has none.
+        scores: All scores of its output, by name.
     """
 
+    trace: str
     id: str
     parent: str | None
     name: str
@@ -40,51 +48,77 @@ class Step(NamedTuple):
     end: float | None
     error: str | None
     place: str
+    grade: float | None = None
+    scores: Mapping[str, Any] = {}
 
 
-def trace_run(
-    steps: Sequence[Step],
-    tool: str,
-    id: str,
-    grade: float | None = None,
-    scores: Mapping[str, Any] | None = None,
-) -> Run:
-    """Make the run of a trace that `tool` recorded, with the log's verdict and all of its scores."""
+@gc_paused()
+def read_traces(
+    path: str | os.PathLike[str], tool: str, steps_of: Callable[[Any, str], Iterable[Step]]
+) -> list[Run]:
+    """Return the run of each trace, in the order in which the traces occur in the file.
+
+    Args:
+        path: A file with JSON values (`common.entries`).
+        tool: What recorded the traces.
+        steps_of: Returns the steps in an entry, from the entry and its place in the file. A ValueError about
+            an entry becomes a `JournalError` that names the place.
+    """
+    traces: dict[str, list[Step]] = {}
+    for place, entry in entries(path):
+        try:
+            for step in steps_of(entry, place):
+                traces.setdefault(step.trace, []).append(step)
+        except JournalError:
+            raise
+        except (ValueError, *UNREADABLE) as error:
+            raise JournalError(f"{place}: {error}") from None
+    return [_run(steps, tool) for steps in traces.values()]
+
+
+def _run(steps: Sequence[Step], tool: str) -> Run:
     known = {step.id for step in steps}
     roots = [step for step in steps if step.parent not in known] or [steps[0]]
     first = min(roots, key=_start)
+    is_whole = len(roots) == 1
     try:
         question = _question(steps, first)
-        top = first if len(roots) == 1 and first.kind == "other" and question.strip() else None
+        top = first if is_whole and first.kind == "other" and question.strip() else None
         above = None if top is not None else ROOT
         nodes = [_node(step, step.parent if step.parent in known else above) for step in steps]
         if top is None:
             nodes.insert(0, LoggedNode(ROOT, None, question, time=first.start))
         else:
             nodes[steps.index(top)].text = question
-        answer = None
-        if first.kind == "llm" and first.call is not None and first.call.reply is not None:
-            answer = first.call.reply.text or None
-        elif first.kind == "other" and first.output is not None:
-            answer = text_of(first.output, "assistant")
+        answer = _answer(first) if is_whole else None
         holders = [step for step in steps if step.kind == "llm" and _reply_text(step) == answer]
+        is_failed = is_whole and first.error is not None
+        end = LoggedEnd(
+            answer,
+            [max(holders, key=_start).id] if holders and answer else [],
+            "error" if is_failed else "answered",
+            first.error if is_failed else None,
+            {"imported.scores": first.scores},
+            complete=is_whole and any(step.kind == "llm" for step in steps),
+        )
         return imported_run(
             nodes,
             name=f"{tool}, {first.name}",
             question=question,
             place=first.place,
-            answer=answer,
-            answer_node=max(holders, key=_start).id if holders and answer else None,
-            stop="answered" if first.error is None else "error",
-            error=first.error,
-            grade=grade,
-            notes={"imported.scores": scores or {}},
-            id=id,
+            end=end,
+            grade=first.grade,
+            id=first.trace,
             started=first.start,
-            complete=any(step.kind == "llm" for step in steps),
         )
     except ValueError as error:
         raise error if isinstance(error, JournalError) else JournalError(f"{first.place}: {error}") from None
+
+
+def _answer(root: Step) -> str | None:
+    if root.kind == "llm":
+        return _reply_text(root) or None
+    return text_of(root.output, "assistant") if root.kind == "other" and root.output is not None else None
 
 
 def _start(step: Step) -> float:
@@ -102,11 +136,12 @@ def _node(step: Step, parent: str | None) -> LoggedNode:
     reply = step.call.reply
     if step.kind == "tool":
         text = "" if reply is None else reply.text
-        return LoggedNode(step.id, parent, text or step.name, calls=(step.call,), time=step.start)
+        return LoggedNode(step.id, parent, text or step.name, calls=[step.call], time=step.start)
     failed = reply is not None and reply.error is not None
     text = "" if reply is None else shown(reply.text, reply.tool_calls)
     state: State = "failed" if failed else ""
-    return LoggedNode(step.id, parent, text or step.name, None, state, (step.call,), step.end)
+    time = step.start if step.end is None else step.end  # a call without a reply has no end
+    return LoggedNode(step.id, parent, text or step.name, None, state, [step.call], time)
 
 
 def _question(steps: Sequence[Step], root: Step) -> str:
