@@ -154,6 +154,27 @@ QUESTIONS = {
         "..BB..\n"
         "......\n"
     ),
+    "gym/sokoban": (
+        "You are going to solve a 'sokoban' puzzle.\n"
+        "\n"
+        "* - The player\n"
+        "% - The player on a goal\n"
+        "@ - A box\n"
+        "X - A goal\n"
+        "$ - A box on a goal\n"
+        "+ - A wall\n"
+        "- - An empty position\n"
+        "\n"
+        "Your solution must be a string of characters, ex: LDURRUDL.\n"
+        "\n"
+        "Here is your puzzle:\n"
+        "+ + + + +  \n"
+        "+ % - - +  \n"
+        "+ @ $ - +  \n"
+        "+ - - - +  \n"
+        "+ + + + +  \n"
+        "\n"
+    ),
 }
 
 MOVES = {
@@ -191,6 +212,7 @@ MOVES = {
     "gym/jugs": ["fill B", "pour B->A", "pour B->C", "fill B", "pour B->C"],
     "gym/n_queens": ["row 3, column 2", "row 2, column 6", "row 5, column 1", "row 6, column 4"],
     "gym/rush_hour": ["B+2", "D+1", "E-1", "A+4"],
+    "gym/sokoban": ["R", "R", "D", "D", "L", "L", "U"],
 }
 
 WORDS = "BAT CAT COT COG BOT BAG BOG"

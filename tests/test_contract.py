@@ -10,7 +10,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from puzzle_tasks import MOVES, puzzle_task
+from puzzle_tasks import MOVES, WORDS, puzzle_task
 from support import (
     ANSWERS,
     DOMAINS,
@@ -32,6 +32,7 @@ from tot_lab.core.records import parent_of
 from tot_lab.core.registry import built_in
 from tot_lab.core.tools import asks_no_model
 from tot_lab.domains.gym import Gym
+from tot_lab.domains.puzzles.player import SimPuzzle
 from tot_lab.models.chat.served import ServedModel
 from tot_lab.models.openai_compatible import OpenAIServer
 from tot_lab.models.simulated import Simulated
@@ -162,7 +163,7 @@ PLAYED_BY = {
     "open_ended": "sim/general",
     "gym": "sim/general",
 }
-PLAYED_BY |= dict.fromkeys(MOVES, "sim/puzzle")
+PLAYED_BY |= {kind: SimPuzzle(words=WORDS) for kind in MOVES}
 """Which model knows a domain, where it is not called like it."""
 
 PATHS = {

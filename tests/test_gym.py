@@ -6,14 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Scripted, wait
+from support import SETTINGS, STRATEGIES, Scripted, answer_to, for_each, wait
 
 import tot_lab as tl
+from tot_lab.core.calls import Call, Reply, ToolCall
 from tot_lab.core.domain import Domain
 from tot_lab.core.processes import Killed, can_be_apart
 from tot_lab.core.registry import BUILT_IN
@@ -89,6 +90,58 @@ def right_and_wrong(family: str) -> bool:
     run = answered(task, f"Answer: {wrong_one(task.reference)}")
     assert (run.correct, run.grade) == (False, 0.0), (family, run.answer)
     return True
+
+
+# Every strategy.
+
+
+@pytest.mark.parametrize("family", ["mini_sudoku", "rush_hour"])
+def test_every_strategy_works_in_a_family(family: str) -> None:
+    works_with_every_strategy(family)
+
+
+@pytest.mark.proof
+def test_every_strategy_works_in_every_family() -> None:
+    for_each(families(), works_with_every_strategy)
+
+
+def works_with_every_strategy(family: str) -> None:
+    """A model that knows the answer is right, so no strategy shortens or changes it. A model that replies at
+    random gets a grade.
+    """
+    (task,) = tasks_of(family)
+    solved = float(task.reference is not None)
+    for kind in STRATEGIES:
+        strategy = kind(**SETTINGS.get(kind, {}))
+        for model, grades in (
+            (Scripted(stating(f"{task.reference}")), {solved}),
+            ("sim/general", {0.0, 1.0}),
+        ):
+            run = wait(tl.Lab(model, runs=None).run(strategy, task))
+            assert run.grade in grades, (kind.__name__, model, run.stop_reason, run.answer, run.failure)
+            assert run.stop_reason != "error", (kind.__name__, model, run.failure)
+
+
+def stating(answer: str) -> Callable[[Call], str | Reply]:
+    """Replies that state `answer` wherever a prompt accepts one."""
+    stated = f"Let us see.\nAnswer:\n{answer}"
+    replies = {
+        "propose": json.dumps([stated, "a step"]),
+        "develop": json.dumps({"solution": stated, "confidence": 9}),
+        "converge": json.dumps({"synthesis": stated, "confidence": 9, "should_continue": False}),
+        "critique": "SATISFIED: it holds.",
+        "review": f"SATISFIED: it holds.\n{stated}",
+    }
+    replies |= dict.fromkeys(
+        ("answer", "sample", "rollout", "act", "analysis", "synthesize", "reflect"), stated
+    )
+
+    def reply(call: Call) -> str | Reply:
+        if "final-answer" in {tool["name"] for tool in call.tools}:
+            return Reply(tool_calls=(ToolCall("a", "final-answer", json.dumps({"answer": answer})),))
+        return replies.get(call.purpose) or answer_to(call)
+
+    return reply
 
 
 @pytest.mark.proof

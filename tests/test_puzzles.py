@@ -10,11 +10,13 @@ from itertools import permutations, product
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import reasoning_gym
 from puzzle_tasks import MOVES, puzzle_task
+from reasoning_gym.games.contrib.sokoban.src.game import Game
 from reasoning_gym.games.rush_hour import Board
-from support import wait
+from support import Scripted, wait
 
 import tot_lab as tl
 from tot_lab.core.arithmetic import OPERATORS, win_share
@@ -31,6 +33,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "zebra_puzzles": {"num_people": 3, "num_characteristics": 3},
     "n_queens": {"n": 6, "max_remove": 6},
     "rush_hour": {"max_moves": 8},
+    "sokoban": {"min_w": 5, "min_h": 5, "max_w": 6, "max_h": 6, "min_boxes": 2, "max_boxes": 3},
     "sudoku": {"min_empty": 20, "max_empty": 30},
     "countdown": {"max_numbers": 5},
     "word_ladder": {"min_word_length": 3, "max_word_length": 3},
@@ -40,6 +43,7 @@ LENIENT = {
     "knights_knaves": "words between a name and its role do not count",
     "puzzle24": "any numbers in the range are accepted",
     "rush_hour": "illegal moves are skipped",
+    "sokoban": "characters that are no moves are skipped",
 }
 """Families whose own grader accepts wrong answers, and why."""
 
@@ -139,6 +143,8 @@ def test_puzzles_are_what_the_metadata_says():
         assert puzzle == (tuple(data["puzzle"]["jug_capacities"]), data["puzzle"]["target"])
     for puzzle, data in of("n_queens"):
         assert puzzle == tuple(row.index("Q") if "Q" in row else None for row in data["puzzle"])
+    for item in items_of("gym/sokoban"):
+        assert item.data["gamestr"].split() == item.domain.show(item.puzzle, item.start).split()
     for puzzle, data in of("word_ladder"):
         assert puzzle[:2] == (data["start_word"], data["end_word"])
     for puzzle, data in of("knights_knaves"):
@@ -170,6 +176,33 @@ def test_cars_slide_as_far_as_on_their_board():
                 one.move(chr(65 + car), count)
                 whole = one._pieces[car].position - before == count * one._pieces[car].stride
                 assert ((car, count) in legal) == (whole and count != 0)
+
+
+def test_boxes_move_as_there():
+    """Every board after every step, also of steps that nothing follows, is the one of their game."""
+    random = Random(2)
+    for item in items_of("gym/sokoban"):
+        board = np.array([row.split() for row in item.domain.show(item.puzzle, item.start).split("\n")])
+        game = Game(height=board.shape[0], width=board.shape[1])
+        game.load_puzzle_matrix(board)
+        state = item.start
+        for _ in range(60):
+            shown = "\n".join(" ".join(row) for row in game.get_matrix())
+            assert item.domain.show(item.puzzle, state) == shown
+            assert item.domain.solved(item.puzzle, state) == ("@" not in shown)
+            legal = set(item.domain.moves(item.puzzle, state))
+            move = random.choice("LRUD")
+            assert (move in legal) == bool(game.player.update(key=move))
+            state = item.domain.after(item.puzzle, state, move)
+
+
+def test_a_step_against_a_wall_changes_nothing_in_an_answer():
+    """But it is no step of a path."""
+    item = items_of("gym/sokoban")[0]
+    blocked = next(iter({*"LRUD"} - {*item.domain.moves(item.puzzle, item.start)}))
+    answer = f"{blocked}{''.join(item.solution)}"
+    assert item.task.grade(answer) == item.score(answer) == 1.0
+    assert item.domain.complete(item.task, [blocked]) is None
 
 
 def reached(item: Item, state: Any, step: str) -> Any:
@@ -206,6 +239,23 @@ def test_queens_stand_where_a_solution_has_them():
             state = item.domain.after(item.puzzle, item.puzzle, move)
             within = any(all(a in (None, b) for a, b in zip(state, board, strict=True)) for board in known)
             assert solve(item.domain, item.puzzle, state).solvable is within
+
+
+def test_a_board_that_lacks_a_queen_of_the_puzzle_is_wrong():
+    boards = [
+        board
+        for board in permutations(range(6))
+        if len({k + place for k, place in enumerate(board)}) == 6
+        and len({k - place for k, place in enumerate(board)}) == 6
+    ]
+    assert len(boards) == 4
+    grades = set()
+    for item in items_of("gym/n_queens"):
+        for board in boards:
+            answer = item.domain.show(item.puzzle, board)
+            assert item.task.grade(answer) == item.score(answer)
+            grades.add(item.score(answer))
+    assert grades == {0.0, 1.0}
 
 
 @pytest.mark.parametrize("kind", ["gym/mini_sudoku", "gym/sudoku"])
@@ -300,9 +350,9 @@ ILLEGAL = {
     "gym/word_ladder": ["DOG", "BAT", "BET", "COG", "CATS", "CA"],
     "gym/jugs": ["fill D", "pour A->D", "pour A->A", "empty", "drink A", "FILL ALL"],
     "gym/n_queens": ["row 1, column 1", "row 2, column 3", "row 2, column 2", "row 7, column 1", "row 2"],
-    "gym/rush_hour": ["A+3", "A+1 cell", "A-1", "Z+1", "B+4", "C-1", "E+0", "x+1", "A"],
+    "gym/rush_hour": ["A+3", "A-1", "Z+1", "B+4", "C-1", "E+0", "x+1", "A"],
+    "gym/sokoban": ["L", "U", "LU", "right", "X", "d"],
 }
-ILLEGAL["gym/rush_hour"].remove("A+1 cell")  # that one is legal, and read
 
 
 @every_family
@@ -425,12 +475,44 @@ def test_a_question_of_another_kind_has_no_moves_and_no_grade(kind):
     check_domain(task)
 
 
-def test_a_word_ladder_without_a_vocabulary_is_not_graded():
-    task = puzzle_task("gym/word_ladder").model_copy(update={"data": {}})
-    assert task.domain.read_sample(task, [], "BAQ") == "BAQ"
-    assert task.domain.complete(task, ["CAT", "COT", "COG"]) is True
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        (
+            "zebra_puzzles",
+            "Arnold is directly left of the person who is the mother of Billy",
+            "Arnold likes Bob",
+        ),
+        ("zebra_puzzles", "in House 1??", "in House 4??"),
+        ("knights_knaves", "Isabella is a saint and", "(Isabella is a saint and"),
+        ("knights_knaves", "Isabella is a saint and", "Isabella is a saint) and"),
+        ("knights_knaves", "Isabella is a saint and", "and Isabella is a saint and"),
+        ("knights_knaves", "Isabella is a saint and", "Isabella is a saint and and"),
+        ("sokoban", "+ % - - +", "+ % - - -"),
+        ("sokoban", "+ % - - +", "+ - - - +"),
+        ("sokoban", "+ % - - +", "+ % - - + +"),
+        ("mini_sudoku", "2 _ _ _", "2 _ _"),
+        ("n_queens", "_ _ Q _ _ _", "_ _ Q _ Q _"),
+        ("rush_hour", "..BB..", "..B.B."),
+    ],
+)
+def test_a_puzzle_of_an_unknown_form_is_not_graded(kind, old, new):
+    task = puzzle_task(f"gym/{kind}")
+    assert task.question.count(old) == 1
+    task = task.model_copy(update={"question": task.question.replace(old, new)})
+    assert task.domain.puzzle(task) is None
+    assert task.grade("7") is None
+
+
+@pytest.mark.parametrize("data", [{}, {"words": ["BAT", "COG"]}])
+def test_a_word_ladder_without_a_vocabulary_is_an_error_before_a_call(data):
+    task = puzzle_task("gym/word_ladder").model_copy(update={"data": data, "id": "ladder 3"})
+    model = Scripted()
+    with pytest.raises(ValueError, match=r"task 'ladder 3': data\['words'\] must be the vocabulary"):
+        wait(tl.Lab(model, runs=None).run(tl.TreeOfThoughts(), task))
+    assert model.calls == []
+    assert task.grade("BAT,CAT,COT,COG") is None  # a loaded run is shown without it
     assert task.domain.solvable(task, ["CAT"]) is None
-    assert task.grade("BAT,CAT,COT,COG") is None
 
 
 def test_more_states_than_the_limit_are_unknown():

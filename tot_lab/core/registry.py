@@ -120,6 +120,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "gym/jugs": "tot_lab.domains.puzzles.jugs:Jugs",
         "gym/n_queens": "tot_lab.domains.puzzles.n_queens:NQueens",
         "gym/rush_hour": "tot_lab.domains.puzzles.rush_hour:RushHour",
+        "gym/sokoban": "tot_lab.domains.puzzles.sokoban:Sokoban",
         "published/game24": "tot_lab.domains.published:PublishedGame24",
         "published/crossword": "tot_lab.domains.published:PublishedCrossword",
         "published/npuzzle": "tot_lab.domains.published_puzzles:PublishedNPuzzle",

@@ -124,10 +124,6 @@ class PuzzleDomain(Domain):
                     queue.append(new)
         return Plan(None if queue else False)
 
-    def certain(self, puzzle: Any) -> bool:
-        """Return whether the rules decide if an answer is right."""
-        return True
-
     # What follows from the rules.
 
     def puzzle(self, task: Task) -> Any:
@@ -311,20 +307,14 @@ class PuzzleDomain(Domain):
         if stated is not None:
             return self.verify(task, stated)
         here = self.position(task, path)
-        puzzle = self.puzzle(task)
-        return None if here is None or not self.certain(puzzle) else solve(self, puzzle, here.state).solvable
+        return None if here is None else solve(self, self.puzzle(task), here.state).solvable
 
     def is_bounded(self, task: Task) -> bool:
         return True
 
     def verify(self, task: Task, answer: str) -> bool | None:
         """Return whether `answer` keeps all rules and solves the puzzle."""
-        puzzle = self.puzzle(task)
-        if puzzle is None:
-            return None
-        if self._solution(task, answer) is None:
-            return False if self.certain(puzzle) else None
-        return True if self.certain(puzzle) else None
+        return None if self.puzzle(task) is None else self._solution(task, answer) is not None
 
     def grade(self, task: Task, answer: str) -> float | None:
         """Return 1.0 if `answer` keeps all rules and solves the puzzle, else 0.0. No reference is needed."""
@@ -340,16 +330,68 @@ class PuzzleDomain(Domain):
 
 
 class AssignmentPuzzle(PuzzleDomain):
-    """Base of puzzles in which each move fills an open place, and the order of the moves does not matter."""
+    """Base of puzzles in which each move fills an open place, and the order of the moves does not matter.
+
+    A state is a tuple of the values of all places, and a move is a place, counted from 0, and its value. By
+    default a puzzle is its first state, and its answer is the last one.
+    """
 
     kind = ""
 
+    blank: ClassVar[Any] = None
+    """The value of an open place."""
+
     @abstractmethod
-    def choices(self, puzzle: Any, state: Any) -> Sequence[Any]:
-        """Return the legal moves that fill one open place, such as the place with the fewest choices."""
+    def values(self, puzzle: Any, state: Any, place: int) -> Sequence[Any]:
+        """Return the values that may fill an open place."""
+
+    def read_state(self, puzzle: Any, text: str) -> Any:
+        """Return the state that an answer states. Returns `None` if it states none.
+
+        By default an answer is a list of moves in any order, which may repeat itself.
+        """
+        moves = set(self.read_moves(puzzle, text))
+        values = dict(moves)
+        places = range(len(self.start(puzzle)))
+        return tuple(map(values.get, places)) if len(values) == len(moves) else None
+
+    def start(self, puzzle: Any) -> Any:
+        return puzzle
+
+    def moves(self, puzzle: Any, state: Any) -> Iterator[Any]:
+        for moves in self._moves_by_place(puzzle, state):
+            yield from moves
+
+    def _moves_by_place(self, puzzle: Any, state: Any) -> Iterator[list[Any]]:
+        for place, value in enumerate(state):
+            if value == self.blank:
+                yield [(place, new) for new in self.values(puzzle, state, place)]
+
+    def after(self, puzzle: Any, state: Any, move: Any) -> Any:
+        place, value = move
+        return (*state[:place], value, *state[place + 1 :])
+
+    def solved(self, puzzle: Any, state: Any) -> bool:
+        return self.blank not in state and all(
+            value in self.values(puzzle, self.after(puzzle, state, (place, self.blank)), place)
+            for place, value in enumerate(state)
+        )
+
+    def write_answer(self, puzzle: Any, position: Position) -> str:
+        return self.show(puzzle, position.state)
+
+    def read_solution(self, puzzle: Any, text: str) -> str | None:
+        start, state = self.start(puzzle), self.read_state(puzzle, text)
+        if state is None or len(state) != len(start) or not self.solved(puzzle, state):
+            return None
+        kept = all(old in (self.blank, new) for old, new in zip(start, state, strict=True))
+        return self.write_answer(puzzle, Position((), state)) if kept else None
 
     def plan(self, puzzle: Any, state: Any) -> Plan:
-        """Return moves that solve the puzzle, by depth-first search over the choices of one place each."""
+        """Return moves that solve the puzzle, by depth-first search.
+
+        Each level fills the place with the fewest values.
+        """
         stack: list[tuple[Any, tuple[Any, ...]]] = [(state, ())]
         for _ in range(MAX_STATES):
             if not stack:
@@ -357,7 +399,7 @@ class AssignmentPuzzle(PuzzleDomain):
             here, moves = stack.pop()
             if self.solved(puzzle, here):
                 return Plan(True, moves)
-            for move in reversed(self.choices(puzzle, here)):
+            for move in reversed(min(self._moves_by_place(puzzle, here), key=len, default=[])):
                 stack.append((self.after(puzzle, here, move), (*moves, move)))
         return Plan(None)
 

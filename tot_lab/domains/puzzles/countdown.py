@@ -7,17 +7,12 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tot_lab.core.arithmetic import OPERATORS, joined, number, plain, value_of
 from tot_lab.domains.puzzles.base import Plan, Position, PuzzleDomain
 
-_NUMBERS = r"(\d{1,6}(?:, \d{1,6}){0,14})"
-_QUESTION = re.compile(
-    rf"all the numbers {_NUMBERS}, create an expression that equals (\d{{1,9}})\.|"
-    rf"(?:a way to make|Calculate) (\d{{1,9}}) using all of these numbers: {_NUMBERS}\."
-)
-_QUESTION_24 = re.compile(rf"Make 24 using {_NUMBERS}\. You can only use each number once")
+_NUMBERS = r"(?P<numbers>\d{1,6}(?:, \d{1,6}){0,14})"
 _TERM = r"(\(-?\d{1,12}(?:/\d{1,12})?\)|-?\d{1,12})"
 _MOVE = re.compile(
     rf"{_TERM}\s{{0,4}}([-+*/])\s{{0,4}}{_TERM}\s{{0,4}}=\s{{0,4}}\(?(-?\d{{1,12}}(?:/\d{{1,12}})?)(?!\d|\.\d)"
@@ -45,12 +40,19 @@ class Countdown(PuzzleDomain):
         "Write negative numbers and fractions in parentheses: `(1/2) * 8 = 4`."
     )
 
+    questions: ClassVar[tuple[re.Pattern[str], ...]] = (
+        re.compile(rf"all the numbers {_NUMBERS}, create an expression that equals (?P<target>\d{{1,9}})\."),
+        re.compile(
+            rf"(?:a way to make|Calculate) (?P<target>\d{{1,9}}) using all of these numbers: {_NUMBERS}\."
+        ),
+    )
+
     def read_puzzle(self, text: str) -> Puzzle | None:
-        found = _QUESTION.search(text)
+        found = next(filter(None, (question.search(text) for question in self.questions)), None)
         if found is None:
             return None
-        numbers, target, *others = found.groups()
-        return _puzzle(numbers, target) if numbers else _puzzle(others[1], others[0])
+        numbers = sorted(map(Fraction, found["numbers"].split(", ")))
+        return Puzzle(tuple(numbers), Fraction(found["target"]))
 
     def start(self, puzzle: Puzzle) -> _State:
         return puzzle.numbers
@@ -62,7 +64,11 @@ class Countdown(PuzzleDomain):
             yield from ((b, op, a) for op in OPERATORS if op != "/" or a)
 
     def after(self, puzzle: Puzzle, state: _State, move: _Move) -> _State:
-        return _after(state, move)
+        left, value = list(state), joined(*move)
+        assert value is not None
+        left.remove(move[0])
+        left.remove(move[2])
+        return tuple(sorted([*left, value]))
 
     def solved(self, puzzle: Puzzle, state: _State) -> bool:
         return state == (puzzle.target,)
@@ -111,25 +117,11 @@ class Puzzle24(Countdown):
 
     kind = "gym/puzzle24"
 
-    def read_puzzle(self, text: str) -> Puzzle | None:
-        found = _QUESTION_24.search(text)
-        return _puzzle(found[1], "24") if found else None
-
-
-def _puzzle(numbers: str, target: str) -> Puzzle:
-    return Puzzle(tuple(sorted(Fraction(word) for word in numbers.split(", "))), Fraction(target))
+    questions = (re.compile(rf"Make (?P<target>24) using {_NUMBERS}\. You can only use each number once"),)
 
 
 def _term(value: Fraction) -> str:
     return f"({value})" if value < 0 or value.denominator > 1 else str(value)
-
-
-def _after(state: _State, move: _Move) -> _State:
-    left, value = list(state), joined(*move)
-    assert value is not None
-    left.remove(move[0])
-    left.remove(move[2])
-    return tuple(sorted([*left, value]))
 
 
 # The solver: all values of up to four numbers are computed once. The target of more numbers is reached from

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tot_lab.domains.puzzles.base import AssignmentPuzzle, Position
@@ -20,11 +20,19 @@ _WORD = re.compile(
 )
 _CLAIM = re.compile(r"\b([A-Za-z]{1,20})[ \t]{0,4}(?: is an?|:|=| is)[ \t]{1,4}([a-z]{1,20})\b", re.I)
 
-_STRENGTH = {"if and only if": 1, "then": 2, "or": 3, "and": 4, "it is not the case that": 5}
+_NOT = "it is not the case that"
+_STRENGTH = {")": 0, "if and only if": 1, "then": 2, "or": 3, "and": 4, _NOT: 5}
+_VALUE: dict[str, Callable[[float, float], float]] = {
+    "if and only if": lambda a, b: min(max(1 - a, b), max(a, 1 - b)),
+    "then": lambda a, b: max(1 - a, b),
+    "or": max,
+    "and": min,
+}
+"""1 is true, 0 is false, and 0.5 is not decided (the strong logic of Kleene)."""
 
 _State = tuple[bool | None, ...]  # whether each person tells the truth
-_Move = tuple[int, bool]
-_Statement = tuple[str | _Move, ...]  # in postfix order
+_Claim = tuple[int, bool]  # what a person is
+_Statement = tuple[str | _Claim, ...]  # in postfix order
 
 
 class Puzzle(NamedTuple):
@@ -48,7 +56,7 @@ class KnightsKnaves(AssignmentPuzzle):
         people, roles = _PEOPLE.search(text), _ROLES.search(text)
         if people is None or roles is None:
             return None
-        names = tuple(name for name in _NAME.findall(people[1]))
+        names = tuple(_NAME.findall(people[1]))
         spoken = text[people.end() : roles.start()]
         statements = [_postfix(words, names, roles[1]) for words in _runs(spoken)]
         if len(statements) != len(names) or not all(statements):
@@ -58,35 +66,22 @@ class KnightsKnaves(AssignmentPuzzle):
     def start(self, puzzle: Puzzle) -> _State:
         return (None,) * len(puzzle.names)
 
-    def moves(self, puzzle: Puzzle, state: _State) -> Iterator[_Move]:
-        for person, role in enumerate(state):
-            if role is None:
-                yield from self._choices(puzzle, state, person)
-
-    def choices(self, puzzle: Puzzle, state: _State) -> Sequence[_Move]:
-        return list(self._choices(puzzle, state, state.index(None))) if None in state else []
-
-    def _choices(self, puzzle: Puzzle, state: _State, person: int) -> Iterator[_Move]:
-        for honest in (True, False):
-            if _possible(puzzle, self.after(puzzle, state, (person, honest))):
-                yield person, honest
-
-    def after(self, puzzle: Puzzle, state: _State, move: _Move) -> _State:
-        person, honest = move
-        return (*state[:person], honest, *state[person + 1 :])
-
-    def solved(self, puzzle: Puzzle, state: _State) -> bool:
-        return None not in state and _possible(puzzle, state)
+    def values(self, puzzle: Puzzle, state: _State, place: int) -> list[bool]:
+        return [
+            honest
+            for honest in (True, False)
+            if _is_possible(puzzle, self.after(puzzle, state, (place, honest)))
+        ]
 
     def show(self, puzzle: Puzzle, state: _State) -> str:
         known = zip(puzzle.names, state, strict=True)
         return "\n".join(f"{name}: {'?' if role is None else puzzle.roles[not role]}" for name, role in known)
 
-    def write(self, puzzle: Puzzle, move: _Move) -> str:
+    def write(self, puzzle: Puzzle, move: _Claim) -> str:
         role = puzzle.roles[not move[1]]
         return f"{puzzle.names[move[0]]} is {'an' if role[0] in 'aeiou' else 'a'} {role}"
 
-    def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[_Move]:
+    def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[_Claim]:
         names, roles = [name.lower() for name in puzzle.names], puzzle.roles
         for name, role in _CLAIM.findall(text):
             if name.lower() in names and role.lower() in roles:
@@ -96,11 +91,6 @@ class KnightsKnaves(AssignmentPuzzle):
         known = [(person, role) for person, role in enumerate(position.state) if role is not None]
         *others, last = [self.write(puzzle, move) for move in known] or [""]
         return ", ".join([*others, f"and {last}" if others else last])
-
-    def read_solution(self, puzzle: Puzzle, text: str) -> str | None:
-        """Return the roles that an answer states, in any order. It may repeat itself."""
-        stated = dict.fromkeys(self.read_moves(puzzle, text))
-        return super().read_solution(puzzle, "\n".join(self.write(puzzle, move) for move in sorted(stated)))
 
 
 def _runs(text: str) -> Iterator[list[str]]:
@@ -118,65 +108,51 @@ def _runs(text: str) -> Iterator[list[str]]:
 
 
 def _postfix(words: Sequence[str], names: Sequence[str], knight: str) -> _Statement | None:
-    """Convert a statement to postfix order, with a stack of operators."""
-    done: list[str | _Move] = []
-    waiting: list[str] = []
-    for word in words:
+    """Convert a statement to postfix order, with a stack of operators. Returns `None` if it is not valid."""
+    done: list[str | _Claim] = []
+    waiting = ["("]
+    for word in [*words, ")"]:
+        operator = word.lower()
         if " is a" in word:
             name, _, role = word.partition(" is a")
             if name not in names:
                 return None
             done.append((names.index(name), role.split()[-1] == knight))
-        elif word == ")":
-            while waiting and waiting[-1] != "(":
+        elif operator in _STRENGTH:
+            while waiting and waiting[-1] != "(" and _STRENGTH[operator] <= min(_STRENGTH[waiting[-1]], 4):
                 done.append(waiting.pop())
-            if not waiting:
+            if operator != ")":
+                waiting.append(operator)
+            elif not waiting or waiting.pop() != "(":
                 return None
-            waiting.pop()
-        elif word.lower() in _STRENGTH:
-            strength = _STRENGTH[word.lower()]
-            while waiting and strength <= min(_STRENGTH.get(waiting[-1], 0), 4):
-                done.append(waiting.pop())
-            waiting.append(word.lower())
-        elif word == "(":
-            waiting.append(word)
-    done += reversed(waiting)
-    depth = 0
+        elif operator == "(":
+            waiting.append(operator)
+    operands = 0
     for part in done:
-        depth += 1 if isinstance(part, tuple) else 0 if part == "it is not the case that" else -1
-        if depth < 1 or part == "(":
+        operands += 1 if isinstance(part, tuple) else 0 if part == _NOT else -1
+        if operands < 1:
             return None
-    return tuple(done) if depth == 1 else None
+    return tuple(done) if operands == 1 and not waiting else None
 
 
-def _value(statement: _Statement, state: _State) -> bool | None:
-    """Return whether a statement is true. Returns `None` if that is not decided."""
-    stack: list[bool | None] = []
+def _value(statement: _Statement, state: _State) -> float:
+    """Return whether a statement is true: 1, 0, or 0.5 if that is not decided."""
+    stack: list[float] = []
     for part in statement:
         if isinstance(part, tuple):
-            person, honest = part
-            stack.append(None if state[person] is None else state[person] == honest)
-            continue
-        last = stack.pop()
-        if part == "it is not the case that":
-            stack.append(None if last is None else not last)
-            continue
-        first = stack.pop()
-        if part == "if and only if":
-            stack.append(None if first is None or last is None else first == last)
-            continue
-        if part == "then":
-            first = None if first is None else not first
-        decisive = part != "and"
-        stack.append(
-            decisive if decisive in (first, last) else None if None in (first, last) else not decisive
-        )
+            role = state[part[0]]
+            stack.append(0.5 if role is None else float(role == part[1]))
+        elif part == _NOT:
+            stack.append(1 - stack.pop())
+        else:
+            last = stack.pop()
+            stack.append(_VALUE[part](stack.pop(), last))
     return stack[0]
 
 
-def _possible(puzzle: Puzzle, state: _State) -> bool:
+def _is_possible(puzzle: Puzzle, state: _State) -> bool:
     """Return whether no person contradicts what that person says."""
     return all(
-        role is None or _value(statement, state) in (None, role)
+        role is None or _value(statement, state) in (0.5, role)
         for role, statement in zip(state, puzzle.statements, strict=True)
     )

@@ -111,10 +111,12 @@ class _Responder(Responder["SimPuzzle"]):
         return self.propose()
 
     def answer(self) -> str:
-        """Return a whole game in one reply."""
+        """Return a whole game in one reply. It ends where the solver gives up."""
         moves: list[Any] = []
         state = self.domain.start(self.puzzle)
         while len(moves) < _LONGEST and not self.domain.solved(self.puzzle, state):
+            if solve(self.domain, self.puzzle, state).solvable is None:
+                break
             chosen = self.next_moves(Position((), state), 1)
             if not chosen:
                 break
@@ -157,13 +159,13 @@ class SimPuzzle(Player):
     kind = "sim/puzzle"
     responder = _Responder
     garbled = ("", "...", "I have lost the thread here.", "?? ?? ??")
-    unknown = "I am a simulated player of puzzles, and I do not understand this prompt."
+    unknown = "I am a simulated player of puzzles and do not understand this. Word ladders require `words`."
 
     skill: Share = 0.8
     """Probability that a proposal contains the move that a solver would make, 0–1. The others are random."""
 
     words: str = ""
-    """The vocabulary for word ladders, with spaces between the words. Empty means any letters."""
+    """The vocabulary for word ladders, with spaces between the words."""
 
 
 def _families() -> tuple[type[PuzzleDomain], ...]:

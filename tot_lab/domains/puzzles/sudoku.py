@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from math import isqrt
 from typing import ClassVar
 
-from tot_lab.domains.puzzles.base import AssignmentPuzzle, Position
+from tot_lab.domains.puzzles.base import AssignmentPuzzle
 
 _ROWS = r"((?:[1-9_](?: [1-9_]){3,8}(?:\n|\Z)){4,9})"
 _ROW = re.compile(r"^[^\d\n]{0,8}(\d(?:[^\d\n]{0,8}\d){3,8})[^\d\n]{0,8}$", re.M)
 _MOVE = re.compile(r"\brow\s{1,4}(\d),?\s{1,4}col(?:umn)?\s{1,4}(\d)\s{0,4}(?::|=|is)\s{0,4}(\d)\b", re.I)
 
 _State = tuple[int, ...]  # the digits in reading order, 0 in an empty cell
-_Move = tuple[int, int]  # cell, digit
 
 
 class Sudoku(AssignmentPuzzle):
-    """Sudoku. A puzzle is its first state. A move must not repeat a digit in a row, a column or a box."""
+    """Sudoku. The places are the cells. A move must not repeat a digit in a row, a column or a box."""
 
     kind = "gym/sudoku"
     move_form = (
@@ -28,59 +27,35 @@ class Sudoku(AssignmentPuzzle):
         "both from 1."
     )
 
+    blank = 0
     question: ClassVar[re.Pattern[str]] = re.compile(rf"Solve this Sudoku puzzle:\n{_ROWS}")
 
     def read_puzzle(self, text: str) -> _State | None:
         found = self.question.search(text)
         return _read(found[1].replace("_", "0")) if found else None
 
-    def start(self, puzzle: _State) -> _State:
-        return puzzle
-
-    def moves(self, puzzle: _State, state: _State) -> Iterator[_Move]:
-        for cell, digit in enumerate(state):
-            if not digit:
-                yield from _fits(state, cell)
-
-    def choices(self, puzzle: _State, state: _State) -> Sequence[_Move]:
-        return min((_fits(state, cell) for cell, digit in enumerate(state) if not digit), key=len, default=[])
-
-    def after(self, puzzle: _State, state: _State, move: _Move) -> _State:
-        cell, digit = move
-        return (*state[:cell], digit, *state[cell + 1 :])
-
-    def solved(self, puzzle: _State, state: _State) -> bool:
+    def values(self, puzzle: _State, state: _State, place: int) -> list[int]:
         size = isqrt(len(state))
-        return all(
-            1 <= digit <= size and all(state[other] != digit for other in _seen(size, cell))
-            for cell, digit in enumerate(state)
-        )
+        taken = {state[other] for other in _seen(size, place)}
+        return [digit for digit in range(1, size + 1) if digit not in taken]
 
     def show(self, puzzle: _State, state: _State) -> str:
         size = isqrt(len(state))
         rows = (state[k : k + size] for k in range(0, len(state), size))
         return "\n".join(" ".join(str(digit or "_") for digit in row) for row in rows)
 
-    def write(self, puzzle: _State, move: _Move) -> str:
+    def write(self, puzzle: _State, move: tuple[int, int]) -> str:
         row, column = divmod(move[0], isqrt(len(puzzle)))
         return f"row {row + 1}, column {column + 1}: {move[1]}"
 
-    def read_moves(self, puzzle: _State, text: str) -> Iterator[_Move]:
+    def read_moves(self, puzzle: _State, text: str) -> Iterator[tuple[int, int]]:
         size = isqrt(len(puzzle))
         for row, column, digit in (map(int, found) for found in _MOVE.findall(text)):
             if 1 <= row <= size and 1 <= column <= size:
                 yield (row - 1) * size + column - 1, digit
 
-    def write_answer(self, puzzle: _State, position: Position) -> str:
-        return self.show(puzzle, position.state)
-
-    def read_solution(self, puzzle: _State, text: str) -> str | None:
-        """Return the grid of an answer, with all digits of the puzzle."""
-        state = _read("\n".join(_ROW.findall(text)))
-        if state is None or len(state) != len(puzzle) or not self.solved(puzzle, state):
-            return None
-        kept = all(old in (0, new) for old, new in zip(puzzle, state, strict=True))
-        return self.show(puzzle, state) if kept else None
+    def read_state(self, puzzle: _State, text: str) -> _State | None:
+        return _read("\n".join(_ROW.findall(text)))
 
 
 class MiniSudoku(Sudoku):
@@ -107,9 +82,3 @@ def _seen(size: int, cell: int) -> tuple[int, ...]:
         for other, (r, c) in enumerate(divmod(k, size) for k in range(size * size))
         if other != cell and (r == row or c == column or (r // box, c // box) == (row // box, column // box))
     )
-
-
-def _fits(state: _State, cell: int) -> list[_Move]:
-    size = isqrt(len(state))
-    taken = {state[other] for other in _seen(size, cell)}
-    return [(cell, digit) for digit in range(1, size + 1) if digit not in taken]

@@ -1,7 +1,7 @@
 """Word ladders: change one letter at a time until the last word is reached (`word_ladder` of reasoning-gym).
 
-The vocabulary is `task.data["words"]`, a text of words with spaces between them. Without it any letters count
-as a word, and no answer is graded.
+The question does not contain the vocabulary. It is `task.data["words"]`, a text of words with spaces between
+them, which `tl.tasks("gym:word_ladder", …)` adds.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 
 class Puzzle(NamedTuple):
-    """The first and the last word, and all words. `None` means that the words are not known."""
+    """The first and the last word, and all words."""
 
     first: str
     last: str
-    words: frozenset[str] | None = None
+    words: frozenset[str] = frozenset()
 
 
 class WordLadder(PuzzleDomain):
@@ -38,7 +38,21 @@ class WordLadder(PuzzleDomain):
     def puzzle(self, task: Task) -> Puzzle | None:
         puzzle: Puzzle | None = super().puzzle(task)
         words = task.data.get("words")
-        return puzzle._replace(words=_vocabulary(words)) if puzzle and isinstance(words, str) else puzzle
+        return puzzle._replace(words=_vocabulary(words)) if puzzle and isinstance(words, str) else None
+
+    def statement(self, task: Task) -> str:
+        """Return the problem.
+
+        Raises:
+            ValueError: If the task lacks the vocabulary.
+        """
+        if self.puzzle(task) is None and self.read_puzzle(task.question) is not None:
+            raise ValueError(
+                f"task {task.id!r}: data['words'] must be the vocabulary of the word ladder, a text of words "
+                f"with spaces between them: got {str(task.data.get('words'))[:80]!r}. "
+                "tl.tasks('gym:word_ladder', 10) adds it."
+            )
+        return super().statement(task)
 
     def read_puzzle(self, text: str) -> Puzzle | None:
         found = _QUESTION.search(text)
@@ -75,9 +89,6 @@ class WordLadder(PuzzleDomain):
         first, _, rest = text.strip().partition(",")
         return super().read_solution(puzzle, rest) if first.strip().upper() == puzzle.first else None
 
-    def certain(self, puzzle: Puzzle) -> bool:
-        return puzzle.words is not None
-
 
 @lru_cache(maxsize=64)
 def _vocabulary(words: str) -> frozenset[str]:
@@ -85,7 +96,7 @@ def _vocabulary(words: str) -> frozenset[str]:
 
 
 @lru_cache(maxsize=16_384)
-def _neighbours(word: str, words: frozenset[str] | None) -> tuple[str, ...]:
+def _neighbours(word: str, words: frozenset[str]) -> tuple[str, ...]:
     """Return the words that differ from `word` in one letter."""
     made = (
         f"{word[:place]}{letter}{word[place + 1 :]}"
@@ -93,4 +104,4 @@ def _neighbours(word: str, words: frozenset[str] | None) -> tuple[str, ...]:
         for letter in ascii_uppercase
         if letter != old
     )
-    return tuple(other for other in made if words is None or other in words)
+    return tuple(other for other in made if other in words)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from tot_lab.core.task import Task
 from tot_lab.domains.puzzles.base import AssignmentPuzzle, Position, solve
 
 _HOUSES = re.compile(r"There are ([2-9]) houses \(numbered")
@@ -17,23 +18,22 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 _IRREGULAR = {"swede": "swedish", "roses": "rose"}
 _MOVE = re.compile(r"\bhouse\s{1,4}(\d)\s{0,4}[:=]\s{0,4}([a-z][a-z0-9 -]{0,30})", re.I)
 
-_RELATIONS: tuple[tuple[str, Callable[[int, int], bool]], ...] = (
-    (" is directly left of ", lambda one, other: one + 1 == other),
-    (" are next to each other", lambda one, other: abs(one - other) == 1),
-    (" is ", lambda one, other: one == other),
-)
+_RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    " is directly left of ": lambda one, other: one + 1 == other,
+    " are next to each other": lambda one, other: abs(one - other) == 1,
+    " is ": lambda one, other: one == other,
+}
 
 _State = tuple[int | None, ...]  # the house of each item, from 0
-_Move = tuple[int, int]  # item, house
 
 
 class Clue(NamedTuple):
-    """A clue about one item and its house, or about two items and a relation in `_RELATIONS`."""
+    """A relation in `_RELATIONS` of the houses of two items, or of the house of an item and a certain one."""
 
+    relation: str
     item: int
-    house: int
-    other: int = -1
-    relation: int = -1
+    other: int | None = None
+    house: int | None = None
 
 
 class Puzzle(NamedTuple):
@@ -57,12 +57,10 @@ class Zebra(AssignmentPuzzle):
 
     def read_puzzle(self, text: str) -> Puzzle | None:
         houses, asked = _HOUSES.search(text), _ASKED.search(text)
-        kinds = [
-            (kind, items.split(", ")) for kind, items in _KIND.findall(text[houses.end() :] if houses else "")
-        ]
-        size = int(houses[1]) if houses else 0
-        if asked is None or not kinds or any(len(items) != size for _, items in kinds):
+        if houses is None or asked is None:
             return None
+        size, house = int(houses[1]), int(asked[1]) - 1
+        kinds = [(kind, items.split(", ")) for kind, items in _KIND.findall(text, houses.end())]
         named: dict[str, int] = {}
         shown: list[str] = []
         for kind, items in kinds:
@@ -72,43 +70,23 @@ class Zebra(AssignmentPuzzle):
                 for key in (f"named {word}", f"mother of {word}") if child else (word,):
                     named[key] = len(shown)
                 shown.append(f"child {item}" if child else item)
-        words = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(named, key=len, reverse=True)))})", re.I)
+        longest_first = sorted(map(re.escape, named), key=len, reverse=True)
+        words = re.compile(rf"\b(?:{'|'.join(longest_first)})", re.I)
         clues = [
             _clue(clue, [named[word.lower()] for word in words.findall(clue)]) for clue in _CLUE.findall(text)
         ]
-        house = int(asked[1]) - 1
-        return (
-            Puzzle(size, tuple(shown), tuple(filter(None, clues)), house)
-            if all(clues) and house < size
-            else None
-        )
+        if not kinds or any(len(items) != size for _, items in kinds) or not all(clues) or house >= size:
+            return None
+        return Puzzle(size, tuple(shown), tuple(filter(None, clues)), house)
 
     def start(self, puzzle: Puzzle) -> _State:
         return (None,) * len(puzzle.items)
 
-    def moves(self, puzzle: Puzzle, state: _State) -> Iterator[_Move]:
-        for item, house in enumerate(state):
-            if house is None:
-                yield from self._houses(puzzle, state, item)
-
-    def choices(self, puzzle: Puzzle, state: _State) -> Sequence[_Move]:
-        found = (self._houses(puzzle, state, item) for item, house in enumerate(state) if house is None)
-        return min(found, key=len, default=[])
-
-    def _houses(self, puzzle: Puzzle, state: _State, item: int) -> list[_Move]:
-        first = item - item % puzzle.houses
+    def values(self, puzzle: Puzzle, state: _State, place: int) -> list[int]:
+        first = place - place % puzzle.houses
         taken = state[first : first + puzzle.houses]
         free = [house for house in range(puzzle.houses) if house not in taken]
-        return [
-            (item, house) for house in free if _keeps(puzzle, self.after(puzzle, state, (item, house)), item)
-        ]
-
-    def after(self, puzzle: Puzzle, state: _State, move: _Move) -> _State:
-        item, house = move
-        return (*state[:item], house, *state[item + 1 :])
-
-    def solved(self, puzzle: Puzzle, state: _State) -> bool:
-        return None not in state
+        return [house for house in free if _keeps(puzzle, self.after(puzzle, state, (place, house)), place)]
 
     def show(self, puzzle: Puzzle, state: _State) -> str:
         known = [
@@ -117,10 +95,10 @@ class Zebra(AssignmentPuzzle):
         ]
         return "\n".join(f"House {house}: {', '.join(items) or '?'}" for house, items in enumerate(known, 1))
 
-    def write(self, puzzle: Puzzle, move: _Move) -> str:
+    def write(self, puzzle: Puzzle, move: tuple[int, int]) -> str:
         return f"House {move[1] + 1}: {puzzle.items[move[0]]}"
 
-    def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[_Move]:
+    def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[tuple[int, int]]:
         items = {item.lower(): k for k, item in enumerate(puzzle.items)}
         for house, item in _MOVE.findall(text):
             name = " ".join(item.lower().split())
@@ -135,39 +113,34 @@ class Zebra(AssignmentPuzzle):
         """Return the name that an answer consists of, if the clues imply it."""
         name = text.strip().strip(".*`").strip().lower()
         plan = solve(self, puzzle, self.start(puzzle))
-        state = self.start(puzzle)
-        for move in plan.moves:
-            state = self.after(puzzle, state, move)
+        state = tuple(house for _, house in sorted(plan.moves))
         right = self.write_answer(puzzle, Position(plan.moves, state))
         return right if plan.solvable and name == right.lower() else None
 
-    def certain(self, puzzle: Puzzle) -> bool:
-        return solve(self, puzzle, self.start(puzzle)).solvable is not None
+    def verify(self, task: Task, answer: str) -> bool | None:
+        """Return whether the clues imply `answer`. Returns `None` if the solver gave up."""
+        puzzle = self.puzzle(task)
+        if puzzle is None or solve(self, puzzle, self.start(puzzle)).solvable is None:
+            return None
+        return super().verify(task, answer)
 
 
 def _clue(text: str, items: Sequence[int]) -> Clue | None:
     """Return the clue in `text` about `items`. Returns `None` if it has an unknown form."""
     place = _PLACE.search(text)
+    relation = next((words for words in _RELATIONS if words in text), None)
     if len(items) == 1 and place is not None:
-        return Clue(items[0], _ORDINALS.index(place[1]))
-    if len(items) == 2 and "somewhere" not in text and "between" not in text and place is None:
-        return Clue(
-            items[0], -1, items[1], next(k for k, (words, _) in enumerate(_RELATIONS) if words in text)
-        )
-    return None
+        return Clue(" is ", items[0], house=_ORDINALS.index(place[1]))
+    if len(items) != 2 or place is not None or relation is None or "somewhere" in text or "between" in text:
+        return None
+    return Clue(relation, *items)
 
 
 def _keeps(puzzle: Puzzle, state: _State, item: int) -> bool:
     """Return whether `state` contradicts no clue about `item`."""
     for clue in puzzle.clues:
-        if item not in (clue.item, clue.other):
-            continue
-        one = state[clue.item]
-        if clue.other < 0:
-            if one != clue.house:
+        if item in (clue.item, clue.other):
+            one, other = state[clue.item], clue.house if clue.other is None else state[clue.other]
+            if one is not None and other is not None and not _RELATIONS[clue.relation](one, other):
                 return False
-            continue
-        other = state[clue.other]
-        if one is not None and other is not None and not _RELATIONS[clue.relation][1](one, other):
-            return False
     return True
