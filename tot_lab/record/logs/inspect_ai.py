@@ -296,7 +296,7 @@ def _run(sample: _Sample, log: _Log, place: str) -> Run:
             root.time = start if None in times[1:] else min([start, *filter(None, times[1:])])
         return imported_run(
             nodes,
-            name=f"Inspect, {log.eval.task}",
+            name=", ".join(filter(None, ["Inspect", log.eval.task, log.eval.model])),
             question=question,
             place=place,
             answer=answer,
