@@ -74,15 +74,24 @@ class PublishedPuzzle(Domain):
     # Prompts and readers.
 
     def propose_prompt(self, task: Task, path: Path, count: int) -> str:
-        *_, state = self.states(task, path)
-        return f"propose{MARK}{self.steps(path) if state is None else _shown(state)}"
+        return f"propose{MARK}{self.shown(task, path)}"
+
+    def sample_prompt(self, task: Task, path: Path) -> str:
+        return f"sample{MARK}{self.shown(task, path)}"
+
+    def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        return f"answer{MARK}{task.question}"
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
         return text.replace("\n", "").strip().split(", ") if text else []
 
     def value_prompt(self, task: Task, path: Path) -> str:
-        *_, state = self.states(task, path[:-1])
-        return f"value{MARK}{self.steps(path[:-1]) if state is None else _shown(state)}{MARK}{path[-1]}"
+        return f"value{MARK}{self.shown(task, path[:-1])}{MARK}{path[-1]}"
+
+    def shown(self, task: Task, path: Path) -> str:
+        """The state after a path, or the steps of a path with an illegal move."""
+        *_, state = self.states(task, path)
+        return self.steps(path) if state is None else _shown(state)
 
     # Rules.
 
