@@ -3,8 +3,8 @@
     python benchmarks/other_peoples_runs.py DIR_XOT DIR_PRINCETON
 
 DIR_XOT holds the logs of Everything of Thoughts (Ding et al. 2023) in folders, one for each game.
-DIR_PRINCETON holds the Game of 24 logs of Tree of Thoughts (Yao et al. 2023). Writes
-`data/09_other_peoples_runs.csv`, which holds counts and measures and no text of the logs. Calls no model.
+DIR_PRINCETON holds those of Tree of Thoughts (Yao et al. 2023). Writes `data/09_other_peoples_runs.csv`,
+which holds counts and measures and no text of the logs. Calls no model.
 """
 
 from __future__ import annotations
@@ -44,10 +44,30 @@ def evaluator(runs: list[tl.Run]) -> dict[str, Any]:
     return {**measures, "auc_within_low": low, "auc_within_high": high}
 
 
-def searched_again(runs: list[tl.Run], width: int, samples: int) -> dict[str, int]:
+def lacking(runs: list[tl.Run]) -> dict[str, int]:
+    """Runs whose log lacks a part, by part."""
+    parts = ("prompts", "replies", "calls", "times")
+    return {part: sum(part in run.header.unknown for run in runs) for part in parts}
+
+
+def beam(run: tl.Run, width: int) -> tl.TreeOfThoughts:
+    """The search of a log with another width."""
+    task = run.task
+    assert task is not None
+    samples = max(len(node.samples) for node in run.tree)
+    by_votes = any(node.by == "vote" for node in run.tree)
+    levels = {"game24": 3, "npuzzle": 9, "cube": 4}.get(task.domain.kind.removeprefix("published/"), 2)
+    return tl.TreeOfThoughts(
+        propose=tl.Sample(count=5) if by_votes else tl.Propose(count=100),
+        evaluate=tl.Vote(samples=samples) if by_votes else tl.Value(samples=samples, combine="sum"),
+        search=tl.BeamSearch(width=width),
+        stop=tl.Stop(depth=levels, solved=None),
+    )
+
+
+def searched_again(runs: list[tl.Run], width: int) -> dict[str, int]:
     """The results of a beam of another width on the recorded replies. No call is made."""
-    beam = tl.presets.game24({"search.width": width, "evaluate.samples": samples, "stop.depth": 3})
-    answers = tl.counterfactual(runs, beam)
+    answers = tl.counterfactual(runs, beam(runs[0], width))
     reached = sum(one.reached is True for one in answers)
     missed = sum(one.reached is False for one in answers)
     return {"reached": reached, "not reached": missed, "unknown": len(answers) - reached - missed}
@@ -62,21 +82,20 @@ def ties(runs: list[tl.Run]) -> dict[str, int]:
 def table(xot: Path, princeton: Path) -> pd.DataFrame:
     """The table, one value in a row. Logs without scores have no measures of the evaluator."""
     rows: list[tuple[str, str, int | None, str, Any]] = []
-    files = [("Princeton", file) for file in sorted(princeton.glob("*game24*.json"))]
+    files = [("Princeton", file) for file in sorted(princeton.glob("*.json"))]
     files += [("XoT", file) for file in sorted(xot.glob("*/*.json"))]
     for group, file in files:
         runs = tl.load(file)
-        log = f"{group}: {runs[0].name.removeprefix('published ')}"
+        log = f"{group}: {runs[0].name.removeprefix('published ').partition(', gpt')[0]}"
         rows += [("success", log, None, *item) for item in success(runs).items()]
         rows += [("losses", log, None, *item) for item in losses(runs).items()]
-        samples = [len(node.samples) for run in runs for node in run.tree if node.by == "value"]
-        if samples:
-            rows += [("evaluator", log, None, *item) for item in evaluator(runs).items()]
-            rows += [("ties", log, None, *item) for item in ties(runs).items()]
-        if samples and "Game of 24" in log:
-            for width in range(1, 6):
-                found = searched_again(runs, width, max(samples))
-                rows += [("searched again", log, width, *item) for item in found.items()]
+        rows += [("lacking", log, None, *item) for item in lacking(runs).items()]
+        if not any(node.samples for run in runs for node in run.tree):
+            continue
+        rows += [("evaluator", log, None, *item) for item in evaluator(runs).items()]
+        rows += [("ties", log, None, *item) for item in ties(runs).items()]
+        for width in range(1, 6):
+            rows += [("searched again", log, width, *item) for item in searched_again(runs, width).items()]
     frame = pd.DataFrame(rows, columns=["table", "log", "width", "measure", "value"])
     return frame.astype({"width": "Int64", "value": float}).round({"value": 4})
 

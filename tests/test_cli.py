@@ -189,7 +189,11 @@ def test_what_cannot_be_written_is_named(journal, tmp_path):
 
 def test_a_folder_is_shown_as_a_whole_and_exported_run_by_run(here):
     Path("a_folder").mkdir()
-    assert here("show", "a_folder", "--no-open") == (1, "", "tot-lab: No runs found in a_folder.\n")
+    assert here("show", "a_folder", "--no-open") == (
+        1,
+        "",
+        "tot-lab: a_folder: no run in this folder. Runs are NAME.jsonl, NAME.json, NAME.eval.\n",
+    )
     code, out, err = here("export", "a_folder", "--to", "new.csv")
     assert (code, out) == (2, "")
     assert "a_folder: is a folder. Expected a run's journal" in err
@@ -704,8 +708,7 @@ def test_a_run_of_a_published_log_is_named_by_its_number(log, journal, tmp_path,
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("log.json", "log.json: a published log of 2 runs. Name one: log.json#0 to #1."),
-        ("log.json#2", "log.json#2: a published log of 2 runs. Name one: log.json#0 to #1."),
+        ("log.json#2", "log.json#2: a log of 2 runs. Name one: log.json#0 to #1."),
         ("a.jsonl#0", "a.jsonl#0: a.jsonl contains one run. Name it without #0."),
         ("none.json#0", "none.json#0: no such file"),
     ],
@@ -715,6 +718,13 @@ def test_a_number_that_names_no_run_is_told_of(command, name, says, log, journal
     assert (code, out) == (2, "")
     assert err.startswith(f"tot-lab: {says}")
     assert err.count("\n") == 1
+
+
+def test_a_log_of_several_runs_is_shown_as_a_whole_and_exported_run_by_run(log, here):
+    assert here("show", "log.json", "--out", "all.html", "--no-open")[0] == 0
+    assert 'id="sweep"' in Path("all.html").read_text()
+    code, _, err = here("export", "log.json", "--to", "new.csv")
+    assert (code, err) == (2, "tot-lab: log.json: a log of 2 runs. Name one: log.json#0 to #1.\n")
 
 
 def test_the_pages_show_what_a_shell_does(tmp_path):

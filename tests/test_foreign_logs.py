@@ -8,8 +8,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from browser import offline_pages, soon
 
 import tot_lab as tl
+from tot_lab.apps.cli import main
 
 LOGS = Path(__file__).parent / "data" / "logs"
 FILES = sorted(path.name for path in LOGS.iterdir() if path.suffix in (".eval", ".json", ".jsonl"))
@@ -694,6 +696,134 @@ def test_success_is_the_share_of_runs_that_the_log_calls_right(file):
     rates = tl.stats.success_rates(runs)
     graded = [run.grade for run in runs if run.grade is not None]
     assert rates["rate"].iloc[0] == pytest.approx(sum(graded) / len(graded))
+
+
+def page_of(path):
+    """The name, columns and rows of a page of several runs."""
+    return json.loads(path.read_text().split('id="sweep">')[1].split("</script>")[0])
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_all_runs_of_a_log_are_one_page(file, tmp_path, capsys):
+    runs = tl.load(LOGS / file)
+    out = tmp_path / "page.html"
+    page = page_of(tl.Explorer(runs).save_html(out))
+    rows = [dict(zip(page["columns"], row, strict=True)) for row in page["rows"]]
+    assert [row["run_id"] for row in rows] == [run.id for run in runs]
+    for row, run in zip(rows, runs, strict=True):
+        assert (row["setting"], row["task"]) == (run.name, run.question)
+        assert (row.get("correct"), row.get("score")) == (run.correct, run.grade)
+        # What the log lacks is empty, and not 0.
+        assert row.get("calls") == (None if "calls" in run.header.unknown else run.usage.calls)
+        assert row.get("input_tokens") == run.usage.input_tokens
+        assert ("times" in run.header.unknown) == (row.get("seconds") is None)
+    assert main(["show", str(LOGS / file), "--out", str(out), "--no-open"]) == 0
+    assert (page_of(out) == page) if len(runs) > 1 else ('id="sweep"' not in out.read_text())
+    assert main(["show", f"{LOGS / file}#{len(runs) - 1}", "--out", str(out), "--no-open"]) == 0
+    assert capsys.readouterr().out.count(str(out)) == 2
+
+
+def test_a_folder_of_logs_is_one_list_of_runs_and_one_page(tmp_path):
+    runs = tl.load(LOGS)
+    assert [run.lines for run in runs] == [run.lines for file in FILES for run in tl.load(LOGS / file)]
+    assert main(["show", str(LOGS), "--out", str(tmp_path / "page.html"), "--no-open"]) == 0
+    assert len(page_of(tmp_path / "page.html")["rows"]) == len(runs)
+
+
+def test_other_files_of_a_folder_are_named_and_left_out(tmp_path):
+    for file in ("reflexion.jsonl", "inspect.json"):
+        (tmp_path / file).write_bytes((LOGS / file).read_bytes())
+    [run, *_] = tl.load(LOGS / "inspect.json")
+    own = tl.load(run.save(tmp_path / "own.jsonl"))
+    own.mark("0", "right")
+    assert len(list(tmp_path.glob("*marks.json"))) == 1
+    assert len(tl.load(tmp_path)) == 4
+    (tmp_path / "settings.json").write_text('{"width": 3}')
+    with pytest.warns(UserWarning, match=r"1 of 4 files are not runs: settings\.json"):
+        assert len(tl.load(tmp_path)) == 4
+    (tmp_path / "settings.json").unlink()
+    (tmp_path / "other.jsonl").write_text('{"width": 3}\n')
+    with pytest.raises(tl.errors.JournalError, match=r"other\.jsonl.*No importer recognises the file"):
+        tl.load(tmp_path)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_an_imported_run_is_compared_with_another_and_with_an_own_one(file, tmp_path):
+    imported = tl.load(LOGS / file)[0]
+    own = asyncio.run(tl.Lab(tl.sim.SimGame24()).run(tl.OneAnswer(), tl.game24("1 2 3 4")))
+    for other in (own, tl.load(LOGS / "inspect.eval")[0]):
+        explorer = tl.CompareExplorer(imported, other)
+        pairs = len(imported.tree) + len(other.tree)
+        assert 0 <= len(explorer.differences) <= pairs
+        assert explorer.differences.empty == (imported.id == other.id)
+        other.save(tmp_path / "other.jsonl")
+        page = tmp_path / "two.html"
+        command = ["show", f"{LOGS / file}#0", str(tmp_path / "other.jsonl"), "--out", str(page), "--no-open"]
+        assert main(command) == 0
+        assert 'id="run-1"' in page.read_text()
+
+
+def another_model(tmp_path, value):
+    """The log of another model on the same sample, with another answer."""
+    log = json.loads((LOGS / "inspect.json").read_text().replace("mockllm/model", "mockllm/other"))
+    log = json.loads(json.dumps(log).replace("ANSWER: 4", "ANSWER: 3"))
+    log["samples"][0]["scores"]["match"]["value"] = value
+    (tmp_path / "other.json").write_text(json.dumps(log))
+    return tl.load(tmp_path / "other.json")
+
+
+def test_two_methods_are_compared_on_the_tasks_that_both_logs_hold(tmp_path):
+    runs = tl.load(LOGS / "inspect.eval") + another_model(tmp_path, "C")
+    rates = tl.stats.success_rates(runs).set_index("setting")
+    assert list(rates.index) == ["Inspect, sums, mockllm/model", "Inspect, sums, mockllm/other"]
+    assert (list(rates.solved), list(rates.errors)) == ([1, 1], [1, 0])
+    [row] = tl.stats.compare_all(runs).itertuples()
+    assert (row.tasks, row.both, row.a_only, row.b_only, row.unpaired) == (1, 0, 0, 1, 1)
+    # Feedback in a log and the id of a trace are not part of a task.
+    programs = tl.load(LOGS / "reflexion.jsonl") + tl.load(LOGS / "lats.jsonl")
+    assert tl.stats.compare(programs, "Reflexion", "LATS").both == 1
+    sums = tl.load(LOGS / "langsmith.jsonl") + tl.load(LOGS / "inspect.eval")
+    assert tl.stats.compare(sums, "LangSmith, sums", "Inspect, sums, mockllm/model").both == 1
+
+
+def test_other_choices_make_another_task(tmp_path):
+    runs = []
+    for choices in (["1", "3"], ["3", "5"]):
+        log = json.loads((LOGS / "inspect.json").read_text())
+        log["samples"][0]["choices"] = choices
+        (tmp_path / "log.json").write_text(json.dumps(log))
+        runs += tl.load(tmp_path / "log.json")
+    assert list(tl.stats.success_rates(runs).tasks) == [2]
+
+
+def test_logs_without_a_verdict_cannot_be_compared_by_success():
+    runs = [tl.load(LOGS / "otlp.json")[0], *tl.load(LOGS / "langgraph.json")]
+    assert list(tl.stats.success_rates(runs).ungraded) == [1, 1]
+    with pytest.raises(ValueError, match=r"'OpenTelemetry, agent' \(0 graded tasks\) and 'LangGraph' \(0\)"):
+        tl.stats.compare(runs, "OpenTelemetry, agent", "LangGraph")
+
+
+def test_a_wrong_answer_is_shown_with_the_target_of_the_log():
+    [run] = tl.load(LOGS / "inspect.json")
+    assert "✗ wrong, expected 3" in repr(run)
+    assert "expected" not in repr(tl.load(LOGS / "reflexion.jsonl")[1])
+
+
+@pytest.mark.slow
+def test_runs_of_every_tool_open_from_the_page_of_all(chrome, tmp_path):
+    runs = list({run.name: run for run in tl.load(LOGS)}.values())
+    with offline_pages(chrome) as open_page:
+        page = open_page(tl.Explorer(runs).save_html(tmp_path / "all.html"))
+        page.get_by_role("button", name="table").click()
+        cells = page.locator("button.tl-run")
+        assert cells.count() == len(runs)
+        for place, run in enumerate(runs):
+            cells.nth(place).click()
+            used = page.get_by_text(f"{len(run.tree)} thoughts ·").last
+            soon(lambda used=used: used.is_visible())
+            words = used.text_content()
+            assert ("unknown time" in words) == ("times" in run.header.unknown)
+            assert ("at least" in words) == ("calls" in run.header.unknown)
 
 
 def test_recorded_replies_answer_a_search_that_sends_the_recorded_prompt():

@@ -35,7 +35,7 @@ def test_the_notebook_shows_the_functions_of_the_script():
 
 def test_the_table_holds_numbers_and_no_text_of_a_log():
     table = pd.read_csv(TABLE)
-    assert table["log"].nunique() == 9
+    assert table["log"].nunique() == 11
     assert table["measure"].str.fullmatch(r"[a-z_ ]+").all()
     assert table["value"].map(type).eq(float).all()
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from support import wait
 
 import tot_lab as tl
 from tot_lab.domains.published_puzzles import (
@@ -100,7 +101,7 @@ def test_a_search_becomes_thoughts_values_and_decisions(load):
         ("kept", 20.0),
         ("pruned", 0.001),
     ]
-    assert run.name == "published ToT b=2, Game of 24"
+    assert run.name == "published ToT b=2, Game of 24, gpt-4"
     assert run.header.unknown == ("prompts", "times", "calls")
     assert set(run.calls_df().model) == {"gpt-4"}
 
@@ -124,13 +125,13 @@ def test_another_answer_rule_answers_a_recorded_run(load):
     vote = three.with_answer(tl.answers.MajorityVote())
     assert (vote.answer, vote.correct) == ("2 * 4 * 3 * 1", True)
     assert vote.id != three.id
-    assert vote.name == "published CoT ×3, Game of 24, majority_vote (counterfactual)"
+    assert vote.name == "published CoT ×3, Game of 24, gpt-4, majority_vote (counterfactual)"
     assert len(tl.stats.success_rates([three, vote])) == 2
 
 
 def test_the_selection_of_a_graph_of_thoughts_has_no_scores(load):
     (run,) = load(GOT)
-    assert run.name == "published GoT b=2, Game of 24"
+    assert run.name == "published GoT b=2, Game of 24, gpt-4"
     assert {node.score for node in run.tree} == {None}
     assert [run.tree[id].state for id in ("0.0", "0.1", "0.2")] == ["kept", "kept", "pruned"]
 
@@ -162,7 +163,7 @@ def test_a_value_of_zero_is_unreadable_and_a_repeated_path_a_duplicate(load):
 def test_single_answers_get_their_puzzles_from_the_tree_log_beside_them(load):
     load(TOT)
     (run,) = load(flat(RIGHT, r=0), "gpt-4_0.0_io_sample1_multi0_start0_end1.json")
-    assert (run.name, run.question, run.correct) == ("published IO, Game of 24", "1 2 3 4", True)
+    assert (run.name, run.question, run.correct) == ("published IO, Game of 24, gpt-4", "1 2 3 4", True)
     (run,) = load([{**flat(RIGHT)[0], "model_call": 9}], "other_start0_end1.json")
     assert run.name == "published answers, Game of 24"
 
@@ -185,8 +186,50 @@ def test_single_answers_alone_are_read_without_a_grade(load):
 
 
 @pytest.mark.parametrize(
+    ("stem", "name"),
+    [
+        ("gpt-35-turbo-16k_0.0_io_sample1_multi0_start0_end1", "IO, Game of 24, gpt-35-turbo-16k"),
+        ("gpt-4_0.7_cot_sample1_multi1_start5_end9", "CoT, Game of 24, gpt-4, temperature 0.7, multi1"),
+        ("gpt-4_0.0_xot_multi0_revised1_start0_end1_laststep1", "XoT, Game of 24, gpt-4"),
+        (
+            "gpt-4_0.0_xot_multi0_revised0_reviseTimes1_start0_end1_laststep0",
+            "XoT, Game of 24, gpt-4, revised0, laststep0",
+        ),
+        (
+            "gpt-4_0.0_xot_multi0_revised1_reviseTimes3_start0_end1_laststep1",
+            "XoT, Game of 24, gpt-4, reviseTimes3",
+        ),
+    ],
+)
+def test_a_run_is_named_after_the_settings_that_differ_between_logs(load, stem, name):
+    load(TOT)
+    log = [{**flat(RIGHT)[0], "model_call": 3, "model_call_phase1": 2, "model_call_phase2": 1}]
+    for revised in (None, False, 2):
+        log[0]["infos"] = [{"r": 1, "revised": revised}]
+        (run,) = load(log, f"{stem}.json")
+        assert (run.name, run.correct) == (f"published {name}", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Answer:\n(1 + 3) * (2 + 4) = 24", "(1 + 3) * (2 + 4)"),
+        ("Steps:\n1 + 3 = 4 (left: 2 4 4)\n(1 + 3) * (2 + 4) = 24", "(1 + 3) * (2 + 4)"),
+        ("1 + 2 = 3 (left: 3 3 4)", ""),
+        ("1 2 3 4", ""),
+        ("I cannot.", ""),
+    ],
+)
+def test_an_answer_needs_no_heading_on_its_line(load, text, answer):
+    load(TOT)
+    (run,) = load(flat(text), "gpt-4_0.0_io_sample1_multi0_start0_end1.json")
+    assert (run.answer, run.correct) == (answer, bool(answer))
+
+
+@pytest.mark.parametrize(
     ("text", "grades"),
     [
+        ("Answer 1:\n1 + 2 = 3\nAnswer 2:\n(1 + 3) * (2 + 4) = 24", [0.0, 1.0]),
         ("Answer 1: 1 + 2 = 3\nAnswer 2: (1 + 3) * (2 + 4) = 24", [0.0, 1.0]),
         (f"[Solution]\nSteps:\n{ADD}\n{RIGHT}\n[Solution]\n{WRONG}", [1.0, 0.0]),
     ],
@@ -227,6 +270,21 @@ def test_several_solutions_in_one_reply_are_several_answers(load, text, grades):
 def test_a_damaged_log_is_named_with_its_entry(load, log, said):
     with pytest.raises(tl.errors.JournalError, match=rf"(?s)greedy2_start0_end1_laststep1\.json.*{said}"):
         load(log)
+
+
+@pytest.mark.parametrize("strategy", [tl.OneAnswer(), tl.TreeOfThoughts()])
+@pytest.mark.parametrize("puzzle", ["[3 1 2 6 4 5 7 0 8]", str([*SOLVED_CUBE]).replace(",", "")])
+def test_a_search_whose_prompts_no_log_answers_lacks_its_first_call(load, puzzle, strategy):
+    (run,) = load(with_puzzle(puzzle))
+    would = tl.counterfactual(run, strategy)
+    assert would.solved is None
+    assert would.first_lack.purpose in ("sample", "answer")
+
+
+def test_recorded_runs_and_runs_of_this_project_are_compared_on_one_puzzle(load):
+    own = wait(tl.Lab(tl.sim.SimGame24(skill=1.0)).run(tl.OneAnswer(), tl.game24("1 2 3 4")))
+    (row,) = tl.stats.compare_all([own, *load(TOT)]).itertuples()
+    assert (row.b, row.tasks, row.a_only) == ("published ToT b=2, Game of 24, gpt-4", 1, int(own.correct))
 
 
 def test_another_beam_on_the_recorded_replies(load):
@@ -275,6 +333,12 @@ def test_every_move_of_the_empty_square_must_be_legal(moves, grade):
     [
         (["Left", "[Moves]:\nUp, Up"], "Up, Up"),
         (["1. Moves: Left, Up"], "Left, Up"),
+        (["1. Moves:\nLeft, Up"], "Left, Up"),
+        (["[Solution 1]:\nLeft, Up\n[Solution 2]: Up, Up"], "Up, Up"),
+        (["[Solution 1]:\nMove: Left\n1. Moves: Up, Up\n[Solution 2]:\nFinished."], "Up, Up"),
+        (["Left, Up"], "Left, Up"),
+        (["Left", "Up, Up"], "Up, Up"),
+        (["Left, then Up"], None),
         (["Left", "Up", "Up"], "Left Up Up"),
         (["Left", "Up"], None),
         (["I do not know"], None),
@@ -373,6 +437,8 @@ def test_longer_distances_of_a_cube_are_found_from_both_ends():
 
 def test_the_answer_of_a_cube_may_have_several_lines():
     task = published_cube(" ".join(map(str, turned("F R"))))
+    assert task.domain.answer(task, ["R'\nF'\n"]) == "R'\nF'"
+    assert task.domain.answer(task, ["1. Restoration Moves:\nR' F'"]) == "R' F'"
     assert task.domain.answer(task, ["[Restoration Moves]:\nR'\nF'\n"]) == "R'\nF'"
     assert task.grade("R'\nF'") == 1.0
 

@@ -63,13 +63,26 @@ def placed(runs: Any, taker: str) -> Iterator[Placed]:
     known = {repr(run.header.strategy): strategy_of(run) for run in listed}
     ours = {kind: strategy for kind, strategy in known.items() if strategy is not None}
     labels = dict(zip(ours, label_strategies(list(ours.values())), strict=True)) if ours else {}
-    tasks: dict[str, dict[str, str]] = {}
+    tasks: dict[tuple[str, str], dict[str, str]] = {}
     for run in with_progress(listed, taker, len(listed)):
         setting = labels.get(repr(run.header.strategy), run.name)
-        alike = tasks.setdefault(run.question, {})  # tasks with one question
+        identity, origin = _identity(run)
+        alike = tasks.setdefault((run.question, origin), {})  # tasks with one question
         number = f" #{len(alike) + 1}" if alike else ""
-        task = alike.setdefault(repr(run.header.task), run.question + number)
+        task = alike.setdefault(identity, run.question + number)
         yield Placed(setting, task, run.header.repeat, run.id, run)
+
+
+def _identity(run: Run) -> tuple[str, str]:
+    """Return what distinguishes the task of a run from others with its question, and where it is from.
+
+    The task of an imported run also holds facts about that run, such as the grade of its answer and the id of
+    the trace. Besides the question, only its choices belong to the task.
+    """
+    task = run.header.task or {}
+    if not task.get("domain", {}).get("kind", "").startswith("published/"):
+        return repr(task), "here"
+    return repr((task.get("data") or {}).get("choices")), "imported"
 
 
 def runs_df(runs: Any, taker: str) -> pandas.DataFrame:

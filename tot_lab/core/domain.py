@@ -223,6 +223,10 @@ class Rules:
         """
         return False
 
+    def expected(self, task: Task) -> Any:
+        """The right answer as a person reads it. `None` if it is not known."""
+        return task.reference
+
     def answer_pattern(self, task: Task) -> str | None:
         """The regular expression that decides which answers are correct. `None` if another rule decides."""
         return None

@@ -28,6 +28,10 @@ class Imported(OpenEnded):
         grade = self.grade(task, path[-1]) if path else None
         return None if grade is None else grade == 1.0
 
+    def expected(self, task: Task) -> Any:
+        """Return the target, if the log has one."""
+        return task.data.get("target")
+
     def grade(self, task: Task, answer: str) -> float | None:
         """Return the grade that the log gives to `answer`. Returns `None` if it gives none."""
         grades: Mapping[str, float] = task.reference or {}

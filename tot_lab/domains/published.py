@@ -14,7 +14,7 @@ from tot_lab.domains.mini_crossword import MiniCrossword
 
 MARK = "\n--- "
 
-_STATED = re.compile(r"answer[ \t]*(?:\d+[ \t]*)?:[ \t]*(.*)", re.IGNORECASE)
+_STATED = re.compile(r"answer\s*(?:\d+\s*)?:\s*(.*)", re.IGNORECASE)
 
 
 class PublishedGame24(Game24):
@@ -49,13 +49,18 @@ class PublishedGame24(Game24):
         return [found[0].strip() for found in _STATED.finditer(text)]
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """Return the expression of the last answer that the last step states, also of `Answer 2: …`."""
-        stated = (
-            _STATED.search(self.stated_answers(path[-1])[-1])
-            if path and ":" in path[-1] and self.stated_answers(path[-1])
-            else None
-        )
-        return super().answer(task, path) if stated is None else stated[1].partition("=")[0].strip(" \t*`$.")
+        """Return the expression of the last answer that the last step states, also of `Answer 2: …`, or its
+        last line if that is an equation with all numbers of the hand.
+        """
+        if not path:
+            return super().answer(task, path)
+        stated = _STATED.findall(path[-1])
+        last = stated[-1] if stated else path[-1].strip().split("\n")[-1]
+        expression, equals, _ = last.partition("=")
+        hand = sorted(re.findall(r"[0-9]+", task.question))
+        if stated or (equals and sorted(re.findall(r"[0-9]+", expression)) == hand):
+            return str(expression).strip(" \t*`$.")
+        return super().answer(task, path)
 
     def state(self, task: Task, path: Path) -> Hashable | None:
         return None
@@ -91,6 +96,9 @@ class PublishedCrossword(MiniCrossword):
         """Return whether all letters so far are right. Returns `None` unless the log reached the solution."""
         solution = next((grid for grid, share in (task.reference or {}).items() if share == 1.0), None)
         return super().solvable(task.model_copy(update={"reference": solution}), path)
+
+    def expected(self, task: Task) -> None:
+        """Return `None`: the log does not contain the solution."""
 
     def grade(self, task: Task, answer: str) -> float | None:
         """Return the share of the ten words that are right. Returns `None` if the log does not contain it."""

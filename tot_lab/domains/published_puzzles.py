@@ -30,8 +30,11 @@ class PublishedPuzzle(Domain):
     """The most moves of a solution that the published prompts allow. `solvable` counts them; a longer answer
     that solves the puzzle is right."""
 
-    stated: ClassVar[re.Pattern[str]]
-    """Matches an answer in a reply; its groups hold the moves."""
+    statements: ClassVar[tuple[re.Pattern[str], ...]]
+    """Each matches an answer in a reply, and its group the moves. The first that matches a reply counts."""
+
+    moves: ClassVar[frozenset[str]]
+    """The names of the moves."""
 
     @abstractmethod
     def after(self, state: State, move: str) -> State | None:
@@ -49,9 +52,14 @@ class PublishedPuzzle(Domain):
     def moves_in(self, text: str) -> list[str]:
         """The words of a sequence of moves, which need not be moves."""
 
+    def stated(self, text: str) -> list[re.Match[str]]:
+        """The answers that a reply states."""
+        found = (list(pattern.finditer(text)) for pattern in self.statements)
+        return next(filter(None, found), [])
+
     def stated_answers(self, text: str) -> list[str]:
         """The parts of a reply that state an answer, such as `1. Moves: Up, Left`."""
-        return [found[0].strip() for found in self.stated.finditer(text)]
+        return [found[0].strip() for found in self.stated(text)]
 
     def states(self, task: Task, path: Path) -> Iterator[State | None]:
         """The states of a path, the start first. The last is `None` after an illegal move."""
@@ -66,15 +74,24 @@ class PublishedPuzzle(Domain):
     # Prompts and readers.
 
     def propose_prompt(self, task: Task, path: Path, count: int) -> str:
-        *_, state = self.states(task, path)
-        return f"propose{MARK}{self.steps(path) if state is None else _shown(state)}"
+        return f"propose{MARK}{self.shown(task, path)}"
+
+    def sample_prompt(self, task: Task, path: Path) -> str:
+        return f"sample{MARK}{self.shown(task, path)}"
+
+    def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        return f"answer{MARK}{task.question}"
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
         return text.replace("\n", "").strip().split(", ") if text else []
 
     def value_prompt(self, task: Task, path: Path) -> str:
-        *_, state = self.states(task, path[:-1])
-        return f"value{MARK}{self.steps(path[:-1]) if state is None else _shown(state)}{MARK}{path[-1]}"
+        return f"value{MARK}{self.shown(task, path[:-1])}{MARK}{path[-1]}"
+
+    def shown(self, task: Task, path: Path) -> str:
+        """The state after a path, or the steps of a path with an illegal move."""
+        *_, state = self.states(task, path)
+        return self.steps(path) if state is None else _shown(state)
 
     # Rules.
 
@@ -88,10 +105,15 @@ class PublishedPuzzle(Domain):
         return None if state is None else self.is_solved(state)
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """Return the last answer that the last step states, or the moves of a path that solves the puzzle."""
-        stated = list(self.stated.finditer(path[-1])) if path else []
+        """Return the last answer that the last step states, the last step itself if it is several moves, or
+        the moves of a path that solves the puzzle.
+        """
+        stated = self.stated(path[-1]) if path else []
         if stated:
-            return next(filter(None, stated[-1].groups()), "").strip()
+            return stated[-1][1].strip()
+        moves = self.moves_in(path[-1]) if path else []
+        if len(moves) > 1 and self.moves.issuperset(moves):
+            return path[-1].strip()
         return " ".join(step.strip() for step in path) if path and self.complete(task, path) else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
@@ -141,8 +163,11 @@ class PublishedNPuzzle(PublishedPuzzle):
 
     limit: int = 9
 
-    stated = re.compile(
-        r"\[Moves\]:\s*(.+)|(?:\d+\.\s)?\bMoves:[ \t]*(.+)|\[Solution \d+\]:[ \t]*(.+)", re.IGNORECASE
+    moves = frozenset(_SHIFTS)
+
+    statements = (
+        re.compile(r"(?:\[Moves\]|(?:\d+\.\s)?\bMoves):\s*(\S.*)", re.IGNORECASE),
+        re.compile(r"\[Solution \d+\]:\s*(\S.*)", re.IGNORECASE),
     )
 
     @classmethod
@@ -280,9 +305,11 @@ class PublishedCube(PublishedPuzzle):
 
     limit: int = 4
 
-    stated = re.compile(
-        r"\[Restoration Moves\]:\s*(.+(?:\n(?!\[).+)*)|(?:\d+\.\s)?\bRestoration Moves:[ \t]*(.+)",
-        re.IGNORECASE,
+    moves = frozenset(CUBE_MOVES)
+
+    statements = (
+        re.compile(r"\[Restoration Moves\]:\s*(.+(?:\n(?!\[).+)*)", re.IGNORECASE),
+        re.compile(r"(?:\d+\.\s)?\bRestoration Moves:\s*(\S.*)", re.IGNORECASE),
     )
 
     @classmethod

@@ -10,6 +10,7 @@ recognises. `published.py` is an example.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +24,9 @@ from tot_lab.record.waiting import with_progress
 
 HEAD = 4096
 """Bytes from the beginning of a file by which it is recognised."""
+
+ENDINGS = (".jsonl", ".json", ".eval")
+"""Endings of the files that are read if a folder is loaded."""
 
 
 class Importer(Protocol):
@@ -54,28 +58,28 @@ class Journal:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load a run from a journal, or a list of runs from a folder of journals or a published log.
+    """Load a run from a journal, or a list of runs from a log of other people or from a folder.
 
         run = tl.load("runs/a.jsonl")
         runs = tl.load("runs/sweep")
         runs = tl.load("gpt-4_0.7_propose1_value3_greedy5_start900_end1000.json")
 
     Nothing in a file is executed or imported. An unfinished journal is read up to its last whole line.
-    Installed packages may add importers of other logs.
+    Installed packages may add importers of other logs. In a folder, the files that end in `.jsonl`, `.json`
+    and `.eval` are read, the empty ones excepted.
 
     Raises:
-        OSError: If the file cannot be opened.
-        JournalError: If it is damaged or was written by a newer version; names the file and the line or
+        OSError: If the file cannot be opened, or the folder contains no run.
+        JournalError: If a file is damaged or was written by a newer version; names the file and the line or
             entry. If no importer recognises it, the message lists what each of them expects.
+
+    Warns:
+        UserWarning: If a folder contains `.json` files that no importer recognises. They are left out.
     """
     if Path(path).is_dir():
-        files = sorted(file for file in Path(path).glob("*.jsonl") if file.stat().st_size)
-        if not files:
-            raise FileNotFoundError(f"{path}: a folder without a run (NAME.jsonl)")
-        return [load_journal(file) for file in with_progress(files, f"loading {path}", len(files))]
-    with Path(path).open("rb") as file:
-        head = file.read(HEAD).removeprefix(b"\xef\xbb\xbf")  # of tools on Windows
+        return _load_folder(Path(path))
     tried = []
+    head = _head(path)
     for name, importer in _importers():
         if importer.recognises(head):
             try:
@@ -87,6 +91,33 @@ def load(path: str | os.PathLike[str]) -> Any:
         return (PublishedLog if head.lstrip()[:1] == b"[" else Journal).read(path)
     except JournalError as error:
         raise JournalError(f"{error}. No importer recognises the file: {'; '.join(tried)}.") from None
+
+
+def _load_folder(folder: Path) -> list[Run]:
+    files, others = [], []
+    for file in sorted(folder.iterdir()):
+        if file.suffix in ENDINGS and not file.name.endswith("marks.json") and file.stat().st_size:
+            known = file.suffix == ".jsonl" or any(one.recognises(_head(file)) for _, one in _importers())
+            (files if known else others).append(file)
+    if not files:
+        raise FileNotFoundError(f"{folder}: no run in this folder. Runs are NAME{', NAME'.join(ENDINGS)}.")
+    if others:
+        names = ", ".join(file.name for file in others[:5])
+        warnings.warn(
+            f"{folder}: {len(others)} of {len(others) + len(files)} files are not runs: {names}",
+            UserWarning,
+            stacklevel=3,
+        )
+    runs: list[Run] = []
+    for file in with_progress(files, f"loading {folder}", len(files)):
+        loaded: Run | list[Run] = load(file)
+        runs += loaded if isinstance(loaded, list) else [loaded]
+    return runs
+
+
+def _head(path: str | os.PathLike[str]) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(HEAD).removeprefix(b"\xef\xbb\xbf")  # of tools on Windows
 
 
 def _importers() -> Iterator[tuple[str, Importer]]:

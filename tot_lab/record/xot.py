@@ -121,10 +121,9 @@ class XoTLog:
                 raise JournalError(f"{path}, entry {number}: {error}") from None
             # The same entry is the same run, wherever its file lies.
             digest = hashlib.sha256(msgspec.json.encode((method, entry))).hexdigest()[:8]
-            strategy = {
-                "kind": "recorded",
-                "name": f"published {method}, {_GAMES.get(task.domain.kind, 'unknown puzzles')}",
-            }
+            game = _GAMES.get(task.domain.kind, "unknown puzzles")
+            name = ", ".join(filter(None, [f"published {method}", game, named.model, *named.settings]))
+            strategy = {"kind": "recorded", "name": name}
             header = Header(
                 SCHEMA,
                 __version__,
@@ -172,20 +171,32 @@ _GAMES = {
     "published/cube": "2×2 cube",
 }
 
-_NAME = re.compile(r"(?P<model>.+?)_(?P<temperature>\d+(?:\.\d+)?)_(?P<method>io|cot|tot|got|xot)_.*")
+_NAME = re.compile(
+    r"(?P<model>.+?)_(?P<temperature>\d+(?:\.\d+)?)_(?P<method>io|cot|tot|got|xot)_(?P<settings>.*)"
+)
 _RANGE = re.compile(r"_start\d+_end\d+")
+_USUAL = re.compile(
+    r"(propose|value|laststep|revised|reviseTimes)1|multi0|(greedy|sample|start|end)\d+|", re.ASCII
+)
+"""The settings that are not part of a name: the usual ones, and those that the log itself shows."""
 
 
 class _Named(NamedTuple):
-    """What the name of a log says: the model and the method. `None` if it has another form."""
+    """What the name of a log says: the model, the method, and unusual settings. `None` if it has another
+    form."""
 
     model: str | None = None
     method: str | None = None
+    settings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, stem: str) -> _Named:
         found = _NAME.fullmatch(stem)
-        return cls(found["model"], found["method"]) if found else cls()
+        if found is None:
+            return cls()
+        unusual = [word for word in found["settings"].split("_") if not _USUAL.fullmatch(word)]
+        warm = [] if float(found["temperature"]) == 0 else [f"temperature {found['temperature']}"]
+        return cls(found["model"], found["method"], (*warm, *unusual))
 
 
 _METHODS = {"io": "IO", "cot": "CoT", "tot": "ToT", "got": "GoT", "xot": "XoT"}
@@ -196,7 +207,7 @@ def _method(entries: Sequence[Entry], named: _Named) -> str:
     steps = [step for entry in entries for step in entry.steps]
     if steps:
         method = "GoT" if any(step.select is not None for step in steps) else "ToT"
-        return f"{method} b={max(len(step.select_new_ys) for step in steps)}"
+        return f"{method} b={max(1, *(len(step.select_new_ys) for step in steps))}"
     samples = max((len(entry.ys) for entry in entries), default=1)
     return f"{_METHODS.get(named.method or '', 'answers')}{f' ×{samples}' if samples > 1 else ''}"
 

@@ -1,6 +1,6 @@
 """`tot-lab replay`, `show` and `export`: work with recorded runs.
 
-A run is named by the path of its journal. `LOG.json#3` names run 3 of a published log, which is
+A run is named by the path of its journal. `LOG.json#3` names run 3 of a log of other people, which is
 `tl.load("LOG.json")[3]`.
 """
 
@@ -34,9 +34,9 @@ def add(commands: Any) -> None:
     add_runs(replay)
     add_cache(replay, "read replies from this cache (default: from the runs themselves)")
     show = command(
-        commands, "show", "show a run, two side by side, or a folder of runs in the browser", _show
+        commands, "show", "show a run, two side by side, or those of a folder or log in the browser", _show
     )
-    show.add_argument("run", type=Path, metavar="RUN", help=f"{_RUN_HELP}, or a folder of runs")
+    show.add_argument("run", type=Path, metavar="RUN", help=f"{_RUN_HELP}, or a folder or log of several")
     show.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="a second run to compare with")
     show.add_argument(
         "--out", type=Path, metavar="FILE", help="write the page to this file (default: a temporary file)"
@@ -49,7 +49,7 @@ def add(commands: Any) -> None:
     )
 
 
-_RUN_HELP = "a run's journal, or LOG.json#3, run 3 of a published log (counted from 0)"
+_RUN_HELP = "a run's journal, or LOG.json#3, run 3 of a log of other people (counted from 0)"
 
 
 def _replay(args: argparse.Namespace) -> int:
@@ -71,11 +71,12 @@ def _replay(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> None:
     out = args.out or Path(tempfile.mkdtemp(prefix="tot-lab-")) / f"{args.run.resolve().stem}.html"
-    if args.run.is_dir() and args.other is None:
-        page = save_sweep([load_run(path) for path in find_journals([args.run])], out).resolve()
+    shown = load_run(args.run) if args.other else _loaded(args.run)
+    if isinstance(shown, list):
+        page = save_sweep(shown, out)
     else:
-        run, other = load_run(args.run), load_run(args.other) if args.other else None
-        page = save_html(run, out, other).resolve()
+        page = save_html(shown, out, load_run(args.other) if args.other else None)
+    page = page.resolve()
     print(page)
     if not args.no_open and not webbrowser.open(page.as_uri()):
         print(
@@ -124,28 +125,41 @@ def find_journals(paths: Sequence[Path]) -> list[Path]:
 
 def load_run(path: Path) -> Run:
     """Load the run at `path`, which is a journal or `LOG.json#N`."""
+    if path.is_dir():
+        raise InvalidArgument(f"{path}: is a folder. {_EXPECTED}")
+    loaded = _loaded(path)
+    if isinstance(loaded, list):
+        raise _several(path, path, len(loaded))
+    return loaded
+
+
+def _loaded(path: Path) -> Run | list[Run]:
+    """Load the run at `path`, or the runs if it is a folder or a log with several."""
     file, mark, number = str(path).rpartition("#")
     if path.exists() or not (mark and number.isdigit()):
         file, number = str(path), ""
     try:
-        if Path(file).is_dir():
-            raise InvalidArgument(f"{path}: is a folder. {_EXPECTED}")
         loaded: Run | list[Run] = load(file)
     except OSError as error:
+        if Path(file).is_dir():
+            raise
         is_absent = isinstance(error, FileNotFoundError)
         wrong = "no such file" if is_absent else f"cannot be read ({error.strerror})"
         raise InvalidArgument(f"{path}: {wrong}. {_EXPECTED}") from None
     except JournalError as error:
         raise InvalidArgument(error) from None
+    if not number:
+        several = isinstance(loaded, list) and (len(loaded) != 1 or Path(file).is_dir())
+        return loaded if several or not isinstance(loaded, list) else loaded[0]
     if not isinstance(loaded, list):
-        if number:
-            raise InvalidArgument(f"{path}: {file} contains one run. Name it without #{number}.")
-        return loaded
-    if not number or int(number) >= len(loaded):
-        raise InvalidArgument(
-            f"{path}: a published log of {len(loaded)} runs. Name one: {file}#0 to #{len(loaded) - 1}."
-        )
+        raise InvalidArgument(f"{path}: {file} contains one run. Name it without #{number}.")
+    if int(number) >= len(loaded):
+        raise _several(path, file, len(loaded))
     return loaded[int(number)]
+
+
+def _several(path: Path, file: str | Path, runs: int) -> InvalidArgument:
+    return InvalidArgument(f"{path}: a log of {runs} runs. Name one: {file}#0 to #{runs - 1}.")
 
 
 _EXPECTED = "Expected a run's journal, NAME.jsonl."

@@ -384,7 +384,7 @@ def _run(sample: _Sample, log: _Log, texts: _Texts, place: str) -> Run:
         about = {"target": sample.target, "choices": sample.choices, "metadata": sample.metadata}
         return imported_run(
             nodes,
-            name=f"Inspect, {log.eval.task}",
+            name=", ".join(filter(None, ["Inspect", log.eval.task, log.eval.model])),
             question=question,
             place=place,
             end=_end(sample, nodes, texts),

@@ -327,6 +327,7 @@ def about_of(run: Run) -> dict[str, Any]:
         "budget": {**(run.header.budget or {}), **raised_limits(run.lines)},
         "repeat": run.header.repeat,
         "simulated": run.simulated,
+        "unknown": run.header.unknown,
         "verdict": verdict_of(run)._asdict(),
         "parent": run.header.branched.get("run"),
         "path": None if run.path is None else str(run.path),

@@ -203,7 +203,7 @@ class Explorer(anywidget.AnyWidget):
 
     Args:
         run: A run, a stream (`lab.stream(strategy, task)`), which the explorer starts, the `Recorder` of a
-            search that you run yourself, or a sweep, which is shown as a `SweepExplorer`.
+            search that you run yourself. A sweep or a list of runs is shown as a `SweepExplorer`.
         lab: The lab that runs new branches. `None` uses the lab of a stream.
 
     Example:
@@ -227,8 +227,9 @@ class Explorer(anywidget.AnyWidget):
     ).tag(sync=True)
 
     def __new__(cls, run: Any = None, *args: Any, **settings: Any) -> Any:
-        """Return a `SweepExplorer` for a sweep."""
-        return SweepExplorer(run) if is_sweep(run) else super().__new__(cls, *args, **settings)
+        """Return a `SweepExplorer` for a sweep or a list of runs."""
+        several = is_sweep(run) or isinstance(run, list | tuple)
+        return SweepExplorer(run) if several else super().__new__(cls, *args, **settings)
 
     def __init__(self, run: Run | Stream | Recorder, *, lab: Lab | None = None) -> None:
         self._lock = threading.RLock()

@@ -105,7 +105,7 @@ def style_run_figure(
 
 def _expected(run: Run) -> str:
     try:
-        reference: Any = None if run.task is None else run.task.reference
+        reference: Any = None if run.task is None else run.task.domain.expected(run.task)
         if reference is None:
             return ""
         return short(reference if isinstance(reference, str) else json.dumps(reference), LONGEST)

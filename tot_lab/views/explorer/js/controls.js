@@ -47,7 +47,7 @@ export function happened(recording, frame) {
   if (kind === KIND.call) return `asked: ${what}`;
   return call.error
     ? `failed: ${what}: ${call.error}`
-    : `answered: ${what}, after ${seconds(call.answered - call.asked)}`;
+    : `answered: ${what}, after ${seconds(call.took)}`;
 }
 
 /**
@@ -55,17 +55,17 @@ export function happened(recording, frame) {
  * @param {Record<string, number | null>} budget
  * @param {Frame} frame
  */
-export function usedOf(budget, { usage: { calls, input, output, cost }, time }) {
+export function usedOf(budget, { run, usage: { calls, input, output, cost }, time }) {
   /** @param {string} cap @param {number} amount @param {(amount: number) => string} word @param {string} [unit] */
   const used = (cap, amount, word, unit = "") =>
     `${word(amount)}${budget[cap] == null ? "" : ` of ${word(budget[cap])}`}${unit}`;
   return [
-    used("calls", calls, number, " calls"),
+    `${run.lacks("calls") ? "at least " : ""}${used("calls", calls, number, " calls")}`,
     used("tokens", input + output, number, " tokens"),
     used("input_tokens", input, number, " in"),
     used("output_tokens", output, number, " out"),
     used("usd", cost, money, " cost"),
-    used("seconds", time, seconds),
+    used("seconds", run.lacks("times") ? NaN : time, seconds),
   ];
 }
 

@@ -79,7 +79,7 @@ export function usageOf(recording, { step }, node) {
     .filter(({ line }) => line < step)
     .map((call) => ({ ...call, answer: call.replyLine >= 0 && call.replyLine < step }));
   const answered = calls.filter(({ answer }) => answer);
-  const all = { input: 0, output: 0, cost: 0, paid: 0, asked: 0, answered: 0 };
+  const all = { input: 0, output: 0, cost: 0, paid: 0, took: 0 };
   for (const call of answered)
     if (!call.error || !isNaN(call.input))
       for (const name of /** @type {(keyof typeof all)[]} */ (Object.keys(all))) all[name] += call[name];
@@ -101,16 +101,16 @@ export const callOf = ({ kind, draw }, at = "") => `${kind}${at}${draw ? `, samp
 
 /**
  * Describes the reply of a call in one line.
- * @param {{asked: number, answered: number, error: string | null, input: number, output: number, source: string,
+ * @param {{took: number, error: string | null, input: number, output: number, source: string,
  *   cost: number, paid: number, tries: number}} call
  * @param {boolean} whole whether there is a reply
  */
-export const replyOf = ({ asked, answered, error, input, output, source, cost, paid, tries }, whole) =>
+export const replyOf = ({ took, error, input, output, source, cost, paid, tries }, whole) =>
   whole
     ? dotted(
         source,
         error ? "failed" : `${number(input)} → ${number(output)} tokens`,
-        seconds(answered - asked),
+        seconds(took),
         `cost ${money(cost)}, paid ${money(paid)}`,
         tries > 1 && `${tries} tries`,
       )

@@ -123,13 +123,15 @@ export const money = (amount) =>
     ? "unknown"
     : `$${amount >= 1 ? amount.toFixed(2) : +amount.toPrecision(amount < 0.01 ? 2 : 3)}`;
 
-/** Formats a duration. @param {number} amount in seconds */
+/** Formats a duration. NaN is "unknown time". @param {number} amount in seconds */
 export const seconds = (amount) =>
-  amount < 1
-    ? `${round(amount * 1000)} ms`
-    : amount < 60
-      ? `${amount.toFixed(1)} s`
-      : `${floor(amount / 60)} min ${round(amount % 60)} s`;
+  isNaN(amount)
+    ? "unknown time"
+    : amount < 1
+      ? `${round(amount * 1000)} ms`
+      : amount < 60
+        ? `${amount.toFixed(1)} s`
+        : `${floor(amount / 60)} min ${round(amount % 60)} s`;
 
 /** Returns `text` on one line of at most `most` characters. @param {string} text @param {number} most */
 export function short(text, most) {

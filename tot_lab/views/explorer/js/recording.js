@@ -38,7 +38,7 @@ const TICKS = 100_000; // units of time per second, as in recording.py
  * @typedef {{line: number, stop: string, answer: string, node: number, score: number | null,
  *   ranked: number[], error: string | null}} Ended
  * @typedef {{line: number, replyLine: number, node: number, kind: string, draw: number, asked: number,
- *   sent: number, answered: number, tries: number, source: SOURCES[number],
+ *   sent: number, answered: number, took: number, tries: number, source: SOURCES[number],
  *   error: string | null, input: number, output: number, cost: number, paid: number}} RecordedCall
  */
 
@@ -270,11 +270,17 @@ export class Recording {
       asked: time[line],
       sent: time[sentLine] ?? NaN,
       answered: time[replyLine] ?? NaN,
+      took: this.lacks("times") || this.lacks("durations") ? NaN : time[replyLine] - time[line],
       tries: data[sentLine]?.data.tries ?? 0,
       source: SOURCES[this.source[call]],
       input: this.input[call],
       output: this.output[call],
     };
+  }
+
+  /** Returns whether the log that the run was imported from lacks something, such as the times. @param {string} what */
+  lacks(what) {
+    return (this.about.unknown ?? []).includes(what);
   }
 
   /** Returns the calls of a node. @param {number} node */

@@ -27,6 +27,7 @@ const READABLE = 0.01; // seconds
 const NAMED = 14; // pixels: minimum height of a bar with a name
 const MARKED = 12; // maximum number of levels with a name
 const UNREADABLE = "no call took 10 ms: this is order, not time";
+const UNTIMED = "the log has no durations: this is order, not time";
 
 // Pixels: margins at the left and the right; heights of the legend, the curve and the axis; maximum height of a lane.
 const LEFT = 64;
@@ -107,7 +108,8 @@ export function plan(recording) {
   if (groups.every(([name]) => name === "model")) groups.length = 0;
   const limits = limitsOf(recording, when);
   const order = { picks, lane, lanes, groups, critical, changes, level, most, limits };
-  return { lines, byOrder, end, from, to, state, kinds: [...kinds], failed, ...order };
+  const lacking = recording.lacks("times") || recording.lacks("durations");
+  return { lines, byOrder, lacking, end, from, to, state, kinds: [...kinds], failed, ...order };
 }
 
 /** Returns the lines at which a search began to expand thoughts of another level, and the new level.
@@ -144,16 +146,16 @@ function limitsOf(recording, when) {
  * @param {number} most maximum number of rows */
 export const tableOf = (recording, most) =>
   Array.from({ length: min(recording.calls, most) }, (_, index) => {
-    const { node, kind, asked, answered, error, source } = recording.call(index);
+    const { node, kind, asked, answered, took, error, source } = recording.call(index);
     const outcome = error ? `failed: ${short(error, 80)}` : isNaN(answered) ? "open" : source;
-    return [node < 0 ? "" : recording.id(node), kind, asked.toFixed(2), isNaN(answered) ? "" : seconds(answered - asked), outcome];
+    return [node < 0 ? "" : recording.id(node), kind, recording.lacks("times") ? "unknown" : asked.toFixed(2), isNaN(answered) ? "" : seconds(took), outcome];
   });
 
 /**
  * Describes the drawing in words, for screen readers.
  * @param {Plan} plan
  */
-export function inWords({ byOrder, state, most, critical, failed, from, to, limits }) {
+export function inWords({ byOrder, lacking, state, most, critical, failed, from, to, limits }) {
   const waited = critical.reduce((all, call) => all + to[call] - from[call], 0);
   const [cached, refused] = [CACHED, REFUSED].map((its) => state.filter((one) => one === its).length);
   return dotted(
@@ -162,7 +164,7 @@ export function inWords({ byOrder, state, most, critical, failed, from, to, limi
     cached && `${number(cached)} from the cache`,
     failed.length && `${number(failed.length)} failed`,
     refused && `${number(refused)} refused`,
-    `critical path: ${number(critical.length)} calls, ${byOrder ? UNREADABLE : seconds(waited)}`,
+    `critical path: ${number(critical.length)} calls, ${byOrder ? (lacking ? UNTIMED : UNREADABLE) : seconds(waited)}`,
   );
 }
 
@@ -350,7 +352,7 @@ export class Timeline {
       for (let y = legend; y < bottom; y += 8) fill(theme.faint, at, y, 1, 4);
       if (made.picks.length <= MARKED) write(`level ${level}`, at + 3, bottom - 8);
     }
-    write(byOrder ? UNREADABLE : "seconds since the run began", LEFT, bottom + 25);
+    write(byOrder ? (made.lacking ? UNTIMED : UNREADABLE) : "seconds since the run began", LEFT, bottom + 25);
     write(`${most} at once`, 4, legend + 8);
     const high = min((bottom - top) / lanes, THICK);
     if (!made.groups.length) write("calls", 4, top + 8);

@@ -97,7 +97,8 @@ test("a thought's state has a name", () => {
 });
 
 test("what is used is told beside its cap", () => {
-  const frame = /** @type {any} */ ({ usage: { calls: 5, input: 100, output: 50, cost: 0.02 }, time: 30 });
+  const used = { usage: { calls: 5, input: 100, output: 50, cost: 0.02 }, time: 30 };
+  const frame = /** @type {any} */ ({ run: new Recording(), ...used });
   assert.deepEqual(usedOf({ calls: 10, tokens: 100, usd: null, seconds: 60 }, frame), [
     "5 of 10 calls",
     "150 of 100 tokens",
@@ -108,13 +109,21 @@ test("what is used is told beside its cap", () => {
   ]);
 });
 
+test("what the log of an imported run lacks is unknown, and never 0", () => {
+  const used = { usage: { calls: 1, input: NaN, output: NaN, cost: NaN }, time: 0 };
+  const wordsOf = (/** @type {string[]} */ ...unknown) =>
+    usedOf({}, /** @type {any} */ ({ run: new Recording({ unknown }), ...used }));
+  assert.deepEqual(wordsOf("times", "calls").filter((_, place) => place % 5 === 0), ["at least 1 calls", "unknown time"]);
+  assert.deepEqual(wordsOf("durations").filter((_, place) => place % 5 === 0), ["1 calls", "0 ms"]);
+});
+
 test("amounts are worded, and what is not known is said", () => {
   assert.deepEqual([number(12345), number(NaN)], ["12,345", "unknown"]);
   assert.deepEqual(
     [money(0), money(0.000123), money(0.1234), money(12.345), money(NaN)],
     ["$0", "$0.00012", "$0.123", "$12.35", "unknown"],
   );
-  assert.deepEqual([seconds(0.0042), seconds(3.21), seconds(75)], ["4 ms", "3.2 s", "1 min 15 s"]);
+  assert.deepEqual([0.0042, 3.21, 75, NaN].map(seconds), ["4 ms", "3.2 s", "1 min 15 s", "unknown time"]);
   assert.deepEqual([brief(0.123456), brief(1), brief(NaN)], ["0.123", "1", "none"]);
   assert.equal(dotted("a", false, null, "b"), "a · b");
   assert.equal(short("  a \n b  ", 10), "a b");

@@ -44,7 +44,7 @@ test("counts, lines and calls", () => {
   assert.deepEqual([...recording.node.subarray(0, 10)], [0, 0, 1, 1, 1, 1, 0, 1, 0, 1]);
   assert.deepEqual([...recording.time.subarray(0, 4)], [0, 0.005, 0.005, 0.015]);
   assert.deepEqual(recording.call(0), {
-    line: 1, replyLine: 8, node: 0, kind: "propose", draw: 0, asked: 0.005, sent: NaN, answered: 1.015,
+    line: 1, replyLine: 8, node: 0, kind: "propose", draw: 0, asked: 0.005, sent: NaN, answered: 1.015, took: 1.01,
     tries: 0, source: "cache", error: null, input: 12, output: NaN, cost: 0.5, paid: 0,
   });
   assert.deepEqual([recording.callsOf(1), recording.callsOf(5)], [[1], []]);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Recording } from "../recording.js";
-import { inWords, plan } from "../timeline.js";
+import { inWords, plan, tableOf } from "../timeline.js";
 
 /** Units of time of a chunk per millisecond. */
 const tick = (() => {
@@ -11,10 +11,10 @@ const tick = (() => {
 })();
 
 /** Builds a recording from lines [kind, call, milliseconds, error or note]. */
-function recorded(rows) {
+function recorded(rows, unknown = []) {
   const of = (kind) => rows.filter((row) => row[0] === kind);
   const deltas = (column) => column.map((value, place) => value - (place ? column[place - 1] : 0));
-  const recording = new Recording();
+  const recording = new Recording({ unknown });
   recording.append({
     ...{ first: 0, firstNode: 0, firstCall: 0 },
     kinds: "0" + rows.map(([kind]) => ({ call: 3, reply: 4, note: 5 })[kind]).join(""),
@@ -133,6 +133,9 @@ test("where no call takes time, the order is shown and said", () => {
   assert.ok(held.byOrder);
   assert.deepEqual([[...held.from], [...held.to], held.end], [[1, 2], [3, 4], 5]);
   assert.match(inWords(held), /order, not time/);
+  const untimed = recorded([["call", 0, 0], ["reply", 0, 0]], ["times"]);
+  assert.match(inWords(plan(untimed)), /the log has no durations/);
+  assert.deepEqual(tableOf(untimed, 9).map((row) => row.slice(2, 4)), [["unknown", "unknown time"]]);
   assert.ok(!plan(recorded([["call", 0, 0]])).byOrder);
   assert.equal(plan(new Recording()).lanes, 0);
   assert.match(inWords(plan(new Recording())), /^0 calls/);
