@@ -29,6 +29,11 @@ _NUMBER = re.compile(
     rf"(?:\s{{0,2}}/\s{{0,2}}\$?(?P<below>{_DIGITS}))?",
     re.ASCII,
 )
+_FRACTION = re.compile(r"\\[dt]?frac ?(?:\{(\d+)\}|(\d)) ?(?:\{(\d+)\}|(\d))", re.ASCII)
+_MIXED = re.compile(
+    rf"(?<![\w.,/])(\d{{1,3}}(?:,\d{{3}})+|\d+)(?: {{0,2}}{_FRACTION.pattern}| {{1,2}}(\d+) ?/ ?(\d+))(?!\d|[.,/]\d)",
+    re.ASCII,
+)
 _LONGEST = 1000  # characters; a longer number is not compared
 _MATHS = 4000  # characters at the end of an answer that are searched for an expression
 
@@ -60,21 +65,44 @@ def _ungraded(why: object) -> float | None:
 
 
 def last_number(text: str) -> Fraction | None:
-    """Return the exact last number in `text`.
+    r"""Return the exact last number in `text`: `1,000`, `$5`, `2.5e-1`, `3/4`, `\frac{3}{4}`, `1 3/4`.
 
     Returns `None` without one, or if it has over 1,000 characters.
     """
-    found = deque(_NUMBER.finditer(text.replace("−", "-").replace("$-", "-$")), maxlen=1)
-    if not found or len(found[0][0]) > _LONGEST:
+    found = deque(_NUMBER.finditer(_with_slashes(text)), maxlen=1)
+    return _value(found[0]) if found else None
+
+
+def _value(number: re.Match[str]) -> Fraction | None:
+    if len(number[0]) > _LONGEST:
         return None
-    last = found[0]
-    value = Fraction(last["above"].replace(",", "")) * Fraction(10) ** int(last["power"] or 0)
-    if last["below"] is not None:
-        below = Fraction(last["below"].replace(",", ""))
+    value = Fraction(number["above"].replace(",", "")) * Fraction(10) ** int(number["power"] or 0)
+    if number["below"] is not None:
+        below = Fraction(number["below"].replace(",", ""))
         if not below:
             return None
         value /= below
-    return -value if last["sign"] == "-" else value
+    return -value if number["sign"] == "-" else value
+
+
+def _with_slashes(text: str) -> str:
+    r"""Write the numbers of a text plainly: `\frac{3}{4}` as 3/4, `1\frac{3}{4}` as 7/4."""
+    text = text.replace("−", "-").replace("\\$", "$").replace("$-", "-$")
+    return _FRACTION.sub(lambda match: "/".join(filter(None, match.groups())), improper(text))
+
+
+def improper(text: str) -> str:
+    r"""Write mixed numbers, such as `1 3/4` and `1\frac{3}{4}`, as fractions: `\frac{7}{4}`."""
+    return _MIXED.sub(_improper, text)
+
+
+def _improper(match: re.Match[str]) -> str:
+    parts = [part for part in match.groups() if part is not None]
+    if max(map(len, parts)) > _LONGEST:
+        return match[0]
+    whole, above, below = (int(part.replace(",", "")) for part in parts)
+    is_mixed = above < below  # `11 7/6` is no mixed number
+    return f"\\frac{{{whole * below + above}}}{{{below}}}" if is_mixed else match[0]
 
 
 def _grade_number(task: Task, answer: str) -> float | None:
@@ -190,54 +218,83 @@ logging.disable()
 def answer(request):
     try:
         expected, given = (parse(text, parsing_timeout=None) for text in request)
-        return bool(verify(expected, given, timeout_seconds=None))
+        return bool(verify(expected, given, allow_set_relation_comp=True, timeout_seconds=None))
     except Exception:
         return False
 """)
 
 _SPACES = ("\\left", "\\right", "\\!", "\\,", "\\;", "\\:", "\\ ", "$", "~")
-_TEXT = re.compile(r"\\(?:text|textbf|textrm|mathrm|mbox)\{([^{}]*)\}")
+_BRACED = re.compile(r"\\(?:text|textbf|textrm|mathrm|mbox|begin|end)\{([^{}]*)\}")
 _NAME = re.compile(r"(?<![\\A-Za-z])(pi|sin|cos|tan|log|ln)\b")
+_BETWEEN = re.compile(r"(?:[\s,;$]|\\(?:quad|text\{,? ?(?:and|or) ?\}|[()\[\]])|(?:and|or)\b)*")  # two boxes
+_ROOT = re.compile(r"√ ?(\d+|[a-z])")
+_JOINED = re.compile(r"\s(?:and|or)\s")
+_THOUSANDS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))", re.ASCII)
+_LOOSE = re.compile(r"(?<!\d) | (?!\d)")
 _WORD = re.compile(
-    r"(?<![\\A-Za-z])(?!sqrt\b)(?:[A-Za-z]{4,}|(?:the|and|are|for|is|or|of|to|in|by|we|it|so|cm|km|mm|kg|ft)\b)"
+    r"(?<![\\A-Za-z])(?!sqrt\b)(?:[A-Za-z]{4,}|(?:the|are|for|is|of|to|in|by|we|it|so|cm|km|mm|kg|ft)\b)"
 )
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Return the content of the last `\boxed{…}`. `None` without one, or if it is not closed."""
-    start = text.rfind("\\boxed{")
+    r"""Return the content of the last `\boxed{…}`. `None` without one, or if it is not closed.
+
+    Boxes that follow each other, such as `\boxed{1}` and `\boxed{2}`, are one list: `1, 2`.
+    """
+    found: dict[str, None] = {}
+    end = len(text)
+    while (start := text.rfind("\\boxed{", 0, end)) >= 0:
+        close = _closing(text, start + 6)
+        if close is None or (found and not (close < end and _BETWEEN.fullmatch(text, close + 1, end))):
+            break
+        found[text[start + 7 : close]] = None
+        end = start
+    return ", ".join(reversed(found)) if found else None
+
+
+def _closing(text: str, start: int) -> int | None:
+    """Return the index of the brace that closes the one at `start`."""
     depth = 0
-    for k in range(start + 6, len(text)) if start >= 0 else ():
+    for k in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[k], 0)
         if depth == 0:
-            return text[start + 7 : k]
+            return k
     return None
 
 
-def _latex(answer: str) -> str:
-    """Return the expression in an answer without what does not change its meaning in LaTeX."""
+def _math_key(task: Task, answer: str) -> Fraction | str:
+    """Return the value of an answer that is a number, or else its expression without what LaTeX ignores."""
     tail = answer[-_MATHS:]
-    text = _TEXT.sub(r"\1", last_boxed(tail) or tail)
+    text = _BRACED.sub(r"\1", last_boxed(tail) or tail)
     for space in _SPACES:
         text = text.replace(space, "")
-    return "".join(text.split()).replace("dfrac", "frac").replace("tfrac", "frac").rstrip(".")
+    text = " ".join(text.replace("{,}", ",").split()).strip("*`").rstrip(".")
+    text = _THOUSANDS.sub("", text)
+    number = _NUMBER.fullmatch(_with_slashes(text))
+    value = None if number is None else _value(number)
+    if value is not None:
+        return value
+    text = _LOOSE.sub("", text).replace("dfrac", "frac").replace("tfrac", "frac")
+    return text.casefold() if text.isalpha() and len(text) > 3 else text
 
 
 def _as_latex(text: str) -> str:
     """Mark an expression as LaTeX, so that all of it is read. A text with words or marks stays as it is."""
     boxed = last_boxed(text)
+    text = _ROOT.sub(r"\\sqrt{\1}", improper(text if boxed is None else boxed).strip(" \t\r\n*`"))
     if boxed is not None:
-        return f"${boxed}$"
-    text = text.strip()
+        return f"${text}$"
+    text = _JOINED.sub(", ", text)
     is_marked = "$" in text.replace("\\$", "") or any(mark in text for mark in ("\\(", "\\["))
-    is_prose = "\n" in text or _WORD.search(_TEXT.sub("", text)) is not None
+    is_prose = "\n" in text or _WORD.search(_BRACED.sub("", text)) is not None
     return text if is_marked or is_prose else "$" + _NAME.sub(r"\\\1 ", text.rstrip(".")) + "$"
 
 
 def _grade_math(task: Task, answer: str) -> float | None:
     reference = str(task.reference)
-    if _latex(answer) == _latex(reference):
-        return 1.0
+    expected, given = _math_key(task, reference), _math_key(task, answer)
+    if given == expected or (isinstance(expected, Fraction) and isinstance(given, Fraction)):
+        return float(given == expected)
     try:
         return float(_VERIFYING.request([_as_latex(reference), _as_latex(answer[-_MATHS:])], SECONDS))
     except Killed:
@@ -249,7 +306,7 @@ def _grade_math(task: Task, answer: str) -> float | None:
 def _math_problem(reference: str) -> str | None:
     if find_spec("math_verify") is None:
         raise ImportError(f"{requires('math grading', 'math-verify', 'math')}.")
-    return None if _latex(reference) else ""
+    return None if reference.strip(" $") else ""
 
 
 # Programs.
@@ -314,7 +371,7 @@ GRADERS: Mapping[str, Grader] = {
     "exact": Grader(_grade_exact, lambda task, answer: normalize(answer)),
     "choice": Grader(_grade_choice, lambda task, answer: chosen(answer, _choices(task))),
     "regex": Grader(_grade_regex, needs="must be a pattern", problem=_regex_problem, is_bounded=False),
-    "math": Grader(_grade_math, lambda task, answer: _latex(answer), problem=_math_problem, is_bounded=False),
+    "math": Grader(_grade_math, _math_key, problem=_math_problem, is_bounded=False),
     "python": Grader(_grade_python, needs="must be Python code", problem=_python_problem, is_bounded=False),
 }
 """The graders by the value of `General.grading`."""
