@@ -31,7 +31,8 @@ _NUMBER = re.compile(
 )
 _FRACTION = re.compile(r"\\[dt]?frac ?(?:\{(\d+)\}|(\d)) ?(?:\{(\d+)\}|(\d))", re.ASCII)
 _MIXED = re.compile(
-    rf"(?<![\w.,/])(\d{{1,3}}(?:,\d{{3}})+|\d+)(?: {{0,2}}{_FRACTION.pattern}| {{1,2}}(\d+) ?/ ?(\d+))(?!\d|[.,/]\d)",
+    r"(?<![\w.,/])(\d{1,3}(?:,\d{3})+|\d+)"
+    rf"(?: {{0,2}}{_FRACTION.pattern}| {{1,2}}(\d+) ?/ ?(\d+))(?!\d|[.,/]\d)",
     re.ASCII,
 )
 _LONGEST = 1000  # characters; a longer number is not compared
@@ -123,10 +124,35 @@ def _grade_exact(task: Task, answer: str) -> float:
     return float(normalize(answer) == normalize(str(task.reference)))
 
 
+# Grids.
+
+_ROW = re.compile(r"[\s\[(]*\d+(?:[\s,]+\d+)*[\s\]),]*", re.ASCII)
+_CELL = re.compile(r"\d+", re.ASCII)
+
+
+def last_grid(text: str) -> tuple[tuple[str, ...], ...] | None:
+    """Return the rows of the last grid of numbers in `text`: a line per row, or a list of lists.
+
+    Digits without spaces between them are a cell each. Blank lines are ignored. `None` without a grid.
+    """
+    rows: list[tuple[str, ...]] = []
+    for line in reversed(text.replace("],", "]\n").splitlines()):
+        if _ROW.fullmatch(line):
+            cells = _CELL.findall(line)
+            rows.append(tuple(cells if len(cells) > 1 else cells[0]))
+        elif rows and line.strip():
+            break
+    return tuple(reversed(rows)) or None
+
+
+def _grade_grid(task: Task, answer: str) -> float:
+    return float(last_grid(answer) == last_grid(str(task.reference)))
+
+
 # Choices.
 
 _OPEN, _CLOSE = r"[\s*_`\"'(\[]*", r"[*_`\"')\]]*"
-_FIRST = re.compile(rf"{_OPEN}(\w+){_CLOSE}(?:[).\]:,;*\n]|\s[-–—]\s|$)")
+_FIRST = re.compile(rf"{_OPEN}(\w+){_CLOSE}(?:[).\]:,;*\n](?!\d)|\s[-–—]\s|$)")
 _STATED = re.compile(
     r"\b(?:answer|option|choice)\b[*_`:\s]{0,9}(?:is\b)?[*_`:\s(\[\"']{0,9}(\w+)\b", re.IGNORECASE
 )
@@ -369,6 +395,12 @@ GRADERS: Mapping[str, Grader] = {
         _number_problem,
     ),
     "exact": Grader(_grade_exact, lambda task, answer: normalize(answer)),
+    "grid": Grader(
+        _grade_grid,
+        lambda task, answer: last_grid(answer),
+        "must contain a grid of numbers",
+        lambda reference: "" if last_grid(reference) is None else None,
+    ),
     "choice": Grader(_grade_choice, lambda task, answer: chosen(answer, _choices(task))),
     "regex": Grader(_grade_regex, needs="must be a pattern", problem=_regex_problem, is_bounded=False),
     "math": Grader(_grade_math, _math_key, problem=_math_problem, is_bounded=False),
