@@ -342,6 +342,9 @@ def test_marked_latex_is_graded_as_math_verify_does(reference, answer):
         (r"\sqrt{2}", "1.41", False),
         ("5", "", False),
         ("5", "**5**", True),
+        ("-5", "- 5", True),
+        (r"90^\circ", "90°", True),
+        (r"\sin 30^\circ", r"\sin 60^\circ", False),
         (r"\frac{3}{2}", "1 1/2", True),
         (r"\frac{3}{2}", r"1\frac{1}{2}", True),
         ("-1 1/2", r"-\frac{3}{2}", True),
@@ -368,7 +371,7 @@ def test_marked_latex_is_graded_as_math_verify_does(reference, answer):
         (r"(-\infty, 3]", "x < 3", False),
         (r"[-2,7]", r"-2 \le x \le 7", True),
         (r"\begin{pmatrix} 1/2 \\ 2 \end{pmatrix}", r"\begin{bmatrix} 0.5 \\ 4/2 \end{bmatrix}", True),
-        (r"\begin{pmatrix} 1/2 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 2 \\ 1/2 \end{pmatrix}", False),
+        (r"\begin{pmatrix} 1/2 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 7 \\ 2 \end{pmatrix}", False),
         (r"\text{No solution}", "no solution", True),
         (r"\text{Evelyn}", "evelyn", True),
         (r"3\sqrt{13}", "3√13", True),
@@ -398,7 +401,7 @@ def test_spellings_of_one_expression_vote_together():
 
 def test_numbers_of_one_value_vote_together_and_are_graded_alike():
     """Two numbers have one key if and only if one is right where the other is the reference."""
-    halves = ["0.5", ".50", r"\frac12", r"$\frac{1}{2}$", r"\boxed{\dfrac{2}{4}}", "1/2", "**1/2**"]
+    halves = ["0.5", "+ .50", r"\frac12", r"$\frac{1}{2}$", r"\boxed{\dfrac{2}{4}}", "1/2", "**1/2**"]
     others = ["1 1/2", r"1\tfrac12", "1.5", "5", "-0.5", r"-\frac12", "50", "0.50001"]
     task = tl.general("q", answer="0.5", grade="math")
     key = {text: task.domain.same(task, text) for text in halves + others}
@@ -437,7 +440,7 @@ GOOD = "def add(a, b):\n    return a + b"
         ("It is easy.", False),
         ("def add(a, b):\n    return a +", False),
         ("def add(a, b):\n    return input()", False),
-        ("def add(a, b):\n    return 5\nif False: \\", False),  # would swallow the next line
+        ("def add(a, b):\n    return 0\nif False: \\", False),  # would swallow the next line
         ("def add(a, b):\n    return 5\nprint('passed')", False),
         ("import builtins\nbuiltins.AssertionError = None\ndef add(a, b):\n    return 5", False),
         ("import os, __main__ as m\nos.write(m.result, m.proof.encode())\nos._exit(0)", False),
@@ -504,6 +507,7 @@ def test_references_that_cannot_be_used_are_refused(monkeypatch):
         ("python", "", "must be Python code"),
         ("grid", "none", "must contain a grid of numbers"),
         ("math", "$$", "must not be empty"),
+        ("math", r"\text{ }", "must not be empty"),
         ("choice", " ", "must not be empty"),
     ):
         with pytest.raises(

@@ -249,7 +249,7 @@ def answer(request):
         return False
 """)
 
-_SPACES = ("\\left", "\\right", "\\!", "\\,", "\\;", "\\:", "\\ ", "$", "~")
+_IGNORED = ("\\$", "\\left", "\\right", "\\!", "\\,", "\\;", "\\:", "\\ ", "$", "~")
 _BRACED = re.compile(r"\\(?:text|textbf|textrm|mathrm|mbox|begin|end)\{([^{}]*)\}")
 _NAME = re.compile(r"(?<![\\A-Za-z])(pi|sin|cos|tan|log|ln)\b")
 _BETWEEN = re.compile(r"(?:[\s,;$]|\\(?:quad|text\{,? ?(?:and|or) ?\}|[()\[\]])|(?:and|or)\b)*")  # two boxes
@@ -288,19 +288,20 @@ def _closing(text: str, start: int) -> int | None:
     return None
 
 
-def _math_key(task: Task, answer: str) -> Fraction | str:
+def _math_key(answer: str) -> Fraction | str:
     """Return the value of an answer that is a number, or else its expression without what LaTeX ignores."""
     tail = answer[-_MATHS:]
-    text = _BRACED.sub(r"\1", last_boxed(tail) or tail)
-    for space in _SPACES:
-        text = text.replace(space, "")
-    text = " ".join(text.replace("{,}", ",").split()).strip("*`").rstrip(".")
-    text = _THOUSANDS.sub("", text)
-    number = _NUMBER.fullmatch(_with_slashes(text))
+    text = _BRACED.sub(r"\1", last_boxed(tail) or tail).replace("{,}", ",")
+    for mark in _IGNORED:
+        text = text.replace(mark, "")
+    text = _LOOSE.sub("", " ".join(text.split())).strip("*`").rstrip(".")
+    for degrees in ("^\\circ", "^{\\circ}", "°"):
+        text = text.removesuffix(degrees)
+    number = _NUMBER.fullmatch(_with_slashes(_THOUSANDS.sub("", text)))
     value = None if number is None else _value(number)
     if value is not None:
         return value
-    text = _LOOSE.sub("", text).replace("dfrac", "frac").replace("tfrac", "frac")
+    text = text.replace("dfrac", "frac").replace("tfrac", "frac")
     return text.casefold() if text.isalpha() and len(text) > 3 else text
 
 
@@ -318,7 +319,7 @@ def _as_latex(text: str) -> str:
 
 def _grade_math(task: Task, answer: str) -> float | None:
     reference = str(task.reference)
-    expected, given = _math_key(task, reference), _math_key(task, answer)
+    expected, given = _math_key(reference), _math_key(answer)
     if given == expected or (isinstance(expected, Fraction) and isinstance(given, Fraction)):
         return float(given == expected)
     try:
@@ -332,7 +333,7 @@ def _grade_math(task: Task, answer: str) -> float | None:
 def _math_problem(reference: str) -> str | None:
     if find_spec("math_verify") is None:
         raise ImportError(f"{requires('math grading', 'math-verify', 'math')}.")
-    return None if reference.strip(" $") else ""
+    return "" if _math_key(reference) == "" else None
 
 
 # Programs.
@@ -403,7 +404,9 @@ GRADERS: Mapping[str, Grader] = {
     ),
     "choice": Grader(_grade_choice, lambda task, answer: chosen(answer, _choices(task))),
     "regex": Grader(_grade_regex, needs="must be a pattern", problem=_regex_problem, is_bounded=False),
-    "math": Grader(_grade_math, _math_key, problem=_math_problem, is_bounded=False),
+    "math": Grader(
+        _grade_math, lambda task, answer: _math_key(answer), problem=_math_problem, is_bounded=False
+    ),
     "python": Grader(_grade_python, needs="must be Python code", problem=_python_problem, is_bounded=False),
 }
 """The graders by the value of `General.grading`."""
