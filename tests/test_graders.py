@@ -353,6 +353,9 @@ def test_marked_latex_is_graded_as_math_verify_does(reference, answer):
         (r"\frac{3}{2}\pi", r"1 1/2 \pi", True),
         (r"137 \frac{1}{2}", "137.5 cm", True),
         ("23", "2 3", False),
+        ("32349", "32, 349", False),  # a list
+        (r"11,\! 111,\! 100", "11111100", True),
+        ("3, 5, 7", "3,5,7", True),
         ("1000", "1 000", True),
         (r"10,\!080", "10080", True),
         (r"\$18.90", "18.9", True),

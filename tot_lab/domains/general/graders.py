@@ -256,7 +256,7 @@ _BETWEEN = re.compile(r"(?:[\s,;$]|\\(?:quad|text\{,? ?(?:and|or) ?\}|[()\[\]])|
 _ROOT = re.compile(r"√ ?(\d+|[a-z])")
 _JOINED = re.compile(r"\s(?:and|or)\s")
 _THOUSANDS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))", re.ASCII)
-_LOOSE = re.compile(r"(?<!\d) | (?!\d)")
+_LOOSE = re.compile(r"(?<![\d,]) | (?!\d)")
 _WORD = re.compile(
     r"(?<![\\A-Za-z])(?!sqrt\b)(?:[A-Za-z]{4,}|(?:the|are|for|is|of|to|in|by|we|it|so|cm|km|mm|kg|ft)\b)"
 )
@@ -291,7 +291,7 @@ def _closing(text: str, start: int) -> int | None:
 def _math_key(answer: str) -> Fraction | str:
     """Return the value of an answer that is a number, or else its expression without what LaTeX ignores."""
     tail = answer[-_MATHS:]
-    text = _BRACED.sub(r"\1", last_boxed(tail) or tail).replace("{,}", ",")
+    text = _BRACED.sub(r"\1", last_boxed(tail) or tail).replace("{,}", ",").replace("\\! ", "")
     for mark in _IGNORED:
         text = text.replace(mark, "")
     text = _LOOSE.sub("", " ".join(text.split())).strip("*`").rstrip(".")
@@ -301,7 +301,7 @@ def _math_key(answer: str) -> Fraction | str:
     value = None if number is None else _value(number)
     if value is not None:
         return value
-    text = text.replace("dfrac", "frac").replace("tfrac", "frac")
+    text = text.replace(", ", ",").replace("dfrac", "frac").replace("tfrac", "frac")
     return text.casefold() if text.isalpha() and len(text) > 3 else text
 
 
