@@ -25,7 +25,7 @@ from tot_lab.core import processes
 from tot_lab.domains.general import graders, last_number
 from tot_lab.testing import check_domain
 
-GRADES = ("number", "exact", "choice", "regex", "math", "python")
+GRADES = ("number", "exact", "grid", "choice", "regex", "math", "python")
 REFERENCE = {"regex": "seven", "python": "assert f(1) == 2", "choice": "B"}
 HOSTILE = [
     "",
@@ -38,6 +38,9 @@ HOSTILE = [
     "$" * 3_001,
     "9" * 300_000,
     "9^9^9^9^9",
+    "1 " * 20_000 + "1/2",
+    "9" * 5_000 + " 1/2",
+    "\\boxed{1} and " * 1_000,
     "1e999999999",
     "-" * 100_000 + "1",
     "7" * 1_000_000,
@@ -91,6 +94,20 @@ def test_a_grader_accepts_every_text(grade, monkeypatch):
         ("**42**", 42),
         ("\\boxed{042}", 42),
         ("18 eggs", 18),
+        ("1 1/2", Fraction(3, 2)),
+        ("-2 3/4 cups", Fraction(-11, 4)),
+        ("1,000 1/2", Fraction(2001, 2)),
+        ("1\\frac{1}{2}", Fraction(3, 2)),
+        ("-137 \\dfrac12", Fraction(-275, 2)),
+        ("It is \\boxed{\\frac{3}{4}}.", Fraction(3, 4)),
+        ("-\\frac{3}{4}", Fraction(-3, 4)),
+        ("-\\$5", -5),
+        ("11 7/6", Fraction(7, 6)),  # no mixed number, and neither are the next three
+        ("11.0 4/9", Fraction(4, 9)),
+        ("1/2 3/4", Fraction(3, 4)),
+        ("4 objects and 4/9 remain", Fraction(4, 9)),
+        ("11\n5/6", Fraction(5, 6)),
+        ("4 4/9 2", 2),
         ("three", None),
         ("1/0", None),
     ],
@@ -113,6 +130,36 @@ def test_solutions_of_the_form_of_gsm8k_are_graded_as_its_authors_do(number, ans
     (task,) = tl.tasks([row], format="gsm8k")
     solution = f"First 12, then 4.\n#### {answer}"
     assert task.grade(solution) == float(extracted(solution) == extracted(row["answer"]))
+
+
+# Grids.
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        ("1 2 3\n4 5 6", True),
+        ("```\n1 2 3\n4 5 6\n```", True),
+        ("Rows of 3 cells.\n\n1 2\n\nBetter:\n123\n456\n\nDone.", True),
+        ("[[1, 2, 3], [4, 5, 6]]", True),
+        ("[1,2,3],\n[4,5,6]", True),
+        ("1 2 3 4 5 6", False),
+        ("1 2\n3 4\n5 6", False),
+        ("1 2 3\n4 5 6\n7 8 9", False),
+        ("1 2 3\n4 5 6\nNo:\n1 2 3\n4 5 7", False),
+        ("12 3\n45 6", False),
+        ("a b c", False),
+        ("", False),
+    ],
+)
+def test_grids(answer, right):
+    assert graded("grid", "1 2 3\n4 5 6", answer) == float(right)
+
+
+def test_grids_vote_together_by_their_cells():
+    task = tl.general("q", answer="1 2\n3 4", grade="grid")
+    keys = [task.domain.same(task, text) for text in ("1 2\n3 4", "[[1,2],[3,4]]", "1 2 3 4")]
+    assert keys[0] == keys[1] != keys[2]
 
 
 # Choices.
@@ -167,6 +214,13 @@ def test_the_choice_that_an_answer_names(answer, label):
 )  # fmt: skip
 def test_a_label_may_be_a_word(answer, right):
     assert graded("choice", "yes", answer, choices={"yes": "true", "no": "false"}) == right
+
+
+def test_a_number_that_begins_with_a_label_is_not_the_label():
+    lengths = {"1": "2.5 m", "2": "1.5 m", "3": "3 m"}
+    assert graders.chosen("1.5 m", lengths) == "2"
+    assert graders.chosen("1.7 m is the length", lengths) is None
+    assert graders.chosen("1. It is 2.5 m", lengths) == "1"
 
 
 def test_answers_that_name_one_choice_vote_together():
@@ -287,6 +341,53 @@ def test_marked_latex_is_graded_as_math_verify_does(reference, answer):
         ("10^6", "1000000", True),
         (r"\sqrt{2}", "1.41", False),
         ("5", "", False),
+        ("5", "**5**", True),
+        ("-5", "- 5", True),
+        (r"90^\circ", "90°", True),
+        (r"\sin 30^\circ", r"\sin 60^\circ", False),
+        (r"\frac{3}{2}", "1 1/2", True),
+        (r"\frac{3}{2}", r"1\frac{1}{2}", True),
+        ("-1 1/2", r"-\frac{3}{2}", True),
+        ("1 1/2", "11/2", False),
+        ("11/2", "1 1/2", False),
+        (r"\frac{3}{2}\pi", r"1 1/2 \pi", True),
+        (r"137 \frac{1}{2}", "137.5 cm", True),
+        ("23", "2 3", False),
+        ("32349", "32, 349", False),  # a list
+        (r"11,\! 111,\! 100", "11111100", True),
+        ("3, 5, 7", "3,5,7", True),
+        ("1000", "1 000", True),
+        (r"10,\!080", "10080", True),
+        (r"\$18.90", "18.9", True),
+        (r"\frac{1}{3}", "0.333333333", True),
+        (r"\frac{1}{3}", "0.3333", False),
+        (r"\frac{1}{3}", "0.333343333", False),
+        (r"\frac{2}{3}", "0.666666", True),
+        (r"\frac{2}{3}", "0.666667", True),
+        (r"\frac{1}{12}", "0.0833333333333333", True),
+        (r"-\frac{1}{12}", "0.0833333333333333", False),
+        (r"\frac{1}{30000000}", "0.0000001", False),
+        ("0.333333", "0.333334", False),
+        ("0.333333", r"\frac{1}{3}", False),
+        ("0.0000001", "0.0000002", False),
+        ("2", "1 or 2", False),
+        ("2", "x = 1 or x = 2", False),
+        ("1, 2", "1 and 2", True),
+        ("1, 2", "x = 1 or x = 2", True),
+        ("1, 2", r"\boxed{1} and \boxed{2}", True),
+        ("1, 2", r"$\boxed{2}$, \text{ or } $\boxed{1}$", True),
+        ("2", r"\boxed{1} or \boxed{2}", False),
+        ("2", r"At first \boxed{1}. No, it is \boxed{2}.", True),
+        ("2", r"\boxed{2}, \boxed{2}", True),
+        (r"(-\infty, 3]", r"x \le 3", True),
+        (r"(-\infty, 3]", "x < 3", False),
+        (r"[-2,7]", r"-2 \le x \le 7", True),
+        (r"\begin{pmatrix} 1/2 \\ 2 \end{pmatrix}", r"\begin{bmatrix} 0.5 \\ 4/2 \end{bmatrix}", True),
+        (r"\begin{pmatrix} 1/2 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 7 \\ 2 \end{pmatrix}", False),
+        (r"\text{No solution}", "no solution", True),
+        (r"\text{Evelyn}", "evelyn", True),
+        (r"3\sqrt{13}", "3√13", True),
+        (r"3\sqrt{13}", "3√1", False),
     ],
 )
 def test_answers_without_marks(reference, answer, right):
@@ -308,6 +409,21 @@ def test_spellings_of_one_expression_vote_together():
     same = [r"$\frac{1}{2}$", r"\dfrac{1}{2}", r"The result is \boxed{\frac{1}{2}}", r"\left. \tfrac{1}{2}"]
     assert len({task.domain.same(task, text) for text in same[:3]}) == 1
     assert task.domain.same(task, r"\frac{1}{3}") != task.domain.same(task, same[0])
+
+
+def test_numbers_of_one_value_vote_together_and_are_graded_alike():
+    """Two numbers have one key if and only if one is right where the other is the reference."""
+    halves = ["0.5", "+ .50", r"\frac12", r"$\frac{1}{2}$", r"\boxed{\dfrac{2}{4}}", "1/2", "**1/2**"]
+    others = ["1 1/2", r"1\tfrac12", "1.5", "5", "-0.5", r"-\frac12", "50", "0.50001"]
+    task = tl.general("q", answer="0.5", grade="math")
+    key = {text: task.domain.same(task, text) for text in halves + others}
+    for one, value in key.items():
+        for other in halves[:3] + others[:3]:
+            assert graded("math", one, other) == float(value == key[other]), (one, other)
+    assert len({key[text] for text in halves}) == 1
+    said = ["Answer: 3", "Answer: 0.5", r"Answer: $\frac12$", "Answer: 4"]
+    made = run(tl.SelfConsistency(attempts=4), task, Scripted(lambda call: said[int(call.node[2:])]))
+    assert (made.correct, made.score) == (True, 0.5)
 
 
 # Programs.
@@ -336,6 +452,14 @@ GOOD = "def add(a, b):\n    return a + b"
         ("It is easy.", False),
         ("def add(a, b):\n    return a +", False),
         ("def add(a, b):\n    return input()", False),
+        ("def add(a, b):\n    return 0\nif False: \\", False),  # would swallow the next line
+        ("def add(a, b):\n    return 5\nprint('passed')", False),
+        ("import builtins\nbuiltins.AssertionError = None\ndef add(a, b):\n    return 5", False),
+        ("import os, __main__ as m\nos.write(m.result, m.proof.encode())\nos._exit(0)", False),
+        ("import os\nif os.fork() == 0:\n    os._exit(0)\ndef add(a, b):\n    return 5", False),
+        ("import os, signal\nos.kill(0, signal.SIGKILL)", False),
+        (f"print('x' * 10**8)\n{GOOD}", True),
+        ("def add(a, b):\n    return " + "(" * 300 + "a" + ")" * 300, False),
     ],
 )
 def test_programs(answer, right):
@@ -393,7 +517,9 @@ def test_references_that_cannot_be_used_are_refused(monkeypatch):
         ("regex", "(", "must be a pattern"),
         ("python", "def f(:", "must be Python code"),
         ("python", "", "must be Python code"),
+        ("grid", "none", "must contain a grid of numbers"),
         ("math", "$$", "must not be empty"),
+        ("math", r"\text{ }", "must not be empty"),
         ("choice", " ", "must not be empty"),
     ):
         with pytest.raises(

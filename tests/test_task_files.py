@@ -64,12 +64,22 @@ FORMATS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, str]]]] = {
           "choices": {"text": ["one", "two"], "label": ["1", "2"]}}],
         [("Mercury_1", "(B) a magnet", "C"), ("NY_2", "two", "1")],
     ),
+    "arc_agi": (
+        [{"id": "a1", "train": [{"input": [[1, 2]], "output": [[1], [2]]}],
+          "test": [{"input": [[3, 4, 5]], "output": [[3], [4], [5]]}]},
+         {"id": "a2", "train": [{"input": [[0]], "output": [[0, 0]]}],
+          "test": [{"input": [[1]], "output": [[1, 1]]}, {"input": [[2]], "output": [[2, 2]]}]}],
+        [("a1", "A column:\n3\n4\n5", "3 4 5"), ("a2", "[[1, 1]]\n\n[[2, 2]]", "1 1")],
+    ),
     "bbh": (
         [{"input": "Which is a fruit?\nOptions:\n(A) a pear\n(B) a bear", "target": "(A)"},
          {"input": "not ( True ) is", "target": "False"},
+         {"input": "Does it float?\nOptions:\n- Yes\n- No", "target": "No"},
+         {"input": "Is the argument valid or invalid?", "target": "invalid"},
          {"input": "((3 - 5) * 4) =", "target": "-8"},
          {"input": "Close the brackets: ( [", "target": "] )"}],
-        [("1", "A", "(B)"), ("2", "false", "True"), ("3", "-8.0", "8"), ("4", "] )", ") ]")],
+        [("1", "A", "(B)"), ("2", "false", "True"), ("3", "No, it sinks.", "Yes, or no"),
+         ("4", "The answer is **invalid**.", "valid"), ("5", "-8.0", "8"), ("6", "] )", ") ]")],
     ),
     "strategyqa": (
         [{"qid": "a1", "term": "cork", "description": "", "question": "Does cork float?", "answer": True,
@@ -105,7 +115,11 @@ def test_a_format_gives_the_same_tasks_from_every_file(name, tmp_path):
     assert [task.id for task in made] == [id for id, _, _ in expected]
     for task, row, (_, right, wrong) in zip(made, rows, expected, strict=True):
         stated = (
-            row.get("question") or row.get("problem") or row.get("prompt") or row.get("input") or row["text"]
+            row.get("question")
+            or row.get("problem")
+            or row.get("prompt")
+            or row.get("input")
+            or row.get("text", "")
         )
         assert stated.strip() in task.question
         assert (task.grade(right), task.grade(wrong), task.grade("")) == (1.0, 0.0, 0.0)
@@ -130,6 +144,8 @@ def test_what_the_questions_show():
     assert CHECK not in one["humaneval"].question
     assert "return 2 * x" not in one["humaneval"].question
     assert "1,200" not in one["gsm8k"].question
+    assert "Input:\n1 2\n\nOutput:\n1\n2\n\nInput of a test:\n3 4 5" in one["arc_agi"].question
+    assert "3\n4\n5" not in one["arc_agi"].question
     assert one["math500"].data == {"subject": "Prealgebra", "level": 1}
     check_domain(one["arc"], ["Iron is a metal.", "Answer: B"])
     check_domain(one["strategyqa"], ["It is light.", "Answer: yes"])
@@ -209,6 +225,18 @@ def test_other_files_of_the_same_sets():
             {"question": "q", "choices": {"text": ["a"], "label": ["A"]}, "answerKey": "D"},
             "field 'answerKey' must be one of the labels A: got 'D'.",
         ),
+        (
+            "arc",
+            {"question": {"stem": "q", "choices": 5}, "answerKey": "A"},
+            "field 'question.choices' must contain a list of objects: got a int.",
+        ),
+        (
+            "arc_agi",
+            {"train": [], "test": [{"input": [[1]], "output": [[1, 10]]}]},
+            "field 'test.output' must contain rows of numbers from 0 to 9: got a list.",
+        ),
+        ("arc_agi", {"train": [], "test": [{"input": [[1]]}]}, "field 'test.output' is missing"),
+        ("arc_agi", {"train": [], "test": []}, "field 'test' must contain at least one pair of grids"),
         ("bbh", {"input": " ", "target": "yes"}, "question must not be empty."),
         ("bbh", {"input": "q", "target": ""}, "answer must not be empty for grade='exact'"),
         (

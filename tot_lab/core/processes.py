@@ -266,24 +266,29 @@ def passes_tests(programs: Sequence[str], tests: str, seconds: int) -> bool:
 
 _TESTING = """
 import json, os, sys, types
-programs, tests, proof = json.load(sys.stdin)
-result = os.dup(1)
-nothing = os.open(os.devnull, os.O_RDWR)
-for stream in range(3):
-    os.dup2(nothing, stream)
-for program in programs:
-    try:
-        code = compile(program + "\\n" + tests + "\\n", "answer.py", "exec")
-        break
-    except Exception:
-        pass
-else:
-    sys.exit("not Python")
-module = types.ModuleType("answer")
-sys.modules["answer"] = module
-exec(code, module.__dict__)
-os.write(result, proof.encode())
-os._exit(0)
+
+def main():
+    programs, tests, proof = json.load(sys.stdin)
+    result = os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
+    for program in programs:
+        try:
+            code = compile(program, "answer.py", "exec")
+            break
+        except Exception:
+            pass
+    else:
+        sys.exit("not Python")
+    module = types.ModuleType("answer")
+    sys.modules["answer"] = module
+    exec(code, module.__dict__)
+    exec(compile(tests, "tests.py", "exec"), module.__dict__)  # apart, so that the answer cannot swallow them
+    os.write(result, proof.encode())
+    os._exit(0)
+
+main()
 """
 
 

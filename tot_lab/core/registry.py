@@ -178,6 +178,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "humaneval": "tot_lab.domains.formats:humaneval",
         "mbpp": "tot_lab.domains.formats:mbpp",
         "arc": "tot_lab.domains.formats:arc",
+        "arc_agi": "tot_lab.domains.formats:arc_agi",
         "bbh": "tot_lab.domains.formats:bbh",
         "strategyqa": "tot_lab.domains.formats:strategyqa",
     },

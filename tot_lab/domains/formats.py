@@ -11,11 +11,12 @@ from collections.abc import Mapping
 
 from tot_lab.core.task import Task
 from tot_lab.domains.general import General, Grading, task_of
-from tot_lab.domains.general.graders import last_boxed
+from tot_lab.domains.general.mathematics import last_boxed
 from tot_lab.domains.open_ended import OpenEnded
 from tot_lab.domains.rows import Row
 
 _OPTION = re.compile(r"^\(([A-Z])\) (.+)$", re.MULTILINE)
+_VERDICTS = (("yes", "no"), ("true", "false"), ("valid", "invalid"))
 
 
 def gsm8k(row: Row) -> Task:
@@ -87,9 +88,9 @@ def arc(row: Row) -> Task:
     `question` holds `stem` and a list of `choices`.
     """
     if isinstance(row["question"], Mapping):
-        question, listed = row.inner("question").text("stem"), row.inner("question")["choices"]
-        items = [Row(one, "question.choices.") for one in listed if isinstance(one, Mapping)]
-        choices = {one.text("label"): one.text("text") for one in items}
+        inner = row.inner("question")
+        question = inner.text("stem")
+        choices = {one.text("label"): one.text("text") for one in inner.items("choices")}
     else:
         question, inner = row.text("question"), row.inner("choices")
         labels, texts = inner.texts("label"), inner.texts("text")
@@ -99,16 +100,47 @@ def arc(row: Row) -> Task:
     return _choice_task(row, question, choices, row.text("answerKey"), "answerKey")
 
 
+def arc_agi(row: Row) -> Task:
+    """ARC-AGI, which is another set than `arc` (GitHub `fchollet/ARC-AGI`, `arcprize/ARC-AGI-2`).
+
+    Fields `train` and `test`, which are lists of pairs of grids `input` and `output`, and `id`. The answer
+    consists of the output grids of `test`, in their order.
+    """
+    examples, tests = row.items("train"), row.items("test")
+    if not tests:
+        row.reject("test", "must contain at least one pair of grids", row["test"])
+    shown = [f"Input:\n{_grid(one, 'input')}\n\nOutput:\n{_grid(one, 'output')}" for one in examples]
+    shown += [f"Input of a test:\n{_grid(one, 'input')}" for one in tests]
+    question = (
+        "One rule turns each input grid into its output grid. Find the rule, and apply it to the input of "
+        "each test. As the answer, write `Answer:` and below it the output grid of each test, in the form of "
+        "the examples: a line for each row, with spaces between the cells, and no other text.\n\n"
+    )
+    reference = "\n\n".join(_grid(one, "output") for one in tests)
+    return _task(row, "grid", question + "\n\n".join(shown), reference, "id")
+
+
+def _grid(row: Row, name: str) -> str:
+    lines = row[name]
+    is_grid = isinstance(lines, list) and all(isinstance(line, list) and line for line in lines)
+    if not is_grid or not all(type(cell) is int and 0 <= cell <= 9 for line in lines for cell in line):
+        row.reject(name, "must contain rows of numbers from 0 to 9", lines)
+    return "\n".join(" ".join(map(str, line)) for line in lines)
+
+
 def bbh(row: Row) -> Task:
     """BIG-Bench Hard (Hugging Face `lukaemon/bbh`, GitHub `suzgunmirac/BIG-Bench-Hard`).
 
-    Fields `input` and `target`. A target such as `(A)` is a choice among the options of the input, a number
-    is compared as a number, and any other text exactly.
+    Fields `input` and `target`. A target such as `(A)` is a choice among the options of the input, and `Yes`,
+    `True` or `valid` a choice of two. A number is compared as a number, and any other text exactly.
     """
     question, target = row.text("input"), row.text("target").strip()
     choices = dict(_OPTION.findall(question))
     if target.strip("()") in choices:
         return _task(row, "choice", question, target.strip("()"), choices=choices)
+    for pair in _VERDICTS:
+        if target.lower() in pair:
+            return _task(row, "choice", question, target.lower(), choices=dict.fromkeys(pair, ""))
     is_number = re.fullmatch(r"-?\d+(?:\.\d+)?", target) is not None
     return _task(row, "number" if is_number else "exact", question, target)
 

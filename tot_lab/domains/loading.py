@@ -40,8 +40,8 @@ def tasks(
             `gym:countdown`, generates tasks with reasoning-gym.
         count: Number of tasks to generate.
         format: Name of a published format, which determines the fields, the question and the grading:
-            `gsm8k`, `math500`, `aime`, `humaneval`, `mbpp`, `arc`, `bbh`, `strategyqa`, or that of an
-            installed package. `None` makes `general` tasks of the fields that the other arguments name.
+            `gsm8k`, `math500`, `aime`, `humaneval`, `mbpp`, `arc`, `arc_agi`, `bbh`, `strategyqa`, or that of
+            an installed package. `None` makes `general` tasks of the fields that the other arguments name.
         question: Field with the question.
         answer: Field with the reference answer. `None` means that the rows have no answers. A row whose field
             is empty, null or NaN has no answer and is not graded.

@@ -36,6 +36,8 @@ class Row:
         value = self.fields[name]
         if hasattr(value, "tolist"):
             value = value.tolist()
+        if isinstance(value, list):
+            value = [one.tolist() if hasattr(one, "tolist") else one for one in value]
         blank = value is None or (isinstance(value, float) and math.isnan(value))
         return "" if blank or type(value).__name__ in ("NAType", "NaTType") else value  # those of pandas
 
@@ -57,6 +59,13 @@ class Row:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             self.reject(name, "must contain a list of texts", value)
         return value
+
+    def items(self, name: str) -> list[Row]:
+        """Return a list of nested objects."""
+        value = self[name]
+        if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+            self.reject(name, "must contain a list of objects", value)
+        return [Row(one, f"{self._path}{name}.") for one in value]
 
     def inner(self, name: str) -> Row:
         """Return a nested object."""

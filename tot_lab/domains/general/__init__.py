@@ -15,11 +15,12 @@ from tot_lab.core.domain import Domain, Path
 from tot_lab.core.parts import UserFunction
 from tot_lab.core.reading import verdict
 from tot_lab.core.task import Task
-from tot_lab.domains.general.graders import GRADERS, last_number
+from tot_lab.domains.general.graders import GRADERS
+from tot_lab.domains.general.mathematics import last_number
 
 __all__ = ["General", "Grading", "final_answer", "general", "last_number", "task_of"]
 
-Grading = Literal["number", "exact", "choice", "regex", "math", "python"] | UserFunction
+Grading = Literal["number", "exact", "grid", "choice", "regex", "math", "python"] | UserFunction
 
 _FINAL = re.compile(
     r"[\s>*_#`-]*(?:(?:the|my)\s+)?(?:final\s+)?answer[\s*_`]*[:=][\s*_`]*(.*)", re.IGNORECASE
@@ -43,19 +44,21 @@ class General(Domain):
     """Method of comparing an answer with the task's reference.
 
     - `number`: The last number of the answer must equal the last number of the reference exactly. Commas, $
-      and
-      % are ignored, and 3/4 is 0.75.
+      and % are ignored, 3/4 is 0.75, and 1 3/4 is 1.75.
     - `exact`: The texts must be equal, ignoring case, spacing and closing punctuation.
+    - `grid`: The last grid of whole numbers must have the same rows: a line for each row, or a list of lists.
     - `choice`: The reference is the label of a choice, such as `B`. The answer must name it, and no other:
       `B`, `(b) four`, `The answer is B`. With `task.data["choices"]`, a dict of texts by label, the text of
       the choice also counts.
     - `regex`: The reference is a pattern (Python's `re`) that must occur in the answer.
-    - `math`: The expressions must be equal according to math-verify, which reads LaTeX and plain numbers. It
+    - `math`: Two numbers must be equal exactly, so 0.333 is not 1/3. Other expressions must be equal
+      according to math-verify, which reads LaTeX. In an answer with words it chooses the expression. It
       requires the extra `math`.
     - `python`: The reference is Python code, such as assertions, that must run after the code of the answer
       without an exception. The code is the answer's blocks of Python, or else all of it. It continues
       `task.data["code_before"]`, if that exists. **It runs what the model wrote**, with the limits and the
-      isolation of `tl.tools.Python`, for at most 5 s of CPU time.
+      isolation of `tl.tools.Python`, for at most 5 s of CPU time. The tests run in the same process, so code
+      that is written to deceive them, such as an object that equals everything, can pass.
     - A function `(answer, reference)` returns a bool or a number from 0 to 1.
     - `None`: Answers are not graded.
 
@@ -149,8 +152,9 @@ class General(Domain):
 
     def same(self, task: Task, answer: str) -> Hashable:
         """A key that is equal for answers which `grading` cannot tell apart: with `number` their last number,
-        with `exact` their text without closing punctuation, with `choice` the label, with `math` the
-        expression as it is written. Otherwise only case and spacing are ignored.
+        with `exact` their text without closing punctuation, with `grid` the rows, with `choice` the label,
+        with `math` the value of a number, or else the expression as it is written. Otherwise only case and
+        spacing are ignored.
         """
         key = GRADERS[self.grading].key(task, answer) if isinstance(self.grading, str) else None
         return super().same(task, answer) if key is None else key

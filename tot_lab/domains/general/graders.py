@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from fractions import Fraction
 from importlib.util import find_spec
@@ -19,18 +18,15 @@ from tot_lab.core.domain import Ungraded
 from tot_lab.core.extras import requires
 from tot_lab.core.processes import Failed, Killed, Worker, found_in, passes_tests
 from tot_lab.core.task import Task
+from tot_lab.domains.general.mathematics import (
+    as_latex,
+    is_rounded,
+    last_number,
+    math_key,
+)
 
 SECONDS = 5
 """CPU time of one comparison in another process."""
-
-_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+"
-_NUMBER = re.compile(
-    rf"(?<![\w.])(?P<sign>[-+]?)\$?(?P<above>{_DIGITS})(?:[eE](?P<power>[-+]?\d{{1,3}})(?!\d))?"
-    rf"(?:\s{{0,2}}/\s{{0,2}}\$?(?P<below>{_DIGITS}))?",
-    re.ASCII,
-)
-_LONGEST = 1000  # characters; a longer number is not compared
-_MATHS = 4000  # characters at the end of an answer that are searched for an expression
 
 
 class Grader(NamedTuple):
@@ -59,24 +55,6 @@ def _ungraded(why: object) -> float | None:
 # Numbers and texts.
 
 
-def last_number(text: str) -> Fraction | None:
-    """Return the exact last number in `text`.
-
-    Returns `None` without one, or if it has over 1,000 characters.
-    """
-    found = deque(_NUMBER.finditer(text.replace("−", "-").replace("$-", "-$")), maxlen=1)
-    if not found or len(found[0][0]) > _LONGEST:
-        return None
-    last = found[0]
-    value = Fraction(last["above"].replace(",", "")) * Fraction(10) ** int(last["power"] or 0)
-    if last["below"] is not None:
-        below = Fraction(last["below"].replace(",", ""))
-        if not below:
-            return None
-        value /= below
-    return -value if last["sign"] == "-" else value
-
-
 def _grade_number(task: Task, answer: str) -> float | None:
     expected = last_number(str(task.reference))
     return None if expected is None else float(last_number(answer) == expected)
@@ -95,10 +73,35 @@ def _grade_exact(task: Task, answer: str) -> float:
     return float(normalize(answer) == normalize(str(task.reference)))
 
 
+# Grids.
+
+_ROW = re.compile(r"[\s\[(]*\d+(?:[\s,]+\d+)*[\s\]),]*", re.ASCII)
+_CELL = re.compile(r"\d+", re.ASCII)
+
+
+def last_grid(text: str) -> tuple[tuple[str, ...], ...] | None:
+    """Return the rows of the last grid of numbers in `text`: a line per row, or a list of lists.
+
+    Digits without spaces between them are a cell each. Blank lines are ignored. `None` without a grid.
+    """
+    rows: list[tuple[str, ...]] = []
+    for line in reversed(text.replace("],", "]\n").splitlines()):
+        if _ROW.fullmatch(line):
+            cells = _CELL.findall(line)
+            rows.append(tuple(cells if len(cells) > 1 else cells[0]))
+        elif rows and line.strip():
+            break
+    return tuple(reversed(rows)) or None
+
+
+def _grade_grid(task: Task, answer: str) -> float:
+    return float(last_grid(answer) == last_grid(str(task.reference)))
+
+
 # Choices.
 
 _OPEN, _CLOSE = r"[\s*_`\"'(\[]*", r"[*_`\"')\]]*"
-_FIRST = re.compile(rf"{_OPEN}(\w+){_CLOSE}(?:[).\]:,;*\n]|\s[-–—]\s|$)")
+_FIRST = re.compile(rf"{_OPEN}(\w+){_CLOSE}(?:[).\]:,;*\n](?!\d)|\s[-–—]\s|$)")
 _STATED = re.compile(
     r"\b(?:answer|option|choice)\b[*_`:\s]{0,9}(?:is\b)?[*_`:\s(\[\"']{0,9}(\w+)\b", re.IGNORECASE
 )
@@ -190,56 +193,21 @@ logging.disable()
 def answer(request):
     try:
         expected, given = (parse(text, parsing_timeout=None) for text in request)
-        return bool(verify(expected, given, timeout_seconds=None))
+        return bool(verify(expected, given, allow_set_relation_comp=True, timeout_seconds=None))
     except Exception:
         return False
 """)
 
-_SPACES = ("\\left", "\\right", "\\!", "\\,", "\\;", "\\:", "\\ ", "$", "~")
-_TEXT = re.compile(r"\\(?:text|textbf|textrm|mathrm|mbox)\{([^{}]*)\}")
-_NAME = re.compile(r"(?<![\\A-Za-z])(pi|sin|cos|tan|log|ln)\b")
-_WORD = re.compile(
-    r"(?<![\\A-Za-z])(?!sqrt\b)(?:[A-Za-z]{4,}|(?:the|and|are|for|is|or|of|to|in|by|we|it|so|cm|km|mm|kg|ft)\b)"
-)
-
-
-def last_boxed(text: str) -> str | None:
-    r"""Return the content of the last `\boxed{…}`. `None` without one, or if it is not closed."""
-    start = text.rfind("\\boxed{")
-    depth = 0
-    for k in range(start + 6, len(text)) if start >= 0 else ():
-        depth += {"{": 1, "}": -1}.get(text[k], 0)
-        if depth == 0:
-            return text[start + 7 : k]
-    return None
-
-
-def _latex(answer: str) -> str:
-    """Return the expression in an answer without what does not change its meaning in LaTeX."""
-    tail = answer[-_MATHS:]
-    text = _TEXT.sub(r"\1", last_boxed(tail) or tail)
-    for space in _SPACES:
-        text = text.replace(space, "")
-    return "".join(text.split()).replace("dfrac", "frac").replace("tfrac", "frac").rstrip(".")
-
-
-def _as_latex(text: str) -> str:
-    """Mark an expression as LaTeX, so that all of it is read. A text with words or marks stays as it is."""
-    boxed = last_boxed(text)
-    if boxed is not None:
-        return f"${boxed}$"
-    text = text.strip()
-    is_marked = "$" in text.replace("\\$", "") or any(mark in text for mark in ("\\(", "\\["))
-    is_prose = "\n" in text or _WORD.search(_TEXT.sub("", text)) is not None
-    return text if is_marked or is_prose else "$" + _NAME.sub(r"\\\1 ", text.rstrip(".")) + "$"
-
 
 def _grade_math(task: Task, answer: str) -> float | None:
     reference = str(task.reference)
-    if _latex(answer) == _latex(reference):
+    expected, given = math_key(reference), math_key(answer)
+    if isinstance(expected, Fraction) and isinstance(given, Fraction):
+        return float(given == expected or is_rounded(given, expected))
+    if given == expected:
         return 1.0
     try:
-        return float(_VERIFYING.request([_as_latex(reference), _as_latex(answer[-_MATHS:])], SECONDS))
+        return float(_VERIFYING.request([as_latex(reference), as_latex(answer)], SECONDS))
     except Killed:
         return 0.0  # no equality was shown
     except Failed as error:
@@ -249,7 +217,7 @@ def _grade_math(task: Task, answer: str) -> float | None:
 def _math_problem(reference: str) -> str | None:
     if find_spec("math_verify") is None:
         raise ImportError(f"{requires('math grading', 'math-verify', 'math')}.")
-    return None if _latex(reference) else ""
+    return "" if math_key(reference) == "" else None
 
 
 # Programs.
@@ -312,9 +280,17 @@ GRADERS: Mapping[str, Grader] = {
         _number_problem,
     ),
     "exact": Grader(_grade_exact, lambda task, answer: normalize(answer)),
+    "grid": Grader(
+        _grade_grid,
+        lambda task, answer: last_grid(answer),
+        "must contain a grid of numbers",
+        lambda reference: "" if last_grid(reference) is None else None,
+    ),
     "choice": Grader(_grade_choice, lambda task, answer: chosen(answer, _choices(task))),
     "regex": Grader(_grade_regex, needs="must be a pattern", problem=_regex_problem, is_bounded=False),
-    "math": Grader(_grade_math, lambda task, answer: _latex(answer), problem=_math_problem, is_bounded=False),
+    "math": Grader(
+        _grade_math, lambda task, answer: math_key(answer), problem=_math_problem, is_bounded=False
+    ),
     "python": Grader(_grade_python, needs="must be Python code", problem=_python_problem, is_bounded=False),
 }
 """The graders by the value of `General.grading`."""
