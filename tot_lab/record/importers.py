@@ -94,7 +94,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _load_folder(folder: Path) -> list[Run]:
-    files, others = [], []
+    files, others = list[Path](), list[Path]()
     for file in sorted(folder.iterdir()):
         if file.suffix in ENDINGS and not file.name.endswith("marks.json") and file.stat().st_size:
             known = file.suffix == ".jsonl" or any(one.recognises(_head(file)) for _, one in _importers())
