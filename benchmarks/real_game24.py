@@ -4,7 +4,7 @@
     tot-lab cache import data/45_one_real_result.jsonl.gz --cache FOLDER/calls    # what is recorded
     python benchmarks/real_game24.py pilot FOLDER       # ten other hands: what the plan takes from them
     python benchmarks/real_game24.py main FOLDER        # 60 hands: searches, then chains; hours
-    tot-lab cache export data/45_one_real_result.jsonl.gz FOLDER/runs --cache FOLDER/calls
+    tot-lab cache export data/45_one_real_result.jsonl.gz FOLDER/runs/* --cache FOLDER/calls
 
 Stop it at any time. The same command continues, also on another machine after the import.
 """
