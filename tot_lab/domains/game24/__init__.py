@@ -21,6 +21,7 @@ from tot_lab.core.domain import Domain, Path
 from tot_lab.core.reading import read_json
 from tot_lab.core.task import Task
 from tot_lab.domains.general import final_answer
+from tot_lab.domains.general.mathematics import last_boxed
 
 _RULES = (
     "Game of 24: join numbers with + - * / until only 24 is left. "
@@ -244,15 +245,15 @@ class Game24(Domain):
         return list(self._valid_steps(task, path, text))
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """Return the expression after the last `Answer:` that begins a line, or else the last line that is
-        an expression.
+        r"""Return the expression after the last `Answer:` that begins a line, or else the one in the last
+        `\boxed{…}`, or else the last line that is an expression.
 
         `= 24` is removed.
         """
         stated = final_answer(text)
         if stated is not None:
             return _expression(stated)
-        lines = (_expression(line) for line in reversed(text.splitlines()) if line.strip())
+        lines = map(_expression, (last_boxed(text) or "", *reversed(text.splitlines())))
         return next((line for line in lines if (read := value_of(line)) and len(read[1]) > 1), None)
 
     def _valid_steps(self, task: Task, path: Path, text: str) -> Iterator[str]:
