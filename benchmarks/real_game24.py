@@ -81,11 +81,11 @@ PILOT_CHAINS: dict[str, tl.Strategy] = {
 
 CHAINS: dict[str, tl.Strategy] = {
     "chain of thought": CHAIN,
-    "self-consistency": tl.SelfConsistency(strategy=CHAIN, attempts=13),
-    "self-consistency, checked": tl.SelfConsistency(
+    "vote of 13": tl.SelfConsistency(strategy=CHAIN, attempts=13),
+    "vote of 13, checked": tl.SelfConsistency(
         strategy=tl.methods.Verified(strategy=CHAIN), attempts=13
     ),
-    "best of": best_of(9),
+    "best of 9": best_of(9),
 }
 
 
