@@ -245,6 +245,17 @@ def test_what_a_sample_repeats_is_bounded(tmp_path, monkeypatch):
         tl.load(path)
 
 
+def test_the_messages_that_a_chunked_sample_repeats_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("tot_lab.record.logs.inspect_ai.MAX_UNPACKED", 10**6)
+    entries = {
+        "header.json": HEADER,
+        "samples/x_epoch_1/sample.json": json.dumps({"id": "x", "message_refs": [[0, 400]] * 400}),
+        "samples/x_epoch_1/messages/0.json": json.dumps([{"role": "user", "content": "a"}] * 400),
+    }
+    with pytest.raises(tl.errors.JournalError, match=r"x_epoch_1/sample\.json: field 'message_refs' would"):
+        tl.load(archive(tmp_path / "a.eval", entries))
+
+
 @pytest.mark.parametrize("offset", [8, 6])
 def test_an_encrypted_or_damaged_entry_is_named(tmp_path, offset):
     path = archive(tmp_path / "a.eval", {"header.json": HEADER, "samples/1_epoch_1.json": b"abc" * 10**4})
