@@ -163,6 +163,15 @@ def test_an_archive_that_lies_about_its_size_is_damaged(tmp_path):
         tl.load(path)
 
 
+@pytest.mark.parametrize("compression", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_an_entry_of_another_compression_is_refused(tmp_path, compression):
+    path = archive(tmp_path / "a.eval", {"header.json": HEADER}, compression)
+    with pytest.raises(
+        tl.errors.JournalError, match=r"entry header\.json: unknown compression: got method 1"
+    ):
+        tl.load(path)
+
+
 def test_a_damaged_zstandard_entry_names_the_entry(tmp_path):
     data = bytearray((LOGS / "inspect.eval").read_bytes())
     start = data.find(b"samples/wrong_epoch_1.json")

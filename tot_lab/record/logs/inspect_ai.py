@@ -318,29 +318,44 @@ def _join(
     sample.messages = [messages[k] for held in ranges for k in held]
 
 
+_ZSTANDARD = 93
+
+
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: str) -> bytes:
-    """Return an entry of an archive, whose size is checked before."""
+    """Return an entry of an archive. No more is unpacked than the size in the archive's directory."""
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD):
+        raise JournalError(
+            f"{place}: unknown compression: got method {info.compress_type}. "
+            f"Logs of Inspect use deflate or zstandard."
+        )
+    damage: tuple[type[Exception], ...] = (
+        *(zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, zlib.error),
+    )
     try:
-        return archive.read(info)  # at most the size in the archive's directory
-    except NotImplementedError:
-        pass  # zstandard, which zipfile knows since Python 3.14
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, zlib.error) as error:
+        if info.compress_type == _ZSTANDARD:  # zipfile knows it since Python 3.14 only
+            zstandard = _zstandard()
+            damage += (zstandard.ZstdError,)
+            stored = copy(info)
+            stored.compress_type, stored.file_size = zipfile.ZIP_STORED, info.compress_size
+            stored.CRC = None  # type: ignore[assignment]  # that of the unpacked data
+            with archive.open(stored) as packed, zstandard.ZstdDecompressor().stream_reader(packed) as file:
+                data = bytes(file.read(info.file_size + 1))
+        else:
+            with archive.open(info) as file:
+                data = file.read(info.file_size + 1)
+    except damage as error:
         raise JournalError(f"{place}: damaged: {error}.") from None
+    if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
+        raise JournalError(f"{place}: damaged: the checksum does not match.")
+    return data
+
+
+def _zstandard() -> Any:
     try:
         import zstandard  # noqa: PLC0415
     except ImportError:
         raise ImportError(requires("This log of Inspect", "zstandard", "inspect")) from None
-    stored = copy(info)
-    stored.compress_type, stored.file_size = zipfile.ZIP_STORED, info.compress_size
-    stored.CRC = None  # type: ignore[assignment]  # that of the unpacked data
-    try:
-        with archive.open(stored) as packed, zstandard.ZstdDecompressor().stream_reader(packed) as reader:
-            data = reader.read(info.file_size + 1)
-    except (zstandard.ZstdError, zipfile.BadZipFile, EOFError, OSError) as error:
-        raise JournalError(f"{place}: damaged: {error}.") from None
-    if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
-        raise JournalError(f"{place}: damaged: the checksum does not match.")
-    return bytes(data)
+    return zstandard
 
 
 # Samples.
