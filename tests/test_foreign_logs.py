@@ -535,6 +535,42 @@ def test_each_tool_call_of_a_message_is_read_once(tmp_path, output):
     assert calls_of(run)[0][1].tool_calls == (tl.records.ToolCall("c", "add", '{"x": 2}'),)
 
 
+@pytest.mark.parametrize(
+    "messages", [[["user", "Hi"]], [["system", "Be brief."], ["human", "Hi"]], ["user", "Hi"]]
+)
+def test_a_pair_of_role_and_text_is_a_message(tmp_path, messages):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    rows[0]["inputs"] = {"messages": messages}
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert run.question == "Hi"
+
+
+@pytest.mark.parametrize("messages", [[["user", "Hi"]], [[["user", "Hi"]]]])
+def test_a_pair_of_role_and_text_is_a_message_of_a_call(tmp_path, messages):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    next(row for row in rows if row["run_type"] == "llm")["inputs"] = {"messages": messages}
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert chat(calls_of(run)[0][0]) == [("user", "Hi")]
+
+
+def test_a_list_of_two_words_is_no_message(tmp_path):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    rows[0]["outputs"] = {"labels": ["user", "admin"]}
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert run.answer == '["user", "admin"]'
+
+
+@pytest.mark.parametrize("counts", [(10, 0), (0, 7), (10, None), (None, 7)])
+def test_one_of_two_token_counts_may_be_0_or_unknown(tmp_path, counts):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    row = next(row for row in rows if row["run_type"] == "llm")
+    row |= {"prompt_tokens": counts[0], "completion_tokens": counts[1]}
+    del row["outputs"]["generations"][0][0]["message"]["kwargs"]["usage_metadata"]
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    reply = calls_of(run)[0][1]
+    assert (reply.input_tokens, reply.output_tokens) == counts
+
+
 def test_a_cost_of_0_with_unknown_tokens_is_unknown(tmp_path):
     rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
     for row in rows:
@@ -559,6 +595,13 @@ def test_encrypted_reasoning_is_shown_by_its_summary():
     part = {"type": "reasoning", "reasoning": "gAAAAB", "redacted": True, "summary": "It adds."}
     assert thinking_of({"role": "assistant", "content": [part]}) == "It adds."
     assert thinking_of({"role": "assistant", "content": [{**part, "summary": None}]}) is None
+
+
+def test_a_part_whose_text_is_null_has_no_text():
+    from tot_lab.record.logs.common import content_of
+
+    assert content_of([{"type": "text", "text": None}]) == ("", "")
+    assert content_of([{"type": "text", "text": None, "content": "a"}]) == ("a", "")
 
 
 # Reflexion and LATS.
