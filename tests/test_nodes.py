@@ -127,6 +127,7 @@ def test_a_run_of_nodes_is_stored_like_any_other(tmp_path):
         (1, {"prompt": [{"content": "hi"}]}, "prompt", "a chat message must be an object with role"),
         (1, {"prompt": [{"role": "user", "content": [{"type": "image_url"}]}]}, "prompt", "must be text"),
         (1, {"time": "yesterday"}, "time", "Invalid isoformat"),
+        (1, {"time": "0001-01-01T00:00:00+02:00"}, "time", "a time must be in the years 1 to 9999"),
     ],
 )
 def test_a_bad_row_is_named(file, number, cells, field, why):
@@ -138,6 +139,14 @@ def test_a_bad_row_is_named(file, number, cells, field, why):
     assert f"line {number + 1}" in str(raised.value)
     assert f"field {field!r}" in str(raised.value)
     assert why in str(raised.value)
+
+
+def test_times_over_a_century_apart_name_the_line(file):
+    rows = [
+        {**row, "time": f"{year}-01-01"} for row, year in zip(ROWS, (1900, 1901, 2026, 1902), strict=True)
+    ]
+    with pytest.raises(tl.errors.JournalError, match=r"nodes\.jsonl, line 3, field 'time': the times of"):
+        tl.read_nodes(file(rows), time="time")
 
 
 def test_lines_are_counted_with_blank_ones(tmp_path):

@@ -23,7 +23,7 @@ from tot_lab.core.reading import finite
 from tot_lab.core.task import Task
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import tool_call_of
-from tot_lab.record.nodes import STATES, LoggedCall, LoggedEnd, LoggedNode, run_of_nodes, start_of
+from tot_lab.record.nodes import STATES, LoggedCall, LoggedEnd, LoggedNode, Place, run_of_nodes, start_of
 from tot_lab.record.run import Run
 
 Tokens = str | tuple[str, str] | None
@@ -103,14 +103,18 @@ def read_nodes(
     final = [node for node in nodes if node.state == "answer"]
     final.sort(key=lambda node: -1.0 if node.score is None else -node.score)
     names = {"id": id, "parent": parent, "score": score, "time": time}
+
+    def where(k: int, field: str) -> str:
+        return f"{place(k)}, field {names[field]!r}"
+
     return run_of_nodes(
         nodes,
         name=Path(source).name if isinstance(source, str | os.PathLike) else "nodes",
         task=task,
         end=LoggedEnd(answer, [node.id for node in final]),
         score_range=score_range,
-        started=_started(table, nodes, time),
-        where=lambda k, field: f"{place(k)}, field {names[field]!r}",
+        started=_started(table, nodes, time, where),
+        where=where,
     )
 
 
@@ -225,16 +229,19 @@ def _seconds(cell: Any) -> float:
     if isinstance(cell, str):
         cell = datetime.fromisoformat(cell)
     if isinstance(cell, datetime):
-        return (cell if cell.tzinfo else cell.replace(tzinfo=UTC)).timestamp()
+        try:
+            return (cell if cell.tzinfo else cell.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+        except OverflowError:
+            raise ValueError(f"a time must be in the years 1 to 9999 of UTC: got {cell}.") from None
     number = finite(cell)
     if number is None:
         raise ValueError(f"must contain a time: got {cell!r:.80}.")
     return number
 
 
-def _started(table: _Table, nodes: Sequence[LoggedNode], time: Times) -> str:
+def _started(table: _Table, nodes: Sequence[LoggedNode], time: Times, where: Place) -> str:
     """The first time as a date, ISO 8601. Empty if the times are numbers, whose clock is unknown."""
-    first = start_of(nodes)
+    first = start_of(nodes, where)
     if time is None or first is None:
         return ""
     column = time if isinstance(time, str) else time[1]

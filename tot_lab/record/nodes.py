@@ -339,9 +339,13 @@ def _times(nodes: Sequence[LoggedNode], where: Place) -> tuple[list[float] | Non
     return [time - start for time in known], start
 
 
-def start_of(nodes: Sequence[LoggedNode]) -> float | None:
-    """Return the first time in the nodes. `None` if a node has none."""
-    return _times(nodes, "node {}, field {!r}".format)[1]
+def start_of(nodes: Sequence[LoggedNode], where: Place) -> float | None:
+    """Return the first time in the nodes. `None` if a node has none.
+
+    Raises:
+        JournalError: If the times span over a century.
+    """
+    return _times(nodes, where)[1]
 
 
 # Records.
