@@ -804,10 +804,30 @@ def test_other_files_of_a_folder_are_named_and_left_out(tmp_path):
     (tmp_path / "settings.json").write_text('{"width": 3}')
     with pytest.warns(UserWarning, match=r"1 of 4 files are not runs: settings\.json"):
         assert len(tl.load(tmp_path)) == 4
-    (tmp_path / "settings.json").unlink()
     (tmp_path / "other.jsonl").write_text('{"width": 3}\n')
-    with pytest.raises(tl.errors.JournalError, match=r"other\.jsonl.*No importer recognises the file"):
+    with pytest.warns(UserWarning, match=r"2 of 5 files are not runs: other\.jsonl, settings\.json"):
+        assert len(tl.load(tmp_path)) == 4
+    damaged = (tmp_path / "own.jsonl").read_bytes().replace(b"\n", b"}\n", 1)
+    (tmp_path / "own.jsonl").write_bytes(damaged)
+    with (
+        pytest.warns(UserWarning, match="2 of 5 files"),
+        pytest.raises(tl.errors.JournalError, match=r"own\.jsonl, line"),
+    ):
         tl.load(tmp_path)
+
+
+def test_a_folder_without_a_file_that_is_recognised_says_so(tmp_path):
+    (tmp_path / "tasks.jsonl").write_text('{"question": "2 + 3?"}\n')
+    with pytest.raises(
+        FileNotFoundError, match=r"no run in this folder\. No importer recognises tasks\.jsonl"
+    ):
+        tl.load(tmp_path)
+
+
+def test_folders_in_a_folder_are_left_out(tmp_path):
+    (tmp_path / "sub.json").mkdir()
+    (tmp_path / "a.json").write_bytes((LOGS / "inspect.json").read_bytes())
+    assert len(tl.load(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("file", FILES)
