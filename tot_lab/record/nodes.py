@@ -3,7 +3,8 @@
     a table (`node_tables.py`) or a foreign log (an importer) → `LoggedNode`s → `run_of_nodes` → Run
 
 Nodes come in any order and have ids of their own. What a log lacks is unknown (`Header.unknown`), never
-invented. All work is linear in the number of nodes, and nothing recurses over their depth.
+invented. All work is linear in the number of nodes and the length of their ids, which grows with the depth.
+Nothing recurses over the depth.
 """
 
 from __future__ import annotations
