@@ -116,9 +116,11 @@ _SPACE = re.compile(r"\s*")
 
 
 def kind(value: Any) -> str:
-    """Return what a JSON value is, for error messages."""
+    """Return what a JSON value (or another one) is, for error messages."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
+    return names.get(
+        type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}"
+    )
 
 
 def field(row: Mapping[str, Any], name: str, types: type | tuple[type, ...], default: Any = None) -> Any:
