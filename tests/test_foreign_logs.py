@@ -163,6 +163,15 @@ def test_an_archive_that_lies_about_its_size_is_damaged(tmp_path):
         tl.load(path)
 
 
+@pytest.mark.parametrize("compression", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_an_entry_of_another_compression_is_refused(tmp_path, compression):
+    path = archive(tmp_path / "a.eval", {"header.json": HEADER}, compression)
+    with pytest.raises(
+        tl.errors.JournalError, match=r"entry header\.json: unknown compression: got method 1"
+    ):
+        tl.load(path)
+
+
 def test_a_damaged_zstandard_entry_names_the_entry(tmp_path):
     data = bytearray((LOGS / "inspect.eval").read_bytes())
     start = data.find(b"samples/wrong_epoch_1.json")
@@ -243,6 +252,17 @@ def test_what_a_sample_repeats_is_bounded(tmp_path, monkeypatch):
         tl.errors.JournalError, match=r"sample 1: field 'attachments' would grow to more than"
     ):
         tl.load(path)
+
+
+def test_the_messages_that_a_chunked_sample_repeats_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("tot_lab.record.logs.inspect_ai.MAX_UNPACKED", 10**6)
+    entries = {
+        "header.json": HEADER,
+        "samples/x_epoch_1/sample.json": json.dumps({"id": "x", "message_refs": [[0, 400]] * 400}),
+        "samples/x_epoch_1/messages/0.json": json.dumps([{"role": "user", "content": "a"}] * 400),
+    }
+    with pytest.raises(tl.errors.JournalError, match=r"x_epoch_1/sample\.json: field 'message_refs' would"):
+        tl.load(archive(tmp_path / "a.eval", entries))
 
 
 @pytest.mark.parametrize("offset", [8, 6])
@@ -515,6 +535,42 @@ def test_each_tool_call_of_a_message_is_read_once(tmp_path, output):
     assert calls_of(run)[0][1].tool_calls == (tl.records.ToolCall("c", "add", '{"x": 2}'),)
 
 
+@pytest.mark.parametrize(
+    "messages", [[["user", "Hi"]], [["system", "Be brief."], ["human", "Hi"]], ["user", "Hi"]]
+)
+def test_a_pair_of_role_and_text_is_a_message(tmp_path, messages):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    rows[0]["inputs"] = {"messages": messages}
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert run.question == "Hi"
+
+
+@pytest.mark.parametrize("messages", [[["user", "Hi"]], [[["user", "Hi"]]]])
+def test_a_pair_of_role_and_text_is_a_message_of_a_call(tmp_path, messages):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    next(row for row in rows if row["run_type"] == "llm")["inputs"] = {"messages": messages}
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert chat(calls_of(run)[0][0]) == [("user", "Hi")]
+
+
+def test_a_list_of_two_words_is_no_message(tmp_path):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    rows[0]["outputs"] = {"labels": ["user", "admin"]}
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    assert run.answer == '["user", "admin"]'
+
+
+@pytest.mark.parametrize("counts", [(10, 0), (0, 7), (10, None), (None, 7)])
+def test_one_of_two_token_counts_may_be_0_or_unknown(tmp_path, counts):
+    rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
+    row = next(row for row in rows if row["run_type"] == "llm")
+    row |= {"prompt_tokens": counts[0], "completion_tokens": counts[1]}
+    del row["outputs"]["generations"][0][0]["message"]["kwargs"]["usage_metadata"]
+    run, _ = tl.load(written(tmp_path / "a.jsonl", rows))
+    reply = calls_of(run)[0][1]
+    assert (reply.input_tokens, reply.output_tokens) == counts
+
+
 def test_a_cost_of_0_with_unknown_tokens_is_unknown(tmp_path):
     rows = [json.loads(line) for line in (LOGS / "langsmith.jsonl").read_text().splitlines()]
     for row in rows:
@@ -539,6 +595,13 @@ def test_encrypted_reasoning_is_shown_by_its_summary():
     part = {"type": "reasoning", "reasoning": "gAAAAB", "redacted": True, "summary": "It adds."}
     assert thinking_of({"role": "assistant", "content": [part]}) == "It adds."
     assert thinking_of({"role": "assistant", "content": [{**part, "summary": None}]}) is None
+
+
+def test_a_part_whose_text_is_null_has_no_text():
+    from tot_lab.record.logs.common import content_of
+
+    assert content_of([{"type": "text", "text": None}]) == ("", "")
+    assert content_of([{"type": "text", "text": None, "content": "a"}]) == ("a", "")
 
 
 # Reflexion and LATS.
@@ -741,10 +804,30 @@ def test_other_files_of_a_folder_are_named_and_left_out(tmp_path):
     (tmp_path / "settings.json").write_text('{"width": 3}')
     with pytest.warns(UserWarning, match=r"1 of 4 files are not runs: settings\.json"):
         assert len(tl.load(tmp_path)) == 4
-    (tmp_path / "settings.json").unlink()
     (tmp_path / "other.jsonl").write_text('{"width": 3}\n')
-    with pytest.raises(tl.errors.JournalError, match=r"other\.jsonl.*No importer recognises the file"):
+    with pytest.warns(UserWarning, match=r"2 of 5 files are not runs: other\.jsonl, settings\.json"):
+        assert len(tl.load(tmp_path)) == 4
+    damaged = (tmp_path / "own.jsonl").read_bytes().replace(b"\n", b"}\n", 1)
+    (tmp_path / "own.jsonl").write_bytes(damaged)
+    with (
+        pytest.warns(UserWarning, match="2 of 5 files"),
+        pytest.raises(tl.errors.JournalError, match=r"own\.jsonl, line"),
+    ):
         tl.load(tmp_path)
+
+
+def test_a_folder_without_a_file_that_is_recognised_says_so(tmp_path):
+    (tmp_path / "tasks.jsonl").write_text('{"question": "2 + 3?"}\n')
+    with pytest.raises(
+        FileNotFoundError, match=r"no run in this folder\. No importer recognises tasks\.jsonl"
+    ):
+        tl.load(tmp_path)
+
+
+def test_folders_in_a_folder_are_left_out(tmp_path):
+    (tmp_path / "sub.json").mkdir()
+    (tmp_path / "a.json").write_bytes((LOGS / "inspect.json").read_bytes())
+    assert len(tl.load(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -117,16 +117,17 @@ def test_a_run_of_nodes_is_stored_like_any_other(tmp_path):
         (3, {"score": -1}, "score", "the score must be from 0 to 10: got -1.0"),
         (3, {"score": "high"}, "score", "a score must be a number: got 'high'"),
         (3, {"score": True}, "score", "a score must be a number: got True"),
-        (3, {"text": 5}, "text", "must contain text: got a int"),
+        (3, {"text": 5}, "text", "must contain text: got a number"),
         (3, {"text": None}, "text", "is missing or empty"),
         (1, {"state": "loved"}, "state", "unknown state: got 'loved'"),
         (1, {"tokens": -1}, "tokens", "must contain a number of tokens: got -1"),
         (1, {"tokens": 2.5}, "tokens", "must contain a number of tokens: got 2.5"),
         (1, {"reply": ["yes"]}, "reply", "must contain text: got a list"),
-        (1, {"prompt": 7}, "prompt", "a prompt must be a text or a list of chat messages: got a int"),
+        (1, {"prompt": 7}, "prompt", "a prompt must be a text or a list of chat messages: got a number"),
         (1, {"prompt": [{"content": "hi"}]}, "prompt", "a chat message must be an object with role"),
         (1, {"prompt": [{"role": "user", "content": [{"type": "image_url"}]}]}, "prompt", "must be text"),
         (1, {"time": "yesterday"}, "time", "Invalid isoformat"),
+        (1, {"time": "0001-01-01T00:00:00+02:00"}, "time", "a time must be in the years 1 to 9999"),
     ],
 )
 def test_a_bad_row_is_named(file, number, cells, field, why):
@@ -138,6 +139,19 @@ def test_a_bad_row_is_named(file, number, cells, field, why):
     assert f"line {number + 1}" in str(raised.value)
     assert f"field {field!r}" in str(raised.value)
     assert why in str(raised.value)
+
+
+def test_times_over_a_century_apart_name_the_line(file):
+    rows = [
+        {**row, "time": f"{year}-01-01"} for row, year in zip(ROWS, (1900, 1901, 2026, 1902), strict=True)
+    ]
+    with pytest.raises(tl.errors.JournalError, match=r"nodes\.jsonl, line 3, field 'time': the times of"):
+        tl.read_nodes(file(rows), time="time")
+
+
+def test_nan_in_a_line_is_an_empty_cell(file):
+    run = tl.read_nodes(file(with_cell(1, score=float("nan"))), score="score", score_range=(0, 10))
+    assert [node.raw for node in run.tree] == [None, None, 1, 10]
 
 
 def test_lines_are_counted_with_blank_ones(tmp_path):

@@ -90,7 +90,7 @@ class _Database(diskcache.Cache):  # type: ignore[misc]
         return outcomes
 
 
-_AT_ONCE = 100
+_ENTRIES_PER_STATEMENT = 100
 """Entries of one statement. Older versions of SQLite take 999 values."""
 
 
@@ -115,9 +115,9 @@ def _settle(pairs: list[tuple[_Write, _Outcome]]) -> None:
             in_loops[write.done.get_loop()].append((write.done, outcome))
         else:
             _resolve([(write.done, outcome)])
-    for loop, its in in_loops.items():
+    for loop, settled in in_loops.items():
         with suppress(RuntimeError):  # it was closed
-            loop.call_soon_threadsafe(_resolve, its)
+            loop.call_soon_threadsafe(_resolve, settled)
 
 
 def _resolve(pairs: Sequence[tuple[Future[bool] | asyncio.Future[bool], _Outcome]]) -> None:
@@ -357,8 +357,8 @@ class Store:
                     if replace:
                         outcomes += [self._disk.set(*entry) for entry in entries]
                         continue
-                    for start in range(0, len(entries), _AT_ONCE):
-                        outcomes += self._disk.add_all(entries[start : start + _AT_ONCE])
+                    for start in range(0, len(entries), _ENTRIES_PER_STATEMENT):
+                        outcomes += self._disk.add_all(entries[start : start + _ENTRIES_PER_STATEMENT])
         except BaseException as error:
             if isinstance(self._disk, diskcache.Cache):  # otherwise it is read-only
                 self._disk.close()  # closing the connection rolls the transaction back

@@ -69,12 +69,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     and `.eval` are read, the empty ones excepted.
 
     Raises:
-        OSError: If the file cannot be opened, or the folder contains no run.
+        OSError: If the file cannot be opened, or the folder contains no file that an importer recognises.
         JournalError: If a file is damaged or was written by a newer version; names the file and the line or
             entry. If no importer recognises it, the message lists what each of them expects.
 
     Warns:
-        UserWarning: If a folder contains `.json` files that no importer recognises. They are left out.
+        UserWarning: If a folder contains files with these endings that no importer recognises. They are left
+            out.
     """
     if Path(path).is_dir():
         return _load_folder(Path(path))
@@ -96,13 +97,16 @@ def load(path: str | os.PathLike[str]) -> Any:
 def _load_folder(folder: Path) -> list[Run]:
     files, others = list[Path](), list[Path]()
     for file in sorted(folder.iterdir()):
-        if file.suffix in ENDINGS and not file.name.endswith("marks.json") and file.stat().st_size:
-            known = file.suffix == ".jsonl" or any(one.recognises(_head(file)) for _, one in _importers())
+        if file.suffix not in ENDINGS or file.name.endswith("marks.json") or not file.is_file():
+            continue
+        if head := _head(file):
+            known = any(importer.recognises(head) for _, importer in _importers())
             (files if known else others).append(file)
+    names = ", ".join(file.name for file in others[:5])
     if not files:
-        raise FileNotFoundError(f"{folder}: no run in this folder. Runs are NAME{', NAME'.join(ENDINGS)}.")
+        found = f"No importer recognises {names}" if others else f"Runs are NAME{', NAME'.join(ENDINGS)}"
+        raise FileNotFoundError(f"{folder}: no run in this folder. {found}.")
     if others:
-        names = ", ".join(file.name for file in others[:5])
         warnings.warn(
             f"{folder}: {len(others)} of {len(others) + len(files)} files are not runs: {names}",
             UserWarning,

@@ -22,8 +22,8 @@ from tot_lab.core.calls import MAX_TOKENS, Message, Reply, is_token_count
 from tot_lab.core.reading import finite
 from tot_lab.core.task import Task
 from tot_lab.record.journal import JournalError
-from tot_lab.record.logs.common import tool_call_of
-from tot_lab.record.nodes import STATES, LoggedCall, LoggedEnd, LoggedNode, run_of_nodes, start_of
+from tot_lab.record.logs.common import UNREADABLE, contents, decoded, kind, tool_call_of
+from tot_lab.record.nodes import STATES, LoggedCall, LoggedEnd, LoggedNode, Place, run_of_nodes, start_of
 from tot_lab.record.run import Run
 
 Tokens = str | tuple[str, str] | None
@@ -103,14 +103,18 @@ def read_nodes(
     final = [node for node in nodes if node.state == "answer"]
     final.sort(key=lambda node: -1.0 if node.score is None else -node.score)
     names = {"id": id, "parent": parent, "score": score, "time": time}
+
+    def where(k: int, field: str) -> str:
+        return f"{place(k)}, field {names[field]!r}"
+
     return run_of_nodes(
         nodes,
         name=Path(source).name if isinstance(source, str | os.PathLike) else "nodes",
         task=task,
         end=LoggedEnd(answer, [node.id for node in final]),
         score_range=score_range,
-        started=_started(table, nodes, time),
-        where=lambda k, field: f"{place(k)}, field {names[field]!r}",
+        started=_started(table, nodes, time, where),
+        where=where,
     )
 
 
@@ -123,7 +127,7 @@ class _Table:
         if not set(map(type, rows)) <= {dict}:
             for k, row in enumerate(rows):
                 if not isinstance(row, Mapping):
-                    raise JournalError(f"{place(k)}: a row must be an object with fields: got {_kind(row)}.")
+                    raise JournalError(f"{place(k)}: a row must be an object with fields: got {kind(row)}.")
         if not rows:
             raise JournalError(f"{place(0)}: there are no rows.")
 
@@ -193,7 +197,7 @@ def _id(cell: Any) -> str:
 
 def _text(cell: Any) -> str:
     if type(cell) is not str and not isinstance(cell, str):
-        raise ValueError(f"must contain text: got {_kind(cell)}.")
+        raise ValueError(f"must contain text: got {kind(cell)}.")
     return cell
 
 
@@ -225,16 +229,19 @@ def _seconds(cell: Any) -> float:
     if isinstance(cell, str):
         cell = datetime.fromisoformat(cell)
     if isinstance(cell, datetime):
-        return (cell if cell.tzinfo else cell.replace(tzinfo=UTC)).timestamp()
+        try:
+            return (cell if cell.tzinfo else cell.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+        except OverflowError:
+            raise ValueError(f"a time must be in the years 1 to 9999 of UTC: got {cell}.") from None
     number = finite(cell)
     if number is None:
         raise ValueError(f"must contain a time: got {cell!r:.80}.")
     return number
 
 
-def _started(table: _Table, nodes: Sequence[LoggedNode], time: Times) -> str:
+def _started(table: _Table, nodes: Sequence[LoggedNode], time: Times, where: Place) -> str:
     """The first time as a date, ISO 8601. Empty if the times are numbers, whose clock is unknown."""
-    first = start_of(nodes)
+    first = start_of(nodes, where)
     if time is None or first is None:
         return ""
     column = time if isinstance(time, str) else time[1]
@@ -282,7 +289,7 @@ def messages_of(value: Any) -> tuple[Message, ...]:
     if isinstance(value, str):
         return (Message("user", value),)
     if not isinstance(value, Sequence):
-        raise ValueError(f"a prompt must be a text or a list of chat messages: got {_kind(value)}.")
+        raise ValueError(f"a prompt must be a text or a list of chat messages: got {kind(value)}.")
     made = []
     for message in value:
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
@@ -308,7 +315,6 @@ def _content(value: Any) -> str:
     return value
 
 
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _row_decoder = msgspec.json.Decoder()
 
 
@@ -319,16 +325,12 @@ def _rows(source: Any) -> tuple[list[Any], Callable[[int], str]]:
             source = source.to_dict("records")
         if not isinstance(source, Iterable) or isinstance(source, Mapping | bytes):
             raise TypeError(
-                f"source must be a file, a DataFrame or an iterable of dicts: got {_kind(source)}."
+                f"source must be a file, a DataFrame or an iterable of dicts: got {kind(source)}."
             )
         return list(source), lambda k: f"row {k + 1}"
-    path = Path(source)
-    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    path, data = Path(source), contents(source)
     if data.lstrip()[:1] == b"[":
-        try:
-            return msgspec.json.decode(data, type=list[Any]), lambda k: f"{path}, entry {k + 1}"
-        except _UNREADABLE as error:
-            raise JournalError(f"{path}: invalid JSON: {error}") from None
+        return decoded(data, list[Any], f"{path}: invalid JSON"), lambda k: f"{path}, entry {k + 1}"
 
     def place(k: int) -> str:
         numbers = (n for n, line in enumerate(data.split(b"\n"), 1) if line.strip())
@@ -336,15 +338,7 @@ def _rows(source: Any) -> tuple[list[Any], Callable[[int], str]]:
 
     try:
         return _row_decoder.decode_lines(data), place
-    except _UNREADABLE:
-        for k, line in enumerate(filter(bytes.strip, data.split(b"\n"))):
-            try:
-                _row_decoder.decode(line)
-            except _UNREADABLE as error:
-                raise JournalError(f"{place(k)}: invalid JSON: {error}") from None
-        raise
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "nothing"}
-    return names.get(type(value), f"a {type(value).__name__}")
+    except UNREADABLE:  # a line is damaged, or has numbers that are not JSON
+        lines = enumerate(data.split(b"\n"), 1)
+        rows = [decoded(line, Any, f"{path}, line {n}: invalid JSON") for n, line in lines if line.strip()]
+        return rows, place

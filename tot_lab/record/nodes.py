@@ -3,7 +3,8 @@
     a table (`node_tables.py`) or a foreign log (an importer) → `LoggedNode`s → `run_of_nodes` → Run
 
 Nodes come in any order and have ids of their own. What a log lacks is unknown (`Header.unknown`), never
-invented. All work is linear in the number of nodes, and nothing recurses over their depth.
+invented. All work is linear in the number of nodes and the length of their ids, which grows with the depth.
+Nothing recurses over the depth.
 """
 
 from __future__ import annotations
@@ -339,9 +340,13 @@ def _times(nodes: Sequence[LoggedNode], where: Place) -> tuple[list[float] | Non
     return [time - start for time in known], start
 
 
-def start_of(nodes: Sequence[LoggedNode]) -> float | None:
-    """Return the first time in the nodes. `None` if a node has none."""
-    return _times(nodes, "node {}, field {!r}".format)[1]
+def start_of(nodes: Sequence[LoggedNode], where: Place) -> float | None:
+    """Return the first time in the nodes. `None` if a node has none.
+
+    Raises:
+        JournalError: If the times span over a century.
+    """
+    return _times(nodes, where)[1]
 
 
 # Records.

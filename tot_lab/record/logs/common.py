@@ -116,9 +116,11 @@ _SPACE = re.compile(r"\s*")
 
 
 def kind(value: Any) -> str:
-    """Return what a JSON value is, for error messages."""
+    """Return what a JSON value (or another one) is, for error messages."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
+    return names.get(
+        type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}"
+    )
 
 
 def field(row: Mapping[str, Any], name: str, types: type | tuple[type, ...], default: Any = None) -> Any:
@@ -175,6 +177,7 @@ _ROLES = {
     **{"human": "user", "ai": "assistant", "model": "assistant", "AIMessageChunk": "assistant"},
     **{"function": "tool", "developer": "system"},
 }
+_PAIRED = ("user", "assistant", "system", "tool", *_ROLES)
 _ASKS = ("tool_call", "tool_use", "function_call")
 _ANSWERS = ("tool_call_response", "tool_result")
 
@@ -203,7 +206,10 @@ def message_of(value: Any) -> Message:
 
 
 def unwrapped(value: Any) -> Any:
-    """Return the fields of a message that LangChain or OpenInference wraps in an object."""
+    """Return the fields of a message that LangChain or OpenInference wraps in an object, or that LangChain
+    takes as a pair of role and text."""
+    if isinstance(value, list) and len(value) == 2 and value[0] in _PAIRED and isinstance(value[1], str):
+        return {"role": value[0], "content": value[1]}
     while isinstance(value, dict):
         if isinstance(value.get("kwargs"), dict) and "lc" in value:
             value = value["kwargs"]
@@ -245,7 +251,8 @@ def content_of(content: Any) -> tuple[str, str]:
         if isinstance(part, str):
             texts.append(part)
         elif what in ("text", "output_text", "input_text"):
-            texts.append(str(part.get("text", part.get("content", ""))))
+            text = _first_of(part, ("text", "content"))
+            texts.append(text if isinstance(text, str) else "")
         elif what in ("reasoning", "thinking"):
             # Inspect keeps encrypted reasoning, with a summary that can be read.
             names = ("summary",) if part.get("redacted") else ("reasoning", "thinking", "content", "text")
@@ -304,7 +311,8 @@ def text_of(value: Any, role: str | None = None) -> str:
         role: `user` for an input, `assistant` for an output.
     """
     for _ in range(5):
-        value = unwrapped(value)
+        if isinstance(value, dict):  # a list of two texts is a message only where messages are expected
+            value = unwrapped(value)
         if isinstance(value, str):
             return value
         if value is None:
@@ -313,14 +321,14 @@ def text_of(value: Any, role: str | None = None) -> str:
             if not value or not all(isinstance(unwrapped(each), dict | list) for each in value):
                 break
             of_role = [each for each in value if role is not None and _role(each) == role]
-            value = (of_role or value)[-1]
+            value = unwrapped((of_role or value)[-1])
             continue
         if not isinstance(value, dict):
             break
         if "content" in value and ("role" in value or "type" in value):
             return content_of(value["content"])[0]
         if isinstance(value.get("messages"), list):
-            value = value["messages"]
+            value = unwrapped(value["messages"])
         elif len(value) == 1:
             value = next(iter(value.values()))
         else:

@@ -200,8 +200,8 @@ class InspectLog:
         """Return the run of each sample, in the order of the file."""
         with Path(path).open("rb") as file:
             is_archive = file.read(2) == b"PK"
-        log, count, samples = _archive(path) if is_archive else _whole(path)
         growth = _Growth(_most(path))
+        log, count, samples = _archive(path, growth) if is_archive else _whole(path)
         return [
             _run(sample, log, _Texts(sample.attachments, growth), place)
             for place, sample in with_progress(samples, f"loading {path}", count)
@@ -245,13 +245,13 @@ _SAMPLE = re.compile(r"(samples/.+_epoch_\d+)(?:\.json|/sample\.json)")
 _CHUNK = re.compile(r"(samples/.+_epoch_\d+)/(messages|events|attachments)/(\d{1,9})\.json")
 
 
-def _archive(path: str | os.PathLike[str]) -> _Samples:
+def _archive(path: str | os.PathLike[str], growth: _Growth) -> _Samples:
     try:
         with zipfile.ZipFile(path) as archive:
             infos = {info.filename: info for info in archive.infolist()}
-            if (size := sum(info.file_size for info in infos.values())) > (most := _most(path)):
+            if (size := sum(info.file_size for info in infos.values())) > growth.most:
                 raise JournalError(
-                    f"{path}: it would unpack to {size:,} bytes. At most {most:,} are accepted."
+                    f"{path}: it would unpack to {size:,} bytes. At most {growth.most:,} are accepted."
                 )
             first = next((name for name in ("header.json", "_journal/start.json") if name in infos), None)
             if first is None:
@@ -261,11 +261,14 @@ def _archive(path: str | os.PathLike[str]) -> _Samples:
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
         raise JournalError(f"{path}: damaged, or not finished: {error}.") from None
     names = [name for name in infos if _SAMPLE.fullmatch(name)]
-    return log, len(names), _archived(path, infos, names)
+    return log, len(names), _archived(path, infos, names, growth)
 
 
 def _archived(
-    path: str | os.PathLike[str], infos: Mapping[str, zipfile.ZipInfo], names: Sequence[str]
+    path: str | os.PathLike[str],
+    infos: Mapping[str, zipfile.ZipInfo],
+    names: Sequence[str],
+    growth: _Growth,
 ) -> Iterator[tuple[str, _Sample]]:
     chunks: dict[tuple[str, str], dict[int, zipfile.ZipInfo]] = {}
     for name, info in infos.items():
@@ -276,7 +279,7 @@ def _archived(
             place = f"{path}, entry {name}"
             sample = decoded(_unpacked(archive, infos[name], place), _Sample, place)
             if name.endswith("/sample.json"):
-                _join(sample, archive, infos, chunks, name.removesuffix("/sample.json"), str(path))
+                _join(sample, archive, infos, chunks, name.removesuffix("/sample.json"), str(path), growth)
             yield place, sample
 
 
@@ -287,6 +290,7 @@ def _join(
     chunks: Mapping[tuple[str, str], Mapping[int, zipfile.ZipInfo]],
     prefix: str,
     path: str,
+    growth: _Growth,
 ) -> None:
     """Add the parts of a chunked sample, which are in entries of their own."""
 
@@ -306,35 +310,52 @@ def _join(
     if (info := infos.get(f"{prefix}/metadata.json")) is not None:
         place = f"{path}, entry {info.filename}"
         sample.metadata = decoded(_unpacked(archive, info, place), dict[str, Any], place)
-    numbers = [
-        k for first, last in sample.message_refs for k in range(max(first, 0), min(last, len(messages)))
-    ]
-    sample.messages = [messages[k] for k in numbers]
+    ranges = [range(max(first, 0), min(last, len(messages))) for first, last in sample.message_refs]
+    try:
+        growth.take(8 * sum(map(len, ranges)), "message_refs")
+    except ValueError as error:
+        raise JournalError(f"{path}, entry {prefix}/sample.json: {error}") from None
+    sample.messages = [messages[k] for held in ranges for k in held]
+
+
+_ZSTANDARD = 93
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: str) -> bytes:
-    """Return an entry of an archive, whose size is checked before."""
+    """Return an entry of an archive. No more is unpacked than the size in the archive's directory."""
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD):
+        raise JournalError(
+            f"{place}: unknown compression: got method {info.compress_type}. "
+            f"Logs of Inspect use deflate or zstandard."
+        )
+    damage: tuple[type[Exception], ...] = (
+        *(zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, zlib.error),
+    )
     try:
-        return archive.read(info)  # at most the size in the archive's directory
-    except NotImplementedError:
-        pass  # zstandard, which zipfile knows since Python 3.14
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, zlib.error) as error:
+        if info.compress_type == _ZSTANDARD:  # zipfile knows it since Python 3.14 only
+            zstandard = _zstandard()
+            damage += (zstandard.ZstdError,)
+            stored = copy(info)
+            stored.compress_type, stored.file_size = zipfile.ZIP_STORED, info.compress_size
+            stored.CRC = None  # type: ignore[assignment]  # that of the unpacked data
+            with archive.open(stored) as packed, zstandard.ZstdDecompressor().stream_reader(packed) as file:
+                data = bytes(file.read(info.file_size + 1))
+        else:
+            with archive.open(info) as file:
+                data = file.read(info.file_size + 1)
+    except damage as error:
         raise JournalError(f"{place}: damaged: {error}.") from None
+    if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
+        raise JournalError(f"{place}: damaged: the checksum does not match.")
+    return data
+
+
+def _zstandard() -> Any:
     try:
         import zstandard  # noqa: PLC0415
     except ImportError:
         raise ImportError(requires("This log of Inspect", "zstandard", "inspect")) from None
-    stored = copy(info)
-    stored.compress_type, stored.file_size = zipfile.ZIP_STORED, info.compress_size
-    stored.CRC = None  # type: ignore[assignment]  # that of the unpacked data
-    try:
-        with archive.open(stored) as packed, zstandard.ZstdDecompressor().stream_reader(packed) as reader:
-            data = reader.read(info.file_size + 1)
-    except (zstandard.ZstdError, zipfile.BadZipFile, EOFError, OSError) as error:
-        raise JournalError(f"{place}: damaged: {error}.") from None
-    if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
-        raise JournalError(f"{place}: damaged: the checksum does not match.")
-    return bytes(data)
+    return zstandard
 
 
 # Samples.

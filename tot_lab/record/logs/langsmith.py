@@ -127,8 +127,8 @@ def _llm_call(row: _Row, start: float | None, end: float | None) -> LoggedCall:
     model = _text(given.get("model") or given.get("model_name") or about.get("ls_model_name"))
     answer, finish = _output(outputs)
     prompt, completion = _usage(row, outputs, answer or {})
-    reply = None
-    if answer is not None or row.error is not None or prompt is not None:
+    reply, is_counted = None, prompt is not None or completion is not None
+    if answer is not None or row.error is not None or is_counted:
         answered = Message("assistant", "") if answer is None else message_of(answer)
         response = field(answer or {}, "response_metadata", dict, {})
         reply = Reply(
@@ -138,7 +138,7 @@ def _llm_call(row: _Row, start: float | None, end: float | None) -> LoggedCall:
             _text(response.get("model_name") or outputs.get("model")) or model,
             prompt,
             completion,
-            None if prompt is None else _cost(row.total_cost),
+            _cost(row.total_cost) if is_counted else None,
             _text(response.get("finish_reason") or (answer or {}).get("stop_reason") or finish),
             (),
             answered.tool_calls,
@@ -159,7 +159,7 @@ def _llm_call(row: _Row, start: float | None, end: float | None) -> LoggedCall:
 
 def _messages(inputs: Mapping[str, Any]) -> tuple[Message, ...]:
     held = field(inputs, "messages", (list, str)) or field(inputs, "prompts", (list, str), [])
-    if isinstance(held, list) and held and isinstance(held[0], list):  # of a batch of one
+    if isinstance(held, list) and held and isinstance(unwrapped(held[0]), list):  # of a batch of one
         held = held[0]
     return tuple(
         [
@@ -199,9 +199,12 @@ def _usage(row: _Row, outputs: Mapping[str, Any], answer: Mapping[str, Any]) -> 
     """Return the tokens of the prompt and of the reply. LangSmith writes 0 for both if they are unknown."""
     held = (answer.get("usage_metadata"), outputs.get("usage_metadata"), outputs.get("usage"))
     reported: Mapping[str, Any] = next((each for each in held if each and isinstance(each, dict)), {})
-    prompt = row.prompt_tokens or reported.get("input_tokens", reported.get("prompt_tokens"))
-    reply = row.completion_tokens or reported.get("output_tokens", reported.get("completion_tokens"))
-    if not prompt:
+    prompt = reported.get("input_tokens", reported.get("prompt_tokens"))
+    reply = reported.get("output_tokens", reported.get("completion_tokens"))
+    if row.prompt_tokens or row.completion_tokens:
+        prompt = prompt if row.prompt_tokens is None else row.prompt_tokens
+        reply = reply if row.completion_tokens is None else row.completion_tokens
+    if not prompt and not reply:
         return None, None
     return tokens(prompt, "prompt_tokens"), tokens(reply, "completion_tokens")
 
