@@ -892,7 +892,7 @@ def test_a_timeline_is_printed_light_and_shown_dark_again(opened):
     dark = [17, 20, 24]
     soon(lambda: page.evaluate(CORNER) == dark)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate(CORNER) == [255, 255, 255]
+    soon(lambda: page.evaluate(CORNER) == [255, 255, 255])
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     soon(lambda: page.evaluate(CORNER) == dark)
 
