@@ -711,9 +711,13 @@ def test_a_run_of_a_published_log_is_named_by_its_number(log, journal, tmp_path,
         ("log.json#2", "log.json#2: a log of 2 runs. Name one: log.json#0 to #1."),
         ("a.jsonl#0", "a.jsonl#0: a.jsonl contains one run. Name it without #0."),
         ("none.json#0", "none.json#0: no such file"),
+        ("log.json#²", "log.json#²: no such file"),
+        ("empty.json", "empty.json: contains no runs."),
+        ("empty.json#0", "empty.json#0: contains no runs."),
     ],
 )
 def test_a_number_that_names_no_run_is_told_of(command, name, says, log, journal, here):
+    log.with_name("empty.json").write_text('{"resourceSpans": []}')
     code, out, err = here(command[0], name, *command[1:])
     assert (code, out) == (2, "")
     assert err.startswith(f"tot-lab: {says}")

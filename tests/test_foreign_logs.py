@@ -7,10 +7,12 @@ import random
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from browser import offline_pages, soon
 
 import tot_lab as tl
+from tot_lab.analysis.tables import placed
 from tot_lab.apps.cli import main
 
 LOGS = Path(__file__).parent / "data" / "logs"
@@ -877,6 +879,21 @@ def test_other_choices_make_another_task(tmp_path):
         (tmp_path / "log.json").write_text(json.dumps(log))
         runs += tl.load(tmp_path / "log.json")
     assert list(tl.stats.success_rates(runs).tasks) == [2]
+
+
+def test_numbered_tasks_of_two_origins_are_the_same_only_by_their_choices():
+    def made(domain, data):
+        run = tl.load(LOGS / "inspect.json")[0]
+        run.header = msgspec.structs.replace(
+            run.header, task={"question": "q", "domain": domain, "data": data}
+        )
+        return run
+
+    own = [made(None, {"words": "A"}), made(None, {"words": "B"}), made(None, {"choices": {"A": "3"}})]
+    others = [made({"kind": "published/imported"}, {"choices": [text]}) for text in "123"]
+    labels = [place.task for place in placed([*own, *others], "a test")]
+    question = own[0].question
+    assert labels == [question + end for end in ("", " #2", " #3", "", " #4", " #3")]
 
 
 def test_logs_without_a_verdict_cannot_be_compared_by_success():

@@ -23,6 +23,7 @@ from support import Scripted, run, wait
 import tot_lab as tl
 from tot_lab.core import processes
 from tot_lab.domains.general import graders, last_number
+from tot_lab.domains.general.mathematics import last_boxed
 from tot_lab.testing import check_domain
 
 GRADES = ("number", "exact", "grid", "choice", "regex", "math", "python")
@@ -148,12 +149,18 @@ def test_solutions_of_the_form_of_gsm8k_are_graded_as_its_authors_do(number, ans
         ("1 2 3\n4 5 6\n7 8 9", False),
         ("1 2 3\n4 5 6\nNo:\n1 2 3\n4 5 7", False),
         ("12 3\n45 6", False),
+        ("1 2 3\n4 5 6\nConfidence:\n9", True),
         ("a b c", False),
         ("", False),
     ],
 )
 def test_grids(answer, right):
     assert graded("grid", "1 2 3\n4 5 6", answer) == float(right)
+
+
+def test_a_number_in_brackets_is_one_cell():
+    assert graded("grid", "[[10], [20]]", "[10]\n[20]") == 1.0
+    assert graded("grid", "[[10], [20]]", "1 0\n2 0") == 0.0
 
 
 def test_grids_vote_together_by_their_cells():
@@ -350,6 +357,10 @@ def test_marked_latex_is_graded_as_math_verify_does(reference, answer):
         ("-1 1/2", r"-\frac{3}{2}", True),
         ("1 1/2", "11/2", False),
         ("11/2", "1 1/2", False),
+        ("7/3", "2 100/300", True),
+        ("7", "2 100/300", False),
+        ("1000/3", "1 000/3", True),
+        ("500", "1 500/3", True),
         (r"\frac{3}{2}\pi", r"1 1/2 \pi", True),
         (r"137 \frac{1}{2}", "137.5 cm", True),
         ("23", "2 3", False),
@@ -392,6 +403,10 @@ def test_marked_latex_is_graded_as_math_verify_does(reference, answer):
 )
 def test_answers_without_marks(reference, answer, right):
     assert graded("math", reference, answer) == float(right)
+
+
+def test_only_a_box_that_repeats_the_one_before_it_is_left_out():
+    assert last_boxed(r"\boxed{1}, \boxed{2}, \boxed{2}, \boxed{1}") == "1, 2, 1"
 
 
 def test_an_expression_is_never_evaluated_here_and_is_wrong_if_it_takes_too_long(tmp_path, monkeypatch):

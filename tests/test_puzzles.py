@@ -484,6 +484,7 @@ def test_a_question_of_another_kind_has_no_moves_and_no_grade(kind):
             "Arnold likes Bob",
         ),
         ("zebra_puzzles", "in House 1??", "in House 4??"),
+        ("zebra_puzzles", "in House 1??", "in House 0??"),
         ("knights_knaves", "Isabella is a saint and", "(Isabella is a saint and"),
         ("knights_knaves", "Isabella is a saint and", "Isabella is a saint) and"),
         ("knights_knaves", "Isabella is a saint and", "and Isabella is a saint and"),
@@ -502,6 +503,12 @@ def test_a_puzzle_of_an_unknown_form_is_not_graded(kind, old, new):
     task = task.model_copy(update={"question": task.question.replace(old, new)})
     assert task.domain.puzzle(task) is None
     assert task.grade("7") is None
+
+
+def test_a_zebra_puzzle_without_items_is_not_graded():
+    task = puzzle_task("gym/zebra_puzzles")
+    lines = [line for line in task.question.splitlines() if not line.startswith(" - ")]
+    assert task.model_copy(update={"question": "\n".join(lines)}).grade("Bob") is None
 
 
 @pytest.mark.parametrize("data", [{}, {"words": ["BAT", "COG"]}])

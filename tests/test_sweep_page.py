@@ -90,6 +90,11 @@ def test_a_page_never_replaces_a_journal(swept):
     assert journal.read_bytes() == before
 
 
+def test_an_explorer_of_no_runs_is_an_error():
+    with pytest.raises(ValueError, match=r"run must contain at least one run: got \[\]"):
+        tl.Explorer([])
+
+
 def test_an_explorer_of_a_sweep_is_a_frame_of_its_own_origin(swept):
     shown = tl.Explorer(swept)._repr_html_()
     assert shown.startswith('<iframe sandbox="allow-scripts allow-downloads"')

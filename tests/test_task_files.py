@@ -233,7 +233,17 @@ def test_other_files_of_the_same_sets():
         (
             "arc_agi",
             {"train": [], "test": [{"input": [[1]], "output": [[1, 10]]}]},
-            "field 'test.output' must contain rows of numbers from 0 to 9: got a list.",
+            "field 'test.output' must contain rows of equal length with numbers from 0 to 9: got a list.",
+        ),
+        (
+            "arc_agi",
+            {"train": [], "test": [{"input": [], "output": [[1]]}]},
+            "field 'test.input' must contain rows of equal length",
+        ),
+        (
+            "arc_agi",
+            {"train": [], "test": [{"input": [[1, 2], [3]], "output": [[1]]}]},
+            "field 'test.input' must contain rows of equal length",
         ),
         ("arc_agi", {"train": [], "test": [{"input": [[1]]}]}, "field 'test.output' is missing"),
         ("arc_agi", {"train": [], "test": []}, "field 'test' must contain at least one pair of grids"),

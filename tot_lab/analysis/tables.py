@@ -63,26 +63,42 @@ def placed(runs: Any, taker: str) -> Iterator[Placed]:
     known = {repr(run.header.strategy): strategy_of(run) for run in listed}
     ours = {kind: strategy for kind, strategy in known.items() if strategy is not None}
     labels = dict(zip(ours, label_strategies(list(ours.values())), strict=True)) if ours else {}
-    tasks: dict[tuple[str, str], dict[str, str]] = {}
+    tasks: dict[str, dict[str, tuple[str, set[str]]]] = {}
+    named: dict[tuple[str, str, str], str] = {}
     for run in with_progress(listed, taker, len(listed)):
         setting = labels.get(repr(run.header.strategy), run.name)
-        identity, origin = _identity(run)
-        alike = tasks.setdefault((run.question, origin), {})  # tasks with one question
-        number = f" #{len(alike) + 1}" if alike else ""
-        task = alike.setdefault(identity, run.question + number)
-        yield Placed(setting, task, run.header.repeat, run.id, run)
+        identity, choices, origin = _identity(run)
+        key = (run.question, identity, origin)
+        if key not in named:
+            named[key] = _label(run.question, choices, origin, tasks.setdefault(run.question, {}))
+        yield Placed(setting, named[key], run.header.repeat, run.id, run)
 
 
-def _identity(run: Run) -> tuple[str, str]:
-    """Return what distinguishes the task of a run from others with its question, and where it is from.
+def _label(question: str, choices: str, origin: str, alike: dict[str, tuple[str, set[str]]]) -> str:
+    """Return the label of a further task with `question`, and add it to `alike`.
+
+    `alike` holds the choices and the origins of each label. A task shares the label of a task from elsewhere
+    that has the same choices, or else the label without a number. Otherwise it gets the next number.
+    """
+    free = {label: known for label, (known, origins) in alike.items() if origin not in origins}
+    label = next((label for label, known in free.items() if known == choices), question)
+    if alike and label not in free:
+        label = f"{question} #{len(alike) + 1}"
+    alike.setdefault(label, (choices, set()))[1].add(origin)
+    return label
+
+
+def _identity(run: Run) -> tuple[str, str, str]:
+    """Return what distinguishes the task of a run from others with its question, its choices, and its origin.
 
     The task of an imported run also holds facts about that run, such as the grade of its answer and the id of
     the trace. Besides the question, only its choices belong to the task.
     """
     task = run.header.task or {}
-    if not task.get("domain", {}).get("kind", "").startswith("published/"):
-        return repr(task), "here"
-    return repr((task.get("data") or {}).get("choices")), "imported"
+    choices = (task.get("data") or {}).get("choices")
+    choices = repr(list(choices.values()) if isinstance(choices, dict) else choices)
+    is_imported = str((task.get("domain") or {}).get("kind")).startswith("published/")
+    return (choices, choices, "imported") if is_imported else (repr(task), choices, "here")
 
 
 def runs_df(runs: Any, taker: str) -> pandas.DataFrame:

@@ -224,7 +224,7 @@ class Rules:
         return False
 
     def expected(self, task: Task) -> Any:
-        """The right answer as a person reads it. `None` if it is not known."""
+        """Return the right answer in the form shown to people. Returns `None` if it is not known."""
         return task.reference
 
     def answer_pattern(self, task: Task) -> str | None:

@@ -123,8 +123,9 @@ def arc_agi(row: Row) -> Task:
 def _grid(row: Row, name: str) -> str:
     lines = row[name]
     is_grid = isinstance(lines, list) and all(isinstance(line, list) and line for line in lines)
+    is_grid = is_grid and len(set(map(len, lines))) == 1
     if not is_grid or not all(type(cell) is int and 0 <= cell <= 9 for line in lines for cell in line):
-        row.reject(name, "must contain rows of numbers from 0 to 9", lines)
+        row.reject(name, "must contain rows of equal length with numbers from 0 to 9", lines)
     return "\n".join(" ".join(map(str, line)) for line in lines)
 
 

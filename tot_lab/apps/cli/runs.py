@@ -136,7 +136,7 @@ def load_run(path: Path) -> Run:
 def _loaded(path: Path) -> Run | list[Run]:
     """Load the run at `path`, or the runs if it is a folder or a log with several."""
     file, mark, number = str(path).rpartition("#")
-    if path.exists() or not (mark and number.isdigit()):
+    if path.exists() or not (mark and number.isascii() and number.isdecimal()):
         file, number = str(path), ""
     try:
         loaded: Run | list[Run] = load(file)
@@ -148,6 +148,8 @@ def _loaded(path: Path) -> Run | list[Run]:
         raise InvalidArgument(f"{path}: {wrong}. {_EXPECTED}") from None
     except JournalError as error:
         raise InvalidArgument(error) from None
+    if isinstance(loaded, list) and not loaded:
+        raise InvalidArgument(f"{path}: contains no runs.")
     if not number:
         several = isinstance(loaded, list) and (len(loaded) != 1 or Path(file).is_dir())
         return loaded if several or not isinstance(loaded, list) else loaded[0]

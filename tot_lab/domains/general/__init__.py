@@ -51,9 +51,10 @@ class General(Domain):
       `B`, `(b) four`, `The answer is B`. With `task.data["choices"]`, a dict of texts by label, the text of
       the choice also counts.
     - `regex`: The reference is a pattern (Python's `re`) that must occur in the answer.
-    - `math`: Two numbers must be equal exactly, so 0.333 is not 1/3. Other expressions must be equal
-      according to math-verify, which reads LaTeX. In an answer with words it chooses the expression. It
-      requires the extra `math`.
+    - `math`: Two numbers must be equal, so 0.333 is not 1/3. If no decimal equals the reference, a decimal
+      with six or more places may be off by less than one unit in the last place, such as 0.333334. Other
+      expressions must be equal according to math-verify, which reads LaTeX. In an answer with words it
+      chooses the expression. It requires the extra `math`.
     - `python`: The reference is Python code, such as assertions, that must run after the code of the answer
       without an exception. The code is the answer's blocks of Python, or else all of it. It continues
       `task.data["code_before"]`, if that exists. **It runs what the model wrote**, with the limits and the

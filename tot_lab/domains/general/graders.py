@@ -82,16 +82,20 @@ _CELL = re.compile(r"\d+", re.ASCII)
 def last_grid(text: str) -> tuple[tuple[str, ...], ...] | None:
     """Return the rows of the last grid of numbers in `text`: a line per row, or a list of lists.
 
-    Digits without spaces between them are a cell each. Blank lines are ignored. `None` without a grid.
+    Digits without spaces between them are a cell each, except in brackets. Blank lines are ignored, and so is
+    a single number after a larger grid, such as a confidence. `None` without a grid.
     """
-    rows: list[tuple[str, ...]] = []
-    for line in reversed(text.replace("],", "]\n").splitlines()):
+    grids: list[list[tuple[str, ...]]] = [[]]
+    for line in text.replace("],", "]\n").splitlines():
         if _ROW.fullmatch(line):
             cells = _CELL.findall(line)
-            rows.append(tuple(cells if len(cells) > 1 else cells[0]))
-        elif rows and line.strip():
-            break
-    return tuple(reversed(rows)) or None
+            is_split = len(cells) > 1 or any(bracket in line for bracket in "[]()")
+            grids[-1].append(tuple(cells if is_split else cells[0]))
+        elif grids[-1] and line.strip():
+            grids.append([])
+    grids = [grid for grid in grids if grid]
+    larger = [grid for grid in grids if len(grid) > 1 or len(grid[0]) > 1]
+    return next((tuple(grid) for grid in reversed(larger or grids)), None)
 
 
 def _grade_grid(task: Task, answer: str) -> float:

@@ -15,7 +15,7 @@ _NUMBER = re.compile(
 _FRACTION = re.compile(r"\\[dt]?frac ?(?:\{(\d+)\}|(\d)) ?(?:\{(\d+)\}|(\d))", re.ASCII)
 _MIXED = re.compile(
     r"(?<![\w.,/])(\d{1,3}(?:,\d{3})+|\d+)"
-    rf"(?: {{0,2}}{_FRACTION.pattern}| {{1,2}}(\d+) ?/ ?(\d+))(?!\d|[.,/]\d)",
+    rf"(?: {{0,2}}{_FRACTION.pattern}| {{1,2}}(0|[1-9]\d*) ?/ ?(\d+))(?!\d|[.,/]\d)",
     re.ASCII,
 )
 _LONGEST = 1000  # characters; a longer number is not compared
@@ -105,15 +105,18 @@ _WORD = re.compile(
 def last_boxed(text: str) -> str | None:
     r"""Return the content of the last `\boxed{…}`. `None` without one, or if it is not closed.
 
-    Boxes that follow each other, such as `\boxed{1}` and `\boxed{2}`, are one list: `1, 2`.
+    Boxes that follow each other, such as `\boxed{1}` and `\boxed{2}`, are one list: `1, 2`. A box that
+    repeats the one before it is left out.
     """
-    found: dict[str, None] = {}
+    found: list[str] = []
     end = len(text)
     while (start := text.rfind("\\boxed{", 0, end)) >= 0:
         close = _closing(text, start + 6)
         if close is None or (found and not (close < end and _BETWEEN.fullmatch(text, close + 1, end))):
             break
-        found[text[start + 7 : close]] = None
+        content = text[start + 7 : close]
+        if found[-1:] != [content]:
+            found.append(content)
         end = start
     return ", ".join(reversed(found)) if found else None
 
@@ -137,7 +140,7 @@ def math_key(answer: str) -> Fraction | str:
     text = _LOOSE.sub("", " ".join(text.split())).strip("*`").rstrip(".")
     for degrees in ("^\\circ", "^{\\circ}", "°"):
         text = text.removesuffix(degrees)
-    number = _NUMBER.fullmatch(_with_slashes(_THOUSANDS.sub("", text)))
+    number = _NUMBER.fullmatch(_with_slashes(_THOUSANDS.sub("", improper(text))))
     value = None if number is None else _value(number)
     if value is not None:
         return value

@@ -61,6 +61,8 @@ class Zebra(AssignmentPuzzle):
             return None
         size, house = int(houses[1]), int(asked[1]) - 1
         kinds = [(kind, items.split(", ")) for kind, items in _KIND.findall(text, houses.end())]
+        if not kinds or any(len(items) != size for _, items in kinds) or not 0 <= house < size:
+            return None
         named: dict[str, int] = {}
         shown: list[str] = []
         for kind, items in kinds:
@@ -75,7 +77,7 @@ class Zebra(AssignmentPuzzle):
         clues = [
             _clue(clue, [named[word.lower()] for word in words.findall(clue)]) for clue in _CLUE.findall(text)
         ]
-        if not kinds or any(len(items) != size for _, items in kinds) or not all(clues) or house >= size:
+        if not all(clues):
             return None
         return Puzzle(size, tuple(shown), tuple(filter(None, clues)), house)
 

@@ -228,6 +228,8 @@ class Explorer(anywidget.AnyWidget):
 
     def __new__(cls, run: Any = None, *args: Any, **settings: Any) -> Any:
         """Return a `SweepExplorer` for a sweep or a list of runs."""
+        if isinstance(run, list | tuple) and not run:
+            raise ValueError(f"run must contain at least one run: got {run!r}.")
         several = is_sweep(run) or isinstance(run, list | tuple)
         return SweepExplorer(run) if several else super().__new__(cls, *args, **settings)
 
