@@ -82,9 +82,7 @@ PILOT_CHAINS: dict[str, tl.Strategy] = {
 CHAINS: dict[str, tl.Strategy] = {
     "chain of thought": CHAIN,
     "vote of 13": tl.SelfConsistency(strategy=CHAIN, attempts=13),
-    "vote of 13, checked": tl.SelfConsistency(
-        strategy=tl.methods.Verified(strategy=CHAIN), attempts=13
-    ),
+    "vote of 13, checked": tl.SelfConsistency(strategy=tl.methods.Verified(strategy=CHAIN), attempts=13),
     "best of 9": best_of(9),
 }
 
