@@ -106,7 +106,7 @@ def _step(row: _Row, trace: str, parent: str | None, place: str) -> Step:
 
 
 def _grade(scores: Mapping[str, Any]) -> float | None:
-    """Return the first verdict among the feedback. `None` if there is none from 0 to 1."""
+    """Return the first verdict from 0 to 1 among the feedback. `None` without one."""
     averages = [finite(field(scores, name, dict, {}).get("avg")) for name in VERDICTS]
     return next((average for average in averages if average is not None and 0 <= average <= 1), None)
 
