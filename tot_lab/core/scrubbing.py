@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
@@ -70,17 +71,20 @@ def scrubbed(text: str, *keys: str) -> str:
     return clean(_ENDS_OF_A_KEY.sub(HIDDEN, text)) + end
 
 
-def long_keys(*keys: str) -> list[str]:
+def long_keys(*keys: str) -> tuple[str, ...]:
     """The secrets among `keys` and the environment that are removed from successful replies, longest first.
 
     Their JSON-escaped forms are included. Paths are excluded: they locate a secret and are not secret
     themselves.
     """
-    in_environment = (
-        secret for secret in secrets_in_environment() if not secret.startswith(("/", "~", "./"))
-    )
+    return _long_keys(keys, tuple(secrets_in_environment()))
+
+
+@lru_cache(16)
+def _long_keys(keys: tuple[str, ...], environment: tuple[str, ...]) -> tuple[str, ...]:
+    in_environment = (secret for secret in environment if not secret.startswith(("/", "~", "./")))
     long = {key for key in (*keys, *in_environment) if len(key) >= LONG}
-    return sorted(long | {json.dumps(key)[1:-1] for key in long}, key=len, reverse=True)
+    return tuple(sorted(long | {json.dumps(key)[1:-1] for key in long}, key=len, reverse=True))
 
 
 def without_keys(text: str, keys: Sequence[str]) -> str:

@@ -351,8 +351,8 @@ class StoreReplies:
             if reply.error is None:
                 request = self.request(call)
                 key = request.key
-                versions = _versions("litellm" in sys.modules)
-                data = packed(Entry(SCHEMA, request, reply, seconds, _now(), versions))
+                stored, versions = _in_iso_format(int(time.time())), _versions("litellm" in sys.modules)
+                data = packed(Entry(SCHEMA, request, reply, seconds, stored, versions))
                 waiting.append((place, key, data, self.cache.keep(key, data)))
         for place, key, data, done in waiting:
             try:
@@ -414,8 +414,9 @@ def _where(here: str, there: str, most: int = 60) -> str:
     return f"from character {same}: {here[start : same + most]!r} here, {there[start : same + most]!r} there"
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+@lru_cache(1)
+def _in_iso_format(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat()
 
 
 @lru_cache

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from tot_lab.models.chat.failures import shortened
+from tot_lab.models.chat.failures import refusal, shortened
 from tot_lab.models.stack import Failure
 
 if TYPE_CHECKING:
@@ -53,41 +53,38 @@ async def at_end_of_loop(close: Callable[[], Awaitable[None]]) -> None:
     _UNTIL_THE_END.setdefault(loop, []).append(waiting)
 
 
-async def _session() -> ClientSession:
-    """Return the connections of the running event loop."""
-    loop = asyncio.get_running_loop()
-    session = _SESSIONS.get(loop)
-    if session is None:
-        import aiohttp  # noqa: PLC0415
+async def _new_session(loop: asyncio.AbstractEventLoop) -> ClientSession:
+    """Return the connections of an event loop that has none."""
+    import aiohttp  # noqa: PLC0415
 
-        session = _SESSIONS[loop] = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTING),  # the driver ends a call
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            headers={"Accept-Encoding": "identity"},
-        )
-        opened_session = session
+    session = _SESSIONS[loop] = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTING),  # the driver ends a call
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        headers={"Accept-Encoding": "identity"},
+    )
 
-        async def close() -> None:
-            _SESSIONS.pop(loop, None)
-            await opened_session.close()
+    async def close() -> None:
+        _SESSIONS.pop(loop, None)
+        await session.close()
 
-        await at_end_of_loop(close)
+    await at_end_of_loop(close)
     return session
 
 
 @asynccontextmanager
 async def opened(
-    url: str, body: bytes | None, headers: Mapping[str, str], address: str
+    url: str, body: bytes | None, headers: Mapping[str, str], address: str, *, refusing: bool = False
 ) -> AsyncIterator[ClientResponse]:
     """Send a request and give the response, of which only the head was read. Without a body it is a GET.
 
     Raises:
-        Failure: If the connection fails, also while the response is read. The message still has to be
-            scrubbed.
+        Failure: If the connection fails, also while the response is read, and if `refusing` is true and the
+            status is not 200. The message still has to be scrubbed.
     """
-    session = await _session()
+    loop = asyncio.get_running_loop()
+    session = _SESSIONS.get(loop) or await _new_session(loop)
     if body is not None:
         headers = {**headers, "Content-Type": "application/json"}
     import aiohttp  # noqa: PLC0415
@@ -97,6 +94,8 @@ async def opened(
             "GET" if body is None else "POST", url, data=body, headers=headers, allow_redirects=False
         ) as response:
             _close_after_streams_of_llama_cpp(response)
+            if refusing and response.status != 200:
+                raise refusal(response.status, response.headers, await _error_text_of(response))
             yield response
     except ValueError as error:  # of the URL or a header
         raise Failure(f"the request cannot be sent: {shortened(str(error))}") from None
@@ -130,7 +129,7 @@ async def body_of(response: ClientResponse) -> bytes:
     return b"".join([part async for part in pieces_of(response)])
 
 
-async def error_text_of(response: ClientResponse) -> str:
+async def _error_text_of(response: ClientResponse) -> str:
     """Return the text of a response with an error, or the beginning of a very long one."""
     body = b""
     while len(body) < _LARGEST_ERROR and (piece := await response.content.read(_LARGEST_ERROR - len(body))):

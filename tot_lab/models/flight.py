@@ -29,13 +29,13 @@ class Flight:
 
     def start(self, request: Coroutine[Any, Any, Sequence[Reply]]) -> None:
         """Start the request."""
-        self.task = asyncio.ensure_future(request)
-        self.task.add_done_callback(self._arrived)
+        self.task = asyncio.ensure_future(self._carry_out(request))
 
-    def _arrived(self, task: asyncio.Task[Sequence[Reply]]) -> None:
-        if not task.cancelled():
-            task.exception()  # marks the exception as retrieved if nothing waits for it
-        self.wake()
+    async def _carry_out(self, request: Coroutine[Any, Any, Sequence[Reply]]) -> Sequence[Reply]:
+        try:
+            return await request
+        finally:
+            self.wake()  # earlier than a callback of the task would be
 
     def wake(self) -> None:
         """Let the calls that wait continue."""
@@ -56,6 +56,7 @@ class Flight:
         except asyncio.CancelledError as error:
             self.observers.remove(observer)
             if self.task is not None and not self.observers:
+                self.task.add_done_callback(_ignore)
                 self.task.cancel(*error.args)  # with the reason
             raise
 
@@ -89,6 +90,12 @@ class Flight:
         """Forward the partial text to every call."""
         for observer in self.observers:
             observer.partial(text)
+
+
+def _ignore(task: asyncio.Task[Any]) -> None:
+    """Mark the exception of a task as retrieved, since nothing waits for it."""
+    if not task.cancelled():
+        task.exception()
 
 
 class SingleFlight:

@@ -41,6 +41,9 @@ class UnrecognizedKey(str):
     """A placeholder for a key that tot_lab did not write and did not read."""
 
 
+_FIND = "SELECT mode, filename, value FROM Cache WHERE key = ? AND raw = 1"
+
+
 class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache has no type hints
     """Stores text keys and bytes values in the database, and refuses anything else."""
 
@@ -62,9 +65,14 @@ class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache has no type
 
 
 class _Database(diskcache.Cache):  # type: ignore[misc]
-    """A diskcache that adds many entries with two statements. A thread that writes exchanges the interpreter
-    with the event loop at each statement, which costs more than the statement.
+    """A diskcache that finds an entry with one statement and adds many with two. A thread that writes
+    exchanges the interpreter with the event loop at each statement, which costs more than the statement.
     """
+
+    def find(self, key: str) -> bytes | None:
+        """Return the value under `key`, or `None`."""
+        rows = self._sql(_FIND, (key,)).fetchall()
+        return _plain(self._directory, *rows[0]) if rows else None
 
     def add_all(self, entries: Sequence[tuple[str, bytes]]) -> list[bool]:
         """Store each value whose key is new, in the open transaction, and return which were stored."""
@@ -200,8 +208,8 @@ class _ReadOnly:
                 self._database = self._opened()
             return self._database.execute(query, values).fetchall()
 
-    def get(self, key: str) -> bytes | None:
-        rows = self._rows("SELECT mode, filename, value FROM Cache WHERE key = ? AND raw = 1", (key,))
+    def find(self, key: str) -> bytes | None:
+        rows = self._rows(_FIND, (key,))
         return _plain(self.folder, *rows[0]) if rows else None
 
     def iterkeys(self) -> Iterator[str]:
@@ -296,7 +304,7 @@ class Store:
     def get(self, key: str) -> bytes | None:
         """Return the bytes under `key`, or `None`. Raises `CacheError`."""
         try:
-            found: bytes | None = self._disk.get(key)
+            found: bytes | None = self._disk.find(key)
             return found
         except _DAMAGE as error:
             raise self._damaged(error) from error

@@ -106,7 +106,7 @@ class ChatEndpoint(Endpoint):
         return self._key
 
     @property
-    def _long_keys(self) -> list[str]:
+    def _long_keys(self) -> tuple[str, ...]:
         """Keys that must not appear in replies."""
         return long_keys(self._key, self._sent_key)
 

@@ -73,10 +73,15 @@ class Processing(NamedTuple):
 
     def notes(self, count: int) -> list[dict[str, Any]]:
         """Return what is known for each of `count` replies, which share the prompt evenly."""
+        if self == _NOT_REPORTED:
+            return [{}] * count
         known = {name: value for name, value in self._asdict().items() if value is not None}
         if self.cached_tokens is None:
             return [known] * count
         return [known | {"cached_tokens": part} for part in shared(self.cached_tokens, [1] * count)]
+
+
+_NOT_REPORTED = Processing()
 
 
 class Answers(NamedTuple):
@@ -167,7 +172,9 @@ for compatible servers such as llama.cpp.
 """
 
 
-def state_of(blocks: Iterable[Any], reasoning: str | None) -> dict[str, Any]:
+def state_of(blocks: Sequence[Any], reasoning: str | None) -> dict[str, Any]:
+    if not blocks and not reasoning:
+        return {}
     signed = [_cleaned(dict(block)) for block in blocks if block.get("signature") or block.get("data")]
     state = {"thinking_blocks": signed, "reasoning_content": clean(reasoning or "")}
     return {name: value for name, value in state.items() if value}
@@ -284,6 +291,8 @@ def shares_of(
 
     The shares add up to the whole; the first reply gets the remainder.
     """
+    if len(sizes) == 1:
+        return [(prompt, output, None if price is None or cost is None else round(cost, 12))]
     tokens = list(zip(shared(prompt, [1] * len(sizes)), shared(output, sizes), strict=True))
     if price is None or cost is None:
         return [(read, written, None) for read, written in tokens]

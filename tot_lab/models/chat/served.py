@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import msgspec
@@ -12,9 +12,9 @@ from pydantic import Field, field_validator
 from tot_lab.core.calls import Call, Need
 from tot_lab.models.chat.about import Facts, entries_in, facts_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
-from tot_lab.models.chat.failures import refusal, shortened
+from tot_lab.models.chat.failures import shortened
 from tot_lab.models.chat.replies import Answers, Choice, Share, shares_of, usd, wanted_back
-from tot_lab.models.connections import error_text_of, opened, was_refused
+from tot_lab.models.connections import opened, was_refused
 from tot_lab.models.lite_llm.naming import checked_url, is_safe_url, key_in_environment, one_url
 from tot_lab.models.lite_llm.table import UNKNOWN_OUTPUT
 from tot_lab.models.stack import Failure
@@ -124,18 +124,14 @@ class ServedModel(ChatEndpoint):
         most = None if self.price is None else usd(self.price, prompt, output)
         return Need(prompt + output, most, prompt, bounded=longest is not None)
 
-    @asynccontextmanager
-    async def _posted(self, path: str, body: dict[str, Any]) -> AsyncIterator[ClientResponse]:
+    def _posted(self, path: str, body: dict[str, Any]) -> AbstractAsyncContextManager[ClientResponse]:
         """Post `body` to a page of the server and give the response. Raises `Failure` if it refuses."""
         try:
             sent = _encode(body)
         except (msgspec.MsgspecError, UnicodeError, TypeError, ValueError) as error:
             raise Failure(f"the request cannot be sent: {error}") from None
         url, headers = self._page(path)
-        async with opened(url, sent, headers, self.address) as response:
-            if response.status != 200:
-                raise refusal(response.status, response.headers, await error_text_of(response))
-            yield response
+        return opened(url, sent, headers, self.address, refusing=True)
 
     def _model_in(self, answers: Answers) -> str:
         return answers.model or self.served_name
