@@ -3,11 +3,13 @@
 The texts of the responses are those of the servers' documentation, or follow its classes where it shows none.
 """
 
+import asyncio
 import hashlib
 import json
 import math
 import re
 
+import msgspec
 import pytest
 from aiohttp import web
 from endpoint import CallObserver
@@ -16,8 +18,9 @@ from support import TASK, Scripted, answer_to, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message
+from tot_lab.models import batching
 from tot_lab.models.keys import request_of
-from tot_lab.models.openai_compatible import LlamaCpp
+from tot_lab.models.openai_compatible import VLLM, LlamaCpp
 from tot_lab.models.reward_servers import (
     TEIPredict,
     TEIRerank,
@@ -114,6 +117,12 @@ def server(shared, monkeypatch):
     return shared
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """Calls wait longer for similar ones, so that a stall of the machine separates none."""
+    monkeypatch.setattr(batching, "GATHERING", 0.25)
+
+
 def served(server, kind, **more):
     return kind(**{"model": "prm", "base_url": server.base("openai"), **more})
 
@@ -182,7 +191,7 @@ def test_the_documented_response_of_classify(server, correct, score):
 def test_the_documented_response_of_score(server):
     says(server, VLLMScore, SCORED)
     (reply,) = replied(served(server, VLLMScore))
-    assert server.asked[-1].json == {"model": "prm", "text_1": "Use 4, 6.", "text_2": "\n\n".join(STEPS)}
+    assert server.asked[-1].json == {"model": "prm", "text_1": "Use 4, 6.", "text_2": ["\n\n".join(STEPS)]}
     assert (reply.text, reply.input_tokens, reply.cost) == ("1.0", None, None)  # its usage is empty
 
 
@@ -218,7 +227,7 @@ def test_the_solution_is_the_last_message_of_the_assistant(server):
     says(server, VLLMScore, SCORED)
     replied(served(server, VLLMScore), Call("0.0", "reward", (*said, Message("assistant", "4"))))
     body = server.asked[-1].json
-    assert (body["text_1"], body["text_2"]) == ("Hi.\n\nHello.\n\n2 + 2?", "4")
+    assert (body["text_1"], body["text_2"]) == ("Hi.\n\nHello.\n\n2 + 2?", ["4"])
 
 
 def test_the_conversation_before_the_solution_is_sent_whole(server):
@@ -256,6 +265,89 @@ def test_samples_of_a_reward_are_one_request(server):
     assert (len(replies), len(server.asked), sum(reply.input_tokens for reply in replies)) == (3, 1, 41)
 
 
+@pytest.mark.parametrize("kind", [VLLMScore, TEIRerank, VLLMLikelihood])
+def test_each_solution_of_a_list_gets_its_own_reward_and_share_of_the_tokens(server, kind):
+    server.pages |= PAGES | {"/v1/completions": completions_page}
+    calls = [reward_call(step) for step in ("7", "a much longer solution than that", "24", "42")]
+    replies = replied(served(server, kind), *calls)
+    assert len(server.asked) == 1
+    server.asked.clear()
+    alone = [replied(served(server, kind), call)[0] for call in calls]
+    assert len(server.asked) == 4
+    assert [reply.text for reply in replies] == [reply.text for reply in alone]
+    assert len({reply.text for reply in replies}) == 4
+
+
+def test_the_tokens_of_a_list_are_divided_by_the_sizes_of_the_prompts(server):
+    server.pages |= PAGES
+    page = score_page
+    server.pages["/score"] = lambda asked: page(asked) | {"usage": {"prompt_tokens": 100}}
+    short, long = reward_call("1", instruction=""), reward_call("1" * 181, instruction="")
+    few, many = replied(served(server, VLLMScore), short, long)
+    assert few.input_tokens + many.input_tokens == 100
+    sizes = [len(call.prompt) for call in (short, long)]
+    assert many.input_tokens == 100 * sizes[1] // sum(sizes)
+
+
+@pytest.mark.parametrize("kind", [VLLMScore, TEIRerank, VLLMLikelihood])
+@pytest.mark.parametrize(
+    "said", [400, 413, 422, {}, {"error": {"message": "maximum context length"}}], ids=str
+)
+def test_one_bad_solution_of_a_list_spoils_no_other(server, kind, said):
+    """The server refuses the whole list, or its response cannot be read. Each is then requested alone."""
+    pages = PAGES | {"/v1/completions": completions_page}
+    page = pages[PATHS[kind]]
+
+    def strict(asked):
+        if "bad" not in json.dumps(asked.json):
+            return page(asked)
+        return said if isinstance(said, dict) else web.Response(status=said, text="no")
+
+    server.pages[PATHS[kind]] = strict
+    calls = [reward_call(step) for step in ("one", "bad", "three")]
+    one, bad, three = replied(served(server, kind), *calls)
+    assert bad.error is not None
+    assert one.error is three.error is None
+    assert [one.text, three.text] == [replied(served(server, kind), calls[k])[0].text for k in (0, 2)]
+    assert len(server.asked) == 1 + 3 + 2
+
+
+def test_a_list_has_at_most_32_solutions(server):
+    server.pages |= PAGES
+    replies = replied(served(server, TEIRerank), *(reward_call(f"step {k}") for k in range(70)))
+    assert [len(asked.json["texts"]) for asked in server.asked] == [32, 32, 6]
+    assert [reply.text for reply in replies] == [str(of_step(f"step {k}")) for k in range(70)]
+
+
+def test_a_busy_server_is_asked_for_the_whole_list_again(server, patient):
+    busy = [True]
+
+    def page(asked):
+        return web.Response(status=429, headers={"Retry-After": "0"}) if busy.pop() else score_page(asked)
+
+    busy[:] = [False, True]
+    server.pages["/score"] = page
+    lab = tl.Lab(served(server, VLLMScore), runs=None, mode="off")
+
+    async def go():
+        calls = [reward_call(step) for step in ("one", "two")]
+        return await asyncio.gather(*(lab.gateway.ask(call, CallObserver()) for call in calls))
+
+    assert [reply.text for reply in wait(go())] == [str(of_step("one")), str(of_step("two"))]
+    assert [len(asked.json["text_2"]) for asked in requests_to(server)] == [2, 2]
+
+
+def test_solutions_of_another_question_or_with_other_options_are_another_request(server):
+    model = served(server, VLLMScore)
+    key = model.list_key(reward_call("one"))
+    assert key == model.list_key(reward_call("two", instruction="Another."))
+    assert key != model.list_key(reward_call("one", options={"truncate_prompt_tokens": 9}))
+    other = Call("0.0", "reward", (Message("user", "Another."), Message("assistant", "one")))
+    assert key != model.list_key(other)
+    assert served(server, VLLMLikelihood).list_key(other) is not None
+    assert model.list_key(Call("0.0", "reward", (Message("user", "no solution"),))) is None
+
+
 # The likelihood of given texts.
 
 
@@ -274,7 +366,7 @@ def test_the_likelihood_of_each_step_is_that_of_the_tokens_that_begin_in_it(serv
     (reply,) = replied(served(server, VLLMLikelihood), reward_call("4 * 6.", "So 24"))
     assert server.asked[-1].json == {
         "model": "prm",
-        "prompt": "Use 4, 6.\n\n4 * 6.\n\nSo 24",
+        "prompt": ["Use 4, 6.\n\n4 * 6.\n\nSo 24"],
         "echo": True,
         "max_tokens": 0,
         "logprobs": 0,
@@ -577,14 +669,15 @@ def classify_page(asked):
 
 
 def score_page(asked):
-    return {
-        **json.loads(SCORED),
-        "data": [{"index": 0, "object": "score", "score": of_step(asked.json["text_2"])}],
-    }
+    scores = [of_step(text) for text in asked.json["text_2"]]
+    data = [{"index": k, "object": "score", "score": score} for k, score in enumerate(scores)]
+    return {**json.loads(SCORED), "data": data}
 
 
 def rerank_page(asked):
-    return [{"index": 0, "score": of_step(text)} for text in asked.json["texts"]]
+    """text-embeddings-inference sorts by score, best first."""
+    ranks = [{"index": k, "score": of_step(text)} for k, text in enumerate(asked.json["texts"])]
+    return sorted(ranks, key=lambda rank: -rank["score"])
 
 
 def predict_page(asked):
@@ -593,13 +686,21 @@ def predict_page(asked):
 
 def completions_page(asked):
     """A language model whose tokens are words; the log-probability of each follows from its text."""
-    tokens = re.findall(r"\n\n|[ \n]?[^ \n]+", asked.json["prompt"])
-    assert "".join(tokens) == asked.json["prompt"]
-    return json.loads(completed(tokens, [None, *(-of_step(token) for token in tokens[1:])]))
+    choices = []
+    for k, prompt in enumerate(asked.json["prompt"]):
+        tokens = re.findall(r"\n\n|[ \n]?[^ \n]+", prompt)
+        assert "".join(tokens) == prompt
+        page = json.loads(completed(tokens, [None, *(-of_step(token) for token in tokens[1:])]))
+        choices += [{**page["choices"][0], "index": k}]
+    return {**page, "choices": choices}
 
 
 PAGES = {"/pooling": pooling_page, "/classify": classify_page, "/score": score_page, "/rerank": rerank_page}
 PAGES["/predict"] = predict_page
+
+
+LISTS = (VLLMScore, TEIRerank, VLLMLikelihood)
+"""The APIs that take several solutions."""
 
 
 class Steps(tl.Part):
@@ -626,7 +727,7 @@ def requests_to(server):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_search_scores_by_the_server_and_is_replayed_without_it(server, tmp_path, kind):
+def test_a_search_scores_by_the_server_and_is_replayed_without_it(server, tmp_path, kind, patient):
     server.pages |= PAGES
     run = searched(served(server, kind), tmp_path)
     nodes = [node for node in run.tree if node.depth]
@@ -637,7 +738,8 @@ def test_a_search_scores_by_the_server_and_is_replayed_without_it(server, tmp_pa
         expected = per_step if kind is VLLMPooling else (of_step("\n\n".join(path)),)
         assert node.samples == expected
         assert node.score == expected[-1]
-    assert len(requests_to(server)) == len(nodes) == 3 + 2 * 3
+    assert len(nodes) == 3 + 2 * 3
+    assert len(requests_to(server)) == (2 if kind in LISTS else 9)  # one for each level of the search
     assert "Judge the solution" not in json.dumps([asked.json for asked in requests_to(server)])
     assert wait(run.replay()).identical
     server.forget()
@@ -674,7 +776,7 @@ def test_a_server_that_gives_no_reward_gives_no_score(server, kind):
         assert {node.state for node in run.tree if node.depth} == {"failed"}
 
 
-def test_a_busy_server_is_asked_again(server, monkeypatch):
+def test_a_busy_server_is_asked_again(server, monkeypatch, patient):
     busy = iter([429, 503, *[200] * 100])
 
     def page(asked):
@@ -690,7 +792,7 @@ def test_a_busy_server_is_asked_again(server, monkeypatch):
     server.pages["/rerank"] = page
     run = searched(served(server, TEIRerank, base_url=server.url))
     assert all(node.score is not None for node in run.tree if node.depth)
-    assert len(requests_to(server)) == 9 + 2
+    assert len(requests_to(server)) == 2 + 2
 
 
 def test_rewards_are_in_the_budget_of_a_run_and_cost_what_the_server_counts(server):
@@ -736,3 +838,62 @@ def test_llama_cpp_is_a_verifier_by_the_probability_of_yes(server):
     assert {asked.json["logprobs"] for asked in server.calls} == {True}
     scores = {node.score for node in run.tree if node.depth}
     assert scores == {math.exp(-0.5) / (math.exp(-0.5) + math.exp(-1.5))}
+
+
+def judged_page(asked):
+    """A language model that says yes to each prompt with a probability of its own, in another order."""
+    prompts = asked.json["prompt"]
+    prompts = [prompts] if isinstance(prompts, str) else prompts
+    choices = []
+    for k, prompt in enumerate(prompts):
+        chance = math.log(0.1 + 0.8 * of_step(prompt))
+        logprobs = {
+            "tokens": ["yes"],
+            "token_logprobs": [chance],
+            "top_logprobs": [{"yes": chance, "no": -1.0}],
+        }
+        choices.append({"index": k, "text": "yes", "finish_reason": "length", "logprobs": logprobs})
+    usage = {"prompt_tokens": 9 * len(prompts), "completion_tokens": len(prompts)}
+    return {"object": "text_completion", "model": "judge", "choices": choices[::-1], "usage": usage}
+
+
+def judged(server, **more):
+    judge = VLLM(model="judge", base_url=server.base("openai"), **{"chat": False, **more})
+    strategy = tl.TreeOfThoughts(
+        evaluate="logprob", propose=tl.Sample(count=3), search=tl.BeamSearch(width=2), stop=STOP
+    )
+    run = wait(tl.Lab(Steps(), roles={"evaluate": judge}, runs=None).run(strategy, TASK))
+    return [node.score for node in run.tree if node.depth]
+
+
+def test_judgements_by_the_first_token_are_one_request_for_each_level(server, patient):
+    server.pages["/v1/completions"] = judged_page
+    scores = judged(server)
+    prompts = [asked.json["prompt"] for asked in server.asked if asked.path == "/v1/completions"]
+    assert [len(some) for some in prompts] == [3, 6]
+    assert all(asked.json["max_tokens"] == 1 for asked in server.asked if asked.path == "/v1/completions")
+    chances = [0.1 + 0.8 * of_step(prompt) for some in prompts for prompt in some]
+    assert scores == pytest.approx([chance / (chance + math.exp(-1)) for chance in chances])
+
+
+def test_a_server_that_reads_only_the_first_of_a_list_is_asked_one_by_one(server):
+    def first_only(asked):
+        page = judged_page(asked)
+        return {**page, "choices": [choice for choice in page["choices"] if choice["index"] == 0]}
+
+    server.pages["/v1/completions"] = judged_page
+    expected = judged(server)
+    server.pages["/v1/completions"] = first_only
+    assert judged(server) == expected
+
+
+def test_longer_replies_are_not_requested_as_a_list(server):
+    short = Call("0", "value", (Message("user", "Good?"),), max_tokens=1, logprobs=5)
+    judge = VLLM(model="judge", base_url=server.base("openai"), chat=False)
+    assert judge.list_key(short) is not None
+    for more in ({"max_tokens": 2}, {"max_tokens": None}):
+        assert judge.list_key(msgspec.structs.replace(short, **more)) is None
+    assert judge.list_key(short) != judge.list_key(msgspec.structs.replace(short, temperature=0.5))
+    assert judge.list_key(short) != judge.list_key(msgspec.structs.replace(short, seed=1))
+    assert VLLM(model="judge").list_key(short) is None
+    assert LlamaCpp(model="judge", chat=False).list_key(short) is None

@@ -11,6 +11,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note
 from tot_lab.models import limits, ready, retries
+from tot_lab.models.batching import Batched
 from tot_lab.models.cache import Cache, Cached, StoreReplies
 from tot_lab.models.flight import SingleFlight
 from tot_lab.models.function import Function
@@ -18,7 +19,6 @@ from tot_lab.models.keys import request_of
 from tot_lab.models.limits import Limited, Limits, RateLimiter
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
-from tot_lab.models.samples import Samples
 from tot_lab.models.spending import Spending, SpendLimiter
 from tot_lab.models.stack import Failure, provider_seed
 
@@ -35,8 +35,13 @@ def key(call):
     return request(call).key
 
 
-def undrawn(call):
-    return key(Call(call.node, call.purpose, call.messages))
+def batched(inner, end):
+    """Requests samples of one prompt together if `end` takes n."""
+
+    def undrawn(call):
+        return key(Call(call.node, call.purpose, call.messages)) if end.takes_n(call) else None
+
+    return Batched(inner, undrawn)
 
 
 LAYERS = {
@@ -44,7 +49,7 @@ LAYERS = {
     "cached": lambda inner, end, tmp: Cached(inner, Cache(tmp / "calls"), request, "auto"),
     "kept": lambda inner, end, tmp: StoreReplies(inner, Cache(tmp / "calls"), request),
     "single flight": lambda inner, end, tmp: SingleFlight(inner, key, {}),
-    "samples": lambda inner, end, tmp: Samples(inner, end.takes_n, undrawn),
+    "batched": lambda inner, end, tmp: batched(inner, end),
     "spending": lambda inner, end, tmp: Spending(inner, end, SpendLimiter(1000.0)),
     "limits": lambda inner, end, tmp: Limited(inner, end),
     "retries": lambda inner, end, tmp: Retried(inner, end),
@@ -165,9 +170,7 @@ def test_samples_of_one_prompt_travel_together_and_only_the_missing_ones(tmp_pat
 
     async def go():
         cache = Cache(tmp_path)
-        stack = Cached(
-            Samples(StoreReplies(end, cache, request), end.takes_n, undrawn), cache, request, "auto"
-        )
+        stack = Cached(batched(StoreReplies(end, cache, request), end), cache, request, "auto")
         await stack.answer([asked(1)], CallObserver())
         calls = [asked(draw) for draw in range(4)] + [asked(0, "another prompt")]
         await asyncio.gather(*(stack.answer([call], CallObserver()) for call in calls))
@@ -180,7 +183,7 @@ def test_a_cancelled_sample_is_not_asked_for():
     end = scripted(samples=True)
 
     async def go():
-        stack = Samples(end, end.takes_n, undrawn)
+        stack = batched(end, end)
         waiting = [asyncio.ensure_future(stack.answer([asked(draw)], CallObserver())) for draw in range(3)]
         await asyncio.sleep(0)
         waiting[1].cancel()
@@ -251,7 +254,7 @@ def test_samples_that_travel_together_are_made_as_far_as_the_money_goes():
 
     async def go():
         spend_limiter = SpendLimiter(3.5)
-        stack = Samples(Spending(end, end, spend_limiter), end.takes_n, undrawn)
+        stack = batched(Spending(end, end, spend_limiter), end)
         observers = [CallObserver() for _ in range(6)]
         replies = await asyncio.gather(
             *(stack.answer([asked(draw)], observer) for draw, observer in enumerate(observers))

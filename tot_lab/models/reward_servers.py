@@ -1,8 +1,8 @@
 """Reward models behind HTTP: APIs of vLLM, and text-embeddings-inference.
 
-Each part turns the conversation of a reward call into one request, and the server's numbers into a reply
-that `RewardModel` reads. A reward is always a number of the response: a missing value, a number outside 0 to
-1 or a wrong count of values is an error.
+Each part turns the conversation of a reward call into a request, and the server's numbers into a reply that
+`RewardModel` reads. Where the API takes a list, calls at the same time are one request. A reward is always a
+number of the response: a missing value, a number outside 0 to 1 or a wrong count of values is an error.
 
 References:
     vLLM, docs/models/pooling_models/ (README.md for `/pooling`, reward.md, classify.md, scoring.md) and the
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
@@ -69,22 +69,22 @@ class RewardServer(ServedModel):
         return Need(prompt, None if self.price is None else usd(self.price, prompt, 0), prompt)
 
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
-        call = calls[0]
-        solution = solution_of(call)
-        body = self._body(solution)
-        if taken := call.options.keys() & body.keys():
+        solutions = {call.messages: solution_of(call) for call in calls}  # samples of a reward are equal
+        body, options = self._body(list(solutions.values())), calls[0].options
+        if taken := options.keys() & body.keys():
             raise Failure(f"options must hold further fields of the request: got {min(taken)!r}")
-        async with self._posted(self._path, body | call.options) as response:
+        async with self._posted(self._path, body | options) as response:
             page = page_of(await body_of(response))
             headers = response.headers
-        text = self._text(page, solution)
+        each = self._rows(page, list(solutions.values()))
+        texts = {messages: self._text(rows) for messages, rows in zip(solutions, each, strict=True)}
+        choices = [Choice(texts[call.messages], None, None, ()) for call in calls]
         name = page.get("model") if isinstance(page, dict) else None
-        choices = [Choice(text, None, None, ())] * len(calls)  # samples of a reward are equal
         return Answers(choices, name if isinstance(name, str) else None, self._usage(page, headers))
 
-    def _text(self, page: Any, solution: Solution) -> str:
-        """Return the reply that states the rewards. Raises `Failure` if `page` holds none."""
-        rows = [row if isinstance(row, list) else [row] for row in self._rows(page, solution)]
+    def _text(self, rows: list[Any]) -> str:
+        """Return the reply that states the rewards in `rows`. Raises `Failure` if it holds none."""
+        rows = [row if isinstance(row, list) else [row] for row in rows]
         rewards = [self._reward(row) for row in rows]
         if len({len(row) for row in rows}) > 1:
             raise _unreadable("the steps have different numbers of classes")
@@ -118,12 +118,14 @@ class RewardServer(ServedModel):
         return False
 
     @abstractmethod
-    def _body(self, solution: Solution) -> dict[str, Any]:
-        """Return the request without options."""
+    def _body(self, solutions: list[Solution]) -> dict[str, Any]:
+        """Return the request without options. There are several solutions only if there is a `list_key`."""
 
     @abstractmethod
-    def _rows(self, page: Any, solution: Solution) -> list[Any]:
-        """Return what the server reports for each step, or for the solution: a number, or one per class."""
+    def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
+        """Return what the server reports for each solution: for each of its steps, or once, a number or one
+        per class.
+        """
 
     def _usage(self, page: Any, headers: Mapping[str, str]) -> Usage | None:
         """Return the usage that the server reports."""
@@ -181,20 +183,20 @@ class VLLMPooling(_Classes):
     def _per_step(self) -> bool:
         return self.separator is not None
 
-    def _body(self, solution: Solution) -> dict[str, Any]:
-        end = self.separator
+    def _body(self, solutions: list[Solution]) -> dict[str, Any]:
+        (solution,), end = solutions, self.separator
         text = solution.text if end is None else "".join(step + end for step in solution.steps)
         return {"model": self.model, "messages": solution.conversation(text)}
 
-    def _rows(self, page: Any, solution: Solution) -> list[Any]:
-        values = _only(_data(page), "data")
+    def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
+        ((values,), (solution,)) = _each(_data(page), "data", 1), solutions
         if not isinstance(values, list) or not values:
             raise _unreadable(f"expected a list of numbers: got {values!r:.100}")
         if self.separator is None:
-            return [values[-1] if isinstance(values[-1], list) else values]
+            return [[values[-1] if isinstance(values[-1], list) else values]]
         if len(values) != len(solution.steps):
             raise _unreadable(f"expected {len(solution.steps)} rewards, one for each step: got {len(values)}")
-        return values
+        return [values]
 
 
 class VLLMClassify(_Classes):
@@ -207,19 +209,19 @@ class VLLMClassify(_Classes):
     kind: ClassVar[str] = "vllm_classify"
     _path: ClassVar[str] = "/classify"
 
-    def _body(self, solution: Solution) -> dict[str, Any]:
+    def _body(self, solutions: list[Solution]) -> dict[str, Any]:
+        (solution,) = solutions
         return {"model": self.model, "messages": solution.conversation(solution.text)}
 
-    def _rows(self, page: Any, solution: Solution) -> list[Any]:
-        probs = _only(_data(page), "probs")
-        return [probs if isinstance(probs, list) else [probs]]
+    def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
+        return [_each(_data(page), "probs", 1)]
 
 
 class VLLMScore(RewardServer):
-    """A cross-encoder of vLLM's `/score`, as `vllm_score/NAME`, which scores a question with its solution.
+    """A cross-encoder of vLLM's `/score`, as `vllm_score/NAME`, which scores a question with its solutions.
 
     References:
-        vLLM, docs/models/pooling_models/scoring.md. All its versions accept `text_1` and `text_2`.
+        vLLM, docs/models/pooling_models/scoring.md, "1:N". All its versions accept `text_1` and `text_2`.
     """
 
     kind: ClassVar[str] = "vllm_score"
@@ -228,11 +230,15 @@ class VLLMScore(RewardServer):
     _provider: ClassVar[str] = "vllm"
     _reports: ClassVar[Sequence[str]] = ("/version",)
 
-    def _body(self, solution: Solution) -> dict[str, Any]:
-        return {"model": self.model, "text_1": solution.question, "text_2": solution.text}
+    def list_key(self, call: Call) -> Hashable | None:
+        return _question_key(call)
 
-    def _rows(self, page: Any, solution: Solution) -> list[Any]:
-        return [_only(_data(page), "score")]
+    def _body(self, solutions: list[Solution]) -> dict[str, Any]:
+        texts = [solution.text for solution in solutions]
+        return {"model": self.model, "text_1": solutions[0].question, "text_2": texts}
+
+    def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
+        return [[score] for score in _each(_data(page), "score", len(solutions))]
 
 
 class VLLMLikelihood(RewardServer):
@@ -257,35 +263,42 @@ class VLLMLikelihood(RewardServer):
     def _per_step(self) -> bool:
         return True
 
-    def _body(self, solution: Solution) -> dict[str, Any]:
-        prompt = f"{solution.question}\n\n{solution.text}"
-        return {"model": self.model, "prompt": prompt, "echo": True, "max_tokens": 0, "logprobs": 0}
+    def list_key(self, call: Call) -> Hashable | None:
+        return _options_key(call)
 
-    def _rows(self, page: Any, solution: Solution) -> list[Any]:
-        reported = _only(page.get("choices") if isinstance(page, dict) else None, "logprobs")
-        reported = reported if isinstance(reported, dict) else {}
-        tokens, logprobs = reported.get("tokens"), reported.get("token_logprobs")
-        if not (isinstance(tokens, list) and isinstance(logprobs, list) and len(tokens) == len(logprobs)):
-            raise _unreadable(f"expected a log-probability for each token: got {reported!r:.100}")
-        text = "".join(map(str, tokens))
-        if not text.endswith(solution.text):  # a token may hold a part of a character
-            raise _unreadable(f"the tokens do not spell the solution: got {text[-100:]!r}")
-        begins = list(accumulate((len(str(token)) for token in tokens), initial=0))
-        rows: list[Any] = []
-        begin = len(text) - len(solution.text)
-        for step in solution.steps:
-            end = begin + len(step)
-            numbers = [
-                finite(logprob)
-                for place, logprob in zip(begins, logprobs, strict=False)
-                if begin <= place < end
-            ]
-            known = [number for number in numbers if number is not None]
-            if not known or len(known) < len(numbers) or max(known) > 0:
-                raise _unreadable(f"expected log-probabilities of {step!r:.50}: got {numbers!r:.100}")
-            rows.append(math.exp(math.fsum(known) / len(known)))
-            begin = end + len("\n\n")
-        return rows
+    def _body(self, solutions: list[Solution]) -> dict[str, Any]:
+        prompts = [f"{solution.question}\n\n{solution.text}" for solution in solutions]
+        return {"model": self.model, "prompt": prompts, "echo": True, "max_tokens": 0, "logprobs": 0}
+
+    def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
+        choices = page.get("choices") if isinstance(page, dict) else None
+        reported = _each(choices, "logprobs", len(solutions))
+        return [_likelihoods(one, solution) for one, solution in zip(reported, solutions, strict=True)]
+
+
+def _likelihoods(reported: Any, solution: Solution) -> list[float]:
+    """Return the likelihood of each step of `solution`, given the log-probabilities of its tokens."""
+    reported = reported if isinstance(reported, dict) else {}
+    tokens, logprobs = reported.get("tokens"), reported.get("token_logprobs")
+    if not (isinstance(tokens, list) and isinstance(logprobs, list) and len(tokens) == len(logprobs)):
+        raise _unreadable(f"expected a log-probability for each token: got {reported!r:.100}")
+    text = "".join(map(str, tokens))
+    if not text.endswith(solution.text):  # a token may hold a part of a character
+        raise _unreadable(f"the tokens do not spell the solution: got {text[-100:]!r}")
+    begins = list(accumulate((len(str(token)) for token in tokens), initial=0))
+    rows: list[float] = []
+    begin = len(text) - len(solution.text)
+    for step in solution.steps:
+        end = begin + len(step)
+        numbers = [
+            finite(logprob) for place, logprob in zip(begins, logprobs, strict=False) if begin <= place < end
+        ]
+        known = [number for number in numbers if number is not None]
+        if not known or len(known) < len(numbers) or max(known) > 0:
+            raise _unreadable(f"expected log-probabilities of {step!r:.50}: got {numbers!r:.100}")
+        rows.append(math.exp(math.fsum(known) / len(known)))
+        begin = end + len("\n\n")
+    return rows
 
 
 class _TEI(RewardServer):
@@ -326,11 +339,15 @@ class TEIRerank(_TEI):
     kind: ClassVar[str] = "tei_rerank"
     _path: ClassVar[str] = "/rerank"
 
-    def _body(self, solution: Solution) -> dict[str, Any]:
-        return {"query": solution.question, "texts": [solution.text], "truncate": False}
+    def list_key(self, call: Call) -> Hashable | None:
+        return _question_key(call)
 
-    def _rows(self, page: Any, solution: Solution) -> list[Any]:
-        return [_only(page, "score")]
+    def _body(self, solutions: list[Solution]) -> dict[str, Any]:
+        texts = [solution.text for solution in solutions]
+        return {"query": solutions[0].question, "texts": texts, "truncate": False}
+
+    def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
+        return [[score] for score in _each(page, "score", len(solutions))]
 
 
 class TEIPredict(_TEI):
@@ -354,10 +371,11 @@ class TEIPredict(_TEI):
         """Return the model, its revision, and what is read of its answer."""
         return {**super().identity(), "correct": self.correct}
 
-    def _body(self, solution: Solution) -> dict[str, Any]:
+    def _body(self, solutions: list[Solution]) -> dict[str, Any]:
+        (solution,) = solutions
         return {"inputs": [solution.question, solution.text], "truncate": False}
 
-    def _rows(self, page: Any, solution: Solution) -> list[Any]:
+    def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
         try:
             scores = {str(entry["label"]): entry["score"] for entry in page}
         except (LookupError, TypeError):
@@ -367,7 +385,7 @@ class TEIPredict(_TEI):
         correct = next(iter(scores)) if self.correct is None and len(scores) == 1 else self.correct
         if correct not in scores:
             raise _unreadable(f"correct must be one of the classes {sorted(scores)!r:.100}: got {correct!r}")
-        return [[scores[label] for label in sorted(scores, key=lambda label: (label == correct, label))]]
+        return [[[scores[label] for label in sorted(scores, key=lambda label: (label == correct, label))]]]
 
     def _chosen(self, values: list[float]) -> float:
         return values[-1]
@@ -375,27 +393,49 @@ class TEIPredict(_TEI):
 
 def solution_of(call: Call) -> Solution:
     """Return the solution that `call` shows. Raises `Failure` if it shows none."""
-    for place in reversed(range(len(call.messages))):
-        if call.messages[place].role == "assistant":
-            return Solution(call.messages[:place], call.messages[place].content.split("\n\n"))
-    raise Failure(
-        "a reward model needs a solution: the call has no message of the assistant. Use RewardModel(model=…)"
-    )
+    place = _place_of_solution(call)
+    if place is None:
+        raise Failure(
+            "a reward model needs a solution: the call has no message of the assistant. Use "
+            "RewardModel(model=…)"
+        )
+    return Solution(call.messages[:place], call.messages[place].content.split("\n\n"))
+
+
+def _place_of_solution(call: Call) -> int | None:
+    places = reversed(range(len(call.messages)))
+    return next((place for place in places if call.messages[place].role == "assistant"), None)
 
 
 def _data(page: Any) -> Any:
     return page.get("data") if isinstance(page, dict) else None
 
 
-def _only(entries: Any, name: str) -> Any:
-    """Return a field of the only entry of a response."""
-    if not isinstance(entries, list) or len(entries) != 1:
+def _question_key(call: Call) -> Hashable | None:
+    """Return the question and the options of `call`, or `None` if it shows no solution."""
+    place = _place_of_solution(call)
+    return None if place is None else (call.messages[:place], _options_key(call))
+
+
+def _options_key(call: Call) -> Hashable | None:
+    """Return the options of `call`, or `None` if it shows no solution."""
+    return None if _place_of_solution(call) is None else json.dumps(call.options, sort_keys=True)
+
+
+def _each(entries: Any, name: str, count: int) -> list[Any]:
+    """Return a field of each of `count` entries of a response, ordered by their index."""
+    if not isinstance(entries, list) or len(entries) != count:
         got = f"{len(entries)} entries" if isinstance(entries, list) else repr(entries)[:100]
-        raise _unreadable(f"expected one entry: got {got}")
-    entry = entries[0]
-    if not isinstance(entry, dict) or name not in entry or entry.get("index") != 0:
-        raise _unreadable(f"expected an entry with index 0 and {name}: got {entry!r:.100}")
-    return entry[name]
+        expected = "one entry" if count == 1 else f"{count} entries"
+        raise _unreadable(f"expected {expected}: got {got}")
+    found: dict[int, Any] = {}
+    for entry in entries:
+        index = entry.get("index") if isinstance(entry, dict) and name in entry else None
+        if type(index) is not int or not 0 <= index < count or index in found:
+            place = "index 0" if count == 1 else f"an index below {count} of its own"
+            raise _unreadable(f"expected an entry with {place} and {name}: got {entry!r:.100}")
+        found[index] = entry[name]
+    return [found[index] for index in range(count)]
 
 
 def _unreadable(why: str) -> Failure:

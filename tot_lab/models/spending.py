@@ -119,8 +119,7 @@ class Spending:
             observer.note("call.refused", most=most, left=left)
             return [Reply(error=REFUSED) for _ in calls]
         if rest := calls[sent:]:
-            draws = [call.sample_index for call in rest]
-            observer.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, draws=draws)
+            observer.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, only=rest)
             calls = calls[:sent]
         spent: float | None = 0.0
 

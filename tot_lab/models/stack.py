@@ -2,7 +2,7 @@
 
     Cached         answers known calls from disk                                cache.py
     SingleFlight   merges equal calls in flight, unless the mode is `off`       flight.py
-    Samples        merges samples of one prompt into one request with `n`       samples.py
+    Batched        makes one request of several samples or short judgements     batching.py
     StoreReplies   stores replies on disk before they are used                  cache.py
     Ready          loads the endpoint outside the timeout of a call             ready.py
     Warmed         lets the first of several calls fill a prompt cache          warming.py
@@ -12,8 +12,9 @@
     Measured       lets an adaptive limit learn from each request               limits.py
     Endpoint       the adapter: one request to a real model                     openai_compatible/, …
 
-A backend wraps another one and has one method, `answer`. It takes calls that differ at most in their sample
-index and an observer, and returns one reply per call in the same order. A failure is a reply with an error,
+A backend wraps another one and has one method, `answer`. It takes an observer and calls that can be one
+request, and returns one reply per call in the same order. Several calls differ in their sample index, or
+in their prompts if the endpoint has a `list_key`. A failure is a reply with an error,
 except for `Failure`, which an endpoint raises and `Retried` catches. A backend reports what it does as notes
 to the observer.
 """
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import Field
@@ -160,6 +161,12 @@ class Endpoint(Part):
     def takes_n(self, call: Call) -> bool:
         """Whether several samples of `call` can be one request."""
         return False
+
+    def list_key(self, call: Call) -> Hashable | None:
+        """Return what `call` must have in common with calls of other prompts to be one request with them, or
+        `None` if it must be a request of its own.
+        """
+        return None
 
     async def problem(self) -> str | None:
         """Return why no request can succeed and how to fix it, without a final period. `None` if no problem

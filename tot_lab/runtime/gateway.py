@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.scrubbing import secrets_in
 from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.models import ready
+from tot_lab.models.batching import Batched
 from tot_lab.models.cache import MODES, Cache, Cached, Mode, StoreReplies
 from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
@@ -27,7 +28,6 @@ from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import model_named
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
-from tot_lab.models.samples import Samples
 from tot_lab.models.spending import Costed, Spending, SpendLimiter
 from tot_lab.models.stack import Backend, Endpoint, is_model
 from tot_lab.models.warming import Warmed
@@ -245,7 +245,7 @@ class Gateway:
         if self.is_cached(model) and self.mode != "replay":
             stack = StoreReplies(stack, self.cache, request)
         if isinstance(model, Endpoint):
-            stack = Samples(stack, model.takes_n, lambda call: request(call).of_any_sample)
+            stack = Batched(stack, lambda call: _batch_key(model, call, request))
         if self.mode != "off":  # which makes every call
             stack = SingleFlight(stack, lambda call: request(call).key, self._flights)
         if self.is_cached(model):
@@ -260,6 +260,12 @@ class Gateway:
         models = [self.model, *self._named.values()]
         keys = [key for one in models if isinstance(one, Part) for key in secrets_in(dict(one))]
         return self.toolbox.carrying(model, replaying=self.mode == "replay", keys=keys)
+
+
+def _batch_key(model: Endpoint, call: Call, request: Requests) -> Hashable | None:
+    """Return what calls have in common that can be one request with `call`."""
+    key = model.list_key(call)
+    return request(call).of_any_sample if key is None and model.takes_n(call) else key
 
 
 def _computes(model: Model | Endpoint | Tool) -> bool:

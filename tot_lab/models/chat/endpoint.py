@@ -21,6 +21,7 @@ from tot_lab.models.chat.replies import (
     Choice,
     Price,
     Share,
+    Sizes,
     continuation_of,
     scrubbed_reply,
     undercounted,
@@ -34,7 +35,10 @@ _Triple = Annotated[tuple[Usd, Usd, Usd], Field(strict=False)]
 _ONE_BY_ONE: set[tuple[str, str]] = set()
 """Servers and models that ignore or refuse n, or do not count the tokens of all replies."""
 
-_REFUSALS = 400, 422
+_REFUSALS = 400, 413, 422
+
+_LONGEST_LIST = 32
+"""Prompts of one request. It is the default limit of text-embeddings-inference."""
 
 _LOOKING = 20.0  # seconds
 
@@ -112,18 +116,20 @@ class ChatEndpoint(Endpoint):
 
     @property
     def _takes_n(self) -> bool:
-        """Whether the server has answered n correctly so far."""
+        """Whether the server has answered several calls in one request correctly so far."""
         return (self.address, self.name) not in _ONE_BY_ONE
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Make one request. If the server refuses several samples or returns fewer, the rest is requested
-        one by one.
+        """Make one request. If the server refuses several calls in one request or returns fewer replies, the
+        rest is requested one by one.
 
         With several calls, a failure of one of them is a reply with an error.
 
         Raises:
             Failure: If the request failed.
         """
+        if len({call.messages for call in calls}) > 1:
+            return await self._listed(calls, observer)
         replies: list[Reply] = []
         while rest := calls[len(replies) :]:
             try:
@@ -132,7 +138,7 @@ class ChatEndpoint(Endpoint):
                 if not replies:
                     raise
                 # The received replies were paid for and must not be requested again.
-                replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
+                replies += [self._failed(failure) for _ in rest]
         return replies
 
     async def _several(self, calls: Sequence[Call], observer: CallObserver, *, several: bool) -> list[Reply]:
@@ -150,6 +156,35 @@ class ChatEndpoint(Endpoint):
             self._ask_one_by_one()
             observer.note("call.dropped", settings=["n"])
         return replies
+
+    async def _listed(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
+        """Request calls of different prompts together. If the server refuses that or the response cannot be
+        read, each is requested alone, since one of them may be at fault.
+        """
+        replies: list[Reply] = []
+        while rest := calls[len(replies) : len(replies) + _LONGEST_LIST]:
+            try:
+                found = await self._some(rest, observer, several=True)
+                if len(found) == len(rest):
+                    replies += found
+                    continue
+            except Failure as failure:
+                refused = failure.status in _REFUSALS or (failure.status is None and not failure.retry)
+                if not (refused or failure.unreadable):
+                    if not replies:
+                        raise
+                    return [*replies, *(self._failed(failure) for _ in calls[len(replies) :])]
+            replies += [await self._alone(call, observer) for call in rest]
+        return replies
+
+    async def _alone(self, call: Call, observer: CallObserver) -> Reply:
+        try:
+            return (await self._some((call,), observer, several=True))[0]
+        except Failure as failure:
+            return self._failed(failure)
+
+    def _failed(self, failure: Failure) -> Reply:
+        return Reply(error=f"{self.name}: {failure.message}", reported_usage=failure.reported_usage)
 
     def _ask_one_by_one(self) -> None:
         """Make each sample a request of its own from now on."""
@@ -178,17 +213,17 @@ class ChatEndpoint(Endpoint):
         calls = calls[: len(answers.choices)]
         for call, known in zip(calls, answers.processing.notes(len(calls)), strict=True):
             if known:
-                draws = {"draws": [call.sample_index]} if several else {}
-                observer.note("call.processed", **known, **draws)
+                only = {"only": [call]} if several else {}
+                observer.note("call.processed", **known, **only)
 
     @abstractmethod
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
         """Make one request. Raises `Failure`."""
 
     @abstractmethod
-    def _shares(self, usage: Any, sizes: Sequence[int], cached: int | None) -> list[Share]:
-        """Return what each reply of a request used, given their sizes. It adds up to `usage`, of whose prompt
-        `cached` tokens were cached.
+    def _shares(self, usage: Any, sizes: Sequence[Sizes], cached: int | None) -> list[Share]:
+        """Return what each call of a request used, given the sizes of its prompt and reply. It adds up to
+        `usage`, of whose prompt `cached` tokens were cached.
         """
 
     @abstractmethod
@@ -204,18 +239,19 @@ class ChatEndpoint(Endpoint):
         name, keys = clean(self._model_in(answers)), self._long_keys
         reported = getattr(answers.usage, "reported", "")
         usage, cached = None if reported else answers.usage, answers.processing.cached_tokens
-        shares = self._shares(usage, [choice.size for choice in choices], cached)
+        sizes = [(len(call.prompt), choice.size) for call, choice in zip(calls, choices, strict=False)]
+        shares = self._shares(usage, sizes, cached)
         if len(choices) > 1 and self._generates and (few := undercounted(choices, shares)):
             self._ask_one_by_one()
             reported, shares = few, [(None, None, None)] * len(choices)
         replies = []
-        for choice, (prompt, output, cost) in zip(choices, shares, strict=True):
+        for call, choice, (prompt, output, cost) in zip(calls, choices, shares, strict=False):
             problem = choice.problem and scrubbed(choice.problem, self._sent_key)
             if problem and len(calls) == 1:
                 raise Failure(problem)
             text = choice.text or ""
             reply = Reply(
-                "" if problem else continuation_of(text, calls[0]) if answers.timings else text,
+                "" if problem else continuation_of(text, call) if answers.timings else text,
                 error=problem and f"{self.name}: {problem}",
                 thinking=choice.thinking,
                 model=name,

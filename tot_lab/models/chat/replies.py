@@ -24,6 +24,10 @@ Share = tuple[int | None, int | None, float | None]
 """Prompt tokens, reply tokens and USD of one reply."""
 
 
+Sizes = tuple[int, int]
+"""Sizes of a prompt and of its reply, in proportion to which tokens are divided among several."""
+
+
 class Choice(NamedTuple):
     """One reply of the provider. `text` is `None` if it has none, and `state` may have to be sent back
     (`wanted_back`).
@@ -285,15 +289,16 @@ def shared(whole: int, sizes: Sequence[int]) -> list[int]:
 
 
 def shares_of(
-    prompt: int, output: int, price: Price | None, cost: float | None, sizes: Sequence[int]
+    prompt: int, output: int, price: Price | None, cost: float | None, sizes: Sequence[Sizes]
 ) -> list[Share]:
-    """Divide the tokens and the cost of a request among its replies, in proportion to their sizes.
+    """Divide the tokens and the cost of a request among its calls, in proportion to their sizes.
 
-    The shares add up to the whole; the first reply gets the remainder.
+    The shares add up to the whole; the first call gets the remainder.
     """
     if len(sizes) == 1:
         return [(prompt, output, None if price is None or cost is None else round(cost, 12))]
-    tokens = list(zip(shared(prompt, [1] * len(sizes)), shared(output, sizes), strict=True))
+    prompts, replies = zip(*sizes, strict=True)
+    tokens = list(zip(shared(prompt, prompts), shared(output, replies), strict=True))
     if price is None or cost is None:
         return [(read, written, None) for read, written in tokens]
     cost = round(cost, 12)  # the last digits of a float sum depend on its order

@@ -13,7 +13,7 @@ from tot_lab.core.calls import Call, Need
 from tot_lab.models.chat.about import Facts, entries_in, facts_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.failures import shortened
-from tot_lab.models.chat.replies import Answers, Choice, Share, shares_of, usd, wanted_back
+from tot_lab.models.chat.replies import Answers, Choice, Share, Sizes, shares_of, usd, wanted_back
 from tot_lab.models.connections import opened, was_refused
 from tot_lab.models.lite_llm.naming import checked_url, is_safe_url, key_in_environment, one_url
 from tot_lab.models.lite_llm.table import UNKNOWN_OUTPUT
@@ -115,11 +115,12 @@ class ServedModel(ChatEndpoint):
     _answers_to_any_name: ClassVar[bool] = False
 
     def need(self, calls: Sequence[Call]) -> Need:
-        """Return the most tokens that the prompt can have, and the longest possible replies."""
-        call = calls[0]
-        texts = [*(message.content for message in call.messages), *(str(tool) for tool in call.tools)]
-        prompt = sum(map(_most_tokens, texts)) + 16 * (1 + len(texts))
-        longest = call.max_tokens or self.context_window
+        """Return the most tokens that the prompts can have, and the longest possible replies."""
+        prompt = 0
+        for call in {call.messages: call for call in calls}.values():
+            texts = [*(message.content for message in call.messages), *(str(tool) for tool in call.tools)]
+            prompt += sum(map(_most_tokens, texts)) + 16 * (1 + len(texts))
+        longest = calls[0].max_tokens or self.context_window
         output = len(calls) * (longest or UNKNOWN_OUTPUT)
         most = None if self.price is None else usd(self.price, prompt, output)
         return Need(prompt + output, most, prompt, bounded=longest is not None)
@@ -139,7 +140,7 @@ class ServedModel(ChatEndpoint):
     def _state(self, choice: Choice) -> str:
         return wanted_back(choice, "openai", self.served_name)
 
-    def _shares(self, usage: Any, sizes: Sequence[int], cached: int | None) -> list[Share]:
+    def _shares(self, usage: Any, sizes: Sequence[Sizes], cached: int | None) -> list[Share]:
         if usage is None:
             return [(None, None, None)] * len(sizes)
         cost = None if self.price is None else usd(self.price, usage.prompt, usage.output, cached)

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, CallObserver, Need, estimated_tokens
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
-from tot_lab.models.chat.replies import Answers, Choice, Price, Share, shares_of, usd, wanted_back
+from tot_lab.models.chat.replies import Answers, Choice, Price, Share, Sizes, shares_of, usd, wanted_back
 from tot_lab.models.chat.requests import last_paragraph_of, messages_of
 from tot_lab.models.lite_llm.answers import streamed, whole
 from tot_lab.models.lite_llm.asking import settings_of
@@ -294,7 +294,7 @@ class LiteLLM(ChatEndpoint):
     def _state(self, choice: Choice) -> str:
         return wanted_back(choice, resolved(load_litellm(), self.name)[1], self.name)
 
-    def _shares(self, usage: Any, sizes: Sequence[int], cached: int | None) -> list[Share]:
+    def _shares(self, usage: Any, sizes: Sequence[Sizes], cached: int | None) -> list[Share]:
         if usage is None:
             return [(None, None, None)] * len(sizes)
         litellm = load_litellm()

@@ -54,7 +54,10 @@ def whole(body: bytes, n: int) -> Answers:
     """Return the first `n` replies of a complete response. Raises `Failure` if it is not one."""
     page = page_of(body)
     try:
-        choices = [_choice_of(choice) for choice in page["choices"][:n]]
+        found = page["choices"]
+        if n > 1:
+            found = sorted(found, key=lambda choice: choice.get("index") or 0)
+        choices = [_choice_of(choice) for choice in found[:n]]
         model, usage = _text(page.get("model")), usage_of(page.get("usage"))
         return Answers(choices, model, usage, processing_of(page), page.get("timings"))
     except _WRONG as error:

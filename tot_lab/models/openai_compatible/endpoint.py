@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
+
+import msgspec
 
 from tot_lab.core.calls import Call, CallObserver, Message
 from tot_lab.models.chat.about import LLAMA_CPP, Facts, root_in
@@ -48,6 +50,17 @@ class OpenAICompatible(ServedModel):
         """
         return call.seed is None and call.temperature != 0 and self._takes_n
 
+    def list_key(self, call: Call) -> Hashable | None:
+        """Return the settings of a call for a single token, such as a judgement by its probability. Longer
+        replies would wait for the longest one.
+        """
+        if self.chat or not self._takes_lists or call.max_tokens != 1:
+            return None
+        return msgspec.json.encode(setting_arguments(call))
+
+    _takes_lists: ClassVar[bool] = False
+    """Whether `/completions` returns one choice for each of a list of prompts."""
+
     async def about(self) -> Facts:
         facts = await super().about()
         if facts.get("server") == LLAMA_CPP:
@@ -58,7 +71,11 @@ class OpenAICompatible(ServedModel):
 
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
         call = calls[0]
-        body = self._body(call, len(calls))
+        prompts = [call.prompt for call in calls]
+        is_list = len(set(prompts)) > 1
+        body = self._body(call, 1 if is_list else len(calls))
+        if is_list:
+            body["prompt"] = prompts
         watched = observer.watched and len(calls) == 1 and not call.logprobs
         if watched:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -102,6 +119,7 @@ class VLLM(OpenAICompatible):
     """A model served by vLLM, as `vllm/NAME`."""
 
     kind: ClassVar[str] = "vllm"
+    _takes_lists: ClassVar[bool] = True
     base_url: str = "http://localhost:8000/v1"
     _provider: ClassVar[str] = "vllm"
     _reports: ClassVar[Sequence[str]] = ("/version",)
@@ -115,6 +133,7 @@ class SGLang(OpenAICompatible):
     """A model served by SGLang, as `sglang/NAME`."""
 
     kind: ClassVar[str] = "sglang"
+    _takes_lists: ClassVar[bool] = True
     base_url: str = "http://localhost:30000/v1"
     _provider: ClassVar[str] = "sglang"
     _reports: ClassVar[Sequence[str]] = ("/server_info", "/get_server_info")

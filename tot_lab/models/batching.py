@@ -1,7 +1,7 @@
-"""The layer that requests several samples of one prompt together.
+"""The layer that makes one request of several calls: samples of one prompt, or short judgements of several.
 
-Each of the n samples remains a call with its own sample index, reply and cache entry. The common request only
-shows in the price, since the prompt is paid once.
+Each of them remains a call with its own reply and cache entry. The common request only shows in the price,
+since a prompt that several samples share is paid once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GATHERING = 0.005
 
 
 class Gathered(Flight):
-    """Calls for samples of one prompt, and the request for them if there are several."""
+    """Calls that can be one request, and the request for them if there are several."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,16 +26,18 @@ class Gathered(Flight):
         self.sent: list[CallObserver] = []
 
     def note(self, name: str, **data: Any) -> None:
-        """Forward the note to all calls, or to those with the given sample indices."""
-        draws = data.pop("draws", None)
-        if draws is None:
+        """Forward the note to all calls, or to those in `only`."""
+        only = data.pop("only", None)
+        if only is None:
             super().note(name, **data)
-        for call, observer in self.calls if draws else ():
-            if call.sample_index in draws and observer in self.observers:
+            return
+        noted = {id(call) for call in only}
+        for call, observer in self.calls:
+            if id(call) in noted and observer in self.observers:
                 observer.note(name, **data)
 
     def send(self, inner: Backend) -> None:
-        """Request the samples that are still wanted, ordered by sample index. A single one requests its
+        """Request the replies that are still wanted, ordered by sample index. A single call requests its
         reply itself.
         """
         wanted = [pair for pair in self.calls if pair[1] in self.observers]
@@ -47,29 +49,25 @@ class Gathered(Flight):
             self.wake()
 
 
-class Samples:
-    """The layer that merges calls that differ only in their sample index into one request with `n`.
+class Batched:
+    """The layer that merges calls into one request.
 
     Args:
         inner: The next layer.
-        together: Whether the endpoint supports this for a call.
-        key: Calls with the same key can share a request.
+        key: Calls with the same key can be one request. `None` means that a call must be one of its own.
     """
 
-    def __init__(
-        self, inner: Backend, together: Callable[[Call], bool], key: Callable[[Call], Hashable]
-    ) -> None:
+    def __init__(self, inner: Backend, key: Callable[[Call], Hashable | None]) -> None:
         self.inner = inner
-        self.together = together
         self.key = key
         self.gathering: dict[Hashable, Gathered] = {}
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to the one call of `calls`."""
         (call,) = calls
-        if observer.watched or not self.together(call):
+        key = None if observer.watched else self.key(call)
+        if key is None:
             return await self.inner.answer(calls, observer)
-        key = self.key(call)
         group = self.gathering.get(key)
         if group is None or not group.open:
             group = self.gathering[key] = Gathered()
