@@ -41,7 +41,8 @@ class RewardModel(Evaluator):
     `tei_rerank/` and `tei_predict/` are outcome reward models. Their servers do not receive `instruction`.
 
     Each thought is a call of its own, and the calls of all children of a pick are made at the same time, so
-    that a server can batch them. Those of `vllm_score/`, `vllm_likelihood/` and `tei_rerank/` are one request.
+    that a server can batch them. Those of `vllm_score/`, `vllm_likelihood/` and `tei_rerank/` are one
+    request.
 
     A function can wrap a reward model: `RewardModel(model=reward)` with `async def reward(call) -> str`. It
     finds the path in `call.messages` and returns the numbers as text.
