@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tot_lab.domains.puzzles.base import Position, PuzzleDomain
+from tot_lab.domains.puzzles.base import Plan, Position, PuzzleDomain
+from tot_lab.domains.puzzles.sokoban_solver import board_of, solution
 
 _QUESTION = re.compile(r"Here is your puzzle:\n((?:[-+*%@$X](?: [-+*%@$X]){2,29}[ \t]{0,4}(?:\n|\Z)){3,30})")
 _MOVES = re.compile(r"\b[LRUD]+\b")
@@ -86,3 +87,7 @@ class Sokoban(PuzzleDomain):
         for move in moves:
             state = self.after(puzzle, state, move)
         return "".join(moves) if self.solved(puzzle, state) else None
+
+    def plan(self, puzzle: Puzzle, state: _State) -> Plan:
+        """Return the steps that solve the puzzle from `state` with the fewest pushes."""
+        return solution(board_of(puzzle.width, puzzle.walls, puzzle.goals), *state)
