@@ -152,6 +152,7 @@ def test_it_gives_up_beyond_its_limits(monkeypatch):
 
     _, ((_, puzzle), *_) = generated(1)
     monkeypatch.setattr(sokoban_solver, "MAX_ARRANGEMENTS", 5)
+    sokoban_solver.fewest_pushes.cache_clear()
     board = sokoban_solver.board_of(puzzle.width, puzzle.walls, puzzle.goals)
     assert sokoban_solver.solution(board, *puzzle.first) == (None, ())
 

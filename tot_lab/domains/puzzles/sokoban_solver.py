@@ -142,6 +142,7 @@ def solution(board: Board, player: int, boxes: frozenset[int]) -> Plan:
     return Plan(plan.solvable, tuple(steps))
 
 
+@lru_cache(maxsize=4096)  # the plans of a game share their ends
 def fewest_pushes(board: Board, player: int, boxes: int) -> Plan:
     """Return the fewest pushes that solve the puzzle, by A*."""
     if boxes & ~board.goals and max(boxes.bit_count(), board.goals.bit_count()) > MAX_BOXES:
