@@ -178,6 +178,15 @@ def test_cars_slide_as_far_as_on_their_board():
                 assert ((car, count) in legal) == (whole and count != 0)
 
 
+def test_a_car_may_be_named_by_all_its_letters():
+    """The question calls the red car AA."""
+    task = puzzle_task("gym/rush_hour")
+    assert task.domain.read_sample(task, MOVES["gym/rush_hour"][:-1], "AA+4") == "A+4"
+    assert task.grade("BB+2 D+1 E-1 AA+4") == 1.0
+    for wrong in ("BB+2 D+1 E-1 AA+5", "BB+2 D+100 E-1 AA+4", "AB+2 D+1 E-1 AA+4"):
+        assert task.grade(wrong) == 0.0
+
+
 def test_boxes_move_as_there():
     """Every board after every step, also of steps that nothing follows, is the one of their game."""
     random = Random(2)

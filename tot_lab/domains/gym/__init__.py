@@ -12,7 +12,6 @@ References:
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
@@ -27,6 +26,7 @@ from tot_lab.core.registry import names
 from tot_lab.core.task import Task
 from tot_lab.domains.general import General
 from tot_lab.domains.gym.exact import EXACT, is_solved
+from tot_lab.domains.multiline import read_answer
 
 MAX_TASKS = 100_000
 """Maximum number of tasks of one request."""
@@ -34,11 +34,6 @@ MAX_TASKS = 100_000
 LONGEST = 20_000
 """Characters of an answer that is graded."""
 
-_TAG = re.compile(r"<(/?)answer>", re.I)
-_MARKED = re.compile(
-    r"^(?P<open>[ \t>*_#`-]*)(?:(?:the|my) )?(?:final )?answer(?P<bold>[*_]*)[ \t]*[:=][*`]*", re.M | re.I
-)
-_FENCED = re.compile(r"\s*```[\w-]*\n(.*?)\n?```\s*", re.S)
 _WORKER = Worker(Path(__file__).with_name("worker.py").read_text(encoding="utf-8"))
 
 GRADING = 4.0
@@ -123,36 +118,6 @@ def _scored(request: str) -> float:
         return float(_ask("score", **json.loads(request)))
     except Killed:
         return 0.0
-
-
-def read_answer(text: str) -> str | None:
-    """Read an answer of one or more lines (see `Gym.read_answer`)."""
-    tagged = _tagged(text)
-    marked = list(_MARKED.finditer(text))
-    found = text
-    if tagged is not None:
-        found = tagged
-    elif marked:
-        found = text[marked[-1].end() :].strip()
-        if "**" in marked[-1]["open"] and not marked[-1]["bold"]:
-            found = found.removesuffix("**")
-    fenced = _FENCED.fullmatch(found)
-    found = (fenced[1] if fenced else found).strip()
-    if len(found) > 2 and found[0] == found[-1] == "`" and "`" not in found[1:-1]:
-        found = found[1:-1].strip()
-    return found or None
-
-
-def _tagged(text: str) -> str | None:
-    """Return the text between the last pair of tags."""
-    found: str | None = None
-    start: int | None = None
-    for tag in _TAG.finditer(text):
-        if tag[1] and start is not None:
-            found, start = text[start : tag.start()], None
-        elif not tag[1] and start is None:
-            start = tag.end()
-    return found
 
 
 def gym_tasks(

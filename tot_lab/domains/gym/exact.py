@@ -16,6 +16,7 @@ from typing import Any
 
 from tot_lab.core.arithmetic import value_of
 from tot_lab.domains.general import last_number
+from tot_lab.domains.puzzles.rush_hour import RushHour, read_board
 
 Exact = Callable[[str, str, dict[str, Any]], bool]
 """A grader of an answer, given the reference and the metadata of its task."""
@@ -110,25 +111,8 @@ def complex_number(answer: str, reference: str, data: dict[str, Any]) -> bool:
 
 def rush_hour(answer: str, reference: str, data: dict[str, Any]) -> bool:
     """Whether the moves take the car A to the exit on the right. Each move must be possible as a whole."""
-    board = {k: letter for k, letter in enumerate(data["board_config"]) if letter != "o"}
-    for move in answer.replace(",", " ").split():
-        match = re.fullmatch(r"([A-Z]+)([+-])(\d)", move)
-        if match is None or len(set(match[1])) > 1:
-            return False
-        name, sign = match[1][0], 1 if match[2] == "+" else -1
-        for _ in range(int(match[3])):
-            cells = sorted(k for k, letter in board.items() if letter == name)
-            if len(cells) < 2:
-                return False
-            stride = cells[1] - cells[0]
-            end = cells[-1] if sign > 0 else cells[0]
-            free = end + sign * stride
-            leaves_row = stride == 1 and free // 6 != end // 6
-            if not 0 <= free < 36 or leaves_row or free in board:
-                return False
-            del board[cells[0] if sign > 0 else cells[-1]]
-            board[free] = name
-    return board.get(17) == "A"
+    puzzle = read_board(data["board_config"].replace("o", "."))
+    return puzzle is not None and RushHour().read_solution(puzzle, answer) is not None
 
 
 EXACT: dict[str, Exact] = {

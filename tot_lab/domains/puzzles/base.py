@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 from tot_lab.core.domain import Domain, Path
 from tot_lab.core.task import Task
 from tot_lab.domains.general import final_answer
-from tot_lab.domains.gym import read_answer
+from tot_lab.domains.multiline import read_answer
 
 MAX_STATES = 50_000
 """States that a solver visits before it gives up."""
@@ -54,15 +54,18 @@ class PuzzleDomain(Domain):
     move_form: ClassVar[str]
     """What a move is and how it is written, with an example, in one or two sentences."""
 
+    separator: ClassVar[str] = ", "
+    """What stands between the moves of an answer."""
+
     # The rules of a family.
 
     @abstractmethod
     def read_puzzle(self, text: str) -> Any:
         """Return the puzzle that a question in `text` states. Returns `None` if it states none."""
 
-    @abstractmethod
     def start(self, puzzle: Any) -> Any:
-        """Return the first state."""
+        """Return the first state. By default a puzzle is its first state."""
+        return puzzle
 
     @abstractmethod
     def moves(self, puzzle: Any, state: Any) -> Iterable[Any]:
@@ -76,27 +79,27 @@ class PuzzleDomain(Domain):
     def solved(self, puzzle: Any, state: Any) -> bool:
         """Return whether the puzzle is solved."""
 
-    @abstractmethod
     def show(self, puzzle: Any, state: Any) -> str:
-        """Return a state as prompts show it."""
+        """Return a state as prompts show it. By default a state is its own text."""
+        return str(state)
 
-    @abstractmethod
     def write(self, puzzle: Any, move: Any) -> str:
-        """Return a move in one line, which `read_moves` reads."""
+        """Return a move in one line, which `read_moves` reads. By default a move is its own text."""
+        return str(move)
 
     @abstractmethod
     def read_moves(self, puzzle: Any, text: str) -> Iterable[Any]:
         """Return the moves that `text` states, in order. They need not be legal."""
 
-    @abstractmethod
     def write_answer(self, puzzle: Any, position: Position) -> str:
-        """Return the answer in the form that the question asks for, also of an unsolved position."""
-
-    def read_solution(self, puzzle: Any, text: str) -> str | None:
-        """Return the answer in `text` in the form that the question asks for. Returns `None` if it is wrong.
+        """Return the answer in the form that the question asks for, also of an unsolved position.
 
         By default an answer is a list of moves.
         """
+        return self.separator.join(self.write(puzzle, move) for move in position.moves)
+
+    def read_solution(self, puzzle: Any, text: str) -> str | None:
+        """Return the answer in `text`, in the form that the question asks for. `None` if it is wrong."""
         moves = tuple(self.read_moves(puzzle, text))
         state = self.start(puzzle)
         for move in moves:
@@ -354,9 +357,6 @@ class AssignmentPuzzle(PuzzleDomain):
         values = dict(moves)
         places = range(len(self.start(puzzle)))
         return tuple(map(values.get, places)) if len(values) == len(moves) else None
-
-    def start(self, puzzle: Any) -> Any:
-        return puzzle
 
     def moves(self, puzzle: Any, state: Any) -> Iterator[Any]:
         for moves in self._moves_by_place(puzzle, state):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import lru_cache
 from itertools import combinations
 from typing import ClassVar, NamedTuple
 
 from tot_lab.core.arithmetic import OPERATORS, joined, number, plain, value_of
 from tot_lab.domains.puzzles.base import Plan, Position, PuzzleDomain
+from tot_lab.domains.puzzles.countdown_solver import Move, Numbers, plan_to
 
 _NUMBERS = r"(?P<numbers>\d{1,6}(?:, \d{1,6}){0,14})"
 _TERM = r"(\(-?\d{1,12}(?:/\d{1,12})?\)|-?\d{1,12})"
@@ -18,16 +18,12 @@ _MOVE = re.compile(
     rf"{_TERM}\s{{0,4}}([-+*/])\s{{0,4}}{_TERM}\s{{0,4}}=\s{{0,4}}\(?(-?\d{{1,12}}(?:/\d{{1,12}})?)(?!\d|\.\d)"
 )
 _INTEGER = re.compile(r"[\d.]+")
-_SOLVED = 6  # numbers that the solver handles
-
-_State = tuple[Fraction, ...]  # the numbers left, in ascending order
-_Move = tuple[Fraction, str, Fraction]
 
 
 class Puzzle(NamedTuple):
     """The numbers, in ascending order, and the target."""
 
-    numbers: _State
+    numbers: Numbers
     target: Fraction
 
 
@@ -39,7 +35,6 @@ class Countdown(PuzzleDomain):
         "A move joins two of the numbers left by + - * / and is written with its result, like `6 * 4 = 24`. "
         "Write negative numbers and fractions in parentheses: `(1/2) * 8 = 4`."
     )
-
     questions: ClassVar[tuple[re.Pattern[str], ...]] = (
         re.compile(rf"all the numbers {_NUMBERS}, create an expression that equals (?P<target>\d{{1,9}})\."),
         re.compile(
@@ -54,33 +49,33 @@ class Countdown(PuzzleDomain):
         numbers = sorted(map(Fraction, found["numbers"].split(", ")))
         return Puzzle(tuple(numbers), Fraction(found["target"]))
 
-    def start(self, puzzle: Puzzle) -> _State:
+    def start(self, puzzle: Puzzle) -> Numbers:
         return puzzle.numbers
 
-    def moves(self, puzzle: Puzzle, state: _State) -> Iterator[_Move]:
+    def moves(self, puzzle: Puzzle, state: Numbers) -> Iterator[Move]:
         for one, other in combinations(range(len(state)), 2):
             a, b = state[one], state[other]
             yield from ((a, op, b) for op in OPERATORS if op != "/" or b)
             yield from ((b, op, a) for op in OPERATORS if op != "/" or a)
 
-    def after(self, puzzle: Puzzle, state: _State, move: _Move) -> _State:
+    def after(self, puzzle: Puzzle, state: Numbers, move: Move) -> Numbers:
         left, value = list(state), joined(*move)
         assert value is not None
         left.remove(move[0])
         left.remove(move[2])
         return tuple(sorted([*left, value]))
 
-    def solved(self, puzzle: Puzzle, state: _State) -> bool:
+    def solved(self, puzzle: Puzzle, state: Numbers) -> bool:
         return state == (puzzle.target,)
 
-    def show(self, puzzle: Puzzle, state: _State) -> str:
+    def show(self, puzzle: Puzzle, state: Numbers) -> str:
         return f"Left: {', '.join(map(str, state))}"
 
-    def write(self, puzzle: Puzzle, move: _Move) -> str:
+    def write(self, puzzle: Puzzle, move: Move) -> str:
         a, op, b = move
         return f"{_term(a)} {op} {_term(b)} = {joined(a, op, b)}"
 
-    def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[_Move]:
+    def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[Move]:
         """Return the moves in `text`, except those that state a wrong result."""
         for left, op, right, stated in _MOVE.findall(plain(text)):
             a, b = number(left.strip("()")), number(right.strip("()"))
@@ -105,83 +100,16 @@ class Countdown(PuzzleDomain):
         used = sorted(_INTEGER.findall(expression)) == sorted(map(str, puzzle.numbers))
         return " ".join(expression.replace("[", "(").replace("]", ")").split()) if used else None
 
-    def plan(self, puzzle: Puzzle, state: _State) -> Plan:
-        if len(state) > _SOLVED:
-            return Plan(None)
-        moves = _reach(state, puzzle.target)
-        return Plan(False) if moves is None else Plan(True, moves)
+    def plan(self, puzzle: Puzzle, state: Numbers) -> Plan:
+        return plan_to(puzzle.target, state)
 
 
 class Puzzle24(Countdown):
     """Make 24 from four numbers."""
 
     kind = "gym/puzzle24"
-
     questions = (re.compile(rf"Make (?P<target>24) using {_NUMBERS}\. You can only use each number once"),)
 
 
 def _term(value: Fraction) -> str:
     return f"({value})" if value < 0 or value.denominator > 1 else str(value)
-
-
-# The solver: all values of up to four numbers are computed once. The target of more numbers is reached from
-# one part of them if what the other part lacks can be made.
-
-
-@lru_cache(maxsize=256)
-def _values(numbers: _State) -> dict[Fraction, tuple[_Move, ...]]:
-    """Return each value of all `numbers`, and moves that make it."""
-    if len(numbers) == 1:
-        return {numbers[0]: ()}
-    made: dict[Fraction, tuple[_Move, ...]] = {}
-    for one, other in _splits(numbers):
-        for a, before in _values(one).items():
-            for b, further in _values(other).items():
-                for move in ((x, op, y) for x, y in ((a, b), (b, a)) for op in OPERATORS):
-                    value = joined(*move)
-                    if value is not None and value not in made:
-                        made[value] = (*before, *further, move)
-    return made
-
-
-@lru_cache(maxsize=4096)
-def _reach(numbers: _State, target: Fraction) -> tuple[_Move, ...] | None:
-    """Return moves that make `target` of all `numbers`. Returns `None` if there are none."""
-    if len(numbers) <= 4:
-        return _values(numbers).get(target)
-    for one, other in _splits(numbers):
-        small, large = sorted((one, other), key=len)
-        for b, further in _values(small).items():
-            for a, move in _missing(b, target, large):
-                before = _reach(large, a)
-                if before is not None:
-                    return (*before, *further, move)
-    return None
-
-
-def _missing(b: Fraction, target: Fraction, numbers: _State) -> Iterator[tuple[Fraction, _Move]]:
-    """Yield each value that makes `target` with `b`, and the move. A value that need not be a certain one is
-    the sum of `numbers`."""
-    for a, op, first in (
-        (target - b, "+", True),
-        (target + b, "-", True),
-        (b - target, "-", False),
-        (target / b if b else sum(numbers, Fraction(0)), "*", True),
-        (target * b, "/", True),
-        (b / target if target else Fraction(0), "/", False),
-    ):
-        move = (a, op, b) if first else (b, op, a)
-        if joined(*move) == target:
-            yield a, move
-
-
-def _splits(numbers: _State) -> list[tuple[_State, _State]]:
-    """Return the ways to split `numbers` into two parts."""
-    rest = range(1, len(numbers))
-    found: dict[tuple[_State, _State], None] = {}
-    for size in range(len(rest)):
-        for chosen in combinations(rest, size):
-            one = tuple(numbers[k] for k in (0, *chosen))
-            other = tuple(numbers[k] for k in rest if k not in chosen)
-            found[one, other] = None
-    return list(found)

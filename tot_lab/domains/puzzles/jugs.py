@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from string import ascii_uppercase as LETTERS
 from typing import NamedTuple
 
 from tot_lab.domains.puzzles.base import Position, PuzzleDomain
@@ -35,8 +36,7 @@ class Jugs(PuzzleDomain):
     def read_puzzle(self, text: str) -> Puzzle | None:
         found = _QUESTION.search(text)
         jugs = _JUG.findall(found[1]) if found else []
-        letters = "".join(letter for letter, _ in jugs)
-        if found is None or not jugs or letters != "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: len(jugs)]:
+        if found is None or not jugs or not LETTERS.startswith("".join(letter for letter, _ in jugs)):
             return None
         return Puzzle(tuple(int(size) for _, size in jugs), int(found[2]))
 
@@ -64,17 +64,16 @@ class Jugs(PuzzleDomain):
         return puzzle.target in state
 
     def show(self, puzzle: Puzzle, state: _State) -> str:
-        sizes = zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", state, puzzle.capacities, strict=False)
-        return "\n".join(f"{jug}: {amount} of {size}" for jug, amount, size in sizes)
+        jugs = zip(LETTERS, state, puzzle.capacities, strict=False)
+        return "\n".join(f"{jug}: {amount} of {size}" for jug, amount, size in jugs)
 
     def write(self, puzzle: Puzzle, move: _Move) -> str:
         what, jug, other = move
-        return f"{what} {chr(65 + jug)}" + (f"->{chr(65 + other)}" if what == "pour" else "")
+        return f"{what} {LETTERS[jug]}" + (f"->{LETTERS[other]}" if what == "pour" else "")
 
     def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[_Move]:
         for what, jug, source, other in _MOVE.findall(text):
-            first, second = jug or source, other or jug
-            yield what or "pour", ord(first) - 65, ord(second) - 65
+            yield what or "pour", LETTERS.index(jug or source), LETTERS.index(other or jug)
 
     def write_answer(self, puzzle: Puzzle, position: Position) -> str:
         return json.dumps([self.write(puzzle, move) for move in position.moves])

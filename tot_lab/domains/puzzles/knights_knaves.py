@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tot_lab.domains.puzzles.base import AssignmentPuzzle, Position
+from tot_lab.domains.puzzles.statements import Claim, Roles, Statement, read_statements, truth
 
 _PEOPLE = re.compile(
     r"You meet \d{1,2} inhabitants: ([A-Z][a-z]{0,20}(?:,? (?:and )?[A-Z][a-z]{0,20}){0,9})\."
 )
 _ROLES = re.compile(r"So who is an? ([a-z]{1,20}) and who is an? ([a-z]{1,20})\?")
 _NAME = re.compile(r"[A-Z][a-z]+")
-_WORD = re.compile(
-    r"\(|\)|it is not the case that|if and only if|\b(?:if|then|and|or)\b|"
-    r"\b[A-Z][a-z]{0,20} is an? [a-z]{1,20}",
-    re.I,
-)
 _CLAIM = re.compile(r"\b([A-Za-z]{1,20})[ \t]{0,4}(?: is an?|:|=| is)[ \t]{1,4}([a-z]{1,20})\b", re.I)
-
-_NOT = "it is not the case that"
-_STRENGTH = {")": 0, "if and only if": 1, "then": 2, "or": 3, "and": 4, _NOT: 5}
-_VALUE: dict[str, Callable[[float, float], float]] = {
-    "if and only if": lambda a, b: min(max(1 - a, b), max(a, 1 - b)),
-    "then": lambda a, b: max(1 - a, b),
-    "or": max,
-    "and": min,
-}
-"""1 is true, 0 is false, and 0.5 is not decided (the strong logic of Kleene)."""
-
-_State = tuple[bool | None, ...]  # whether each person tells the truth
-_Claim = tuple[int, bool]  # what a person is
-_Statement = tuple[str | _Claim, ...]  # in postfix order
 
 
 class Puzzle(NamedTuple):
@@ -40,7 +22,7 @@ class Puzzle(NamedTuple):
 
     names: tuple[str, ...]
     roles: tuple[str, str]
-    statements: tuple[_Statement, ...]
+    statements: tuple[Statement, ...]
 
 
 class KnightsKnaves(AssignmentPuzzle):
@@ -57,31 +39,30 @@ class KnightsKnaves(AssignmentPuzzle):
         if people is None or roles is None:
             return None
         names = tuple(_NAME.findall(people[1]))
-        spoken = text[people.end() : roles.start()]
-        statements = [_postfix(words, names, roles[1]) for words in _runs(spoken)]
-        if len(statements) != len(names) or not all(statements):
+        statements = read_statements(text[people.end() : roles.start()], names, roles[1])
+        if statements is None or len(statements) != len(names):
             return None
-        return Puzzle(names, (roles[1], roles[2]), tuple(filter(None, statements)))
+        return Puzzle(names, (roles[1], roles[2]), statements)
 
-    def start(self, puzzle: Puzzle) -> _State:
+    def start(self, puzzle: Puzzle) -> Roles:
         return (None,) * len(puzzle.names)
 
-    def values(self, puzzle: Puzzle, state: _State, place: int) -> list[bool]:
+    def values(self, puzzle: Puzzle, state: Roles, place: int) -> list[bool]:
         return [
             honest
             for honest in (True, False)
             if _is_possible(puzzle, self.after(puzzle, state, (place, honest)))
         ]
 
-    def show(self, puzzle: Puzzle, state: _State) -> str:
+    def show(self, puzzle: Puzzle, state: Roles) -> str:
         known = zip(puzzle.names, state, strict=True)
         return "\n".join(f"{name}: {'?' if role is None else puzzle.roles[not role]}" for name, role in known)
 
-    def write(self, puzzle: Puzzle, move: _Claim) -> str:
+    def write(self, puzzle: Puzzle, move: Claim) -> str:
         role = puzzle.roles[not move[1]]
         return f"{puzzle.names[move[0]]} is {'an' if role[0] in 'aeiou' else 'a'} {role}"
 
-    def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[_Claim]:
+    def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[Claim]:
         names, roles = [name.lower() for name in puzzle.names], puzzle.roles
         for name, role in _CLAIM.findall(text):
             if name.lower() in names and role.lower() in roles:
@@ -93,66 +74,9 @@ class KnightsKnaves(AssignmentPuzzle):
         return ", ".join([*others, f"and {last}" if others else last])
 
 
-def _runs(text: str) -> Iterator[list[str]]:
-    """Yield the statements in `text`, each as a list of its words."""
-    words: list[str] = []
-    end = 0
-    for match in [*_WORD.finditer(text), None]:
-        if match is None or text[end : match.start()].strip():
-            if any(" is a" in word for word in words):
-                yield words
-            words = []
-        if match is not None:
-            words.append(match[0])
-            end = match.end()
-
-
-def _postfix(words: Sequence[str], names: Sequence[str], knight: str) -> _Statement | None:
-    """Convert a statement to postfix order, with a stack of operators. Returns `None` if it is not valid."""
-    done: list[str | _Claim] = []
-    waiting = ["("]
-    for word in [*words, ")"]:
-        operator = word.lower()
-        if " is a" in word:
-            name, _, role = word.partition(" is a")
-            if name not in names:
-                return None
-            done.append((names.index(name), role.split()[-1] == knight))
-        elif operator in _STRENGTH:
-            while waiting and waiting[-1] != "(" and _STRENGTH[operator] <= min(_STRENGTH[waiting[-1]], 4):
-                done.append(waiting.pop())
-            if operator != ")":
-                waiting.append(operator)
-            elif not waiting or waiting.pop() != "(":
-                return None
-        elif operator == "(":
-            waiting.append(operator)
-    operands = 0
-    for part in done:
-        operands += 1 if isinstance(part, tuple) else 0 if part == _NOT else -1
-        if operands < 1:
-            return None
-    return tuple(done) if operands == 1 and not waiting else None
-
-
-def _value(statement: _Statement, state: _State) -> float:
-    """Return whether a statement is true: 1, 0, or 0.5 if that is not decided."""
-    stack: list[float] = []
-    for part in statement:
-        if isinstance(part, tuple):
-            role = state[part[0]]
-            stack.append(0.5 if role is None else float(role == part[1]))
-        elif part == _NOT:
-            stack.append(1 - stack.pop())
-        else:
-            last = stack.pop()
-            stack.append(_VALUE[part](stack.pop(), last))
-    return stack[0]
-
-
-def _is_possible(puzzle: Puzzle, state: _State) -> bool:
+def _is_possible(puzzle: Puzzle, state: Roles) -> bool:
     """Return whether no person contradicts what that person says."""
     return all(
-        role is None or _value(statement, state) in (0.5, role)
+        role is None or truth(statement, state) in (0.5, role)
         for role, statement in zip(state, puzzle.statements, strict=True)
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tot_lab.domains.puzzles.base import AssignmentPuzzle
+from tot_lab.domains.puzzles.boards import board_text, read_square
 
 _QUESTION = re.compile(r"no two queens attack each other\.\n((?:[_Q](?: [_Q]){3,15}(?:\n|\Z)){4,16})")
 _ROW = re.compile(r"^[ \t`]{0,8}([_Q](?:[ \t]?[_Q]){3,15})[ \t`]{0,8}$", re.M)
@@ -25,7 +26,7 @@ class NQueens(AssignmentPuzzle):
 
     def read_puzzle(self, text: str) -> _State | None:
         found = _QUESTION.search(text)
-        return _read(found[1]) if found else None
+        return _read(found[1].splitlines()) if found else None
 
     def values(self, puzzle: _State, state: _State, place: int) -> list[int]:
         queens = [(row, column) for row, column in enumerate(state) if column is not None]
@@ -36,8 +37,10 @@ class NQueens(AssignmentPuzzle):
         ]
 
     def show(self, puzzle: _State, state: _State) -> str:
-        size = range(len(state))
-        return "\n".join(" ".join("Q" if queen == column else "_" for column in size) for queen in state)
+        size = len(state)
+        return board_text(
+            ["Q" if queen == column else "_" for queen in state for column in range(size)], size
+        )
 
     def write(self, puzzle: _State, move: tuple[int, int]) -> str:
         return f"row {move[0] + 1}, column {move[1] + 1}"
@@ -46,12 +49,12 @@ class NQueens(AssignmentPuzzle):
         return ((int(row) - 1, int(column) - 1) for row, column in _MOVE.findall(text))
 
     def read_state(self, puzzle: _State, text: str) -> _State | None:
-        return _read("\n".join(_ROW.findall(text)))
+        return _read(_ROW.findall(text))
 
 
-def _read(board: str) -> _State | None:
+def _read(rows: Sequence[str]) -> _State | None:
     """Return the state of a square board with at most one queen in a row."""
-    rows = ["".join(row.split()) for row in board.splitlines()]
-    if not rows or any(len(row) != len(rows) or row.count("Q") > 1 for row in rows):
+    lines = read_square(rows, "_Q")
+    if not lines or any(line.count("Q") > 1 for line in lines):
         return None
-    return tuple(row.index("Q") if "Q" in row else None for row in rows)
+    return tuple(line.index("Q") if "Q" in line else None for line in lines)

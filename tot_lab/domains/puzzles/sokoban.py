@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tot_lab.domains.puzzles.base import Position, PuzzleDomain
+from tot_lab.domains.puzzles.base import Plan, PuzzleDomain
+from tot_lab.domains.puzzles.boards import board_text
+from tot_lab.domains.puzzles.sokoban_solver import board_of, solution
 
 _QUESTION = re.compile(r"Here is your puzzle:\n((?:[-+*%@$X](?: [-+*%@$X]){2,29}[ \t]{0,4}(?:\n|\Z)){3,30})")
 _MOVES = re.compile(r"\b[LRUD]+\b")
@@ -15,7 +17,7 @@ _State = tuple[int, frozenset[int]]  # the cells of the player and of the boxes
 
 
 class Puzzle(NamedTuple):
-    """Cells are numbered from 0 in reading order."""
+    """A board that has walls around it. Cells are numbered from 0 in reading order."""
 
     first: _State
     width: int
@@ -31,20 +33,19 @@ class Sokoban(PuzzleDomain):
         "A move is one step of the player and is written as a letter: `L` (left), `R` (right), `U` (up) or "
         "`D` (down). A step towards a box pushes it, if the cell behind it is free."
     )
+    separator = ""
 
     def read_puzzle(self, text: str) -> Puzzle | None:
         found = _QUESTION.search(text)
         rows = ["".join(row.split()) for row in found[1].splitlines()] if found else []
-        board = "".join(rows)
-
-        def cells(signs: str) -> frozenset[int]:
-            return frozenset(k for k, sign in enumerate(board) if sign in signs)
-
         border = "".join([*rows[:1], *rows[-1:], *(row[0] + row[-1] for row in rows)])
-        player = [*cells("*%")]
+        player, boxes, walls, goals = (
+            frozenset(cell for cell, sign in enumerate("".join(rows)) if sign in signs)
+            for signs in ("*%", "@$", "+", "X%$")
+        )
         if len({*map(len, rows)}) != 1 or {*border} != {"+"} or len(player) != 1:
             return None
-        return Puzzle((player[0], cells("@$")), len(rows[0]), cells("+"), cells("X%$"))
+        return Puzzle((min(player), boxes), len(rows[0]), walls, goals)
 
     def start(self, puzzle: Puzzle) -> _State:
         return puzzle.first
@@ -65,24 +66,21 @@ class Sokoban(PuzzleDomain):
 
     def show(self, puzzle: Puzzle, state: _State) -> str:
         player, boxes = state
-        signs = dict.fromkeys(puzzle.walls, "+") | dict.fromkeys(puzzle.goals, "X")
-        signs |= {cell: "$" if cell in puzzle.goals else "@" for cell in boxes}
+        signs = dict.fromkeys(range(max(puzzle.walls)), "-") | dict.fromkeys(puzzle.walls, "+")
+        signs |= dict.fromkeys(puzzle.goals, "X") | dict.fromkeys(boxes, "@")
+        signs |= dict.fromkeys(boxes & puzzle.goals, "$")
         signs[player] = "%" if player in puzzle.goals else "*"
-        height = max(puzzle.walls) // puzzle.width + 1
-        rows = (range(row * puzzle.width, (row + 1) * puzzle.width) for row in range(height))
-        return "\n".join(" ".join(signs.get(cell, "-") for cell in row) for row in rows)
-
-    def write(self, puzzle: Puzzle, move: str) -> str:
-        return move
+        return board_text([*signs.values()], puzzle.width)
 
     def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[str]:
         return (move for moves in _MOVES.findall(text) for move in moves)
-
-    def write_answer(self, puzzle: Puzzle, position: Position) -> str:
-        return "".join(position.moves)
 
     def read_solution(self, puzzle: Puzzle, text: str) -> str | None:
         moves, state = tuple(self.read_moves(puzzle, text)), puzzle.first
         for move in moves:
             state = self.after(puzzle, state, move)
         return "".join(moves) if self.solved(puzzle, state) else None
+
+    def plan(self, puzzle: Puzzle, state: _State) -> Plan:
+        """Return the steps that solve the puzzle from `state` with the fewest pushes."""
+        return solution(board_of(puzzle.width, puzzle.walls, puzzle.goals), *state)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import isqrt
 from typing import ClassVar
 
 from tot_lab.domains.puzzles.base import AssignmentPuzzle
+from tot_lab.domains.puzzles.boards import board_text, read_square
 
 _ROWS = r"((?:[1-9_](?: [1-9_]){3,8}(?:\n|\Z)){4,9})"
 _ROW = re.compile(r"^[^\d\n]{0,8}(\d(?:[^\d\n]{0,8}\d){3,8})[^\d\n]{0,8}$", re.M)
@@ -26,23 +27,19 @@ class Sudoku(AssignmentPuzzle):
         "written like `row 1, column 3: 4`. Rows are counted from the top and columns from the left, "
         "both from 1."
     )
-
     blank = 0
     question: ClassVar[re.Pattern[str]] = re.compile(rf"Solve this Sudoku puzzle:\n{_ROWS}")
 
     def read_puzzle(self, text: str) -> _State | None:
         found = self.question.search(text)
-        return _read(found[1].replace("_", "0")) if found else None
+        return _read(found[1].replace("_", "0").splitlines()) if found else None
 
     def values(self, puzzle: _State, state: _State, place: int) -> list[int]:
-        size = isqrt(len(state))
-        taken = {state[other] for other in _seen(size, place)}
-        return [digit for digit in range(1, size + 1) if digit not in taken]
+        taken = {state[other] for other in _seen(isqrt(len(state)), place)}
+        return [digit for digit in range(1, isqrt(len(state)) + 1) if digit not in taken]
 
     def show(self, puzzle: _State, state: _State) -> str:
-        size = isqrt(len(state))
-        rows = (state[k : k + size] for k in range(0, len(state), size))
-        return "\n".join(" ".join(str(digit or "_") for digit in row) for row in rows)
+        return board_text([str(digit or "_") for digit in state], isqrt(len(state)))
 
     def write(self, puzzle: _State, move: tuple[int, int]) -> str:
         row, column = divmod(move[0], isqrt(len(puzzle)))
@@ -55,22 +52,19 @@ class Sudoku(AssignmentPuzzle):
                 yield (row - 1) * size + column - 1, digit
 
     def read_state(self, puzzle: _State, text: str) -> _State | None:
-        return _read("\n".join(_ROW.findall(text)))
+        return _read(_ROW.findall(text))
 
 
 class MiniSudoku(Sudoku):
     """Sudoku on 4 × 4 cells."""
 
     kind = "gym/mini_sudoku"
-    question: ClassVar[re.Pattern[str]] = re.compile(rf"Solve this 4x4 Mini Sudoku puzzle:\n{_ROWS}")
+    question = re.compile(rf"Solve this 4x4 Mini Sudoku puzzle:\n{_ROWS}")
 
 
-def _read(rows: str) -> _State | None:
-    """Return the digits of a square grid of 4 × 4 or 9 × 9 cells."""
-    lines = [[int(digit) for digit in re.findall(r"\d", row)] for row in rows.splitlines()]
-    if len(lines) not in (4, 9) or any(len(line) != len(lines) for line in lines):
-        return None
-    return tuple(digit for line in lines for digit in line)
+def _read(rows: Sequence[str]) -> _State | None:
+    lines = read_square(rows, "0123456789") if len(rows) in (4, 9) else None
+    return tuple(map(int, "".join(lines))) if lines else None
 
 
 @lru_cache(maxsize=128)

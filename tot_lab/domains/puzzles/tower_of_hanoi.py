@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tot_lab.domains.puzzles.base import Position, PuzzleDomain
+from tot_lab.domains.puzzles.base import PuzzleDomain
 
 _QUESTION = re.compile(
-    r"Tower of Hanoi problem with (\d{1,2}) disks and (\d{1,2}) pegs\.\s{1,4}"
+    r"Tower of Hanoi problem with ([1-9]\d?) disks and (\d{1,2}) pegs\.\s{1,4}"
     r"Move all disks from Peg (\d{1,2}) to Peg (\d{1,2})\b"
 )
 _MOVE = re.compile(
@@ -37,26 +37,19 @@ class TowerOfHanoi(PuzzleDomain):
         "A move takes the top disk of one peg to another peg and is written like "
         "`Move disk 1 from Peg 1 to Peg 3`."
     )
+    separator = "\n"
 
     def read_puzzle(self, text: str) -> Puzzle | None:
         found = _QUESTION.search(text)
-        puzzle = Puzzle(*map(int, found.groups())) if found else None
-        if (
-            puzzle is None
-            or not puzzle.disks
-            or not {puzzle.first, puzzle.last} <= {*range(1, puzzle.pegs + 1)}
-        ):
-            return None
-        return puzzle
+        puzzle = Puzzle(*map(int, found.groups())) if found else Puzzle(0, 0, 0, 0)
+        return puzzle if {puzzle.first, puzzle.last} <= {*range(1, puzzle.pegs + 1)} else None
 
     def start(self, puzzle: Puzzle) -> _State:
         return (puzzle.first,) * puzzle.disks
 
     def moves(self, puzzle: Puzzle, state: _State) -> Iterator[_Move]:
-        tops: dict[int, int] = {}
-        for disk, peg in enumerate(state, 1):
-            tops.setdefault(peg, disk)
-        for disk, peg in ((disk, peg) for peg, disk in tops.items()):
+        tops = {peg: state.index(peg) + 1 for peg in dict.fromkeys(state)}
+        for peg, disk in tops.items():
             for other in range(1, puzzle.pegs + 1):
                 if disk < tops.get(other, puzzle.disks + 1):
                     yield disk, peg, other
@@ -70,18 +63,13 @@ class TowerOfHanoi(PuzzleDomain):
 
     def show(self, puzzle: Puzzle, state: _State) -> str:
         """Return the disks of each peg, from the bottom to the top."""
-        disks = range(puzzle.disks, 0, -1)
-        on = {
-            peg: [str(disk) for disk in disks if state[disk - 1] == peg] for peg in range(1, puzzle.pegs + 1)
-        }
-        return "\n".join(f"Peg {peg}: {' '.join(there) or '-'}" for peg, there in on.items())
+        on: dict[int, list[str]] = {peg: [] for peg in range(1, puzzle.pegs + 1)}
+        for disk in range(puzzle.disks, 0, -1):
+            on[state[disk - 1]].append(str(disk))
+        return "\n".join(f"Peg {peg}: {' '.join(disks) or '-'}" for peg, disks in on.items())
 
     def write(self, puzzle: Puzzle, move: _Move) -> str:
         return "Move disk {} from Peg {} to Peg {}".format(*move)
 
     def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[_Move]:
-        for disk, peg, other in _MOVE.findall(text):
-            yield int(disk), int(peg), int(other)
-
-    def write_answer(self, puzzle: Puzzle, position: Position) -> str:
-        return "\n".join(self.write(puzzle, move) for move in position.moves)
+        return ((int(disk), int(peg), int(other)) for disk, peg, other in _MOVE.findall(text))

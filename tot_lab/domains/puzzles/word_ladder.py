@@ -72,12 +72,6 @@ class WordLadder(PuzzleDomain):
     def solved(self, puzzle: Puzzle, state: str) -> bool:
         return state == puzzle.last
 
-    def show(self, puzzle: Puzzle, state: str) -> str:
-        return state
-
-    def write(self, puzzle: Puzzle, move: str) -> str:
-        return move
-
     def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[str]:
         return (word.upper() for word in _WORD.findall(text) if len(word) == len(puzzle.first))
 
@@ -98,10 +92,9 @@ def _vocabulary(words: str) -> frozenset[str]:
 @lru_cache(maxsize=16_384)
 def _neighbours(word: str, words: frozenset[str]) -> tuple[str, ...]:
     """Return the words that differ from `word` in one letter."""
-    made = (
-        f"{word[:place]}{letter}{word[place + 1 :]}"
+    return tuple(
+        other
         for place, old in enumerate(word)
         for letter in ascii_uppercase
-        if letter != old
+        if letter != old and (other := f"{word[:place]}{letter}{word[place + 1 :]}") in words
     )
-    return tuple(other for other in made if other in words)

@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tot_lab.core.task import Task
 from tot_lab.domains.puzzles.base import AssignmentPuzzle, Position, solve
+from tot_lab.domains.puzzles.zebra_clues import Clue, Houses, keeps, read_clues
 
 _HOUSES = re.compile(r"There are ([2-9]) houses \(numbered")
 _KIND = re.compile(r"^ - ([^:\n]{1,80}): ([^\n]{1,400})$", re.M)
-_CLUE = re.compile(r"^\d{1,3}\. ([^\n]{1,300})\.$", re.M)
 _ASKED = re.compile(r"^What is Name of the person who lives in House (\d)\?", re.M)
-_PLACE = re.compile(r"is in the (first|second|third|fourth|fifth|sixth|seventh) house$")
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
-_IRREGULAR = {"swede": "swedish", "roses": "rose"}
 _MOVE = re.compile(r"\bhouse\s{1,4}(\d)\s{0,4}[:=]\s{0,4}([a-z][a-z0-9 -]{0,30})", re.I)
-
-_RELATIONS: dict[str, Callable[[int, int], bool]] = {
-    " is directly left of ": lambda one, other: one + 1 == other,
-    " are next to each other": lambda one, other: abs(one - other) == 1,
-    " is ": lambda one, other: one == other,
-}
-
-_State = tuple[int | None, ...]  # the house of each item, from 0
-
-
-class Clue(NamedTuple):
-    """A relation in `_RELATIONS` of the houses of two items, or of the house of an item and a certain one."""
-
-    relation: str
-    item: int
-    other: int | None = None
-    house: int | None = None
 
 
 class Puzzle(NamedTuple):
@@ -63,34 +43,23 @@ class Zebra(AssignmentPuzzle):
         kinds = [(kind, items.split(", ")) for kind, items in _KIND.findall(text, houses.end())]
         if not kinds or any(len(items) != size for _, items in kinds) or not 0 <= house < size:
             return None
-        named: dict[str, int] = {}
-        shown: list[str] = []
-        for kind, items in kinds:
-            child = "child" in kind
-            for item in items:
-                word = _IRREGULAR.get(item, item).lower()
-                for key in (f"named {word}", f"mother of {word}") if child else (word,):
-                    named[key] = len(shown)
-                shown.append(f"child {item}" if child else item)
-        longest_first = sorted(map(re.escape, named), key=len, reverse=True)
-        words = re.compile(rf"\b(?:{'|'.join(longest_first)})", re.I)
-        clues = [
-            _clue(clue, [named[word.lower()] for word in words.findall(clue)]) for clue in _CLUE.findall(text)
-        ]
-        if not all(clues):
-            return None
-        return Puzzle(size, tuple(shown), tuple(filter(None, clues)), house)
+        items = [(kind, item) for kind, names in kinds for item in names]
+        clues = read_clues(text, items)
+        shown = tuple(f"child {item}" if "child" in kind else item for kind, item in items)
+        return None if clues is None else Puzzle(size, shown, clues, house)
 
-    def start(self, puzzle: Puzzle) -> _State:
+    def start(self, puzzle: Puzzle) -> Houses:
         return (None,) * len(puzzle.items)
 
-    def values(self, puzzle: Puzzle, state: _State, place: int) -> list[int]:
+    def values(self, puzzle: Puzzle, state: Houses, place: int) -> list[int]:
         first = place - place % puzzle.houses
         taken = state[first : first + puzzle.houses]
         free = [house for house in range(puzzle.houses) if house not in taken]
-        return [house for house in free if _keeps(puzzle, self.after(puzzle, state, (place, house)), place)]
+        return [
+            house for house in free if keeps(puzzle.clues, self.after(puzzle, state, (place, house)), place)
+        ]
 
-    def show(self, puzzle: Puzzle, state: _State) -> str:
+    def show(self, puzzle: Puzzle, state: Houses) -> str:
         known = [
             [item for item, there in zip(puzzle.items, state, strict=True) if there == house]
             for house in range(puzzle.houses)
@@ -125,24 +94,3 @@ class Zebra(AssignmentPuzzle):
         if puzzle is None or solve(self, puzzle, self.start(puzzle)).solvable is None:
             return None
         return super().verify(task, answer)
-
-
-def _clue(text: str, items: Sequence[int]) -> Clue | None:
-    """Return the clue in `text` about `items`. Returns `None` if it has an unknown form."""
-    place = _PLACE.search(text)
-    relation = next((words for words in _RELATIONS if words in text), None)
-    if len(items) == 1 and place is not None:
-        return Clue(" is ", items[0], house=_ORDINALS.index(place[1]))
-    if len(items) != 2 or place is not None or relation is None or "somewhere" in text or "between" in text:
-        return None
-    return Clue(relation, *items)
-
-
-def _keeps(puzzle: Puzzle, state: _State, item: int) -> bool:
-    """Return whether `state` contradicts no clue about `item`."""
-    for clue in puzzle.clues:
-        if item in (clue.item, clue.other):
-            one, other = state[clue.item], clue.house if clue.other is None else state[clue.other]
-            if one is not None and other is not None and not _RELATIONS[clue.relation](one, other):
-                return False
-    return True
