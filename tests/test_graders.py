@@ -150,12 +150,38 @@ def test_solutions_of_the_form_of_gsm8k_are_graded_as_its_authors_do(number, ans
         ("1 2 3\n4 5 6\nNo:\n1 2 3\n4 5 7", False),
         ("12 3\n45 6", False),
         ("1 2 3\n4 5 6\nConfidence:\n9", True),
+        ("1 2 3\n4 5 6\n\n**My confidence (0-10):**\n\n9\n", True),
+        ("1 2 3\n4 5 6\nHence:\n9", False),
         ("a b c", False),
         ("", False),
     ],
 )
 def test_grids(answer, right):
     assert graded("grid", "1 2 3\n4 5 6", answer) == float(right)
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        ("5", True),
+        ("[[5]]", True),
+        ("It was\n1 2\n3 4\nand becomes\n5", True),
+        ("[[1, 2], [3, 4]]\nbecomes\n[[5]]", True),
+        ("5\nbecomes\n1 2\n3 4", False),
+        ("5\nConfidence:\n7", True),
+        ("7\nConfidence:\n5", False),
+    ],
+)
+def test_a_grid_of_one_cell_may_follow_a_larger_grid(answer, right):
+    assert graded("grid", "5", answer) == float(right)
+
+
+@pytest.mark.parametrize(("last", "right"), [("5", 1.0), ("6", 0.0)])
+def test_an_output_of_one_cell_after_a_larger_output(last, right):
+    pairs = [{"input": [[1, 2]], "output": [[1, 2], [3, 4]]}, {"input": [[1]], "output": [[5]]}]
+    (task,) = tl.tasks([{"train": [], "test": pairs, "id": "a"}], format="arc_agi")
+    for text in (f"Answer:\n1 2\n3 4\n\n{last}", f"Answer:\n[[1, 2], [3, 4]]\n[[{last}]]"):
+        assert task.grade(task.domain.read_answer(task, text)) == right
 
 
 def test_a_number_in_brackets_is_one_cell():

@@ -26,7 +26,7 @@ from tot_lab.domains.general.mathematics import (
 )
 
 SECONDS = 5
-"""CPU time of one comparison in another process."""
+"""CPU time of one comparison in another process. Its wall time is limited to `WALL` times as much."""
 
 
 class Grader(NamedTuple):
@@ -77,25 +77,28 @@ def _grade_exact(task: Task, answer: str) -> float:
 
 _ROW = re.compile(r"[\s\[(]*\d+(?:[\s,]+\d+)*[\s\]),]*", re.ASCII)
 _CELL = re.compile(r"\d+", re.ASCII)
+_RATING = re.compile(r"\W*(?:my )?(?:confidence|certainty|score)\b.{0,40}:\W*", re.IGNORECASE)
 
 
 def last_grid(text: str) -> tuple[tuple[str, ...], ...] | None:
     """Return the rows of the last grid of numbers in `text`: a line per row, or a list of lists.
 
-    Digits without spaces between them are a cell each, except in brackets. Blank lines are ignored, and so is
-    a single number after a larger grid, such as a confidence. `None` without a grid.
+    Digits without spaces between them are a cell each, except in brackets. Blank lines are ignored, and so
+    are the numbers below a line such as `Confidence:`. `None` without a grid.
     """
-    grids: list[list[tuple[str, ...]]] = [[]]
+    grid: list[tuple[str, ...]] = []
+    is_new = is_ignored = False
     for line in text.replace("],", "]\n").splitlines():
-        if _ROW.fullmatch(line):
+        if not _ROW.fullmatch(line):
+            if line.strip():
+                is_new, is_ignored = True, _RATING.fullmatch(line) is not None
+        elif not is_ignored:
+            if is_new:
+                grid, is_new = [], False
             cells = _CELL.findall(line)
             is_split = len(cells) > 1 or any(bracket in line for bracket in "[]()")
-            grids[-1].append(tuple(cells if is_split else cells[0]))
-        elif grids[-1] and line.strip():
-            grids.append([])
-    grids = [grid for grid in grids if grid]
-    larger = [grid for grid in grids if len(grid) > 1 or len(grid[0]) > 1]
-    return next((tuple(grid) for grid in reversed(larger or grids)), None)
+            grid.append(tuple(cells if is_split else cells[0]))
+    return tuple(grid) or None
 
 
 def _grade_grid(task: Task, answer: str) -> float:
