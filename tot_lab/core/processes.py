@@ -45,8 +45,8 @@ os.execv(sys.executable, [sys.executable, "-I", "-X", "utf8", sys.argv[1]])
 file and processes."""
 
 WALL = 3
-"""Limit of the wall time of a process, as a multiple of its limit of CPU time. A process reaches it first only
-on a machine that is busy with other work."""
+"""Limit of the wall time of a process, as a multiple of its limit of CPU time. It is reached first only on a
+machine that is busy with other work."""
 
 
 class Killed(Exception):

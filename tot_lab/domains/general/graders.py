@@ -20,9 +20,11 @@ from tot_lab.core.processes import Failed, Killed, Worker, found_in, passes_test
 from tot_lab.core.task import Task
 from tot_lab.domains.general.mathematics import (
     as_latex,
+    boxed_answer,
     is_rounded,
     last_number,
     math_key,
+    without_text_marks,
 )
 
 SECONDS = 5
@@ -133,11 +135,13 @@ def _bare(text: str) -> str:
 
 
 def chosen(answer: str, choices: Mapping[str, str]) -> str | None:
-    """Return the label of the choice that an answer names. `None` if it names none, or several at once.
+    r"""Return the label of the choice that an answer names. `None` if it names none, or several at once.
 
     That is a label alone or at the beginning (`B`, `(b)`, `**B.** four`), the text of one choice, or else the
-    last label that is stated (`the answer is B`) or stands in parentheses.
+    last label that is stated (`the answer is B`) or stands in parentheses. Of an answer with a `\boxed{…}`,
+    only its content is read.
     """
+    answer = without_text_marks(boxed_answer(answer) or answer)
     bare = _bare(answer)
     texts = [label for label, text in choices.items() if text and normalize(text) == normalize(bare)]
     alone = _label(bare, choices, True)

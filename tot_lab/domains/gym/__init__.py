@@ -26,6 +26,7 @@ from tot_lab.core.processes import Failed, Killed, Worker
 from tot_lab.core.registry import names
 from tot_lab.core.task import Task
 from tot_lab.domains.general import General
+from tot_lab.domains.general.mathematics import boxed_answer, unboxed
 from tot_lab.domains.gym.exact import EXACT, is_solved
 
 MAX_TASKS = 100_000
@@ -75,8 +76,8 @@ class Gym(General):
         )
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line,
-        or else the whole reply. A code block around it is removed.
+        r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line,
+        or in the last `\boxed{…}`, or else the whole reply. A code block or a box around it is removed.
         """
         return read_answer(text)
 
@@ -129,13 +130,15 @@ def read_answer(text: str) -> str | None:
     """Read an answer of one or more lines (see `Gym.read_answer`)."""
     tagged = _tagged(text)
     marked = list(_MARKED.finditer(text))
-    found = text
     if tagged is not None:
         found = tagged
     elif marked:
         found = text[marked[-1].end() :].strip()
         if "**" in marked[-1]["open"] and not marked[-1]["bold"]:
             found = found.removesuffix("**")
+    else:
+        found = boxed_answer(text) or text
+    found = unboxed(found)
     fenced = _FENCED.fullmatch(found)
     found = (fenced[1] if fenced else found).strip()
     if len(found) > 2 and found[0] == found[-1] == "`" and "`" not in found[1:-1]:
