@@ -325,6 +325,7 @@ def test_what_the_steps_compose_is_worth_what_they_say(data: st.DataObject, hand
         ("So\n\\[ \\boxed{(9 - 9) + (3 \\times 8)} \\]", r"(9 - 9) + (3 \times 8)"),
         (r"1 + 2 = 3. Hence $\boxed{4 * 5 + 10 - 6 = 24}$.", "4 * 5 + 10 - 6"),
         ("4 * 5 + 10 - 6 = 24\n\\boxed{24}", "4 * 5 + 10 - 6"),
+        ("Answer: $\\boxed{4 * 5 + 10 - 6 = 24}$", "4 * 5 + 10 - 6"),
         ("\\boxed{1 + 2 + 3}\nAnswer: 4 * 5 + 10 - 6", "4 * 5 + 10 - 6"),
         ("\\boxed{4 * 5 + 10", None),
         ("I cannot.", None),

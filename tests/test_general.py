@@ -84,6 +84,13 @@ def test_joint_and_vote_show_every_candidate() -> None:
         ("The answer: 42\n\nHope it helps!", "42"),
         ("Answer: 1\nno,\nAnswer: 2", "2"),
         ("Answer:\n42 apples", "42 apples"),
+        ("Answer: $\\boxed{42}$.", "42"),
+        ("**Answer:**\n\\[\n\\boxed{\\frac{1}{2}}\n\\]", "\\frac{1}{2}"),
+        ("Answer: \\boxed{\\text{a dog}}", "a dog"),
+        ("Answer: -\\boxed{42}", "-\\boxed{42}"),
+        ("Answer: \\boxed{1} and \\boxed{2}", "\\boxed{1} and \\boxed{2}"),
+        ("Answer: \\boxed{}", "\\boxed{}"),
+        ("\\boxed{41}\nAnswer: 42", "42"),
         ("My answer is 42", None),
         ("Answer:", None),
         ("", None),
@@ -92,6 +99,28 @@ def test_joint_and_vote_show_every_candidate() -> None:
 def test_final_answers(text: str, answer: str | None) -> None:
     assert final_answer(text) == answer
     assert DOMAIN.read_answer(TASK, text) == (answer or text.strip() or None)
+
+
+@pytest.mark.parametrize(
+    ("text", "graded", "open_answer"),
+    [
+        ("So $x = \\boxed{42}$.", "42", "42"),
+        ("So\n\\[\n\\boxed{42}\n\\]\nI hope it helps!", "42", "42"),
+        ("\\boxed{4}, no:\n\\boxed{42}", "42", "42"),
+        ("\\boxed{1} and \\boxed{2}", "1, 2", "1, 2"),
+        ("\\boxed{42}\n\nFor\n6 * 7 = 42\nand so on.", "42", None),
+        ("Answer: 4\nNo,\nwait:\n\\boxed{42}", "4", "42"),
+        ("so \\boxed{42", None, None),
+        ("so \\boxed{}", None, None),
+    ],
+)
+def test_a_box_is_the_answer_of_a_reply_without_such_a_line(
+    text: str, graded: str | None, open_answer: str | None
+) -> None:
+    task = general("How many?", answer=42, grade="number")
+    assert task.domain.read_answer(task, text) == (graded or text)
+    assert DOMAIN.read_answer(TASK, text) == (open_answer or text)
+    assert final_answer(text) == ("4" if "Answer" in text else None), "a box does not end a search"
 
 
 FAQ = """# Questions

@@ -72,6 +72,7 @@ def test_answers_are_read_and_compared_as_numbers() -> None:
     game = FIRST.domain
     assert game.read_answer(FIRST, "909 * 366 = 332694\nAnswer: 326,163") == "326,163"
     assert game.read_answer(FIRST, "It is 326163 sacks") == "326163"
+    assert game.read_answer(FIRST, "It is \\boxed{326163}, from 366 carts") == "326163"
     assert game.read_answer(FIRST, "no idea") is None
     assert game.same(FIRST, "326,163") == game.same(FIRST, "326163 sacks") != game.same(FIRST, "326164")
 

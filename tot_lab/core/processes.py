@@ -44,13 +44,19 @@ os.execv(sys.executable, [sys.executable, "-I", "-X", "utf8", sys.argv[1]])
 """Runs the script in its first argument. The limits after it are CPU seconds, bytes of memory, bytes of a
 file and processes."""
 
+WALL = 3
+"""Limit of the wall time of a process, as a multiple of its limit of CPU time. It is reached first only on a
+machine that is busy with other work."""
+
 
 class Killed(Exception):
     """Raised if a process ended before it answered: it exceeded a limit, or crashed."""
 
 
 class Failed(Exception):
-    """Raised if a process could not start, or its function raised an error. The message gives the reason."""
+    """Raised if a process could not start or got too little CPU time, or its function raised an error. The
+    message gives the reason.
+    """
 
 
 class Worker:
@@ -76,16 +82,17 @@ class Worker:
 
         Args:
             request: A JSON value.
-            seconds: Maximum CPU time. The wall time is limited to ten times as much.
+            seconds: Maximum CPU time. The wall time is limited to `WALL` times as much, without the start.
 
         Raises:
-            Killed: If the limit is exceeded, or the process crashes.
-            Failed: If the process cannot start, or `answer` raises an error.
+            Killed: If the limit of CPU time is exceeded, or the process crashes.
+            Failed: If the limit of wall time is exceeded, the process cannot start, or `answer` raises an
+                error.
         """
         with self._lock:
             if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
                 self._start()
-            return self._exchange([request, seconds], 10 * seconds)
+            return self._exchange([request, seconds], WALL * seconds)
 
     def _start(self) -> None:
         self._end()
@@ -116,7 +123,13 @@ class Worker:
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        timer = threading.Timer(seconds, kill_group, [process.pid])
+        is_late = threading.Event()
+
+        def end() -> None:
+            is_late.set()
+            kill_group(process.pid)
+
+        timer = threading.Timer(seconds, end)
         timer.start()
         try:
             process.stdin.write(json.dumps(request) + "\n")
@@ -129,9 +142,9 @@ class Worker:
             raise
         finally:
             timer.cancel()
-        if not line.endswith("\n"):
+        if is_late.is_set() or not line.endswith("\n"):
             self._end()
-            raise Killed
+            raise Failed(f"no result within {seconds:g} s") if is_late.is_set() else Killed
         value, error = json.loads(line)
         if error is not None:
             raise Failed(error)
@@ -205,7 +218,8 @@ def found_in(pattern: str, texts: Sequence[str], seconds: float) -> list[bool]:
     A pattern of ten characters can keep Python's `re` busy for years, and a thread cannot be stopped.
 
     Raises:
-        Ungraded: If that takes longer than `seconds` of CPU time, or `pattern` is not valid.
+        Ungraded: If that takes longer than `seconds` of CPU time or `WALL` times as much wall time, or
+            `pattern` is not valid.
     """
     if not texts:
         return []
@@ -223,7 +237,7 @@ def passes_tests(programs: Sequence[str], tests: str, seconds: int) -> bool:
     """Run the first of `programs` that is valid Python, and then `tests`, in a new process.
 
     Returns:
-        Whether both ended without an exception, also `SystemExit`, within `seconds` of CPU time, three times
+        Whether both ended without an exception, also `SystemExit`, within `seconds` of CPU time, `WALL` times
         as much wall time, and 1 GB of memory.
 
     Raises:
@@ -252,7 +266,7 @@ def passes_tests(programs: Sequence[str], tests: str, seconds: int) -> bool:
             )
             try:
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(3 * seconds)
+                    process.wait(WALL * seconds)
             finally:
                 kill_group(process.pid)
                 process.wait()

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from tot_lab.core.domain import Path
 from tot_lab.core.task import Task
-from tot_lab.domains.general import General, final_answer
+from tot_lab.domains.general import General, final_answer, stated_answer
 
 
 class StepwiseDomain(General):
@@ -30,8 +30,10 @@ class StepwiseDomain(General):
         return bool(path) and final_answer(path[-1]) is not None
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """Return the text after the last `Answer:` that begins a line, or else the whole reply."""
-        return final_answer(text) or text.strip() or None
+        r"""Return the text after the last `Answer:` that begins a line, or else the content of the last
+        `\boxed{…}`, or else the whole reply.
+        """
+        return stated_answer(text) or text.strip() or None
 
     def answer(self, task: Task, path: Path) -> str | None:
         """Return the text after `Answer:` in the last step."""

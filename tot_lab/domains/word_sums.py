@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from tot_lab.core.arithmetic import joined, number, plain
 from tot_lab.core.task import Task
-from tot_lab.domains.general import final_answer, last_number
+from tot_lab.domains.general import last_number, stated_answer
 from tot_lab.domains.stated import StepwiseDomain
 
 COUNT = 240
@@ -141,8 +141,10 @@ class WordSums(StepwiseDomain):
         return word_sums_tasks
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """Return the text after the last `Answer:` that begins a line, or else the last number."""
-        stated = final_answer(text)
+        r"""Return the text after the last `Answer:` that begins a line, or else the content of the last
+        `\boxed{…}`, or else the last number.
+        """
+        stated = stated_answer(text)
         if stated is not None:
             return stated
         value = last_number(text)

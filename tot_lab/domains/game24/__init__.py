@@ -20,8 +20,7 @@ from tot_lab.core.arithmetic import OPERATORS, TARGET, joined, number, plain, va
 from tot_lab.core.domain import Domain, Path
 from tot_lab.core.reading import read_json
 from tot_lab.core.task import Task
-from tot_lab.domains.general import final_answer
-from tot_lab.domains.general.mathematics import last_boxed
+from tot_lab.domains.general import final_answer, stated_answer
 
 _RULES = (
     "Game of 24: join numbers with + - * / until only 24 is left. "
@@ -250,10 +249,9 @@ class Game24(Domain):
 
         `= 24` is removed.
         """
-        stated = final_answer(text)
-        if stated is not None:
+        if (stated := final_answer(text)) is not None:
             return _expression(stated)
-        lines = map(_expression, (last_boxed(text) or "", *reversed(text.splitlines())))
+        lines = map(_expression, (stated_answer(text) or "", *reversed(text.splitlines())))
         return next((line for line in lines if (read := value_of(line)) and len(read[1]) > 1), None)
 
     def _valid_steps(self, task: Task, path: Path, text: str) -> Iterator[str]:

@@ -16,9 +16,9 @@ from tot_lab.core.parts import UserFunction
 from tot_lab.core.reading import verdict
 from tot_lab.core.task import Task
 from tot_lab.domains.general.graders import GRADERS
-from tot_lab.domains.general.mathematics import last_number
+from tot_lab.domains.general.mathematics import boxed_answer, last_number, unboxed
 
-__all__ = ["General", "Grading", "final_answer", "general", "last_number", "task_of"]
+__all__ = ["General", "Grading", "final_answer", "general", "last_number", "stated_answer", "task_of"]
 
 Grading = Literal["number", "exact", "grid", "choice", "regex", "math", "python"] | UserFunction
 
@@ -32,19 +32,21 @@ _SCALE = (
 
 
 class General(Domain):
-    """Any question with a short answer.
+    r"""Any question with a short answer.
 
-    Every prompt asks for a last line `Answer: <your answer>`, and the text after `Answer:` is the answer. If
-    the answer is a text, such as an essay or a program, use `tl.open_ended`, whose answer is the whole reply.
+    Every prompt asks for a last line `Answer: <your answer>`, and the text after `Answer:` is the answer. In
+    a reply without such a line, the content of the last `\boxed{…}` is the answer. If the answer is a text,
+    such as an essay or a program, use `tl.open_ended`, whose answer is the whole reply.
     """
 
     kind = "general"
 
     grading: Grading | None = None
-    """Method of comparing an answer with the task's reference.
+    r"""Method of comparing an answer with the task's reference.
 
     - `number`: The last number of the answer must equal the last number of the reference exactly. Commas, $
-      and % are ignored, 3/4 is 0.75, and 1 3/4 is 1.75.
+      and % are ignored, 3/4 is 0.75, 1 3/4 is 1.75, and `1e3` and `1 \times 10^3` are 1000. A comma is never
+      a decimal point, and spaces do not join digits: `0,5` is the numbers 0 and 5. 50% is 50 and not 0.5.
     - `exact`: The texts must be equal, ignoring case, spacing and closing punctuation.
     - `grid`: The last grid of whole numbers must have the same rows: a line for each row, or a list of lists.
     - `choice`: The reference is the label of a choice, such as `B`. The answer must name it, and no other:
@@ -53,8 +55,10 @@ class General(Domain):
     - `regex`: The reference is a pattern (Python's `re`) that must occur in the answer.
     - `math`: Two numbers must be equal, so 0.333 is not 1/3. If no decimal equals the reference, a decimal
       with six or more places may be off by less than one unit in the last place, such as 0.333334. Other
-      expressions must be equal according to math-verify, which reads LaTeX. In an answer with words it
-      chooses the expression. It requires the extra `math`.
+      expressions must be equal according to math-verify, which reads LaTeX, ignores units and degrees, and
+      accepts 50% for both 50 and 0.5. In an answer with words it chooses the expression, and of one that it
+      cannot read it takes the number at the beginning. A comma joins three digits, as in 1,234, or separates
+      the elements of a list: 0,5 is not 0.5. It requires the extra `math`.
     - `python`: The reference is Python code, such as assertions, that must run after the code of the answer
       without an exception. The code is the answer's blocks of Python, or else all of it. It continues
       `task.data["code_before"]`, if that exists. **It runs what the model wrote**, with the limits and the
@@ -64,7 +68,8 @@ class General(Domain):
     - `None`: Answers are not graded.
 
     `regex` and `math` compare in another process for at most 5 s of CPU time. A pattern that takes longer
-    gives no grade, and a warning; an expression that takes longer is wrong.
+    gives no grade, and a warning; an expression that takes longer is wrong. If the machine is so busy that
+    15 s pass before, neither gives a grade.
     """
 
     # Prompts.
@@ -138,14 +143,16 @@ class General(Domain):
     # Reading and grading.
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """Return the text after the last `Answer:` that begins a line, or else the whole reply.
+        r"""Return the text after the last `Answer:` that begins a line, or else the content of the last
+        `\boxed{…}`, or else the whole reply.
 
-        Without grading, the line must end the reply, as the prompt requests (one closing line may follow), so
-        that a longer text with such a line inside is not truncated.
+        Without grading, the line or the box must end the reply, as the prompt requests (one closing line may
+        follow), so that a longer text with such a line inside is not truncated. If `python` grades it, a
+        reply with a block of code is kept whole.
         """
-        stated = final_answer(text)
-        if stated is not None and self.grading is None and not _ends_with_answer(text):
-            stated = None
+        if self.grading == "python" and "```" in text:
+            return text.strip()  # a line such as `answer = 1` may be part of the code
+        stated = stated_answer(text) if self.grading is not None else _answer_at_end(text)
         return stated or text.strip() or None
 
     def answer(self, task: Task, path: Path) -> str | None:
@@ -222,29 +229,36 @@ def task_of(domain: General, question: str, reference: Any, **others: Any) -> Ta
     return Task(domain=domain, question=question, reference=reference, **others)
 
 
+def stated_answer(text: str) -> str | None:
+    r"""Return the `final_answer` of a reply, or else the content of its last `\boxed{…}`."""
+    return final_answer(text) or boxed_answer(text)
+
+
 def final_answer(text: str) -> str | None:
-    """Return the text after the last `Answer:` that begins a line.
+    r"""Return the text after the last `Answer:` that begins a line.
 
     It is the rest of that line or, if that is empty, all lines after it. Case and Markdown (bold, quotes,
-    bullets) are ignored.
+    bullets) are ignored, and so is a `\boxed{…}` around all of it.
     """
     lines = text.splitlines()
     for k in range(len(lines) - 1, -1, -1):
         match = _FINAL.match(lines[k])
         if match is not None:
-            return match[1].strip().strip("*`").strip() or "\n".join(lines[k + 1 :]).strip() or None
+            found = match[1].strip().strip("*`").strip() or "\n".join(lines[k + 1 :]).strip()
+            return unboxed(found) or None
     return None
 
 
-def _ends_with_answer(text: str) -> bool:
-    """Return whether at most one line follows the last line of the form `Answer: …`."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    last = max((k for k, line in enumerate(lines) if _FINAL.match(line)), default=None)
-    if last is None:
-        return False
-    match = _FINAL.match(lines[last])
-    stands_alone = match is not None and not match[1].strip(" *`")  # The answer is in the lines that follow.
-    return stands_alone or len(lines) - last <= 2
+def _answer_at_end(text: str) -> str | None:
+    """Return the answer that a reply states, if at most one line follows it."""
+    lines = [line for line in text.splitlines() if any(map(str.isalnum, line))]
+    marked = [(k, match) for k, line in enumerate(lines) if (match := _FINAL.match(line)) is not None]
+    if marked:
+        last, match = marked[-1]
+        stands_alone = not match[1].strip(" *`")  # The answer is in the lines that follow.
+        if stands_alone or len(lines) - last <= 2:
+            return final_answer(text)
+    return boxed_answer("\n".join(lines[-2:]))
 
 
 def _candidate(path: Path) -> str:

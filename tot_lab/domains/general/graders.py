@@ -20,13 +20,15 @@ from tot_lab.core.processes import Failed, Killed, Worker, found_in, passes_test
 from tot_lab.core.task import Task
 from tot_lab.domains.general.mathematics import (
     as_latex,
+    boxed_answer,
     is_rounded,
     last_number,
     math_key,
+    without_text_marks,
 )
 
 SECONDS = 5
-"""CPU time of one comparison in another process."""
+"""CPU time of one comparison in another process. Its wall time is limited to `WALL` times as much."""
 
 
 class Grader(NamedTuple):
@@ -77,25 +79,28 @@ def _grade_exact(task: Task, answer: str) -> float:
 
 _ROW = re.compile(r"[\s\[(]*\d+(?:[\s,]+\d+)*[\s\]),]*", re.ASCII)
 _CELL = re.compile(r"\d+", re.ASCII)
+_RATING = re.compile(r"\W*(?:my )?(?:confidence|certainty|score)\b.{0,40}:\W*", re.IGNORECASE)
 
 
 def last_grid(text: str) -> tuple[tuple[str, ...], ...] | None:
     """Return the rows of the last grid of numbers in `text`: a line per row, or a list of lists.
 
-    Digits without spaces between them are a cell each, except in brackets. Blank lines are ignored, and so is
-    a single number after a larger grid, such as a confidence. `None` without a grid.
+    Digits without spaces between them are a cell each, except in brackets. Blank lines are ignored, and so
+    are the numbers below a line such as `Confidence:`. `None` without a grid.
     """
-    grids: list[list[tuple[str, ...]]] = [[]]
+    grid: list[tuple[str, ...]] = []
+    is_new = is_ignored = False
     for line in text.replace("],", "]\n").splitlines():
-        if _ROW.fullmatch(line):
+        if not _ROW.fullmatch(line):
+            if line.strip():
+                is_new, is_ignored = True, _RATING.fullmatch(line) is not None
+        elif not is_ignored:
+            if is_new:
+                grid, is_new = [], False
             cells = _CELL.findall(line)
             is_split = len(cells) > 1 or any(bracket in line for bracket in "[]()")
-            grids[-1].append(tuple(cells if is_split else cells[0]))
-        elif grids[-1] and line.strip():
-            grids.append([])
-    grids = [grid for grid in grids if grid]
-    larger = [grid for grid in grids if len(grid) > 1 or len(grid[0]) > 1]
-    return next((tuple(grid) for grid in reversed(larger or grids)), None)
+            grid.append(tuple(cells if is_split else cells[0]))
+    return tuple(grid) or None
 
 
 def _grade_grid(task: Task, answer: str) -> float:
@@ -130,11 +135,13 @@ def _bare(text: str) -> str:
 
 
 def chosen(answer: str, choices: Mapping[str, str]) -> str | None:
-    """Return the label of the choice that an answer names. `None` if it names none, or several at once.
+    r"""Return the label of the choice that an answer names. `None` if it names none, or several at once.
 
     That is a label alone or at the beginning (`B`, `(b)`, `**B.** four`), the text of one choice, or else the
-    last label that is stated (`the answer is B`) or stands in parentheses.
+    last label that is stated (`the answer is B`) or stands in parentheses. Of an answer with a `\boxed{…}`,
+    only its content is read.
     """
+    answer = without_text_marks(boxed_answer(answer) or answer)
     bare = _bare(answer)
     texts = [label for label, text in choices.items() if text and normalize(text) == normalize(bare)]
     alone = _label(bare, choices, True)

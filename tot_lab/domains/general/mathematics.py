@@ -8,11 +8,14 @@ from fractions import Fraction
 
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+"
 _NUMBER = re.compile(
-    rf"(?<![\w.])(?P<sign>[-+]?)\$?(?P<above>{_DIGITS})(?:[eE](?P<power>[-+]?\d{{1,3}})(?!\d))?"
+    rf"(?<![\w.^])(?<!\^[-{{])(?<!\^\{{-)(?P<sign>[-+]?)\$?(?P<above>{_DIGITS})(?:[eE](?P<power>[-+]?\d{{1,3}})(?!\d))?"
     rf"(?:\s{{0,2}}/\s{{0,2}}\$?(?P<below>{_DIGITS}))?",
     re.ASCII,
 )
 _FRACTION = re.compile(r"\\[dt]?frac ?(?:\{(\d+)\}|(\d)) ?(?:\{(\d+)\}|(\d))", re.ASCII)
+_POWER_OF_TEN = re.compile(
+    r"(?<=\d) ?(?:\\times|\\cdot|[×·*x]) ?10 ?\^ ?(?:\{([-+]?\d{1,3})\}|([-+]?\d{1,3})(?!\d))", re.ASCII
+)
 _MIXED = re.compile(
     r"(?<![\w.,/])(\d{1,3}(?:,\d{3})+|\d+)"
     rf"(?: {{0,2}}{_FRACTION.pattern}| {{1,2}}(0|[1-9]\d*) ?/ ?(\d+))(?!\d|[.,/]\d)",
@@ -28,7 +31,8 @@ _READ = 4000  # characters at the end of an answer that are searched for an expr
 def last_number(text: str) -> Fraction | None:
     r"""Return the exact last number in `text`: `1,000`, `$5`, `2.5e-1`, `3/4`, `\frac{3}{4}`, `1 3/4`.
 
-    Returns `None` without one, or if it has over 1,000 characters.
+    An exponent, such as that of `5 cm^2`, is not a number of its own, but `1.5 \times 10^3` is 1500. Returns
+    `None` without a number, or if it has over 1,000 characters.
     """
     found = deque(_NUMBER.finditer(_with_slashes(text)), maxlen=1)
     return _value(found[0]) if found else None
@@ -47,8 +51,9 @@ def _value(number: re.Match[str]) -> Fraction | None:
 
 
 def _with_slashes(text: str) -> str:
-    r"""Write the numbers of a text plainly: `\frac{3}{4}` as 3/4, `1\frac{3}{4}` as 7/4."""
-    text = text.replace("−", "-").replace("\\$", "$").replace("$-", "-$")
+    r"""Write numbers plainly: `\frac{3}{4}` as 3/4, `1\frac{3}{4}` as 7/4, `2 × 10^3` as 2e3."""
+    text = text.replace("−", "-").replace("\\$", "$").replace("$-", "-$").replace("{,}", ",")
+    text = _POWER_OF_TEN.sub(lambda match: f"e{match[1] or match[2]}", text)
     return _FRACTION.sub(lambda match: "/".join(filter(None, match.groups())), improper(text))
 
 
@@ -89,7 +94,7 @@ def _places(value: Fraction) -> int | None:
 
 # Expressions.
 
-_IGNORED = ("\\$", "\\left", "\\right", "\\!", "\\,", "\\;", "\\:", "\\ ", "$", "~")
+_IGNORED = ("\\$", "€", "£", "¥", "\\left", "\\right", "\\!", "\\,", "\\;", "\\:", "\\ ", "$", "~")
 _BRACED = re.compile(r"\\(?:text|textbf|textrm|mathrm|mbox|begin|end)\{([^{}]*)\}")
 _NAME = re.compile(r"(?<![\\A-Za-z])(pi|sin|cos|tan|log|ln)\b")
 _BETWEEN = re.compile(r"(?:[\s,;$]|\\(?:quad|text\{,? ?(?:and|or) ?\}|[()\[\]])|(?:and|or)\b)*")  # two boxes
@@ -121,6 +126,19 @@ def last_boxed(text: str) -> str | None:
     return ", ".join(reversed(found)) if found else None
 
 
+def boxed_answer(text: str) -> str | None:
+    r"""Return the content of the last `\boxed{…}`, also of `\boxed{\text{…}}`. `None` if it is empty."""
+    boxed = (last_boxed(text) or "").strip()
+    braced = _BRACED.fullmatch(boxed)
+    return (braced[1].strip() if braced else boxed) or None
+
+
+def unboxed(text: str) -> str:
+    r"""Return the content of a box that is all of `text`, such as `$\boxed{5}$.`, or else `text`."""
+    around = text.replace(f"\\boxed{{{last_boxed(text)}}}", "", 1)
+    return text if around.strip(" \t\r\n$*_`.,:;()[]\\") else boxed_answer(text) or text
+
+
 def _closing(text: str, start: int) -> int | None:
     """Return the index of the brace that closes the one at `start`."""
     depth = 0
@@ -131,10 +149,15 @@ def _closing(text: str, start: int) -> int | None:
     return None
 
 
+def without_text_marks(text: str) -> str:
+    r"""Return `text` without commands such as `\text{…}`, whose content is kept."""
+    return _BRACED.sub(r"\1", text)
+
+
 def math_key(answer: str) -> Fraction | str:
     """Return the value of an answer that is a number, or else its expression without what LaTeX ignores."""
     tail = answer[-_READ:]
-    text = _BRACED.sub(r"\1", last_boxed(tail) or tail).replace("{,}", ",").replace("\\! ", "")
+    text = without_text_marks(last_boxed(tail) or tail).replace("{,}", ",").replace("\\! ", "")
     for mark in _IGNORED:
         text = text.replace(mark, "")
     text = _LOOSE.sub("", " ".join(text.split())).strip("*`").rstrip(".")

@@ -70,8 +70,8 @@ class Gym(General):
         )
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        """Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line,
-        or else the whole reply. A code block around it is removed.
+        r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line,
+        or in the last `\boxed{…}`, or else the whole reply. A code block or a box around it is removed.
         """
         return read_answer(text)
 
