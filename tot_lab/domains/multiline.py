@@ -14,9 +14,9 @@ _FENCED = re.compile(r"\s*```[\w-]*\n(.*?)\n?```\s*", re.S)
 
 
 def read_answer(text: str) -> str | None:
-    r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line, or in
-    the last `\boxed{…}`, or else the whole text. A code block or a box around it is removed. Returns `None` if
-    nothing is left.
+    r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line, or
+    in the last `\boxed{…}`, or else the whole text. A code block or a box around it is removed. Returns
+    `None` if nothing is left.
     """
     tagged = _tagged(text)
     marked = list(_MARKED.finditer(text))
