@@ -1,7 +1,7 @@
 """The layer that makes one request of several calls: samples of one prompt, or short judgements of several.
 
 Each of them remains a call with its own reply and cache entry. The common request only shows in the price,
-since a prompt that several samples share is paid once.
+since a prompt that the samples of a request share is paid once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from tot_lab.models.stack import Backend
 
 GATHERING = 0.005
 """Seconds that a call waits for similar ones. Those of one turn of a search arrive together."""
+
+MOST = 32
+"""Calls of one request. It is the default limit of text-embeddings-inference."""
 
 
 class Gathered(Flight):
@@ -69,7 +72,7 @@ class Batched:
         if key is None:
             return await self.inner.answer(calls, observer)
         group = self.gathering.get(key)
-        if group is None or not group.open:
+        if group is None or not group.open or len(group.calls) == MOST:
             group = self.gathering[key] = Gathered()
             group.loop.call_later(GATHERING, self._send, key, group)
         group.calls.append((call, observer))

@@ -37,9 +37,6 @@ _ONE_BY_ONE: set[tuple[str, str]] = set()
 
 _REFUSALS = 400, 413, 422
 
-_LONGEST_LIST = 32
-"""Prompts of one request. It is the default limit of text-embeddings-inference."""
-
 _LOOKING = 20.0  # seconds
 
 
@@ -161,21 +158,15 @@ class ChatEndpoint(Endpoint):
         """Request calls of different prompts together. If the server refuses that or the response cannot be
         read, each is requested alone, since one of them may be at fault.
         """
-        replies: list[Reply] = []
-        while rest := calls[len(replies) : len(replies) + _LONGEST_LIST]:
-            try:
-                found = await self._some(rest, observer, several=True)
-                if len(found) == len(rest):
-                    replies += found
-                    continue
-            except Failure as failure:
-                refused = failure.status in _REFUSALS or (failure.status is None and not failure.retry)
-                if not (refused or failure.unreadable):
-                    if not replies:
-                        raise
-                    return [*replies, *(self._failed(failure) for _ in calls[len(replies) :])]
-            replies += [await self._alone(call, observer) for call in rest]
-        return replies
+        try:
+            replies = await self._some(calls, observer, several=True)
+            if len(replies) == len(calls):
+                return replies
+        except Failure as failure:
+            refused = failure.status in _REFUSALS or (failure.status is None and not failure.retry)
+            if not (refused or failure.unreadable):
+                raise
+        return [await self._alone(call, observer) for call in calls]
 
     async def _alone(self, call: Call, observer: CallObserver) -> Reply:
         try:
