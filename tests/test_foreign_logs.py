@@ -4,10 +4,13 @@ import asyncio
 import io
 import json
 import random
+import sys
 import zipfile
+from decimal import Decimal
 from pathlib import Path
 
 import msgspec
+import pandas as pd
 import pytest
 from browser import offline_pages, soon
 
@@ -16,7 +19,8 @@ from tot_lab.analysis.tables import placed
 from tot_lab.apps.cli import main
 
 LOGS = Path(__file__).parent / "data" / "logs"
-FILES = sorted(path.name for path in LOGS.iterdir() if path.suffix in (".eval", ".json", ".jsonl"))
+ENDINGS = (".eval", ".json", ".jsonl", ".parquet")
+FILES = sorted(path.name for path in LOGS.iterdir() if path.suffix in ENDINGS)
 
 
 def calls_of(run, tool=False):
@@ -474,6 +478,103 @@ def test_feedback_that_is_no_verdict_does_not_grade(tmp_path):
     run, _ = tl.load(tmp_path / "a.jsonl")
     assert run.grade is None
     assert notes_of(run)["imported.scores"] == {"helpfulness": {"n": 3, "avg": 1.0}}
+
+
+def test_a_bulk_export_of_langsmith_holds_the_same_runs(tmp_path):
+    exported = tl.load(LOGS / "langsmith.parquet")
+    assert [run.lines for run in exported] == [run.lines for run in tl.load(LOGS / "langsmith.jsonl")]
+    (tmp_path / "part.parquet").write_bytes((LOGS / "langsmith.parquet").read_bytes())
+    assert [run.lines for run in tl.load(tmp_path)] == [run.lines for run in exported]
+
+
+def parquet_table(path, change=lambda rows: None, **types):
+    """Write the bulk export with other rows, and with other types of its columns."""
+    import pyarrow
+    from pyarrow import parquet
+
+    table = parquet.read_table(LOGS / "langsmith.parquet")
+    rows = table.to_pylist()
+    change(rows)
+    schema = [field.with_type(types.get(field.name, field.type)) for field in table.schema]
+    names = rows[0].keys()
+    schema = pyarrow.schema([field for field in schema if field.name in names])
+    parquet.write_table(pyarrow.Table.from_pylist(rows, schema), path)
+    return path
+
+
+def test_the_columns_of_a_bulk_export_may_be_fewer_or_of_other_types(tmp_path):
+    import pyarrow
+
+    def fewer(rows):
+        for row in rows:
+            for name in ("parent_run_id", "parent_run_ids", "is_root", "status", "extra", "tenant_id"):
+                del row[name]
+
+    whole = tl.load(LOGS / "langsmith.parquet")
+    # The order of the runs says which of them contains which.
+    some = tl.load(parquet_table(tmp_path / "a.parquet", fewer))
+    assert [run.lines for run in some] == [run.lines for run in whole]
+    times = dict.fromkeys(("start_time", "end_time"), pyarrow.timestamp("ns"))  # without a zone: UTC
+    costs = {"total_cost": pyarrow.decimal128(20, 10)}
+    types = {**times, **costs}
+    [run, _] = tl.load(parquet_table(tmp_path / "b.parquet", decimals, **types))
+    assert [line.e for line in run.lines] == [line.e for line in whole[0].lines]
+    assert run.seconds == pytest.approx(whole[0].seconds)
+
+
+def decimals(rows):
+    for row in rows:
+        row["total_cost"] = None if row["total_cost"] is None else Decimal(str(row["total_cost"]))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("inputs", '{"messages": [', r"row 3, field 'inputs': Input data was truncated"),
+        ("outputs", "[1, 2]", r"row 3: Expected `object \| null`, got `array` - at `\$\.outputs`"),
+        ("id", None, r"row 3: Expected `str`, got `null` - at `\$\.id`"),
+        ("prompt_tokens", -4, r"row 3: field 'prompt_tokens' must be a number of tokens: got -4"),
+    ],
+)
+def test_a_bad_row_of_a_bulk_export_names_the_row_and_the_column(column, value, message, tmp_path):
+    def spoil(rows):
+        assert rows[2]["run_type"] == "llm"
+        rows[2][column] = value
+
+    with pytest.raises(tl.errors.JournalError, match=rf"a\.parquet, {message}"):
+        tl.load(parquet_table(tmp_path / "a.parquet", spoil))
+
+
+def test_another_table_in_parquet_is_no_export(tmp_path):
+    pd.DataFrame({"question": ["a"], "correct": [True]}).to_parquet(tmp_path / "sweep.parquet")
+    with pytest.raises(tl.errors.JournalError, match=r"sweep\.parquet.*langsmith expects .* a Parquet file"):
+        tl.load(tmp_path / "sweep.parquet")
+    (tmp_path / "inspect.json").write_bytes((LOGS / "inspect.json").read_bytes())
+    with pytest.warns(UserWarning, match=r"1 of 2 files are not runs: sweep\.parquet"):
+        assert len(tl.load(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("size", [4, 11, 12, 600])
+def test_a_parquet_file_without_its_end_is_refused(size, tmp_path):
+    (tmp_path / "a.parquet").write_bytes((LOGS / "langsmith.parquet").read_bytes()[:size])
+    with pytest.raises(tl.errors.JournalError, match=r"a\.parquet"):
+        tl.load(tmp_path / "a.parquet")
+
+
+def test_a_damaged_page_of_a_parquet_file_is_an_error_that_names_the_file(tmp_path):
+    data = bytearray((LOGS / "langsmith.parquet").read_bytes())
+    data[4:400] = bytes(396)
+    (tmp_path / "a.parquet").write_bytes(data)
+    with pytest.raises(tl.errors.JournalError, match=r"a\.parquet: not a readable Parquet file"):
+        tl.load(tmp_path / "a.parquet")
+
+
+def test_a_bulk_export_without_pyarrow_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # what Python takes for a package that is not there
+    with pytest.raises(
+        ImportError, match=r"langsmith\.parquet requires pyarrow: pip install 'tot-lab\[parquet\]'"
+    ):
+        tl.load(LOGS / "langsmith.parquet")
 
 
 @pytest.mark.parametrize("file", ["langgraph.json", "langgraph_sdk.json"])
@@ -1016,7 +1117,7 @@ def places(value):
     return found[1:]
 
 
-ROWS = [name for name in FILES if not name.endswith(".eval") and name != "openinference.jsonl"]
+ROWS = [name for name in FILES if name.endswith((".json", ".jsonl")) and name != "openinference.jsonl"]
 
 
 @pytest.mark.parametrize("file", ROWS)
@@ -1083,9 +1184,10 @@ def test_a_byte_order_mark_is_no_part_of_a_log(tmp_path):
 
 def test_each_file_is_recognised_by_one_importer():
     from tot_lab.core.registry import built_in
+    from tot_lab.record import importers
 
     for file in FILES:
-        head = (LOGS / file).read_bytes()[:4096]
+        head = importers._head(LOGS / file)
         assert sum(importer.recognises(head) for importer in built_in("importers").values()) == 1, file
     buffer = io.BytesIO()
     archive(buffer, {"hello.txt": "an archive of another kind"})

@@ -14,6 +14,7 @@ import msgspec
 
 from tot_lab.core.calls import Message, Reply, ToolCall, is_token_count
 from tot_lab.core.domain import Domain
+from tot_lab.core.parquet import MAGIC, parquet_rows
 from tot_lab.core.parts import class_of
 from tot_lab.core.reading import finite
 from tot_lab.record.journal import JournalError
@@ -71,9 +72,11 @@ def entries(path: str | os.PathLike[str]) -> list[tuple[str, Any]]:
     """Return the JSON values of a file, each with its place for error messages.
 
     The file holds a list, a list in the field `data` or `runs` of an object, one object per line, or objects
-    one after the other.
+    one after the other. Each row of a Parquet file is an object, with times in ISO 8601.
     """
     data = contents(path)
+    if data.startswith(MAGIC):
+        return list(_rows(path))
     try:
         whole = decoded(data, Any, str(path))
     except JournalError as error:
@@ -84,6 +87,14 @@ def entries(path: str | os.PathLike[str]) -> list[tuple[str, Any]]:
     if not isinstance(whole, list):
         raise JournalError(f"{path}: expected objects: got {kind(whole)}.")
     return [(f"{path}, entry {k}", entry) for k, entry in enumerate(whole, 1)]
+
+
+def _rows(path: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
+    try:
+        for number, row in enumerate(parquet_rows(Path(path)), 1):
+            yield f"{path}, row {number}", msgspec.to_builtins(row, enc_hook=str)  # pandas' own kind of times
+    except ValueError as error:
+        raise JournalError(str(error)) from None
 
 
 def _objects(path: str | os.PathLike[str], data: bytes, error: JournalError) -> Iterator[tuple[str, Any]]:
