@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pandas as pd
 import pytest
 from browser import offline_pages, soon
@@ -827,6 +828,100 @@ def test_results_of_its_hub_are_runs():
     assert calls_of(run) == []
     with pytest.raises(TypeError, match="return_response_only=False"):
         tl.records.from_its_hub(best.the_one)
+
+
+class Steps(Model):
+    """A model for its_hub whose steps are all different."""
+
+    async def agenerate_single(self, messages, stop=None, **_):
+        self.said += 1
+        return {"role": "assistant", "content": f"step {self.said}"}
+
+
+class StepReward:
+    """A process reward model for its_hub that likes some numbers of the last step more than others."""
+
+    async def ascore(self, messages, responses):
+        return [self.score(each) for each in responses]
+
+    @staticmethod
+    def score(response):
+        return (int(response.split()[-1]) * 37 % 10 + 0.5) / 10
+
+
+def searched(name, *settings, budget, **named):
+    """The result of an algorithm of its_hub that makes responses of three steps, and the model's calls."""
+    from its_hub.core.algorithms import beam_search, particle_gibbs
+    from its_hub.core.lms.step_generation import StepGeneration
+
+    random.seed(3)  # its_hub draws from it
+    np.random.seed(3)  # and from this one
+    algorithm = getattr(beam_search if name == "BeamSearch" else particle_gibbs, name)
+    model = Steps()
+    made = algorithm(StepGeneration(2, "\n"), StepReward(), *settings, **named)
+    coroutine = made.ainfer(model, "What is 2 + 3?", budget, return_response_only=False)
+    return asyncio.run(coroutine), model.said
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "budget"),
+    [
+        ("BeamSearch", (2,), 6),
+        ("ParticleFiltering", (), 4),
+        ("EntropicParticleFiltering", (), 4),
+        ("ParticleGibbs", (2,), 8),
+    ],
+)
+def test_a_result_of_steps_holds_the_last_responses_and_no_steps(name, settings, budget):
+    result, said = searched(name, *settings, budget=budget)
+    run = tl.records.from_its_hub(result, "What is 2 + 3?")
+    nodes = list(run.tree)[1:]
+    rounds = getattr(result, "responses_lst", None) or [result.responses]
+    assert [node.text for node in nodes] == [each["content"] for held in rounds for each in held]
+    # The reward model scored the whole response last.
+    assert [node.score for node in nodes] == pytest.approx([StepReward.score(node.text) for node in nodes])
+    assert {node.parent for node in nodes} == {"0"}
+    last = [each["content"] for each in rounds[-1]]
+    assert len(set(last)) > 1
+    assert run.answer == result.the_one["content"] == run.best.text
+    assert set(run.kept_answers) == set(last)
+    assert [node.state in ("kept", "answer") for node in nodes] == [
+        k >= len(nodes) - len(last) for k in range(len(nodes))
+    ]
+    # How many calls a search made is not in its result: some steps are shared, and others were dropped.
+    assert said > 0
+    assert (calls_of(run), run.usage.input_tokens) == ([], None)
+    assert {"calls", "prompts", "replies", "times"} <= set(run.header.unknown)
+    ids = notes_of(run)["imported.ids"]
+    steps = notes_of(run)["imported.steps"]
+    assert [steps[ids[node.id]] for node in nodes] == [len(node.text.split("\n")) for node in nodes]
+
+
+def test_a_reference_particle_is_in_each_iteration_that_it_was_carried_into():
+    result, _ = searched("ParticleGibbs", 3, budget=9)
+    run = tl.records.from_its_hub(result, "What is 2 + 3?")
+    texts = [node.text for node in run.tree][1:]
+    for k in (1, 2):
+        [reference] = result.ref_indices_lst[k - 1]
+        assert texts[3 * k + 2] == texts[3 * (k - 1) + reference]
+
+
+def test_a_plan_of_its_hub_keeps_the_responses_of_its_best_approach():
+    from its_hub.core.algorithms.particle_gibbs import ParticleFiltering
+    from its_hub.core.algorithms.planning_wrapper import PlanningWrapper
+    from its_hub.core.lms.step_generation import StepGeneration
+
+    wrapped = PlanningWrapper(ParticleFiltering(StepGeneration(2, "\n"), StepReward()))
+    result = asyncio.run(wrapped.ainfer(Steps(), "What is 2 + 3?", 9, return_response_only=False))
+    run = tl.records.from_its_hub(result, "What is 2 + 3?")
+    approaches = [node for node in run.tree if node.parent == "0"]
+    assert [node.text for node in approaches] == list(result.approach_results)
+    for approach, inner in zip(approaches, result.approach_results.values(), strict=True):
+        found = [node for node in run.tree if node.parent == approach.id]
+        assert [node.text for node in found] == [each["content"] for each in inner.responses]
+        is_best = approach.text == result.best_approach
+        assert all((node.state in ("kept", "answer")) == is_best for node in found)
+    assert run.answer == result.the_one["content"]
 
 
 # All of them.
