@@ -234,7 +234,13 @@ def unwrapped(value: Any) -> Any:
 
 
 def _content(message: Mapping[str, Any]) -> Any:
-    return message.get("parts") if "parts" in message else message.get("content", message.get("contents"))
+    for name in _CONTENTS:
+        if (held := message.get(name)) is not None:
+            return held
+    return None
+
+
+_CONTENTS = ("parts", "content", "contents")
 
 
 def thinking_of(value: Any) -> str | None:
@@ -257,7 +263,7 @@ def content_of(content: Any) -> tuple[str, str]:
         raise ValueError(f"the content of a chat message must be a text or a list: got {kind(content)}.")
     texts, thinking = [], []
     for part in content:
-        part = part.get("message_content", part) if isinstance(part, dict) else part
+        part = _part(part)
         what = part.get("type") if isinstance(part, dict) else None
         if isinstance(part, str):
             texts.append(part)
@@ -282,7 +288,14 @@ def _first_of(held: Mapping[str, Any], names: Iterable[str]) -> Any:
 def _parts(content: Any, kinds: tuple[str, ...]) -> list[Mapping[str, Any]]:
     if not isinstance(content, list):
         return []
-    return [part for part in content if isinstance(part, dict) and part.get("type") in kinds]
+    parts = [part for part in content if isinstance(part, dict)]
+    return [part for part in parts if _part(part).get("type") in kinds]
+
+
+def _part(part: Any) -> Any:
+    """Return a part of a message, which OpenInference wraps in an object beside a tool call."""
+    held = part.get("message_content", part) if isinstance(part, dict) else part
+    return held if isinstance(held, dict) or not isinstance(part, dict) else {}
 
 
 def tool_call_of(value: Any) -> ToolCall:
@@ -336,8 +349,8 @@ def text_of(value: Any, role: str | None = None) -> str:
             continue
         if not isinstance(value, dict):
             break
-        if "content" in value and ("role" in value or "type" in value):
-            return content_of(value["content"])[0]
+        if not value.keys().isdisjoint(_CONTENTS) and ("role" in value or "type" in value):
+            return content_of(_content(value))[0]
         if isinstance(value.get("messages"), list):
             value = unwrapped(value["messages"])
         elif len(value) == 1:

@@ -32,12 +32,9 @@ from tot_lab.record.logs.common import (
     tool_reply,
     unwrapped,
 )
-from tot_lab.record.logs.traces import Step, read_traces
+from tot_lab.record.logs.traces import Step, grade_of, read_traces
 from tot_lab.record.nodes import LoggedCall
 from tot_lab.record.run import Run
-
-VERDICTS = ("correctness", "correct", "accuracy", "exact_match")
-"""Names of feedback that says whether the answer is right."""
 
 
 class LangSmithRuns:
@@ -128,14 +125,8 @@ def _step(row: _Row, trace: str, parent: str | None, place: str) -> Step:
     scores = row.feedback_stats or {}
     return Step(
         *(trace, row.id, parent, name, what, call, row.inputs or None, row.outputs or None),
-        *(start, end, row.error, place, _grade(scores), scores),
+        *(start, end, row.error, place, grade_of(scores, "avg"), scores),
     )
-
-
-def _grade(scores: Mapping[str, Any]) -> float | None:
-    """Return the first verdict from 0 to 1 among the feedback. `None` without one."""
-    averages = [finite(field(scores, name, dict, {}).get("avg")) for name in VERDICTS]
-    return next((average for average in averages if average is not None and 0 <= average <= 1), None)
 
 
 def _tool_call(row: _Row, name: str, start: float | None, end: float | None) -> LoggedCall:

@@ -4,11 +4,13 @@
     → `_Span`s with flat attributes → `Step`s → Run
 
 The calls of models are read by the conventions of OpenInference, of OpenTelemetry for generative AI, and of
-OpenLLMetry.
+OpenLLMetry. Messages may be attributes or events of a span. `docs/how-to/other_logs.md` lists what is not
+read.
 
 References:
-    opentelemetry.io/docs/specs/otlp; github.com/Arize-ai/openinference/tree/main/spec;
-    opentelemetry.io/docs/specs/semconv/gen-ai.
+    opentelemetry.io/docs/specs/otlp; github.com/Arize-ai/openinference/tree/main/spec (package
+    openinference-semantic-conventions 0.1.42); opentelemetry.io/docs/specs/semconv/gen-ai (1.27 to 1.44);
+    github.com/traceloop/openllmetry (package opentelemetry-semantic-conventions-ai 0.5.1).
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ from tot_lab.record.logs.common import (
     thinking_of,
     tokens,
     tool_reply,
+    unwrapped,
 )
-from tot_lab.record.logs.traces import Step, read_traces
+from tot_lab.record.logs.traces import Step, grade_of, read_traces
 from tot_lab.record.nodes import LoggedCall
 from tot_lab.record.run import Run
 
@@ -71,6 +74,11 @@ class _Status(msgspec.Struct):
     message: str = ""
 
 
+class _Event(msgspec.Struct):
+    name: str = ""
+    attributes: list[_KeyValue] = []
+
+
 class _OTLPSpan(msgspec.Struct, rename="camel"):
     trace_id: str
     span_id: str
@@ -79,6 +87,7 @@ class _OTLPSpan(msgspec.Struct, rename="camel"):
     start_time_unix_nano: int | str | None = None
     end_time_unix_nano: int | str | None = None
     attributes: list[_KeyValue] = []
+    events: list[_Event] = []
     status: _Status = msgspec.field(default_factory=_Status)
 
 
@@ -129,23 +138,28 @@ def _spans(entry: Any, place: str) -> Iterator[_Span]:
         batch = msgspec.convert(entry, _Batch)
     except UNREADABLE as error:
         raise ValueError(str(error)) from None
-    number = 0
-    for resource in batch.resource_spans:
-        for scope in resource.scope_spans:
-            for span in scope.spans:
-                number += 1
-                failed = span.status.code in (2, "STATUS_CODE_ERROR")
-                yield _Span(
-                    span.trace_id,
-                    span.span_id,
-                    span.parent_span_id or None,
-                    span.name,
-                    _nanoseconds(span.start_time_unix_nano, "startTimeUnixNano"),
-                    _nanoseconds(span.end_time_unix_nano, "endTimeUnixNano"),
-                    {held.key: _value(held.value) for held in span.attributes},
-                    (span.status.message or "error") if failed else None,
-                    f"{place}, span {number}",
-                )
+    spans = [
+        span for resource in batch.resource_spans for scope in resource.scope_spans for span in scope.spans
+    ]
+    for number, span in enumerate(spans, 1):
+        yield _otlp_span(span, f"{place}, span {number}")
+
+
+def _otlp_span(span: _OTLPSpan, place: str) -> _Span:
+    attributes = _values(span.attributes)
+    events = [(event.name, _values(event.attributes)) for event in span.events]
+    is_failed = span.status.code in (2, "STATUS_CODE_ERROR")
+    return _Span(
+        span.trace_id,
+        span.span_id,
+        span.parent_span_id or None,
+        span.name,
+        _nanoseconds(span.start_time_unix_nano, "startTimeUnixNano"),
+        _nanoseconds(span.end_time_unix_nano, "endTimeUnixNano"),
+        _with_events(attributes, events),
+        _error(span.status.message, attributes, events) if is_failed else None,
+        place,
+    )
 
 
 def _nanoseconds(value: int | str | None, name: str) -> float | None:
@@ -153,6 +167,10 @@ def _nanoseconds(value: int | str | None, name: str) -> float | None:
         return seconds(int(value or 0) / 1e6 or None, name)
     except (ValueError, OverflowError):
         raise ValueError(f"field {name!r} must be a number of nanoseconds: got {value!r:.80}.") from None
+
+
+def _values(pairs: Sequence[_KeyValue]) -> dict[str, Any]:
+    return {pair.key: _value(pair.value) for pair in pairs}
 
 
 def _value(value: Any, level: int = 0) -> Any:
@@ -192,7 +210,14 @@ def _sdk_span(row: Mapping[str, Any], place: str) -> _Span:
     }
     if isinstance(row.get("span_kind"), str):
         attributes.setdefault("openinference.span.kind", row["span_kind"])
+    held_events: list[Any] = field(row, "events", list, [])
+    events = [
+        (field(event, "name", str, ""), field(event, "attributes", dict, {}))
+        for event in held_events
+        if isinstance(event, dict)
+    ]
     message = row.get("status_message") or status.get("description")
+    is_failed = code.rpartition(".")[2] == "ERROR"
     return _Span(
         trace,
         id,
@@ -200,68 +225,124 @@ def _sdk_span(row: Mapping[str, Any], place: str) -> _Span:
         field(row, "name", str, ""),
         seconds(row.get("start_time"), "start_time"),
         seconds(row.get("end_time"), "end_time"),
-        attributes,
-        str(message or "error") if code.rpartition(".")[2] == "ERROR" else None,
+        _with_events(attributes, events),
+        _error(message, attributes, events) if is_failed else None,
         place,
     )
+
+
+_Events = Sequence[tuple[str, Mapping[str, Any]]]
+"""The names and the attributes of the events of a span."""
+
+
+def _error(message: Any, attributes: Mapping[str, Any], events: _Events) -> str:
+    """Return why a span failed, as precisely as it says."""
+    if message:
+        return str(message)
+    for name, held in events:
+        if name == "exception":
+            parts = [held.get("exception.type"), held.get("exception.message")]
+            return ": ".join([str(part) for part in parts if part]) or "error"
+    return str(attributes.get("error.type") or "error")
+
+
+def _with_events(attributes: dict[str, Any], events: _Events) -> dict[str, Any]:
+    """Return the attributes of a span, and the messages and evaluations of its events if it has none."""
+    found: dict[str, Any] = {}
+    for name, held in events:
+        if name in _DETAILS:
+            found |= held
+        elif name == "gen_ai.evaluation.result":
+            found.setdefault("evaluations", []).append({"evaluation": _evaluation(held)})
+        elif message := _EVENT.fullmatch(name):
+            is_reply = message[1] is None
+            key = "gen_ai.output.messages" if is_reply else "gen_ai.input.messages"
+            found.setdefault(key, []).append(_event_message(held, message[1] or "assistant"))
+    return {**found, **attributes} if found else attributes
+
+
+_DETAILS = (
+    *("gen_ai.client.inference.operation.details", "gen_ai.content.prompt", "gen_ai.content.completion"),
+)
+_EVENT = re.compile(r"gen_ai\.(?:choice|(system|user|assistant|tool)\.message)")
+
+
+def _evaluation(held: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {"name": "name", "score.value": "score", "score.label": "label", "explanation": "explanation"}
+    found = {name: held.get(f"gen_ai.evaluation.{of}") for of, name in fields.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _event_message(held: Mapping[str, Any], role: str) -> dict[str, Any]:
+    """Return the message in an event: JSON in `gen_ai.event.content`, or an attribute for each field."""
+    body = json_of(held.get("gen_ai.event.content"))
+    if body is None:
+        body = {name: json_of(value) for name, value in held.items()}
+    body = body if isinstance(body, dict) else {"content": body}
+    inner = body.get("message")  # that of a choice
+    inner = inner if isinstance(inner, dict) else {} if inner is None else {"content": inner}
+    message = {"role": role, **body, **inner}
+    return {"tool_call_id": body.get("id"), **message} if role == "tool" else message
 
 
 # Attributes.
 
 
-def _nested(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that hold messages and tools, each as a list of objects.
+_PROMPTS = ("llm.input_messages", "gen_ai.input.messages", "gen_ai.prompt", "llm.prompts")
+_REPLIES = ("llm.output_messages", "gen_ai.output.messages", "gen_ai.completion", "llm.choices")
+_TOOLS = ("llm.tools", "gen_ai.tool.definitions", "llm.request.functions")
+_FEEDBACK = ("annotations", "evaluations", "trace.annotations", "trace.evaluations")
+_LISTS = frozenset((*_PROMPTS, *_REPLIES, *_TOOLS, *_FEEDBACK))
+_LIST = re.compile(rf"({'|'.join(map(re.escape, _LISTS))})\.(\d+\..+)")
+_MAX_LEVELS = 12
 
-    `llm.tools.0.tool.json_schema` is the field `json_schema` of the field `tool` of the first of `llm.tools`.
+
+def _lists(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that hold messages, tools and feedback, each as a list of objects.
+
+    An attribute holds a list (also as JSON), or a field of an item: `llm.tools.0.tool.json_schema` is the
+    field `json_schema` of the field `tool` of the first of `llm.tools`.
     """
     made: dict[str, Any] = {}
     for name, value in attributes.items():
         if name in _LISTS:
-            made[name] = _unflattened(json_of(value))
+            held = json_of(value)
+            made[name] = held if name.startswith("gen_ai.") else _undotted(held)
             continue
-        key, above, last = _place(name)
-        if not key:
-            continue
-        inner = made.setdefault(key, {})
+        above, last = _place(name)
+        inner: Any = made
         for part in above:
             inner = inner.setdefault(part, {}) if isinstance(inner, dict) else {}
-        if isinstance(inner, dict):
+        if above and isinstance(inner, dict):
             inner[last] = value
-    return {name: _listed(held) for name, held in made.items()}
-
-
-_PROMPTS = ("llm.input_messages", "gen_ai.input.messages", "gen_ai.prompt", "llm.prompts")
-_REPLIES = ("llm.output_messages", "gen_ai.output.messages", "gen_ai.completion")
-_LISTS = frozenset((*_PROMPTS, *_REPLIES, "llm.tools"))
+    return {name: _numbered(held) for name, held in made.items()}
 
 
 @lru_cache(4096)
-def _place(name: str) -> tuple[str, list[str], str]:
-    """Return the list that an attribute belongs to, the fields above it, and its own. `""` without a list."""
-    parts = name.split(".", _MAX_LEVELS)
-    key = ".".join(parts[:2])
-    return (key if key in _LISTS and len(parts) > 3 else "", parts[2:-1], parts[-1])
+def _place(name: str) -> tuple[tuple[str, ...], str]:
+    """Return the list and the fields that an attribute is in, and its own field. Empty without a list."""
+    if not (found := _LIST.fullmatch(name)):
+        return (), ""
+    *above, last = found[2].split(".", _MAX_LEVELS)
+    return (found[1], *above), last
 
 
-def _listed(value: Any) -> Any:
+def _numbered(value: Any) -> Any:
     """Return objects whose fields are numbered as lists."""
     if not isinstance(value, dict):
         return value
-    found = {name: _listed(held) if isinstance(held, dict) else held for name, held in value.items()}
+    found = {name: _numbered(held) if isinstance(held, dict) else held for name, held in value.items()}
     if found and next(iter(found)).isdecimal() and all(map(str.isdecimal, found)):
         return [found[name] for name in sorted(found, key=int)]
     return found
 
 
-_MAX_LEVELS = 12
-
-
-def _unflattened(value: Any, level: int = 0) -> Any:
+def _undotted(value: Any, level: int = 0) -> Any:
     """Return a value whose objects have nested fields instead of dotted names."""
     if level > _MAX_LEVELS:
         return value
     if isinstance(value, list):
-        return [_unflattened(each, level + 1) for each in value]
+        return [_undotted(each, level + 1) for each in value]
     if not isinstance(value, dict):
         return value
     made: dict[str, Any] = {}
@@ -271,27 +352,33 @@ def _unflattened(value: Any, level: int = 0) -> Any:
             made[name] = held
         elif isinstance(inner := made.setdefault(first, {}), dict):
             inner[rest] = held
-    return {name: _unflattened(held, level + 1) for name, held in made.items()}
+    return {name: _undotted(held, level + 1) for name, held in made.items()}
 
 
 def _first(attributes: Mapping[str, Any], *names: str) -> Any:
-    return next((attributes[name] for name in names if attributes.get(name) is not None), None)
+    for name in names:
+        if (value := attributes.get(name)) is not None:
+            return value
+    return None
 
 
-def _kind(span: _Span) -> Literal["llm", "tool", "other"]:
+_Kind = Literal["llm", "tool", "other"]
+_KINDS: dict[Any, _Kind] = {
+    **{"chat": "llm", "text_completion": "llm", "generate_content": "llm", "execute_tool": "tool"},
+    **{"llm": "llm", "tool": "tool"},
+}
+
+
+def _kind(attributes: Mapping[str, Any]) -> _Kind:
     """Return whether a span is a call of a model or of a tool."""
-    attributes = span.attributes
-    kind = _first(attributes, "openinference.span.kind", "traceloop.span.kind")
     operation = attributes.get("gen_ai.operation.name")
-    if operation in ("chat", "text_completion", "generate_content"):
-        return "llm"
-    if operation == "execute_tool":
-        return "tool"
-    if isinstance(kind, str) and kind.lower() in ("llm", "tool"):
-        return "llm" if kind.lower() == "llm" else "tool"
-    if operation is None and _first(attributes, "gen_ai.request.model", "llm.request.type") is not None:
-        return "llm"
-    return "other"
+    kind = _first(attributes, "openinference.span.kind", "traceloop.span.kind")
+    for name in (operation, kind):
+        if isinstance(name, str) and name.lower() in _KINDS:
+            return _KINDS[name.lower()]
+    if operation is not None or attributes.get("llm.request.type") in ("embedding", "rerank"):
+        return "other"
+    return "other" if _first(attributes, "gen_ai.request.model", "llm.request.type") is None else "llm"
 
 
 # Steps.
@@ -299,10 +386,17 @@ def _kind(span: _Span) -> Literal["llm", "tool", "other"]:
 
 def _step(span: _Span) -> Step:
     try:
-        kind, attributes = _kind(span), span.attributes
-        call = _llm_call(span) if kind == "llm" else _tool_call(span) if kind == "tool" else None
-        given = _first(attributes, "input.value", "traceloop.entity.input")
-        output = _first(attributes, "output.value", "traceloop.entity.output", "gen_ai.output.messages")
+        attributes, call = span.attributes, None
+        kind = _kind(attributes)
+        if kind == "llm":
+            call = _llm_call(span)
+        elif kind == "tool":
+            call = _tool_call(span)
+        given = output = None
+        if call is None:
+            given = _first(attributes, "input.value", _ENTITY_INPUT, "gen_ai.input.messages")
+            output = _first(attributes, "output.value", _ENTITY_OUTPUT, "gen_ai.output.messages")
+        feedback = _feedback(attributes) if span.parent is None else {}
         return Step(
             span.trace.removeprefix("0x"),
             span.id,
@@ -310,104 +404,176 @@ def _step(span: _Span) -> Step:
             span.name,
             kind,
             call,
-            None if call else json_of(given),
-            None if call else json_of(output),
+            json_of(given),
+            json_of(output),
             span.start,
             span.end,
             span.error,
             span.place,
+            grade_of(feedback, "score"),
+            feedback,
         )
     except ValueError as error:
         raise JournalError(f"{span.place}: {error}") from None
 
 
-def _messages(nested: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    for name in names:
-        held = nested.get(name)
-        if isinstance(held, list):
-            return held
-        if isinstance(held, str) and held:
-            return [{"role": "user", "content": held}]
-    return []
+_ENTITY_INPUT, _ENTITY_OUTPUT = "traceloop.entity.input", "traceloop.entity.output"
+
+
+def _feedback(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the annotations and evaluations of a root and of its trace, by name."""
+    lists = _lists(attributes)
+    found = {}
+    for each in [each for name in _FEEDBACK for each in _listed(lists.get(name))]:
+        held = each.get("annotation", each.get("evaluation")) if isinstance(each, dict) else None
+        if isinstance(held, dict) and isinstance(held.get("name"), str):
+            found[held["name"]] = {name: value for name, value in held.items() if name != "name"}
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _llm_call(span: _Span) -> LoggedCall:
     attributes = span.attributes
-    nested = _nested(attributes)
-    prompt, answer = _messages(nested, _PROMPTS), _messages(nested, _REPLIES)
-    messages = [message_of(message) for message in prompt]
+    lists = _lists(attributes)
+    messages = [message_of(message) for message in _messages(lists, _PROMPTS, "user")]
     system = json_of(attributes.get("gen_ai.system_instructions"))
     if system is not None:
         parts = {"role": "system", "parts": system} if isinstance(system, list) else None
         messages.insert(0, message_of(parts) if parts else Message("system", str(system)))
-    settings = _settings(attributes, nested)
-    reply = None
-    sizes = tokens(_first(attributes, *_INPUT), _INPUT[0]), tokens(_first(attributes, *_OUTPUT), _OUTPUT[0])
-    if answer or span.error is not None or sizes != (None, None):  # many traces leave out all texts
-        answered = message_of(answer[0]) if answer else Message("assistant", "")
-        cost = _first(attributes, "llm.cost.total", "gen_ai.usage.cost")
-        reply = Reply(
-            answered.content,
-            span.error,
-            thinking_of(answer[0]) if answer else None,
-            _text(_first(attributes, "gen_ai.response.model", "llm.model_name", "gen_ai.request.model")),
-            *sizes,
-            float(cost) if is_cost(cost) else None,
-            _finish(attributes, answer),
-            (),
-            answered.tool_calls,
-        )
-    purpose = "act" if settings.get("tools") or (reply and reply.tool_calls) else "ask"
+    reply = _reply(span, next(iter(_messages(lists, _REPLIES, "assistant")), None))
+    settings = _settings(attributes, lists)
+    purpose = "act" if settings["tools"] or (reply and reply.tool_calls) else "ask"
     return LoggedCall(tuple(messages), reply, purpose, "", span.start, span.end, settings)
+
+
+def _messages(lists: Mapping[str, Any], names: Sequence[str], role: str) -> list[Any]:
+    """Return the messages in the first of some lists. Those that are only a text get a role."""
+    held: Any = next((lists[name] for name in names if lists.get(name)), [])
+    return [_message(each, role) for each in (held if isinstance(held, list) else [held])]
+
+
+def _message(value: Any, role: str) -> Any:
+    """Return a message, also one of a completions API (`prompt.text`) or with one function call."""
+    message = unwrapped(value)
+    if isinstance(message, str):
+        return {"role": role, "content": message}
+    if not isinstance(message, dict):
+        return message
+    held = message.get("prompt", message.get("completion"))
+    if isinstance(held, dict) and "role" not in message:
+        return {"role": role, "content": held.get("text")}
+    if name := message.get("function_call_name"):
+        call = {"name": name, "arguments": message.get("function_call_arguments_json")}
+        return {**message, "tool_calls": [call]}
+    return message
 
 
 _INPUT = ("llm.token_count.prompt", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
 _OUTPUT = ("llm.token_count.completion", "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
 
 
+def _reply(span: _Span, answer: Any) -> Reply | None:
+    """Return the reply of a model. `None` if the span says nothing about it; many leave out all texts."""
+    attributes = span.attributes
+    sizes = tokens(_first(attributes, *_INPUT), _INPUT[0]), tokens(_first(attributes, *_OUTPUT), _OUTPUT[0])
+    if answer is None and span.error is None and sizes == (None, None):
+        return None
+    message = Message("assistant", "") if answer is None else message_of(answer)
+    return Reply(
+        message.content,
+        span.error,
+        None if answer is None else thinking_of(answer),
+        _text(_first(attributes, *_MODELS)),
+        *sizes,
+        _cost(attributes),
+        _finish(attributes, answer),
+        (),
+        message.tool_calls,
+    )
+
+
+_MODELS = (
+    *("gen_ai.response.model", "llm.response.model_name", "llm.model_name"),
+    *("gen_ai.request.model", "llm.request.model_name"),
+)
+
+
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _finish(attributes: Mapping[str, Any], answer: Sequence[Any]) -> str | None:
-    reasons = _first(attributes, "llm.finish_reason", "gen_ai.response.finish_reasons")
-    if reasons is None and answer and isinstance(answer[0], dict):
-        reasons = answer[0].get("finish_reason")
+def _cost(attributes: Mapping[str, Any]) -> float | None:
+    """Return the cost of a call in USD."""
+    cost = _first(attributes, "llm.cost.total", "gen_ai.usage.cost")
+    if cost is None:
+        parts = [finite(attributes.get(name)) for name in ("llm.cost.prompt", "llm.cost.completion")]
+        cost = None if None in parts else sum(part or 0.0 for part in parts)
+    return float(cost) if is_cost(cost) else None
+
+
+def _finish(attributes: Mapping[str, Any], answer: Any) -> str | None:
+    reasons = _first(attributes, *_FINISH)
+    if reasons is None and isinstance(answer, dict):
+        reasons = answer.get("finish_reason")
     reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
     return _text(reason)
 
 
-def _settings(attributes: Mapping[str, Any], nested: Mapping[str, Any]) -> dict[str, Any]:
+_FINISH = (
+    *("llm.finish_reason", "gen_ai.response.finish_reasons", "gen_ai.response.finish_reason"),
+    *("llm.response.finish_reason", "gen_ai.response.stop_reason", "llm.response.stop_reason"),
+)
+
+
+def _settings(attributes: Mapping[str, Any], lists: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is known of the settings of a call."""
-    given = json_of(attributes.get("llm.invocation_parameters"))
-    given = given if isinstance(given, dict) else {}
-    tools = nested.get("llm.tools")
-    tools = tools if isinstance(tools, list) else []
-    held = [each.get("tool", each) for each in tools if isinstance(each, dict)]
-    offered = [json_of(each.get("json_schema")) for each in held if isinstance(each, dict)]
-    offered = [each.get("function", each) for each in offered if isinstance(each, dict)]
-    model = (
-        _first(attributes, "gen_ai.request.model") or given.get("model") or attributes.get("llm.model_name")
-    )
-    temperature = _first(attributes, "gen_ai.request.temperature")  # 0 is one
-    most = _first(attributes, "gen_ai.request.max_tokens") or given.get("max_tokens")
+    parameters = json_of(attributes.get("llm.invocation_parameters"))
+    given: dict[str, Any] = dict(parameters) if isinstance(parameters, dict) else {}
+    given |= {name[15:]: held for name, held in attributes.items() if name.startswith("gen_ai.request.")}
+    model = given.get("model") or _first(attributes, "llm.request.model_name", "llm.model_name")
+    most = given.get("max_tokens") or given.get("max_completion_tokens")
+    stop = given.get("stop_sequences") or given.get("stop")
     settings: dict[str, Any] = {
         "model": _text(model),
-        "temperature": finite(given.get("temperature") if temperature is None else temperature),
+        "temperature": finite(given.get("temperature")),
+        "effort": _text(given.get("reasoning_effort")),
+        "tools": tuple(_tools(lists)),
     }
-    settings["tools"] = tuple(
-        [each for each in offered if isinstance(each, dict) and isinstance(each.get("name"), str)]
-    )
-    return settings | ({"max_tokens": most} if most and is_token_count(most) else {})
+    if most and is_token_count(most):
+        settings["max_tokens"] = most
+    if isinstance(seed := given.get("seed"), int):
+        settings["seed"] = seed
+    if stop and isinstance(stop, list) and all(isinstance(each, str) for each in stop):
+        settings["stop"] = tuple(stop)
+    options = {name: finite(given[name]) for name in _OPTIONS if name in given}
+    if known := {name: number for name, number in options.items() if number is not None}:
+        settings["options"] = known
+    return settings
+
+
+_OPTIONS = ("top_p", "top_k", "frequency_penalty", "presence_penalty")
+
+
+def _tools(lists: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the tools that a call offers, as far as they have a name."""
+    for each in next((lists[name] for name in _TOOLS if _listed(lists.get(name))), []):
+        tool = each.get("tool", each) if isinstance(each, dict) else None
+        if isinstance(tool, dict) and "json_schema" in tool:
+            tool = json_of(tool["json_schema"])
+        tool = tool.get("function", tool) if isinstance(tool, dict) else None
+        if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+            parameters = json_of(tool.get("parameters"))
+            yield tool if parameters is None else {**tool, "parameters": parameters}
 
 
 def _tool_call(span: _Span) -> LoggedCall:
     attributes = span.attributes
     name = _text(_first(attributes, "tool.name", "gen_ai.tool.name", "traceloop.entity.name")) or span.name
-    given = _first(attributes, "input.value", "gen_ai.tool.call.arguments", "tool.parameters")
-    if given is None:
-        given = attributes.get("traceloop.entity.input")
-    result = _first(attributes, "output.value", "gen_ai.tool.call.result", "traceloop.entity.output")
+    given = _first(attributes, "input.value", "gen_ai.tool.call.arguments", "tool.parameters", _ENTITY_INPUT)
+    result = _first(attributes, "output.value", "gen_ai.tool.call.result", _ENTITY_OUTPUT)
     reply = None
     if result is not None or span.error is not None:
         reply = tool_reply(name, json_of(result), span.error)
