@@ -18,7 +18,7 @@ from tot_lab.core.parquet import MAGIC, parquet_rows
 from tot_lab.core.parts import class_of
 from tot_lab.core.reading import finite
 from tot_lab.record.journal import JournalError
-from tot_lab.record.nodes import LoggedEnd, LoggedNode, run_of_nodes
+from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, run_of_nodes
 from tot_lab.record.run import Run
 
 ROOT = "question"
@@ -390,6 +390,18 @@ def json_of(text: Any) -> Any:
 def tool_reply(name: str, result: Any, error: str | None = None) -> Reply:
     """Return the result of a tool as a reply."""
     return Reply("" if error is not None else text_of(result), error, tool=name)
+
+
+def tool_call(
+    name: str,
+    arguments: str | None,
+    reply: Reply | None,
+    start: float | None = None,
+    end: float | None = None,
+) -> LoggedCall:
+    """Return the call of a tool, whose prompt are the arguments as JSON text. `None` if they are unknown."""
+    messages = () if arguments is None else (Message("user", arguments),)
+    return LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{name}"})
 
 
 def imported_run(

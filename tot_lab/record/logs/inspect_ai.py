@@ -26,7 +26,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -48,12 +48,15 @@ from tot_lab.record.logs.common import (
     text_of,
     thinking_of,
     tokens,
+    tool_call,
     tool_call_of,
     tool_reply,
 )
 from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode
 from tot_lab.record.run import Run
 from tot_lab.record.waiting import with_progress
+
+T = TypeVar("T")
 
 MAX_UNPACKED = 2**30
 """The most bytes that an archive may unpack to, and that shared messages and attachments may take when they
@@ -233,6 +236,12 @@ class _Growth:
         if self.left < 0:
             raise ValueError(f"field {name!r} would grow to more than {self.most:,} bytes.")
 
+    def numbers(self, ranges: Sequence[tuple[int, int]], count: int, name: str) -> list[int]:
+        """Return the numbers in ranges of a list of `count` messages."""
+        held = [range(max(first, 0), min(last, count)) for first, last in ranges]
+        self.take(8 * sum(map(len, held)), name)
+        return [k for each in held for k in each]
+
 
 def _whole(path: str | os.PathLike[str]) -> _Samples:
     log = decoded(contents(path), _Log, str(path))
@@ -242,80 +251,91 @@ def _whole(path: str | os.PathLike[str]) -> _Samples:
 
 
 _SAMPLE = re.compile(r"(samples/.+_epoch_\d+)(?:\.json|/sample\.json)")
-_CHUNK = re.compile(r"(samples/.+_epoch_\d+)/(messages|events|attachments)/(\d{1,9})\.json")
+_CHUNKED = ("messages", "events", "attachments")
+_CHUNK = re.compile(rf"(samples/.+_epoch_\d+)/({'|'.join(_CHUNKED)})/(\d{{1,9}})\.json")
+
+
+class _Archive:
+    """The entries of an archive."""
+
+    def __init__(self, path: str | os.PathLike[str], archive: zipfile.ZipFile, growth: _Growth) -> None:
+        self.path = path
+        self.archive = archive
+        self.growth = growth
+        self.infos = {info.filename: info for info in archive.infolist()}
+        if (size := sum(info.file_size for info in self.infos.values())) > growth.most:
+            raise JournalError(
+                f"{path}: it would unpack to {size:,} bytes. At most {growth.most:,} are accepted."
+            )
+
+    def place(self, name: str) -> str:
+        return f"{self.path}, entry {name}"
+
+    def read(self, name: str, type: type[T]) -> T:
+        place = self.place(name)
+        return decoded(_unpacked(self.archive, self.infos[name], place), type, place)
+
+    def log(self) -> _Log:
+        first = next((name for name in ("header.json", "_journal/start.json") if name in self.infos), None)
+        if first is None:
+            raise JournalError(f"{self.path}: neither header.json nor _journal/start.json is in the archive.")
+        return self.read(first, _Log)
+
+    def samples(self, names: Sequence[str]) -> Iterator[tuple[str, _Sample]]:
+        chunks: dict[tuple[str, str], dict[int, str]] = {}
+        for name in self.infos:
+            if found := _CHUNK.fullmatch(name):
+                chunks.setdefault((found[1], found[2]), {})[int(found[3])] = name
+        for name in names:
+            sample = self.read(name, _Sample)
+            if name.endswith("/sample.json"):
+                prefix = name.removesuffix("/sample.json")
+                self._join(sample, prefix, {of: chunks.get((prefix, of), {}) for of in _CHUNKED})
+            yield self.place(name), sample
+
+    def _join(self, sample: _Sample, prefix: str, chunks: Mapping[str, Mapping[int, str]]) -> None:
+        """Add the parts of a chunked sample, which are in entries of their own."""
+        messages = self._items(chunks["messages"], dict[str, Any])
+        sample.events_data = _Pool(messages)
+        sample.events = self._items(chunks["events"], msgspec.Raw)
+        sample.attachments = {str(k): text for k, text in enumerate(self._items(chunks["attachments"], str))}
+        if f"{prefix}/metadata.json" in self.infos:
+            sample.metadata = self.read(f"{prefix}/metadata.json", dict[str, Any])
+        try:
+            numbers = self.growth.numbers(sample.message_refs, len(messages), "message_refs")
+        except ValueError as error:
+            raise JournalError(f"{self.place(prefix)}/sample.json: {error}") from None
+        sample.messages = [messages[k] for k in numbers]
+
+    def _items(self, names: Mapping[int, str], type: type[T]) -> list[T]:
+        """Return the items in entries, each named by the number of its first item."""
+        items: list[T] = []
+        for start, name in sorted(names.items()):
+            if start != len(items):
+                raise JournalError(
+                    f"{self.place(name)}: the entry before it has {len(items)} items up to here."
+                )
+            items += self.read(name, list[type])  # type: ignore[valid-type]
+        return items
 
 
 def _archive(path: str | os.PathLike[str], growth: _Growth) -> _Samples:
     try:
-        with zipfile.ZipFile(path) as archive:
-            infos = {info.filename: info for info in archive.infolist()}
-            if (size := sum(info.file_size for info in infos.values())) > growth.most:
-                raise JournalError(
-                    f"{path}: it would unpack to {size:,} bytes. At most {growth.most:,} are accepted."
-                )
-            first = next((name for name in ("header.json", "_journal/start.json") if name in infos), None)
-            if first is None:
-                raise JournalError(f"{path}: neither header.json nor _journal/start.json is in the archive.")
-            place = f"{path}, entry {first}"
-            log = decoded(_unpacked(archive, infos[first], place), _Log, place)
+        with zipfile.ZipFile(path) as file:
+            archive = _Archive(path, file, growth)
+            log = archive.log()
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
         raise JournalError(f"{path}: damaged, or not finished: {error}.") from None
-    names = [name for name in infos if _SAMPLE.fullmatch(name)]
-    return log, len(names), _archived(path, infos, names, growth)
+    names = [name for name in archive.infos if _SAMPLE.fullmatch(name)]
+    return log, len(names), _archived(path, names, growth)
 
 
 def _archived(
-    path: str | os.PathLike[str],
-    infos: Mapping[str, zipfile.ZipInfo],
-    names: Sequence[str],
-    growth: _Growth,
+    path: str | os.PathLike[str], names: Sequence[str], growth: _Growth
 ) -> Iterator[tuple[str, _Sample]]:
-    chunks: dict[tuple[str, str], dict[int, zipfile.ZipInfo]] = {}
-    for name, info in infos.items():
-        if found := _CHUNK.fullmatch(name):
-            chunks.setdefault((found[1], found[2]), {})[int(found[3])] = info
-    with zipfile.ZipFile(path) as archive:
-        for name in names:
-            place = f"{path}, entry {name}"
-            sample = decoded(_unpacked(archive, infos[name], place), _Sample, place)
-            if name.endswith("/sample.json"):
-                _join(sample, archive, infos, chunks, name.removesuffix("/sample.json"), str(path), growth)
-            yield place, sample
-
-
-def _join(
-    sample: _Sample,
-    archive: zipfile.ZipFile,
-    infos: Mapping[str, zipfile.ZipInfo],
-    chunks: Mapping[tuple[str, str], Mapping[int, zipfile.ZipInfo]],
-    prefix: str,
-    path: str,
-    growth: _Growth,
-) -> None:
-    """Add the parts of a chunked sample, which are in entries of their own."""
-
-    def sequence(name: str, type: Any) -> list[Any]:
-        items: list[Any] = []
-        for start, info in sorted(chunks.get((prefix, name), {}).items()):
-            place = f"{path}, entry {info.filename}"
-            if start != len(items):
-                raise JournalError(f"{place}: the entry before it has {len(items)} items up to here.")
-            items += decoded(_unpacked(archive, info, place), list[type], place)
-        return items
-
-    messages = sequence("messages", dict[str, Any])
-    sample.events_data = _Pool(messages)
-    sample.events = sequence("events", msgspec.Raw)
-    sample.attachments = {str(k): text for k, text in enumerate(sequence("attachments", str))}
-    if (info := infos.get(f"{prefix}/metadata.json")) is not None:
-        place = f"{path}, entry {info.filename}"
-        sample.metadata = decoded(_unpacked(archive, info, place), dict[str, Any], place)
-    ranges = [range(max(first, 0), min(last, len(messages))) for first, last in sample.message_refs]
-    try:
-        growth.take(8 * sum(map(len, ranges)), "message_refs")
-    except ValueError as error:
-        raise JournalError(f"{path}, entry {prefix}/sample.json: {error}") from None
-    sample.messages = [messages[k] for held in ranges for k in held]
+    """Yield the samples. The archive is open only while they are used."""
+    with zipfile.ZipFile(path) as file:
+        yield from _Archive(path, file, growth).samples(names)
 
 
 _ZSTANDARD = 93
@@ -487,8 +507,7 @@ class _Transcript:
         if event.error is None:
             reply = msgspec.structs.replace(reply, text=self.texts.whole(reply.text))
         start, end = seconds(event.timestamp, "timestamp"), seconds(event.completed, "completed")
-        messages = (Message("user", arguments_of(event.arguments)),)
-        call = LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{event.function}"})
+        call = tool_call(event.function, arguments_of(event.arguments), reply, start, end)
         self._asked.get(event.id, self.nodes[0]).calls.append(call)
 
     def _model(self, event: _ModelEvent, name: str) -> None:
@@ -517,9 +536,7 @@ class _Transcript:
         """Return the messages of a prompt, as they are in the log and as they are read."""
         if event.input_refs is None:
             return event.input, tuple([self.texts.message(message) for message in event.input])
-        ranges = [range(max(first, 0), min(last, len(self._pool))) for first, last in event.input_refs]
-        self.texts.growth.take(8 * sum(map(len, ranges)), "input_refs")
-        numbers = [k for held in ranges for k in held]
+        numbers = self.texts.growth.numbers(event.input_refs, len(self._pool), "input_refs")
         for k in numbers:
             if k not in self._read:
                 self._read[k] = self.texts.message(self._pool[k])
@@ -611,6 +628,5 @@ def _of_messages(root: LoggedNode, sample: _Sample, texts: _Texts) -> list[Logge
             failure = message.get("error")
             error = str(failure.get("message")) if isinstance(failure, dict) else None
             result = tool_reply(name, read.content, error)
-            settings = {"model": f"tool:{name}"}
-            node.calls.append(LoggedCall((Message("user", arguments),), result, "tool", settings=settings))
+            node.calls.append(tool_call(name, arguments, result))
     return nodes

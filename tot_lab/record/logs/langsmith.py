@@ -29,6 +29,7 @@ from tot_lab.record.logs.common import (
     seconds,
     thinking_of,
     tokens,
+    tool_call,
     tool_reply,
     unwrapped,
 )
@@ -134,8 +135,7 @@ def _tool_call(row: _Row, name: str, start: float | None, end: float | None) -> 
     result = outputs.get("output", outputs) if outputs else None
     reply = None if result is None and row.error is None else tool_reply(name, result, row.error)
     given = inputs.get("input") if set(inputs) == {"input"} else inputs
-    messages = (Message("user", arguments_of(given)),)
-    return LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{name}"})
+    return tool_call(name, arguments_of(given), reply, start, end)
 
 
 def _llm_call(row: _Row, start: float | None, end: float | None) -> LoggedCall:
