@@ -4,10 +4,14 @@ import asyncio
 import io
 import json
 import random
+import sys
 import zipfile
+from decimal import Decimal
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import pandas as pd
 import pytest
 from browser import offline_pages, soon
 
@@ -16,7 +20,8 @@ from tot_lab.analysis.tables import placed
 from tot_lab.apps.cli import main
 
 LOGS = Path(__file__).parent / "data" / "logs"
-FILES = sorted(path.name for path in LOGS.iterdir() if path.suffix in (".eval", ".json", ".jsonl"))
+ENDINGS = (".eval", ".json", ".jsonl", ".parquet")
+FILES = sorted(path.name for path in LOGS.iterdir() if path.suffix in ENDINGS)
 
 
 def calls_of(run, tool=False):
@@ -149,7 +154,7 @@ HEADER = json.dumps({"version": 2, "status": "success", "eval": {"task": "sums",
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr("tot_lab.record.logs.inspect_ai.MAX_UNPACKED", 10**6)
+    monkeypatch.setattr("tot_lab.record.logs.inspect_files.MAX_UNPACKED", 10**6)
     bomb = archive(tmp_path / "a.eval", {"header.json": HEADER, "samples/1_epoch_1.json": b" " * 10**7})
     with pytest.raises(tl.errors.JournalError, match=r"a\.eval: it would unpack to 10,000,"):
         tl.load(bomb)
@@ -240,7 +245,7 @@ def test_tools_that_no_reply_asked_for_belong_to_the_question(tmp_path):
 
 
 def test_what_a_sample_repeats_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("tot_lab.record.logs.inspect_ai.MAX_UNPACKED", 0)
+    monkeypatch.setattr("tot_lab.record.logs.inspect_files.MAX_UNPACKED", 0)
     log = json.loads((LOGS / "inspect.json").read_text())
     [event] = [each for each in log["samples"][0]["events"] if each["event"] == "model"]
     event["input_refs"] = [[0, 10**6]] * 5000
@@ -257,7 +262,7 @@ def test_what_a_sample_repeats_is_bounded(tmp_path, monkeypatch):
 
 
 def test_the_messages_that_a_chunked_sample_repeats_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("tot_lab.record.logs.inspect_ai.MAX_UNPACKED", 10**6)
+    monkeypatch.setattr("tot_lab.record.logs.inspect_files.MAX_UNPACKED", 10**6)
     entries = {
         "header.json": HEADER,
         "samples/x_epoch_1/sample.json": json.dumps({"id": "x", "message_refs": [[0, 400]] * 400}),
@@ -474,6 +479,103 @@ def test_feedback_that_is_no_verdict_does_not_grade(tmp_path):
     run, _ = tl.load(tmp_path / "a.jsonl")
     assert run.grade is None
     assert notes_of(run)["imported.scores"] == {"helpfulness": {"n": 3, "avg": 1.0}}
+
+
+def test_a_bulk_export_of_langsmith_holds_the_same_runs(tmp_path):
+    exported = tl.load(LOGS / "langsmith.parquet")
+    assert [run.lines for run in exported] == [run.lines for run in tl.load(LOGS / "langsmith.jsonl")]
+    (tmp_path / "part.parquet").write_bytes((LOGS / "langsmith.parquet").read_bytes())
+    assert [run.lines for run in tl.load(tmp_path)] == [run.lines for run in exported]
+
+
+def parquet_table(path, change=lambda rows: None, **types):
+    """Write the bulk export with other rows, and with other types of its columns."""
+    import pyarrow
+    from pyarrow import parquet
+
+    table = parquet.read_table(LOGS / "langsmith.parquet")
+    rows = table.to_pylist()
+    change(rows)
+    schema = [field.with_type(types.get(field.name, field.type)) for field in table.schema]
+    names = rows[0].keys()
+    schema = pyarrow.schema([field for field in schema if field.name in names])
+    parquet.write_table(pyarrow.Table.from_pylist(rows, schema), path)
+    return path
+
+
+def test_the_columns_of_a_bulk_export_may_be_fewer_or_of_other_types(tmp_path):
+    import pyarrow
+
+    def fewer(rows):
+        for row in rows:
+            for name in ("parent_run_id", "parent_run_ids", "is_root", "status", "extra", "tenant_id"):
+                del row[name]
+
+    whole = tl.load(LOGS / "langsmith.parquet")
+    # The order of the runs says which of them contains which.
+    some = tl.load(parquet_table(tmp_path / "a.parquet", fewer))
+    assert [run.lines for run in some] == [run.lines for run in whole]
+    times = dict.fromkeys(("start_time", "end_time"), pyarrow.timestamp("ns"))  # without a zone: UTC
+    costs = {"total_cost": pyarrow.decimal128(20, 10)}
+    types = {**times, **costs}
+    [run, _] = tl.load(parquet_table(tmp_path / "b.parquet", decimals, **types))
+    assert [line.e for line in run.lines] == [line.e for line in whole[0].lines]
+    assert run.seconds == pytest.approx(whole[0].seconds)
+
+
+def decimals(rows):
+    for row in rows:
+        row["total_cost"] = None if row["total_cost"] is None else Decimal(str(row["total_cost"]))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("inputs", '{"messages": [', r"row 3, field 'inputs': Input data was truncated"),
+        ("outputs", "[1, 2]", r"row 3: Expected `object \| null`, got `array` - at `\$\.outputs`"),
+        ("id", None, r"row 3: Expected `str`, got `null` - at `\$\.id`"),
+        ("prompt_tokens", -4, r"row 3: field 'prompt_tokens' must be a number of tokens: got -4"),
+    ],
+)
+def test_a_bad_row_of_a_bulk_export_names_the_row_and_the_column(column, value, message, tmp_path):
+    def spoil(rows):
+        assert rows[2]["run_type"] == "llm"
+        rows[2][column] = value
+
+    with pytest.raises(tl.errors.JournalError, match=rf"a\.parquet, {message}"):
+        tl.load(parquet_table(tmp_path / "a.parquet", spoil))
+
+
+def test_another_table_in_parquet_is_no_export(tmp_path):
+    pd.DataFrame({"question": ["a"], "correct": [True]}).to_parquet(tmp_path / "sweep.parquet")
+    with pytest.raises(tl.errors.JournalError, match=r"sweep\.parquet.*langsmith expects .* a Parquet file"):
+        tl.load(tmp_path / "sweep.parquet")
+    (tmp_path / "inspect.json").write_bytes((LOGS / "inspect.json").read_bytes())
+    with pytest.warns(UserWarning, match=r"1 of 2 files are not runs: sweep\.parquet"):
+        assert len(tl.load(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("size", [4, 11, 12, 600])
+def test_a_parquet_file_without_its_end_is_refused(size, tmp_path):
+    (tmp_path / "a.parquet").write_bytes((LOGS / "langsmith.parquet").read_bytes()[:size])
+    with pytest.raises(tl.errors.JournalError, match=r"a\.parquet"):
+        tl.load(tmp_path / "a.parquet")
+
+
+def test_a_damaged_page_of_a_parquet_file_is_an_error_that_names_the_file(tmp_path):
+    data = bytearray((LOGS / "langsmith.parquet").read_bytes())
+    data[4:400] = bytes(396)
+    (tmp_path / "a.parquet").write_bytes(data)
+    with pytest.raises(tl.errors.JournalError, match=r"a\.parquet: not a readable Parquet file"):
+        tl.load(tmp_path / "a.parquet")
+
+
+def test_a_bulk_export_without_pyarrow_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # what Python takes for a package that is not there
+    with pytest.raises(
+        ImportError, match=r"langsmith\.parquet requires pyarrow: pip install 'tot-lab\[parquet\]'"
+    ):
+        tl.load(LOGS / "langsmith.parquet")
 
 
 @pytest.mark.parametrize("file", ["langgraph.json", "langgraph_sdk.json"])
@@ -726,6 +828,100 @@ def test_results_of_its_hub_are_runs():
     assert calls_of(run) == []
     with pytest.raises(TypeError, match="return_response_only=False"):
         tl.records.from_its_hub(best.the_one)
+
+
+class Steps(Model):
+    """A model for its_hub whose steps are all different."""
+
+    async def agenerate_single(self, messages, stop=None, **_):
+        self.said += 1
+        return {"role": "assistant", "content": f"step {self.said}"}
+
+
+class StepReward:
+    """A process reward model for its_hub that likes some numbers of the last step more than others."""
+
+    async def ascore(self, messages, responses):
+        return [self.score(each) for each in responses]
+
+    @staticmethod
+    def score(response):
+        return (int(response.split()[-1]) * 37 % 10 + 0.5) / 10
+
+
+def searched(name, *settings, budget, **named):
+    """The result of an algorithm of its_hub that makes responses of three steps, and the model's calls."""
+    from its_hub.core.algorithms import beam_search, particle_gibbs
+    from its_hub.core.lms.step_generation import StepGeneration
+
+    random.seed(3)  # its_hub draws from it
+    np.random.seed(3)  # and from this one
+    algorithm = getattr(beam_search if name == "BeamSearch" else particle_gibbs, name)
+    model = Steps()
+    made = algorithm(StepGeneration(2, "\n"), StepReward(), *settings, **named)
+    coroutine = made.ainfer(model, "What is 2 + 3?", budget, return_response_only=False)
+    return asyncio.run(coroutine), model.said
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "budget"),
+    [
+        ("BeamSearch", (2,), 6),
+        ("ParticleFiltering", (), 4),
+        ("EntropicParticleFiltering", (), 4),
+        ("ParticleGibbs", (2,), 8),
+    ],
+)
+def test_a_result_of_steps_holds_the_last_responses_and_no_steps(name, settings, budget):
+    result, said = searched(name, *settings, budget=budget)
+    run = tl.records.from_its_hub(result, "What is 2 + 3?")
+    nodes = list(run.tree)[1:]
+    rounds = getattr(result, "responses_lst", None) or [result.responses]
+    assert [node.text for node in nodes] == [each["content"] for held in rounds for each in held]
+    # The reward model scored the whole response last.
+    assert [node.score for node in nodes] == pytest.approx([StepReward.score(node.text) for node in nodes])
+    assert {node.parent for node in nodes} == {"0"}
+    last = [each["content"] for each in rounds[-1]]
+    assert len(set(last)) > 1
+    assert run.answer == result.the_one["content"] == run.best.text
+    assert set(run.kept_answers) == set(last)
+    assert [node.state in ("kept", "answer") for node in nodes] == [
+        k >= len(nodes) - len(last) for k in range(len(nodes))
+    ]
+    # How many calls a search made is not in its result: some steps are shared, and others were dropped.
+    assert said > 0
+    assert (calls_of(run), run.usage.input_tokens) == ([], None)
+    assert {"calls", "prompts", "replies", "times"} <= set(run.header.unknown)
+    ids = notes_of(run)["imported.ids"]
+    steps = notes_of(run)["imported.steps"]
+    assert [steps[ids[node.id]] for node in nodes] == [len(node.text.split("\n")) for node in nodes]
+
+
+def test_a_reference_particle_is_in_each_iteration_that_it_was_carried_into():
+    result, _ = searched("ParticleGibbs", 3, budget=9)
+    run = tl.records.from_its_hub(result, "What is 2 + 3?")
+    texts = [node.text for node in run.tree][1:]
+    for k in (1, 2):
+        [reference] = result.ref_indices_lst[k - 1]
+        assert texts[3 * k + 2] == texts[3 * (k - 1) + reference]
+
+
+def test_a_plan_of_its_hub_keeps_the_responses_of_its_best_approach():
+    from its_hub.core.algorithms.particle_gibbs import ParticleFiltering
+    from its_hub.core.algorithms.planning_wrapper import PlanningWrapper
+    from its_hub.core.lms.step_generation import StepGeneration
+
+    wrapped = PlanningWrapper(ParticleFiltering(StepGeneration(2, "\n"), StepReward()))
+    result = asyncio.run(wrapped.ainfer(Steps(), "What is 2 + 3?", 9, return_response_only=False))
+    run = tl.records.from_its_hub(result, "What is 2 + 3?")
+    approaches = [node for node in run.tree if node.parent == "0"]
+    assert [node.text for node in approaches] == list(result.approach_results)
+    for approach, inner in zip(approaches, result.approach_results.values(), strict=True):
+        found = [node for node in run.tree if node.parent == approach.id]
+        assert [node.text for node in found] == [each["content"] for each in inner.responses]
+        is_best = approach.text == result.best_approach
+        assert all((node.state in ("kept", "answer")) == is_best for node in found)
+    assert run.answer == result.the_one["content"]
 
 
 # All of them.
@@ -1016,7 +1212,7 @@ def places(value):
     return found[1:]
 
 
-ROWS = [name for name in FILES if not name.endswith(".eval") and name != "openinference.jsonl"]
+ROWS = [name for name in FILES if name.endswith((".json", ".jsonl")) and name != "openinference.jsonl"]
 
 
 @pytest.mark.parametrize("file", ROWS)
@@ -1083,9 +1279,10 @@ def test_a_byte_order_mark_is_no_part_of_a_log(tmp_path):
 
 def test_each_file_is_recognised_by_one_importer():
     from tot_lab.core.registry import built_in
+    from tot_lab.record import importers
 
     for file in FILES:
-        head = (LOGS / file).read_bytes()[:4096]
+        head = importers._head(LOGS / file)
         assert sum(importer.recognises(head) for importer in built_in("importers").values()) == 1, file
     buffer = io.BytesIO()
     archive(buffer, {"hello.txt": "an archive of another kind"})

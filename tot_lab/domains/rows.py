@@ -9,11 +9,10 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tot_lab.core.extras import requires
+from tot_lab.core.parquet import parquet_rows
 
 _Located = tuple[str, Any]  # the location of a row, and its value
 
@@ -104,7 +103,7 @@ def _rows_of_file(path: Path) -> Iterator[_Located]:
     is_packed = path.suffix.lower() == ".gz"
     suffix = path.with_suffix("").suffix.lower() if is_packed else path.suffix.lower()
     if suffix == ".parquet" and not is_packed:
-        yield from _number_rows(_parquet_rows(path), f"{path.name} ")
+        yield from _number_rows(parquet_rows(path), f"{path.name} ")
         return
     if suffix not in _READERS:
         raise ValueError(
@@ -119,20 +118,6 @@ def _rows_of_file(path: Path) -> Iterator[_Located]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: not a complete gzip file: {error}.") from None
     yield from _READERS[suffix](path.name, text.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def _parquet_rows(path: Path) -> Iterator[Any]:
-    if find_spec("pyarrow") is None:
-        raise ImportError(f"{requires(str(path), 'pyarrow', 'parquet')}.")
-    from pyarrow import ArrowException, parquet  # noqa: PLC0415
-
-    path.stat()  # a missing file is an OSError
-    try:
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches():
-                yield from batch.to_pylist()
-    except ArrowException as error:
-        raise ValueError(f"{path}: not a readable Parquet file: {error}") from None
 
 
 def _number_rows(values: Iterable[Any], name: str = "") -> Iterator[_Located]:

@@ -1,7 +1,8 @@
 """Loading runs: journals, and the logs of other people's searches.
 
 An importer is a class with two static methods: `recognises(head)`, whether a file that begins with these
-bytes is one of its own, and `read(path)`, its run or runs. A text `expects` says how such files begin; the
+bytes is one of its own, and `read(path)`, its run or runs. A Parquet file, which names its columns at its
+end, is recognised by `PAR1` and the beginning of its footer. A text `expects` says how such files begin; the
 error about a file that no importer recognises lists it. Importers are components of the group `importers`
 (`tot_lab.core.registry`); those of installed packages are asked only about files that no built-in one
 recognises. `published.py` is an example.
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from tot_lab.core.parquet import MAGIC, parquet_footer
 from tot_lab.core.registry import built_in, load_installed, offered
 from tot_lab.record.journal import JournalError
 from tot_lab.record.published import PublishedLog
@@ -25,7 +27,7 @@ from tot_lab.record.waiting import with_progress
 HEAD = 4096
 """Bytes from the beginning of a file by which it is recognised."""
 
-ENDINGS = (".jsonl", ".json", ".eval")
+ENDINGS = (".jsonl", ".json", ".eval", ".parquet")
 """Endings of the files that are read if a folder is loaded."""
 
 
@@ -65,8 +67,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         runs = tl.load("gpt-4_0.7_propose1_value3_greedy5_start900_end1000.json")
 
     Nothing in a file is executed or imported. An unfinished journal is read up to its last whole line.
-    Installed packages may add importers of other logs. In a folder, the files that end in `.jsonl`, `.json`
-    and `.eval` are read, the empty ones excepted.
+    Installed packages may add importers of other logs. In a folder, the files that end in `.jsonl`, `.json`,
+    `.eval` and `.parquet` are read, the empty ones excepted.
 
     Raises:
         OSError: If the file cannot be opened, or the folder contains no file that an importer recognises.
@@ -121,7 +123,8 @@ def _load_folder(folder: Path) -> list[Run]:
 
 def _head(path: str | os.PathLike[str]) -> bytes:
     with Path(path).open("rb") as file:
-        return file.read(HEAD).removeprefix(b"\xef\xbb\xbf")  # of tools on Windows
+        head = file.read(HEAD).removeprefix(b"\xef\xbb\xbf")  # of tools on Windows
+    return MAGIC + parquet_footer(Path(path), HEAD) if head.startswith(MAGIC) else head
 
 
 def _importers() -> Iterator[tuple[str, Importer]]:

@@ -14,10 +14,11 @@ import msgspec
 
 from tot_lab.core.calls import Message, Reply, ToolCall, is_token_count
 from tot_lab.core.domain import Domain
+from tot_lab.core.parquet import MAGIC, parquet_rows
 from tot_lab.core.parts import class_of
 from tot_lab.core.reading import finite
 from tot_lab.record.journal import JournalError
-from tot_lab.record.nodes import LoggedEnd, LoggedNode, run_of_nodes
+from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, run_of_nodes
 from tot_lab.record.run import Run
 
 ROOT = "question"
@@ -71,9 +72,11 @@ def entries(path: str | os.PathLike[str]) -> list[tuple[str, Any]]:
     """Return the JSON values of a file, each with its place for error messages.
 
     The file holds a list, a list in the field `data` or `runs` of an object, one object per line, or objects
-    one after the other.
+    one after the other. Each row of a Parquet file is an object, with times in ISO 8601.
     """
     data = contents(path)
+    if data.startswith(MAGIC):
+        return list(_rows(path))
     try:
         whole = decoded(data, Any, str(path))
     except JournalError as error:
@@ -84,6 +87,14 @@ def entries(path: str | os.PathLike[str]) -> list[tuple[str, Any]]:
     if not isinstance(whole, list):
         raise JournalError(f"{path}: expected objects: got {kind(whole)}.")
     return [(f"{path}, entry {k}", entry) for k, entry in enumerate(whole, 1)]
+
+
+def _rows(path: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
+    try:
+        for number, row in enumerate(parquet_rows(Path(path)), 1):
+            yield f"{path}, row {number}", msgspec.to_builtins(row, enc_hook=str)  # pandas' own kind of times
+    except ValueError as error:
+        raise JournalError(str(error)) from None
 
 
 def _objects(path: str | os.PathLike[str], data: bytes, error: JournalError) -> Iterator[tuple[str, Any]]:
@@ -223,7 +234,13 @@ def unwrapped(value: Any) -> Any:
 
 
 def _content(message: Mapping[str, Any]) -> Any:
-    return message.get("parts") if "parts" in message else message.get("content", message.get("contents"))
+    for name in _CONTENTS:
+        if (held := message.get(name)) is not None:
+            return held
+    return None
+
+
+_CONTENTS = ("parts", "content", "contents")
 
 
 def thinking_of(value: Any) -> str | None:
@@ -246,7 +263,7 @@ def content_of(content: Any) -> tuple[str, str]:
         raise ValueError(f"the content of a chat message must be a text or a list: got {kind(content)}.")
     texts, thinking = [], []
     for part in content:
-        part = part.get("message_content", part) if isinstance(part, dict) else part
+        part = _part(part)
         what = part.get("type") if isinstance(part, dict) else None
         if isinstance(part, str):
             texts.append(part)
@@ -271,7 +288,14 @@ def _first_of(held: Mapping[str, Any], names: Iterable[str]) -> Any:
 def _parts(content: Any, kinds: tuple[str, ...]) -> list[Mapping[str, Any]]:
     if not isinstance(content, list):
         return []
-    return [part for part in content if isinstance(part, dict) and part.get("type") in kinds]
+    parts = [part for part in content if isinstance(part, dict)]
+    return [part for part in parts if _part(part).get("type") in kinds]
+
+
+def _part(part: Any) -> Any:
+    """Return a part of a message, which OpenInference wraps in an object beside a tool call."""
+    held = part.get("message_content", part) if isinstance(part, dict) else part
+    return held if isinstance(held, dict) or not isinstance(part, dict) else {}
 
 
 def tool_call_of(value: Any) -> ToolCall:
@@ -325,8 +349,8 @@ def text_of(value: Any, role: str | None = None) -> str:
             continue
         if not isinstance(value, dict):
             break
-        if "content" in value and ("role" in value or "type" in value):
-            return content_of(value["content"])[0]
+        if not value.keys().isdisjoint(_CONTENTS) and ("role" in value or "type" in value):
+            return content_of(_content(value))[0]
         if isinstance(value.get("messages"), list):
             value = unwrapped(value["messages"])
         elif len(value) == 1:
@@ -366,6 +390,18 @@ def json_of(text: Any) -> Any:
 def tool_reply(name: str, result: Any, error: str | None = None) -> Reply:
     """Return the result of a tool as a reply."""
     return Reply("" if error is not None else text_of(result), error, tool=name)
+
+
+def tool_call(
+    name: str,
+    arguments: str | None,
+    reply: Reply | None,
+    start: float | None = None,
+    end: float | None = None,
+) -> LoggedCall:
+    """Return the call of a tool, whose prompt are the arguments as JSON text. `None` if they are unknown."""
+    messages = () if arguments is None else (Message("user", arguments),)
+    return LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{name}"})
 
 
 def imported_run(

@@ -1,6 +1,6 @@
 """Importer of the logs of Inspect: `.eval` (a zip archive) and `.json`. Each sample is a run.
 
-    file → `_Sample`s (`_whole`, `_archive`) → `_Transcript` or `_of_messages` → Run
+    file → `Sample`s (`inspect_files.py`) → `_Transcript` or `_of_messages` → Run
 
 A node is a reply of a model. Its parent is the node of the last reply in its prompt; a reply to a prompt
 without one is a child of the question. Tool calls belong to the reply that requested them, or else to the
@@ -8,12 +8,9 @@ question. The calls of scorers are left out, since they are no part of the run. 
 the first one, grades the run, and the note `imported.scores` holds all scores. A log without a transcript
 (events) has no prompts and not all calls.
 
-An archive has one entry per sample, or several (a chunked sample). What is read is at most as large as
-`MAX_UNPACKED` says.
-
 References:
-    inspect.aisi.org.uk/eval-logs.html; `EvalLog`, `log/_recorders/chunked/format.py` and `log/_headline.py`
-    in github.com/UKGovernmentBEIS/inspect_ai (0.3.285).
+    inspect.aisi.org.uk/eval-logs.html; `log/_headline.py` in github.com/UKGovernmentBEIS/inspect_ai
+    (0.3.285).
 """
 
 from __future__ import annotations
@@ -21,25 +18,19 @@ from __future__ import annotations
 import os
 import re
 import struct
-import zipfile
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Message, Reply, is_cost, is_token_count
-from tot_lab.core.extras import requires
 from tot_lab.core.reading import finite
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import (
     ROOT,
     arguments_of,
     content_of,
-    contents,
     decoded,
     imported_run,
     message_of,
@@ -48,137 +39,25 @@ from tot_lab.record.logs.common import (
     text_of,
     thinking_of,
     tokens,
+    tool_call,
     tool_call_of,
     tool_reply,
+)
+from tot_lab.record.logs.inspect_files import (
+    Growth,
+    Headline,
+    Kind,
+    Log,
+    ModelEvent,
+    Sample,
+    Score,
+    ToolEvent,
+    Usage,
+    open_log,
 )
 from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode
 from tot_lab.record.run import Run
 from tot_lab.record.waiting import with_progress
-
-MAX_UNPACKED = 2**30
-"""The most bytes that an archive may unpack to, and that shared messages and attachments may take when they
-are put back, unless the file itself is larger than a hundredth of this."""
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_cache_write: int | None = None
-    input_tokens_cache_read: int | None = None
-    total_cost: float | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: dict[str, Any]
-    stop_reason: str | None = None
-
-
-class _Output(msgspec.Struct):
-    model: str = ""
-    choices: list[_Choice] = []
-    usage: _Usage | None = None
-    error: str | None = None
-
-
-class _Failure(msgspec.Struct):
-    message: str
-
-
-class _Limit(msgspec.Struct):
-    type: str
-
-
-class _Score(msgspec.Struct):
-    value: Any = None
-    answer: str | None = None
-    explanation: str | None = None
-
-
-class _Pool(msgspec.Struct):
-    messages: list[dict[str, Any]] = []
-
-
-class _Sample(msgspec.Struct):
-    """A sample. `message_refs` are ranges of the messages of a chunked sample."""
-
-    id: int | str
-    epoch: int = 1
-    input: str | list[dict[str, Any]] = ""
-    choices: list[str] | None = None
-    target: str | list[str] = ""
-    messages: list[dict[str, Any]] = []
-    output: _Output = msgspec.field(default_factory=_Output)
-    scores: dict[str, _Score] | None = None
-    metadata: dict[str, Any] = {}
-    events: list[msgspec.Raw] = []
-    error: _Failure | None = None
-    limit: _Limit | None = None
-    attachments: dict[str, str] = {}
-    events_data: _Pool | None = None
-    started_at: str | None = None
-    message_refs: list[tuple[int, int]] = []
-
-
-class _Kind(msgspec.Struct):
-    """What all events have, and the beginnings of spans (`id`, `type` and `parent_id`)."""
-
-    event: str
-    id: str | None = None
-    type: str | None = None
-    span_id: str | None = None
-    parent_id: str | None = None
-    events: list[msgspec.Raw] = []  # of the tools and subtasks of older versions
-
-
-class _ModelEvent(msgspec.Struct):
-    timestamp: str
-    model: str = ""
-    input: list[dict[str, Any]] = []
-    input_refs: list[tuple[int, int]] | None = None
-    tools: list[dict[str, Any]] = []
-    config: dict[str, Any] = {}
-    output: _Output = msgspec.field(default_factory=_Output)
-    error: str | None = None
-    completed: str | None = None
-    pending: bool | None = None
-
-
-class _ToolEvent(msgspec.Struct):
-    timestamp: str
-    function: str
-    id: str = ""
-    arguments: Any = None
-    result: Any = None
-    error: _Failure | None = None
-    completed: str | None = None
-
-
-class _Scorer(msgspec.Struct):
-    name: str
-
-
-class _Spec(msgspec.Struct):
-    task: str
-    model: str = ""
-    scorers: list[_Scorer] | None = None
-    headline_metric: _Headline | None = None
-
-
-class _Headline(msgspec.Struct):
-    """The score that says most. `score` is a scorer, or one of the values of `scorer`."""
-
-    scorer: str | None = None
-    score: str | None = None
-
-
-class _Results(msgspec.Struct):
-    headline: _Headline | None = None
-
-
-class _Log(msgspec.Struct):
-    eval: _Spec
-    results: _Results | None = None
-    samples: list[msgspec.Raw] | None = None
 
 
 class InspectLog:
@@ -198,10 +77,7 @@ class InspectLog:
     @gc_paused()
     def read(path: str | os.PathLike[str]) -> list[Run]:
         """Return the run of each sample, in the order of the file."""
-        with Path(path).open("rb") as file:
-            is_archive = file.read(2) == b"PK"
-        growth = _Growth(_most(path))
-        log, count, samples = _archive(path, growth) if is_archive else _whole(path)
+        (log, count, samples), growth = open_log(path)
         return [
             _run(sample, log, _Texts(sample.attachments, growth), place)
             for place, sample in with_progress(samples, f"loading {path}", count)
@@ -211,160 +87,13 @@ class InspectLog:
 _HEAD = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"\w+"\s*,\s*"eval"\s*:\s*\{')
 
 
-# Files.
-
-
-_Samples = tuple["_Log", int, Iterable[tuple[str, _Sample]]]
-"""A log, the number of its samples, and the samples with their places, each read when it is used."""
-
-
-def _most(path: str | os.PathLike[str]) -> int:
-    return max(MAX_UNPACKED, 100 * Path(path).stat().st_size)
-
-
-class _Growth:
-    """Refuses what is larger than `most` bytes."""
-
-    def __init__(self, most: int) -> None:
-        self.most = self.left = most
-
-    def take(self, size: int, name: str) -> None:
-        self.left -= size
-        if self.left < 0:
-            raise ValueError(f"field {name!r} would grow to more than {self.most:,} bytes.")
-
-
-def _whole(path: str | os.PathLike[str]) -> _Samples:
-    log = decoded(contents(path), _Log, str(path))
-    raw = log.samples or []
-    places = [f"{path}, sample {k}" for k in range(1, len(raw) + 1)]
-    return log, len(raw), ((at, decoded(data, _Sample, at)) for at, data in zip(places, raw, strict=True))
-
-
-_SAMPLE = re.compile(r"(samples/.+_epoch_\d+)(?:\.json|/sample\.json)")
-_CHUNK = re.compile(r"(samples/.+_epoch_\d+)/(messages|events|attachments)/(\d{1,9})\.json")
-
-
-def _archive(path: str | os.PathLike[str], growth: _Growth) -> _Samples:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            infos = {info.filename: info for info in archive.infolist()}
-            if (size := sum(info.file_size for info in infos.values())) > growth.most:
-                raise JournalError(
-                    f"{path}: it would unpack to {size:,} bytes. At most {growth.most:,} are accepted."
-                )
-            first = next((name for name in ("header.json", "_journal/start.json") if name in infos), None)
-            if first is None:
-                raise JournalError(f"{path}: neither header.json nor _journal/start.json is in the archive.")
-            place = f"{path}, entry {first}"
-            log = decoded(_unpacked(archive, infos[first], place), _Log, place)
-    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
-        raise JournalError(f"{path}: damaged, or not finished: {error}.") from None
-    names = [name for name in infos if _SAMPLE.fullmatch(name)]
-    return log, len(names), _archived(path, infos, names, growth)
-
-
-def _archived(
-    path: str | os.PathLike[str],
-    infos: Mapping[str, zipfile.ZipInfo],
-    names: Sequence[str],
-    growth: _Growth,
-) -> Iterator[tuple[str, _Sample]]:
-    chunks: dict[tuple[str, str], dict[int, zipfile.ZipInfo]] = {}
-    for name, info in infos.items():
-        if found := _CHUNK.fullmatch(name):
-            chunks.setdefault((found[1], found[2]), {})[int(found[3])] = info
-    with zipfile.ZipFile(path) as archive:
-        for name in names:
-            place = f"{path}, entry {name}"
-            sample = decoded(_unpacked(archive, infos[name], place), _Sample, place)
-            if name.endswith("/sample.json"):
-                _join(sample, archive, infos, chunks, name.removesuffix("/sample.json"), str(path), growth)
-            yield place, sample
-
-
-def _join(
-    sample: _Sample,
-    archive: zipfile.ZipFile,
-    infos: Mapping[str, zipfile.ZipInfo],
-    chunks: Mapping[tuple[str, str], Mapping[int, zipfile.ZipInfo]],
-    prefix: str,
-    path: str,
-    growth: _Growth,
-) -> None:
-    """Add the parts of a chunked sample, which are in entries of their own."""
-
-    def sequence(name: str, type: Any) -> list[Any]:
-        items: list[Any] = []
-        for start, info in sorted(chunks.get((prefix, name), {}).items()):
-            place = f"{path}, entry {info.filename}"
-            if start != len(items):
-                raise JournalError(f"{place}: the entry before it has {len(items)} items up to here.")
-            items += decoded(_unpacked(archive, info, place), list[type], place)
-        return items
-
-    messages = sequence("messages", dict[str, Any])
-    sample.events_data = _Pool(messages)
-    sample.events = sequence("events", msgspec.Raw)
-    sample.attachments = {str(k): text for k, text in enumerate(sequence("attachments", str))}
-    if (info := infos.get(f"{prefix}/metadata.json")) is not None:
-        place = f"{path}, entry {info.filename}"
-        sample.metadata = decoded(_unpacked(archive, info, place), dict[str, Any], place)
-    ranges = [range(max(first, 0), min(last, len(messages))) for first, last in sample.message_refs]
-    try:
-        growth.take(8 * sum(map(len, ranges)), "message_refs")
-    except ValueError as error:
-        raise JournalError(f"{path}, entry {prefix}/sample.json: {error}") from None
-    sample.messages = [messages[k] for held in ranges for k in held]
-
-
-_ZSTANDARD = 93
-
-
-def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: str) -> bytes:
-    """Return an entry of an archive. No more is unpacked than the size in the archive's directory."""
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD):
-        raise JournalError(
-            f"{place}: unknown compression: got method {info.compress_type}. "
-            f"Logs of Inspect use deflate or zstandard."
-        )
-    damage: tuple[type[Exception], ...] = (
-        *(zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, zlib.error),
-    )
-    try:
-        if info.compress_type == _ZSTANDARD:  # zipfile knows it since Python 3.14 only
-            zstandard = _zstandard()
-            damage += (zstandard.ZstdError,)
-            stored = copy(info)
-            stored.compress_type, stored.file_size = zipfile.ZIP_STORED, info.compress_size
-            stored.CRC = None  # type: ignore[assignment]  # that of the unpacked data
-            with archive.open(stored) as packed, zstandard.ZstdDecompressor().stream_reader(packed) as file:
-                data = bytes(file.read(info.file_size + 1))
-        else:
-            with archive.open(info) as file:
-                data = file.read(info.file_size + 1)
-    except damage as error:
-        raise JournalError(f"{place}: damaged: {error}.") from None
-    if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
-        raise JournalError(f"{place}: damaged: the checksum does not match.")
-    return data
-
-
-def _zstandard() -> Any:
-    try:
-        import zstandard  # noqa: PLC0415
-    except ImportError:
-        raise ImportError(requires("This log of Inspect", "zstandard", "inspect")) from None
-    return zstandard
-
-
 # Samples.
 
 
 class _Texts:
     """Puts the attachments of a sample back into its texts."""
 
-    def __init__(self, attachments: Mapping[str, str], growth: _Growth) -> None:
+    def __init__(self, attachments: Mapping[str, str], growth: Growth) -> None:
         self.attachments = attachments
         self.growth = growth
 
@@ -388,7 +117,7 @@ class _Texts:
 _ATTACHMENT = re.compile(r"attachment://([0-9a-f]{32}|\d{1,9})")
 
 
-def _run(sample: _Sample, log: _Log, texts: _Texts, place: str) -> Run:
+def _run(sample: Sample, log: Log, texts: _Texts, place: str) -> Run:
     try:
         question = sample.input if isinstance(sample.input, str) else text_of(sample.input, "user")
         question = texts.whole(question)
@@ -418,7 +147,7 @@ def _run(sample: _Sample, log: _Log, texts: _Texts, place: str) -> Run:
         raise error if isinstance(error, JournalError) else JournalError(f"{place}: {error}") from None
 
 
-def _end(sample: _Sample, nodes: Sequence[LoggedNode], texts: _Texts) -> LoggedEnd:
+def _end(sample: Sample, nodes: Sequence[LoggedNode], texts: _Texts) -> LoggedEnd:
     answer, holders = None, []
     if sample.output.choices:
         message = sample.output.choices[0].message
@@ -438,9 +167,9 @@ def _end(sample: _Sample, nodes: Sequence[LoggedNode], texts: _Texts) -> LoggedE
     return LoggedEnd(answer, holders[-1:], stop, error, notes, repeat, bool(sample.events))
 
 
-def _verdict(log: _Log, scores: Mapping[str, _Score]) -> Any:
+def _verdict(log: Log, scores: Mapping[str, Score]) -> Any:
     """Return the value of the headline score, or else of the first scorer. `None` without one."""
-    headline = (log.results.headline if log.results else None) or log.eval.headline_metric or _Headline()
+    headline = (log.results.headline if log.results else None) or log.eval.headline_metric or Headline()
     scorer, name = headline.scorer or "", headline.score or ""
     held = scores[scorer].value if scorer in scores else None
     if isinstance(held, dict) and name in held:
@@ -462,14 +191,14 @@ def _grade(value: Any) -> float | None:
     return number if number is not None and 0 <= number <= 1 else None
 
 
-def _described(score: _Score) -> dict[str, Any]:
+def _described(score: Score) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(score).items() if value is not None}
 
 
 class _Transcript:
     """The nodes of the events of a sample, the first of which is the question."""
 
-    def __init__(self, root: LoggedNode, sample: _Sample, texts: _Texts, place: str) -> None:
+    def __init__(self, root: LoggedNode, sample: Sample, texts: _Texts, place: str) -> None:
         self.nodes = [root]
         self.texts = texts
         self._pool = sample.events_data.messages if sample.events_data else []
@@ -477,21 +206,20 @@ class _Transcript:
         self._known: set[str] = set()
         self._asked: dict[str, LoggedNode] = {}  # by tool call
         for number, event in enumerate(_events(sample, place)):
-            if isinstance(event, _ToolEvent):
+            if isinstance(event, ToolEvent):
                 self._tool(event)
             else:
                 self._model(event, f"call {number}")
 
-    def _tool(self, event: _ToolEvent) -> None:
+    def _tool(self, event: ToolEvent) -> None:
         reply = tool_reply(event.function, event.result, event.error.message if event.error else None)
         if event.error is None:
             reply = msgspec.structs.replace(reply, text=self.texts.whole(reply.text))
         start, end = seconds(event.timestamp, "timestamp"), seconds(event.completed, "completed")
-        messages = (Message("user", arguments_of(event.arguments)),)
-        call = LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{event.function}"})
+        call = tool_call(event.function, arguments_of(event.arguments), reply, start, end)
         self._asked.get(event.id, self.nodes[0]).calls.append(call)
 
-    def _model(self, event: _ModelEvent, name: str) -> None:
+    def _model(self, event: ModelEvent, name: str) -> None:
         start, end = seconds(event.timestamp, "timestamp"), seconds(event.completed, "completed")
         raw, messages = self._prompt(event)
         ids = (own for message in reversed(raw) if isinstance(own := message.get("id"), str))
@@ -513,42 +241,40 @@ class _Transcript:
             self.nodes.append(node)
             self._asked |= {each.id: node for each in wanted}
 
-    def _prompt(self, event: _ModelEvent) -> tuple[Sequence[Mapping[str, Any]], tuple[Message, ...]]:
+    def _prompt(self, event: ModelEvent) -> tuple[Sequence[Mapping[str, Any]], tuple[Message, ...]]:
         """Return the messages of a prompt, as they are in the log and as they are read."""
         if event.input_refs is None:
             return event.input, tuple([self.texts.message(message) for message in event.input])
-        ranges = [range(max(first, 0), min(last, len(self._pool))) for first, last in event.input_refs]
-        self.texts.growth.take(8 * sum(map(len, ranges)), "input_refs")
-        numbers = [k for held in ranges for k in held]
+        numbers = self.texts.growth.numbers(event.input_refs, len(self._pool), "input_refs")
         for k in numbers:
             if k not in self._read:
                 self._read[k] = self.texts.message(self._pool[k])
         return [self._pool[k] for k in numbers], tuple([self._read[k] for k in numbers])
 
 
-def _events(sample: _Sample, place: str) -> Iterator[_ModelEvent | _ToolEvent]:
+def _events(sample: Sample, place: str) -> Iterator[ModelEvent | ToolEvent]:
     """Yield the calls of models and tools in the order of the transcript, without those of scorers."""
     scoring: set[str | None] = set()  # ids of spans
     waiting = [(f"event {k}", data) for k, data in enumerate(sample.events, 1)][::-1]
     while waiting:
         number, data = waiting.pop()
         where = f"{place}, {number}"
-        what = decoded(data, _Kind, where)
+        what = decoded(data, Kind, where)
         if what.event == "span_begin":
             if what.id is not None and (what.type in ("scorers", "scorer") or what.parent_id in scoring):
                 scoring.add(what.id)
         elif what.span_id in scoring:
             pass
         elif what.event == "model":
-            model = decoded(data, _ModelEvent, where)
+            model = decoded(data, ModelEvent, where)
             if not model.pending:
                 yield model
         elif what.event == "tool":
-            yield decoded(data, _ToolEvent, where)
+            yield decoded(data, ToolEvent, where)
         waiting += [(f"{number}.{k}", inner) for k, inner in enumerate(what.events, 1)][::-1]
 
 
-def _settings(event: _ModelEvent) -> dict[str, Any]:
+def _settings(event: ModelEvent) -> dict[str, Any]:
     """Return what is known of the settings of a call."""
     config = event.config
     settings: dict[str, Any] = {"model": event.model or None, "tools": tuple(event.tools)}
@@ -560,8 +286,8 @@ def _settings(event: _ModelEvent) -> dict[str, Any]:
     return settings
 
 
-def _reply(event: _ModelEvent, texts: _Texts) -> Reply:
-    output, usage = event.output, event.output.usage or _Usage()
+def _reply(event: ModelEvent, texts: _Texts) -> Reply:
+    output, usage = event.output, event.output.usage or Usage()
     error = event.error or output.error
     if not output.choices:
         return Reply("", error or "no output", model=output.model or None)
@@ -585,7 +311,7 @@ def _reply(event: _ModelEvent, texts: _Texts) -> Reply:
 _STOPS = {"max_tokens": "length", "model_length": "length", "unknown": None}
 
 
-def _of_messages(root: LoggedNode, sample: _Sample, texts: _Texts) -> list[LoggedNode]:
+def _of_messages(root: LoggedNode, sample: Sample, texts: _Texts) -> list[LoggedNode]:
     """Return the nodes of the conversation of a sample without a transcript."""
     nodes = [root]
     asked: dict[str, tuple[LoggedNode, str]] = {}
@@ -611,6 +337,5 @@ def _of_messages(root: LoggedNode, sample: _Sample, texts: _Texts) -> list[Logge
             failure = message.get("error")
             error = str(failure.get("message")) if isinstance(failure, dict) else None
             result = tool_reply(name, read.content, error)
-            settings = {"model": f"tool:{name}"}
-            node.calls.append(LoggedCall((Message("user", arguments),), result, "tool", settings=settings))
+            node.calls.append(tool_call(name, arguments, result))
     return nodes

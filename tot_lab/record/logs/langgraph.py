@@ -30,6 +30,7 @@ from tot_lab.record.logs.common import (
     shown,
     thinking_of,
     tokens,
+    tool_call,
     tool_reply,
     unwrapped,
 )
@@ -182,8 +183,7 @@ class _Thread:
         node, arguments = self._asked[message.tool_call_id or ""]
         name = field(raw, "name", str, "tool")
         reply = tool_reply(name, message.content, message.content if raw.get("status") == "error" else None)
-        settings = {"model": f"tool:{name}"}
-        node.calls.append(LoggedCall((Message("user", arguments),), reply, "tool", settings=settings))
+        node.calls.append(tool_call(name, arguments, reply))
 
 
 def _key(message: Any, k: int) -> str:

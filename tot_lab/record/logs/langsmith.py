@@ -1,11 +1,12 @@
-"""Importer of exported runs of LangSmith: JSON or JSON Lines. Each trace is a run.
+"""Importer of exported runs of LangSmith: JSON, JSON Lines, or Parquet. Each trace is a run.
 
-A row is a run of the SDK (`run.model_dump_json()`, the API's `/runs/query`), in any order, or contains its
-`child_runs`. Feedback is kept in the note `imported.scores`; that named `correctness` (or `correct`,
-`accuracy`, `exact_match`) grades the run.
+A row is a run of the SDK (`run.model_dump_json()`, the API's `/runs/query`) or of a bulk export (Parquet, in
+which objects are JSON texts), in any order, or contains its `child_runs`. Feedback is kept in the note
+`imported.scores`; that named `correctness` (or `correct`, `accuracy`, `exact_match`) grades the run.
 
 References:
-    docs.langchain.com/langsmith/run-data-format; `Run` in langsmith.schemas.
+    docs.langchain.com/langsmith/run-data-format; docs.langchain.com/langsmith/data-export; `Run` in
+    langsmith.schemas.
 """
 
 from __future__ import annotations
@@ -18,33 +19,35 @@ from typing import Any, Literal
 import msgspec
 
 from tot_lab.core.calls import Message, Reply, is_cost
+from tot_lab.core.parquet import MAGIC
 from tot_lab.core.reading import finite
 from tot_lab.record.logs.common import (
     arguments_of,
+    decoded,
     field,
     message_of,
     seconds,
     thinking_of,
     tokens,
+    tool_call,
     tool_reply,
     unwrapped,
 )
-from tot_lab.record.logs.traces import Step, read_traces
+from tot_lab.record.logs.traces import Step, grade_of, read_traces
 from tot_lab.record.nodes import LoggedCall
 from tot_lab.record.run import Run
-
-VERDICTS = ("correctness", "correct", "accuracy", "exact_match")
-"""Names of feedback that says whether the answer is right."""
 
 
 class LangSmithRuns:
     """Importer of exported runs of LangSmith."""
 
-    expects = "objects with run_type or dotted_order"
+    expects = "objects with run_type or dotted_order, or a Parquet file with these columns"
 
     @staticmethod
     def recognises(head: bytes) -> bool:
         """Whether a file that begins with `head` holds such runs."""
+        if head.startswith(MAGIC):
+            return _COLUMN.search(head) is not None
         return head.lstrip()[:1] in (b"{", b"[") and _HEAD.search(head) is not None
 
     @staticmethod
@@ -54,14 +57,19 @@ class LangSmithRuns:
 
 
 _HEAD = re.compile(rb'"(run_type|dotted_order)"\s*:\s*"')
+_COLUMN = re.compile(rb"run_type|dotted_order")
 
 
 class _Row(msgspec.Struct):
-    """A run in a file. `inputs` and `outputs` depend on the program."""
+    """A run in a file. `inputs` and `outputs` depend on the program.
+
+    `dotted_order` holds `TIMEZID` for each run from the root of the trace to this one, separated by dots.
+    """
 
     id: str
     trace_id: str | None = None
     parent_run_id: str | None = None
+    dotted_order: str | None = None
     name: str | None = None
     run_type: str | None = None
     start_time: str | float | None = None
@@ -82,10 +90,27 @@ def _steps(entry: Any, place: str) -> Iterator[Step]:
     waiting: list[tuple[Any, str | None, str | None]] = [(entry, None, None)]
     while waiting:
         raw, trace, parent = waiting.pop()
-        row = msgspec.convert(raw, _Row)
+        row = msgspec.convert(_decoded(raw, place), _Row)
         trace = row.trace_id or trace or row.id
-        yield _step(row, trace, row.parent_run_id or parent, place)
+        yield _step(row, trace, row.parent_run_id or parent or _above(row), place)
         waiting += [(child, trace, row.id) for child in reversed(row.child_runs or ())]
+
+
+def _decoded(row: Any, place: str) -> Any:
+    """Return a row whose objects are JSON texts with the objects."""
+    texts = [name for name in _OBJECTS if isinstance(row, dict) and isinstance(row.get(name), str)]
+    found = {name: row[name].encode() or b"null" for name in texts}
+    objects = {name: decoded(text, Any, f"{place}, field {name!r}") for name, text in found.items()}
+    return {**row, **objects} if objects else row
+
+
+_OBJECTS = ("inputs", "outputs", "extra", "feedback_stats")
+
+
+def _above(row: _Row) -> str | None:
+    """Return the id of the run that contains this one, by their order. `None` for a root."""
+    parts = (row.dotted_order or "").split(".")
+    return parts[-2].partition("Z")[2] or None if len(parts) > 1 else None
 
 
 def _step(row: _Row, trace: str, parent: str | None, place: str) -> Step:
@@ -101,14 +126,8 @@ def _step(row: _Row, trace: str, parent: str | None, place: str) -> Step:
     scores = row.feedback_stats or {}
     return Step(
         *(trace, row.id, parent, name, what, call, row.inputs or None, row.outputs or None),
-        *(start, end, row.error, place, _grade(scores), scores),
+        *(start, end, row.error, place, grade_of(scores, "avg"), scores),
     )
-
-
-def _grade(scores: Mapping[str, Any]) -> float | None:
-    """Return the first verdict from 0 to 1 among the feedback. `None` without one."""
-    averages = [finite(field(scores, name, dict, {}).get("avg")) for name in VERDICTS]
-    return next((average for average in averages if average is not None and 0 <= average <= 1), None)
 
 
 def _tool_call(row: _Row, name: str, start: float | None, end: float | None) -> LoggedCall:
@@ -116,8 +135,7 @@ def _tool_call(row: _Row, name: str, start: float | None, end: float | None) -> 
     result = outputs.get("output", outputs) if outputs else None
     reply = None if result is None and row.error is None else tool_reply(name, result, row.error)
     given = inputs.get("input") if set(inputs) == {"input"} else inputs
-    messages = (Message("user", arguments_of(given)),)
-    return LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{name}"})
+    return tool_call(name, arguments_of(given), reply, start, end)
 
 
 def _llm_call(row: _Row, start: float | None, end: float | None) -> LoggedCall:

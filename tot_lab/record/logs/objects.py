@@ -9,8 +9,8 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Reply
 from tot_lab.record.logs.common import ROOT, imported_run, message_of, seconds, shown
@@ -90,9 +90,15 @@ def from_its_hub(result: Any, question: str = "", *, score_range: tuple[float, f
         run = tl.records.from_its_hub(result, question)
 
     Each response is a child of the question, or of the approach of a plan, and the selected one is the
-    answer. Those of all iterations of particle Gibbs are kept. The score of a particle is the logistic
-    function of its log weight, which its_hub computed from the score. Responses that were made of several
-    steps have no call, since the steps are not in the result.
+    answer.
+
+    Of a beam search and of particles, the result holds the last responses, their scores and the number of
+    their steps, which is in the note `imported.steps`. It does not hold the steps, their scores, or the
+    responses that were dropped on the way. So each response is one node without a call, and those of the last
+    iteration are kept (`run.kept_answers`). Beam search returns each response of the beam several times.
+    Particle Gibbs returns the responses of all iterations; a reference particle occurs in each iteration that
+    it was carried into. The score of a particle is the logistic function of its log weight, which its_hub
+    computed from the score.
 
     Args:
         result: A result of any algorithm, with its responses (`return_response_only=False`).
@@ -109,29 +115,28 @@ def from_its_hub(result: Any, question: str = "", *, score_range: tuple[float, f
             f"Pass return_response_only=False to the algorithm."
         )
     nodes, best = [LoggedNode(ROOT, None, question)], None
-    counts: dict[str, Any] = {}
+    votes: dict[str, dict[str, Any]] = {}
+    steps: dict[str, int] = {}
     approaches = getattr(result, "approach_results", None)
-    for name, inner in [("", result)] if approaches is None else approaches.items():
+    for number, (name, inner) in enumerate([("", result)] if approaches is None else approaches.items()):
         parent = ROOT
         if approaches is not None:
-            parent = f"approach {len(counts)}"
+            parent = f"approach {number}"
             nodes.append(LoggedNode(parent, ROOT, name))
-        for id, response, score, is_selected in _responses(inner):
-            message = message_of(response)
-            calls: list[LoggedCall] = []
-            if not hasattr(inner, "steps_used") and not hasattr(inner, "steps_used_lst"):
-                reply = Reply(message.content, tool_calls=message.tool_calls)
-                calls.append(LoggedCall((), reply, "sample"))
-            own = f"{parent} {id}"
-            text = shown(message.content, message.tool_calls)
-            nodes.append(LoggedNode(own, parent, text, score, calls=calls))
-            if is_selected and (approaches is None or name == result.best_approach):
-                best = own
-        votes = getattr(inner, "response_counts", None)
-        counts[name or "responses"] = {str(answer): count for answer, count in (votes or {}).items()}
+        is_best = approaches is None or name == result.best_approach
+        for response in _responses(inner):
+            node = _node(response, parent, is_best)
+            nodes.append(node)
+            if response.steps is not None:
+                steps[node.id] = response.steps
+            if response.is_selected and is_best:
+                best = node.id
+        counts = getattr(inner, "response_counts", None) or {}
+        votes[name or "responses"] = {str(answer): count for answer, count in counts.items()}
     usage = getattr(result, "usage", None)
-    notes = {
-        "imported.votes": {name: held for name, held in counts.items() if held},
+    notes: dict[str, Mapping[str, Any]] = {
+        "imported.votes": {name: held for name, held in votes.items() if held},
+        "imported.steps": steps,
         "imported.usage": {} if usage is None else {name: getattr(usage, name) for name in _USAGE},
     }
     answer = next((node.text for node in nodes if node.id == best), None)
@@ -148,20 +153,52 @@ def from_its_hub(result: Any, question: str = "", *, score_range: tuple[float, f
 _USAGE = ("prompt_tokens", "completion_tokens", "num_calls")
 
 
-def _responses(result: Any) -> Iterator[tuple[str, Any, float | None, bool]]:
-    """Yield each response: a name, the message, its score, and whether it was selected."""
-    rounds: Sequence[Any] = getattr(result, "responses_lst", None) or [result.responses]
-    weights = getattr(result, "log_weights_lst", None)
-    if weights is not None and not hasattr(result, "responses_lst"):
-        weights = [weights]
-    scores = getattr(result, "scores", None)
+class _Response(NamedTuple):
+    """A response in a result.
+
+    Attributes:
+        steps: The number of its steps. `None` if it was made by one call.
+        is_last: Whether it is of the last iteration.
+    """
+
+    id: str
+    message: Any
+    score: float | None
+    steps: int | None
+    is_last: bool
+    is_selected: bool
+
+
+def _responses(result: Any) -> Iterator[_Response]:
+    is_nested = hasattr(result, "responses_lst")  # a list for each iteration of particle Gibbs
+
+    def lists(*names: str) -> Any:
+        found = next((getattr(result, name) for name in names if hasattr(result, name)), None)
+        return found if found is None or is_nested else [found]
+
+    rounds: Sequence[Sequence[Any]] = lists("responses_lst", "responses")
+    scores, weights = lists("scores"), lists("log_weights_lst")
+    steps = lists("steps_used_lst", "steps_used")
     for k, responses in enumerate(rounds):
-        for number, response in enumerate(responses):
-            score = None if scores is None else float(scores[number])
+        is_last = k == len(rounds) - 1
+        for number, message in enumerate(responses):
+            score = None if scores is None else float(scores[k][number])
             if weights is not None:
                 score = _logistic(float(weights[k][number]))
-            last = k == len(rounds) - 1
-            yield f"{k}.{number}", response, score, last and number == result.selected_index
+            count = None if steps is None else int(steps[k][number])
+            is_selected = is_last and number == result.selected_index
+            yield _Response(f"{k}.{number}", message, score, count, is_last, is_selected)
+
+
+def _node(response: _Response, parent: str, is_best: bool) -> LoggedNode:
+    message = message_of(response.message)
+    text = shown(message.content, message.tool_calls)
+    node = LoggedNode(f"{parent} {response.id}", parent, text, response.score)
+    if response.steps is None:
+        node.calls = [LoggedCall((), Reply(message.content, tool_calls=message.tool_calls), "sample")]
+    elif response.is_last and is_best:
+        node.state = "kept"
+    return node
 
 
 def _logistic(x: float) -> float:

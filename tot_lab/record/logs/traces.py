@@ -14,10 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from tot_lab.core.bulk import gc_paused
+from tot_lab.core.reading import finite
 from tot_lab.record.journal import JournalError
-from tot_lab.record.logs.common import ROOT, UNREADABLE, entries, imported_run, shown, text_of
+from tot_lab.record.logs.common import ROOT, UNREADABLE, entries, field, imported_run, shown, text_of
 from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, State
 from tot_lab.record.run import Run
+
+VERDICTS = ("correctness", "correct", "accuracy", "exact_match")
+"""Names of feedback that says whether the answer is right."""
 
 
 class Step(NamedTuple):
@@ -50,6 +54,18 @@ class Step(NamedTuple):
     place: str
     grade: float | None = None
     scores: Mapping[str, Any] = {}
+
+
+def grade_of(feedback: Mapping[str, Any], number: str) -> float | None:
+    """Return the first verdict from 0 to 1 among feedback by name. `None` without one.
+
+    Args:
+        feedback: An object for each name.
+        number: The field of the objects that holds the number.
+    """
+    names = [name for name in VERDICTS if name in feedback]
+    values = [finite(field(feedback, name, dict, {}).get(number)) for name in names]
+    return next((value for value in values if value is not None and 0 <= value <= 1), None)
 
 
 @gc_paused()
