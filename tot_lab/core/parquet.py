@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,7 +41,7 @@ def parquet_footer(path: Path, size: int) -> bytes:
         size: The most bytes to return.
     """
     with path.open("rb") as file:
-        end = max(file.seek(0, os.SEEK_END) - 8, 0)  # the length of the footer and the magic bytes follow it
+        end = max(path.stat().st_size - 8, 0)  # the length of the footer and the magic bytes follow it
         file.seek(end)
         start = max(end - int.from_bytes(file.read(4), "little"), 0)
         file.seek(start)
