@@ -1,6 +1,7 @@
 """What tests of several files stand on."""
 
 import os
+import signal
 import subprocess
 from collections import Counter
 from itertools import count
@@ -13,6 +14,10 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")  # a loaded machine is slow, and that is no failure
 
 NUMBERS = count()
+
+# A shell ignores the interrupts of what it starts in the background, and so would the processes of tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Hundreds of tests start Python, which would compile the package each time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

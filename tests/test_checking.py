@@ -2,6 +2,7 @@
 
 import json
 import socket
+from dataclasses import replace
 
 import pytest
 from providers import Asked, Fault, Providers, Raw, Said
@@ -104,7 +105,7 @@ def test_calls_that_were_late_once_are_chance():
 
 
 def test_what_a_server_says_of_its_slots_is_believed():
-    with Providers(able, slots=1) as server:
+    with Providers(lambda asked: replace(able(asked), pause=0.1), slots=1) as server:
         server.pages["/v1/models"] = models("weights.gguf")
         server.pages["/props"] = {"total_slots": 3, "default_generation_settings": {"n_ctx": 2048}}
         found = checked(server, "openai/local", "openai", context_window=4096)

@@ -507,7 +507,7 @@ def test_sweep_estimates_without_asking(tmp_path, monkeypatch, capsys):
 
 
 def test_sweep_interrupted_says_how_to_go_on_and_does(tmp_path):
-    words = [word.replace("skill=0.5", "latency=0.1") for word in SWEEP]
+    words = [word.replace("skill=0.5", "latency=0.02") for word in SWEEP]
     command = [sys.executable, "-m", "tot_lab", *words, "--out", "t.csv"]
     running = subprocess.Popen(
         [*command, "--at-once", "1"],

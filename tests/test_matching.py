@@ -166,6 +166,21 @@ COARSE = {"prm_beam": 0.5, "dvts": 0.5, "forest_of_thoughts": 0.55, "particle_gi
 """Methods of which a step of the scale costs more than 30% of the amount: half of that step."""
 
 
+def matching_lab():
+    return tl.Lab(priced(tl.sim.SimGame24(skill=0.4, noise=0.2)), runs=None)
+
+
+@pytest.fixture(scope="module")
+def small_scales():
+    """A sweep over two small scales of every method."""
+    small = {}
+    for name, method in scalable().items():
+        path = method.scale_setting()
+        for k in (15, 45) if path == "stop.nodes" else (2, 4):
+            small[f"{name} {k}"] = method.with_({path: k})
+    return wait(matching_lab().sweep(small, tl.game24_tasks(6)[::2]))
+
+
 @pytest.mark.parametrize(
     ("unit", "amount"),
     [
@@ -174,15 +189,9 @@ COARSE = {"prm_beam": 0.5, "dvts": 0.5, "forest_of_thoughts": 0.55, "particle_gi
         pytest.param("calls", 56, marks=pytest.mark.slow),
     ],
 )
-def test_every_method_spends_what_was_asked(unit, amount):
-    lab = tl.Lab(priced(tl.sim.SimGame24(skill=0.4, noise=0.2)), runs=None)
-    methods, tasks = scalable(), tl.game24_tasks(6)
-    small = {}
-    for name, method in methods.items():
-        path = method.scale_setting()
-        for k in (15, 45) if path == "stop.nodes" else (2, 4):
-            small[f"{name} {k}"] = method.with_({path: k})
-    sweeps = [wait(lab.sweep(small, tasks[::2]))]
+def test_every_method_spends_what_was_asked(unit, amount, small_scales):
+    lab, methods, tasks = matching_lab(), scalable(), tl.game24_tasks(6)
+    sweeps = [small_scales]
     for _ in range(2):
         matched = tl.match(methods, runs=sweeps, task=tasks[0], **{unit: amount})
         sweeps.append(wait(lab.sweep(matched, tasks)))

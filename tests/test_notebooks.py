@@ -69,20 +69,44 @@ def test_a_converted_notebook_has_as_many_pictures_as_figures(path):
 
 
 @pytest.fixture(scope="module")
-def opened(jupyter, chrome):
-    """Opens a notebook in a JupyterLab that does not trust it. Nothing runs."""
+def untrusting(jupyter, chrome):
+    """A JupyterLab that trusts no notebook."""
+    view = Watched(chrome, viewport={"width": 1300, "height": 1000})
+    view.page.goto(f"{jupyter.url}/lab/workspaces/untrusting?token={TOKEN}")
+    view.page.wait_for_function("window.jupyterapp?.started.then(() => true)", timeout=90_000)
+    yield view
+    view.context.close()
+
+
+@pytest.fixture
+def opened(jupyter, untrusting):
+    """Opens a notebook there. Nothing runs."""
 
     def open_(path):
         shutil.copy(path, jupyter.work)
-        view = Watched(chrome, viewport={"width": 1300, "height": 1000})
-        view.page.goto(f"{jupyter.url}/lab/workspaces/{path.stem}/tree/{path.name}?token={TOKEN}")
-        cells = len(json.loads(path.read_text())["cells"])
-        view.page.wait_for_function(
-            f"window.jupyterapp?.shell.currentWidget?.content?.widgets?.length === {cells}", timeout=90_000
+        untrusting.page.evaluate(
+            "async path => { await window.jupyterapp.commands.execute('docmanager:open', { path }); }",
+            path.name,
         )
-        return view
+        cells = len(json.loads(path.read_text())["cells"])
+        untrusting.page.wait_for_function(
+            """([name, cells]) => {
+                const panel = window.jupyterapp.shell.currentWidget;
+                return panel?.context?.path === name && panel.content?.widgets?.length === cells;
+            }""",
+            arg=[path.name, cells],
+            timeout=90_000,
+        )
+        return untrusting
 
-    return open_
+    yield open_
+    untrusting.page.evaluate(
+        """async () => {
+            const panel = window.jupyterapp.shell.currentWidget;
+            await panel.sessionContext.shutdown();
+            panel.dispose();
+        }"""
+    )
 
 
 PICTURES = """() => {
@@ -108,7 +132,6 @@ def test_a_jupyterlab_that_does_not_trust_a_notebook_shows_its_pictures(path, op
     view.page.wait_for_function(
         f"expected => JSON.stringify(({PICTURES})()) === JSON.stringify(expected)", arg=expected
     )
-    view.context.close()
 
 
 DOLLARS = "A pen costs $5, and two cost $9. <b>Why</b>?"
@@ -141,7 +164,6 @@ def test_the_card_of_a_run_survives_the_sanitiser_of_jupyterlab(opened, tmp_path
     assert len(words) < 60, "the words of the tree are in the image alone"
     assert view.page.locator("mjx-container").count() == 0
     expected.context.close()
-    view.context.close()
 
 
 def published(folder):
@@ -183,8 +205,8 @@ def test_the_published_logs_are_found_under_their_real_names(tmp_path):
         ("crosswords_dfs_gpt4_even", "crosswords/infoss_dfs_prune"),
     ):
         (logs / place).parent.mkdir(parents=True)
-        shutil.copy(RECORDS / f"{name}.json", logs / f"{place}.json")
+        puzzles = json.loads((RECORDS / f"{name}.json").read_text())
+        (logs / f"{place}.json").write_text(json.dumps(puzzles[:5]))
     shown = "\n".join(published(tmp_path / "a" / "b"))
-    assert "50 puzzles" in shown
-    assert "10 puzzles" in shown
+    assert shown.count("5 puzzles") == 2
     assert "not here" not in shown

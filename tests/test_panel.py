@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import functools
 import inspect
 import subprocess
 import sys
@@ -99,10 +100,16 @@ CODE_ONLY = {
 }
 
 
+@functools.cache
+def form_of(kind):
+    """The form of a class, for tests that change nothing in it: to make one takes most of their time."""
+    return Form(kind, lambda: None)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*form_classes(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_a_form_begins_with_the_defaults(kind):
-    form = Form(kind, lambda: None)
+    form = form_of(kind)
     assert form.value() == (DEFAULTS.get(kind) or kind())
     assert [control.name for control in form.controls] == [
         name for name in field_descriptions(kind) if name not in CODE_ONLY
@@ -114,7 +121,7 @@ def test_a_form_begins_with_the_defaults(kind):
 def test_every_field_says_what_it_means(kind):
     assert set(field_descriptions(kind)) == set(kind.model_fields)
     assert all(field_descriptions(kind).values())
-    for control in Form(kind, lambda: None).controls:
+    for control in form_of(kind).controls:
         assert control.widget.tooltip.startswith(field_descriptions(kind)[control.name])
 
 
@@ -137,13 +144,9 @@ class ASearchThatHasQuiteALongName(tl.OneAnswer):
 @pytest.mark.slow
 def test_what_can_be_chosen_is_never_cut():
     """At half an em a letter, and 3 em for the arrow and the margins."""
-    starts = [
-        *(DEFAULTS.get(kind) or kind() for kind in form_classes()),
-        tl.BestOf(strategy=ASearchThatHasQuiteALongName()),
-    ]
-    boxes = [
-        control.widget for start in starts for control in Form(type(start), lambda: None, start).controls
-    ]
+    long = tl.BestOf(strategy=ASearchThatHasQuiteALongName())
+    forms = [*map(form_of, form_classes()), Form(tl.BestOf, lambda: None, long)]
+    boxes = [control.widget for form in forms for control in form.controls]
     lists = [box for box in boxes if type(box).__name__ == "Dropdown"]
     assert "ASearchThatHasQuiteALongName" in lists[-2].options
     for box in lists:

@@ -155,6 +155,12 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("*") if path.name != "sha256")
 
 
+def percentages(shown: str) -> list[int]:
+    """The percentages of the lines about a download."""
+    line = r"^downloading tiny: [\d.]+ of 0\.6 MB \((\d+)%\)$"
+    return [int(percent) for percent in re.findall(line, shown, re.MULTILINE)]
+
+
 @pytest.mark.slow
 def test_the_parts_become_one_file(
     index: Index, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -167,9 +173,10 @@ def test_the_parts_become_one_file(
     assert files(folder) == ["tiny.gguf"]
     assert index.sent == [1, 2, 3]
     shown = capsys.readouterr()
-    assert "downloading tiny: 100%" in shown.err
-    assert "600k/600k" in shown.err  # one bar for all parts
-    assert shown.err.count("\n") == 1
+    percent = percentages(shown.err)
+    assert percent == sorted(set(percent))
+    assert (percent[0], percent[-1]) == (0, 100)
+    assert len(percent) == shown.err.count("\n") <= 11
     assert shown.out == ""
     assert not any(name.startswith("tiny_model") for name in sys.modules)
     assert not (tmp_path / "cache").exists()  # pip keeps no second copy
@@ -188,6 +195,21 @@ def test_no_progress_is_shown_where_none_is_wanted(
 
 
 @pytest.mark.slow
+def test_a_terminal_shows_one_bar_for_all_parts(index: Index, folder: Path) -> None:
+    termios = pytest.importorskip("termios")
+    terminal, inside = os.openpty()
+    termios.tcsetwinsize(inside, (24, 80))
+    command = [sys.executable, "-c", SCRIPT, *sys.path]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=inside, timeout=60, check=True)
+    shown = os.read(terminal, 1 << 16).decode()
+    os.close(terminal)
+    os.close(inside)
+    assert "downloading tiny: 100%" in shown
+    assert "600k/600k" in shown
+    assert shown.count("\n") == 1
+
+
+@pytest.mark.slow
 def test_a_killed_download_continues(index: Index, folder: Path) -> None:
     reached, free = threading.Event(), threading.Event()
     index.halfway[2] = lambda: (reached.set(), free.wait(60))
@@ -195,7 +217,8 @@ def test_a_killed_download_continues(index: Index, folder: Path) -> None:
     assert reached.wait(60)
     assert not (folder / "tiny.gguf").exists()
     killed.send_signal(signal.SIGKILL)
-    killed.communicate()
+    _, shown = killed.communicate()
+    assert percentages(shown)[-1] >= 40, "the lines of the first part are written at once"
     assert len(files(folder)) == 2  # what is finished, and what pip was writing
     index.halfway.clear()
     index.sent.clear()

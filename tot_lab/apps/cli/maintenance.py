@@ -6,7 +6,6 @@ Cached calls are deleted only with `--yes`, and a mistyped path does not create 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +81,7 @@ def _trust(args: argparse.Namespace) -> None:
 
 
 def _model(args: argparse.Namespace) -> None:
-    print(pull(args.name, progress=sys.stderr.isatty()) if args.action == "pull" else describe_models())
+    print(pull(args.name) if args.action == "pull" else describe_models())
 
 
 def describe_models() -> str:
