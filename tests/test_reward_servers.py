@@ -952,3 +952,26 @@ def test_no_list_of_prompts_exceeds_the_spending_limit(server, patient):
     replies = wait(go())
     assert 0 < lab.gateway.spend_limiter.spent <= 1_500
     assert {reply.error for reply in replies} > {None}
+
+
+@pytest.mark.parametrize(
+    "more", [{"logprobs": 2}, {"stop": ("x",)}, {"options": {"top_k": 3}}, {"temperature": 0.5}, {"seed": 1}]
+)
+def test_judgements_with_other_settings_are_another_request(more):
+    judge = VLLM(model="judge", chat=False)
+    other = msgspec.structs.replace(judgement("two"), **more)
+    assert judge.list_key(judgement("one")) == judge.list_key(judgement("two")) != judge.list_key(other)
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_solutions_with_other_options_are_another_request(kind):
+    model = kind(model="prm")
+    assert model.list_key(reward_call("one")) == model.list_key(reward_call("two"))
+    assert model.list_key(reward_call("one")) != model.list_key(reward_call("one", options={"a": 1}))
+
+
+@pytest.mark.parametrize("kind", [VLLMScore, TEIRerank])
+def test_solutions_of_another_question_are_another_request(kind):
+    model = kind(model="prm")
+    other = Call("0.0", "reward", (Message("user", "Another."), Message("assistant", "one")))
+    assert model.list_key(reward_call("one")) != model.list_key(other)
