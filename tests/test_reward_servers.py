@@ -902,3 +902,76 @@ def test_longer_replies_are_not_requested_as_a_list(server):
     assert judge.list_key(short) != judge.list_key(msgspec.structs.replace(short, seed=1))
     assert VLLM(model="judge").list_key(short) is None
     assert LlamaCpp(model="judge", chat=False).list_key(short) is None
+
+
+def judgement(text, **more):
+    return Call("0", "value", (Message("user", text),), max_tokens=1, logprobs=5, **more)
+
+
+def said_page(asked):
+    """Each prompt is continued by its last word."""
+    prompts = asked.json["prompt"]
+    prompts = prompts if isinstance(prompts, list) else [prompts]
+    choices = [
+        {"index": k, "text": prompt.split()[-1], "finish_reason": "length"}
+        for k, prompt in enumerate(prompts)
+    ]
+    usage = {"prompt_tokens": sum(map(len, prompts)) // 2, "completion_tokens": len(prompts)}
+    return {"choices": choices, "usage": usage}
+
+
+@pytest.mark.parametrize("indexes", [(2, 2, 0), (2, None, 0), (7, 8, 3), (3, 2, 1, 0)], ids=str)
+def test_a_list_without_an_index_for_each_prompt_gives_no_prompt_the_reply_of_another(server, indexes):
+    """Replies come in another order, so only the right indexes say whose they are."""
+
+    def page(asked):
+        whole = said_page(asked)
+        if not isinstance(asked.json["prompt"], list):
+            return whole
+        replies = [*whole["choices"], {**whole["choices"][0], "text": "more"}][: len(indexes)][::-1]
+        choices = [{**reply, "index": index} for reply, index in zip(replies, indexes, strict=True)]
+        return {**whole, "choices": choices}
+
+    server.pages["/v1/completions"] = page
+    judge = VLLM(model="judge", base_url=server.base("openai"), chat=False)
+    replies = replied(judge, *map(judgement, ("one", "two", "three")))
+    assert [reply.text for reply in replies] == ["one", "two", "three"]
+
+
+def test_no_list_of_prompts_exceeds_the_spending_limit(server, patient):
+    """The server processes a prompt as often as the list holds it. A token costs a dollar."""
+    server.pages["/v1/completions"] = said_page
+    judge = VLLM(model="judge", base_url=server.base("openai"), chat=False, price=(1e6, 0.0))
+    lab = tl.Lab(judge, runs=None, mode="off", spend=1_500)
+
+    async def go():
+        long = "x" * 1_000
+        calls = [judgement(long, sample_index=k) for k in range(5)] + [judgement("short")]
+        return await asyncio.gather(*(lab.gateway.ask(call, CallObserver()) for call in calls))
+
+    replies = wait(go())
+    assert 0 < lab.gateway.spend_limiter.spent <= 1_500
+    assert {reply.error for reply in replies} > {None}
+
+
+@pytest.mark.parametrize(
+    "more", [{"logprobs": 2}, {"stop": ("x",)}, {"options": {"top_k": 3}}, {"temperature": 0.5}, {"seed": 1}]
+)
+def test_judgements_with_other_settings_are_another_request(more):
+    judge = VLLM(model="judge", chat=False)
+    other = msgspec.structs.replace(judgement("two"), **more)
+    assert judge.list_key(judgement("one")) == judge.list_key(judgement("two")) != judge.list_key(other)
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_solutions_with_other_options_are_another_request(kind):
+    model = kind(model="prm")
+    assert model.list_key(reward_call("one")) == model.list_key(reward_call("two"))
+    assert model.list_key(reward_call("one")) != model.list_key(reward_call("one", options={"a": 1}))
+
+
+@pytest.mark.parametrize("kind", [VLLMScore, TEIRerank])
+def test_solutions_of_another_question_are_another_request(kind):
+    model = kind(model="prm")
+    other = Call("0.0", "reward", (Message("user", "Another."), Message("assistant", "one")))
+    assert model.list_key(reward_call("one")) != model.list_key(other)

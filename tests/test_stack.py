@@ -1,7 +1,10 @@
 """The model stack: one contract for every layer, and what each layer is there for."""
 
 import asyncio
+import gc
 import socket
+import sys
+import warnings
 
 import pytest
 from endpoint import CallObserver, ScriptedEndpoint, scripted
@@ -601,3 +604,44 @@ def test_seeds_of_all_samples_differ():
     assert provider_seed(asked(2, seed=7)) == 9
     assert provider_seed(asked(2)) is None
     assert len({provider_seed(call) for call in calls}) == len(calls)
+
+
+def test_an_event_loop_that_is_closed_in_the_middle_leaves_no_error_behind(monkeypatch):
+    unraised = []
+    monkeypatch.setattr(sys, "unraisablehook", unraised.append)
+    end = scripted(seconds=60.0)
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # the tasks are pending when they are destroyed
+
+    async def go():
+        stack = SingleFlight(end, key, {})
+        waiting = asyncio.ensure_future(stack.answer([asked()], CallObserver()))
+        while not end.requests:
+            await asyncio.sleep(0)
+        assert not waiting.done()
+
+    loop.run_until_complete(go())
+    loop.close()
+    gc.collect()
+    assert [str(one.exc_value) for one in unraised] == []
+
+
+def test_calls_that_are_cancelled_before_their_request_has_begun_leave_no_warning():
+    end = scripted(samples=True)
+
+    async def go():
+        stack = batched(end, end)
+        waiting = [asyncio.ensure_future(stack.answer([asked(draw)], CallObserver())) for draw in range(2)]
+        await asyncio.sleep(0)
+        ((place, group),) = stack.gathering.items()
+        for one in waiting:
+            one.cancel()
+        stack._send(place, group)  # the timer ends in the same iteration of the loop
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.sleep(0)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        wait(go())
+        gc.collect()
+    assert ([str(one.message) for one in caught], end.requests) == ([], [])

@@ -47,7 +47,7 @@ class Gathered(Flight):
         if len(wanted) > 1:
             wanted.sort(key=lambda pair: pair[0].sample_index)
             self.sent = [observer for _, observer in wanted]
-            self.start(inner.answer([call for call, _ in wanted], self))
+            self.start(inner, [call for call, _ in wanted])
         else:
             self.wake()
 

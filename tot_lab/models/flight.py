@@ -7,7 +7,7 @@ the last one leaves, the request is cancelled. The first caller that still waits
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tot_lab.core.calls import Call, CallObserver, Reply
@@ -27,18 +27,20 @@ class Flight:
         self.paid: float | None = None
         self.state = ""
 
-    def start(self, request: Coroutine[Any, Any, Sequence[Reply]]) -> None:
-        """Start the request."""
-        self.task = asyncio.ensure_future(self._carry_out(request))
+    def start(self, inner: Backend, calls: Sequence[Call]) -> None:
+        """Start the request for `calls`."""
+        self.task = asyncio.ensure_future(self._carry_out(inner, calls))
 
-    async def _carry_out(self, request: Coroutine[Any, Any, Sequence[Reply]]) -> Sequence[Reply]:
+    async def _carry_out(self, inner: Backend, calls: Sequence[Call]) -> Sequence[Reply]:
         try:
-            return await request
+            return await inner.answer(calls, self)
         finally:
             self.wake()  # earlier than a callback of the task would be
 
     def wake(self) -> None:
         """Let the calls that wait continue."""
+        if self.loop.is_closed():  # the request was left behind, and so were they
+            return
         for turn in self.turns:
             if not turn.done():
                 turn.set_result(None)
@@ -120,7 +122,7 @@ class SingleFlight:
             observer.note("call.joined")
         else:
             flight = self.flights[key] = Flight()
-            flight.start(self.inner.answer(calls, flight))
+            flight.start(self.inner, calls)
         try:
             await flight.join(observer)
             replies = flight.replies()

@@ -115,9 +115,11 @@ class ServedModel(ChatEndpoint):
     _answers_to_any_name: ClassVar[bool] = False
 
     def need(self, calls: Sequence[Call]) -> Need:
-        """Return the most tokens that the prompts can have, and the longest possible replies."""
+        """Return the most tokens that the prompts can have, and the longest possible replies. Samples of one
+        prompt share it, but a list of prompts may repeat one.
+        """
         prompt = 0
-        for call in {call.messages: call for call in calls}.values():
+        for call in calls if len({call.messages for call in calls}) > 1 else calls[:1]:
             texts = [*(message.content for message in call.messages), *(str(tool) for tool in call.tools)]
             prompt += sum(map(_most_tokens, texts)) + 16 * (1 + len(texts))
         longest = calls[0].max_tokens or self.context_window

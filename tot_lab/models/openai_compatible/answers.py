@@ -50,13 +50,20 @@ _WRONG = LookupError, TypeError, ValueError, AttributeError, ArithmeticError, Re
 """What reading a page of another form raises."""
 
 
-def whole(body: bytes, n: int) -> Answers:
-    """Return the first `n` replies of a complete response. Raises `Failure` if it is not one."""
+def whole(body: bytes, n: int, *, is_list: bool = False) -> Answers:
+    """Return the first `n` replies of a complete response. Raises `Failure` if it is not one.
+
+    `is_list` says that the request had `n` prompts. There must be one reply for each then, with its index.
+    """
     page = page_of(body)
     try:
         found = page["choices"]
-        if n > 1:
-            found = sorted(found, key=lambda choice: choice.get("index") or 0)
+        if is_list:
+            found = sorted(found, key=lambda choice: choice["index"])
+            if (indexes := [choice["index"] for choice in found]) != list(range(n)):
+                raise ValueError(
+                    f"expected a reply for each of {n} prompts: got the indexes {indexes!r:.100}"
+                )
         choices = [_choice_of(choice) for choice in found[:n]]
         model, usage = _text(page.get("model")), usage_of(page.get("usage"))
         return Answers(choices, model, usage, processing_of(page), page.get("timings"))

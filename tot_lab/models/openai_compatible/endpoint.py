@@ -86,7 +86,7 @@ class OpenAICompatible(ServedModel):
                 answers = await streamed(events, observer, self._long_keys)
                 await read_to_end(events)
                 return answers
-            return whole(await body_of(response), len(calls))
+            return whole(await body_of(response), len(calls), is_list=is_list)
 
     def _body(self, call: Call, n: int) -> dict[str, Any]:
         """Return the request. Raises `Failure` if an option has the name of another part of it."""
