@@ -16,6 +16,7 @@ It runs in a thread with a loop of its own, so that a test may block, or use any
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import re
 import threading
@@ -219,7 +220,7 @@ class Providers:
         asked = Asked(request.method, request.path, headers, data, family, stream)
         self.asked.append(asked)
         if not family:
-            return self._page(request, asked)
+            return await self._page(request, asked)
         answer = self._script.popleft() if self._script else self.otherwise
         self._under_way += 1
         self.max_at_once = max(self.max_at_once, self._under_way)
@@ -236,11 +237,12 @@ class Providers:
             self._under_way -= 1
             asked.ended.set()
 
-    def _page(self, request: web.Request, asked: Asked) -> web.Response:
+    async def _page(self, request: web.Request, asked: Asked) -> web.Response:
         page = self.pages.get(request.path)
         if page is None:
             return web.json_response({"error": {"message": f"no {request.path} here"}}, status=404)
         page = page(asked) if callable(page) else page
+        page = await page if inspect.isawaitable(page) else page
         return page if isinstance(page, web.Response) else web.json_response(page)
 
     async def _answer(self, request: web.Request, asked: Asked, answer: Answer) -> web.StreamResponse:

@@ -134,6 +134,16 @@ def says(server, kind, body, status=200, **headers):
     )
 
 
+def asked_at_once(model, *calls):
+    """The replies of a lab to calls at the same time."""
+    lab = tl.Lab(model, runs=None, mode="off")
+
+    async def go():
+        return await asyncio.gather(*(lab.gateway.ask(call, CallObserver()) for call in calls))
+
+    return wait(go())
+
+
 def replied(model, *calls):
     return list(wait(model.answer(calls or (reward_call(),), CallObserver())))
 
@@ -293,7 +303,7 @@ def test_the_tokens_of_a_list_are_divided_by_the_sizes_of_the_prompts(server):
 @pytest.mark.parametrize(
     "said", [400, 413, 422, {}, {"error": {"message": "maximum context length"}}], ids=str
 )
-def test_one_bad_solution_of_a_list_spoils_no_other(server, kind, said):
+def test_one_bad_solution_of_a_list_spoils_no_other(server, kind, said, patient):
     """The server refuses the whole list, or its response cannot be read. Each is then requested alone."""
     pages = PAGES | {"/v1/completions": completions_page}
     page = pages[PATHS[kind]]
@@ -305,22 +315,18 @@ def test_one_bad_solution_of_a_list_spoils_no_other(server, kind, said):
 
     server.pages[PATHS[kind]] = strict
     calls = [reward_call(step) for step in ("one", "bad", "three")]
-    one, bad, three = replied(served(server, kind), *calls)
+    one, bad, three = asked_at_once(served(server, kind), *calls)
     assert bad.error is not None
     assert one.error is three.error is None
     assert [one.text, three.text] == [replied(served(server, kind), calls[k])[0].text for k in (0, 2)]
-    assert len(server.asked) == 1 + 3 + 2
+    assert len([asked for asked in server.asked if asked.method == "POST"]) == 1 + 3 + 2
 
 
 def test_a_list_has_at_most_32_solutions(server, patient):
     server.pages |= PAGES
-    lab = tl.Lab(served(server, TEIRerank, base_url=server.url), runs=None, mode="off")
-
-    async def go():
-        calls = [reward_call(f"step {k}") for k in range(70)]
-        return await asyncio.gather(*(lab.gateway.ask(call, CallObserver()) for call in calls))
-
-    assert [reply.text for reply in wait(go())] == [str(of_step(f"step {k}")) for k in range(70)]
+    model = served(server, TEIRerank, base_url=server.url)
+    replies = asked_at_once(model, *(reward_call(f"step {k}") for k in range(70)))
+    assert [reply.text for reply in replies] == [str(of_step(f"step {k}")) for k in range(70)]
     assert sorted(len(asked.json["texts"]) for asked in requests_to(server)) == [6, 32, 32]
 
 
@@ -332,13 +338,8 @@ def test_a_busy_server_is_asked_for_the_whole_list_again(server, patient):
 
     busy[:] = [False, True]
     server.pages["/score"] = page
-    lab = tl.Lab(served(server, VLLMScore), runs=None, mode="off")
-
-    async def go():
-        calls = [reward_call(step) for step in ("one", "two")]
-        return await asyncio.gather(*(lab.gateway.ask(call, CallObserver()) for call in calls))
-
-    assert [reply.text for reply in wait(go())] == [str(of_step("one")), str(of_step("two"))]
+    replies = asked_at_once(served(server, VLLMScore), reward_call("one"), reward_call("two"))
+    assert [reply.text for reply in replies] == [str(of_step("one")), str(of_step("two"))]
     assert [len(asked.json["text_2"]) for asked in requests_to(server)] == [2, 2]
 
 
@@ -863,7 +864,7 @@ def judged_page(asked):
 
 
 def judged(server, **more):
-    judge = VLLM(model="judge", base_url=server.base("openai"), **{"chat": False, **more})
+    judge = VLLM(**{"model": "judge", "base_url": server.base("openai"), "chat": False, **more})
     strategy = tl.TreeOfThoughts(
         evaluate="logprob", propose=tl.Sample(count=3), search=tl.BeamSearch(width=2), stop=STOP
     )
@@ -889,7 +890,7 @@ def test_a_server_that_reads_only_the_first_of_a_list_is_asked_one_by_one(server
     server.pages["/v1/completions"] = judged_page
     expected = judged(server)
     server.pages["/v1/completions"] = first_only
-    assert judged(server) == expected
+    assert judged(server, model="another") == expected
 
 
 def test_longer_replies_are_not_requested_as_a_list(server):
@@ -921,7 +922,9 @@ def said_page(asked):
 
 
 @pytest.mark.parametrize("indexes", [(2, 2, 0), (2, None, 0), (7, 8, 3), (3, 2, 1, 0)], ids=str)
-def test_a_list_without_an_index_for_each_prompt_gives_no_prompt_the_reply_of_another(server, indexes):
+def test_a_list_without_an_index_for_each_prompt_gives_no_prompt_the_reply_of_another(
+    server, indexes, patient
+):
     """Replies come in another order, so only the right indexes say whose they are."""
 
     def page(asked):
@@ -933,9 +936,12 @@ def test_a_list_without_an_index_for_each_prompt_gives_no_prompt_the_reply_of_an
         return {**whole, "choices": choices}
 
     server.pages["/v1/completions"] = page
-    judge = VLLM(model="judge", base_url=server.base("openai"), chat=False)
-    replies = replied(judge, *map(judgement, ("one", "two", "three")))
-    assert [reply.text for reply in replies] == ["one", "two", "three"]
+    judge = VLLM(model=f"judge {indexes}", base_url=server.base("openai"), chat=False)
+    for _ in range(2):
+        replies = asked_at_once(judge, *map(judgement, ("one", "two", "three")))
+        assert [reply.text for reply in replies] == ["one", "two", "three"]
+    lists = [asked for asked in server.asked if isinstance((asked.json or {}).get("prompt"), list)]
+    assert len(lists) == 1  # the server is not given a second one
 
 
 def test_no_list_of_prompts_exceeds_the_spending_limit(server, patient):
@@ -975,3 +981,29 @@ def test_solutions_of_another_question_are_another_request(kind):
     model = kind(model="prm")
     other = Call("0.0", "reward", (Message("user", "Another."), Message("assistant", "one")))
     assert model.list_key(reward_call("one")) != model.list_key(other)
+
+
+def test_after_a_refused_list_each_call_has_its_own_time_and_retries(server, patient):
+    """Each of the twelve takes a part of a second alone, and all together more than the time limit of one."""
+    busy = iter([503])
+
+    async def page(asked):
+        texts = asked.json["text_2"]
+        if len(texts) > 1:
+            return web.Response(status=413, text="too long")
+        await asyncio.sleep(0.2)
+        if texts == ["step 7"] and (status := next(busy, None)):
+            return web.Response(status=status, headers={"Retry-After": "0"})
+        return web.json_response(score_page(asked))
+
+    server.pages["/score"] = page
+    model = served(server, VLLMScore, concurrency=12)
+    evaluate = tl.evaluators.RewardModel(model=model)
+    search = tl.BeamSearch(width=1)
+    stop = tl.Stop(solved=None, depth=1)
+    strategy = tl.TreeOfThoughts(propose=tl.Sample(count=12), evaluate=evaluate, search=search, stop=stop)
+    lab = tl.Lab(Steps(form="step {sample}"), runs=None, mode="off", timeout=1.5)
+    run = wait(lab.run(strategy, TASK))
+    nodes = [node for node in run.tree if node.depth]
+    assert [node.score for node in nodes] == [of_step(node.text) for node in nodes]
+    assert len(nodes) == 12

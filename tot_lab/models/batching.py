@@ -11,7 +11,7 @@ from typing import Any
 
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.models.flight import Flight
-from tot_lab.models.stack import Backend
+from tot_lab.models.stack import UNLISTED, Backend
 
 GATHERING = 0.005
 """Seconds that a call waits for similar ones. Those of one turn of a search arrive together."""
@@ -77,9 +77,11 @@ class Batched:
             group.loop.call_later(GATHERING, self._send, key, group)
         group.calls.append((call, observer))
         await group.join(observer)
-        if group.task is None:
-            return await self.inner.answer(calls, observer)
-        return [group.replies()[group.sent.index(observer)]]
+        if group.task is not None:
+            reply = group.replies()[group.sent.index(observer)]
+            if reply.error != UNLISTED:
+                return [reply]
+        return await self.inner.answer(calls, observer)
 
     def _send(self, key: Hashable, group: Gathered) -> None:
         if self.gathering.get(key) is group:

@@ -40,6 +40,11 @@ class Backend(Protocol):
         ...
 
 
+UNLISTED = "not answered as a list"
+"""Error of calls of different prompts that an endpoint could not answer in one request. `Batched` makes each
+of them a request of its own, since only one of them may be at fault."""
+
+
 class NullObserver:
     """A call observer that ignores everything."""
 

@@ -27,7 +27,7 @@ from tot_lab.models.chat.replies import (
     undercounted,
 )
 from tot_lab.models.connections import body_of, opened
-from tot_lab.models.stack import Endpoint, Failure
+from tot_lab.models.stack import UNLISTED, Endpoint, Failure
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Pair = Annotated[tuple[Usd, Usd], Field(strict=False)]  # files hold lists
@@ -35,7 +35,7 @@ _Triple = Annotated[tuple[Usd, Usd, Usd], Field(strict=False)]
 _ONE_BY_ONE: set[tuple[str, str]] = set()
 """Servers and models that ignore or refuse n, or do not count the tokens of all replies."""
 
-_REFUSALS = 400, 413, 422
+_REFUSALS = 400, 413, 422, 424  # 424 is an "inference error" of text-embeddings-inference
 
 _LOOKING = 20.0  # seconds
 
@@ -125,7 +125,7 @@ class ChatEndpoint(Endpoint):
         Raises:
             Failure: If the request failed.
         """
-        if len({call.messages for call in calls}) > 1:
+        if self._is_list(calls):
             return await self._listed(calls, observer)
         replies: list[Reply] = []
         while rest := calls[len(replies) :]:
@@ -135,7 +135,7 @@ class ChatEndpoint(Endpoint):
                 if not replies:
                     raise
                 # The received replies were paid for and must not be requested again.
-                replies += [self._failed(failure) for _ in rest]
+                replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
         return replies
 
     async def _several(self, calls: Sequence[Call], observer: CallObserver, *, several: bool) -> list[Reply]:
@@ -154,28 +154,22 @@ class ChatEndpoint(Endpoint):
             observer.note("call.dropped", settings=["n"])
         return replies
 
+    def _is_list(self, calls: Sequence[Call]) -> bool:
+        """Whether the calls are a list of prompts, and not samples of one."""
+        is_list = self.list_key(calls[0]) is not None or len({call.messages for call in calls}) > 1
+        return is_list and len(calls) > 1
+
     async def _listed(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
         """Request calls of different prompts together. If the server refuses that or the response cannot be
-        read, each is requested alone, since one of them may be at fault.
+        read, each reply has the error `UNLISTED`.
         """
         try:
-            replies = await self._some(calls, observer, several=True)
-            if len(replies) == len(calls):
-                return replies
+            return await self._some(calls, observer, several=True)
         except Failure as failure:
             refused = failure.status in _REFUSALS or (failure.status is None and not failure.retry)
             if not (refused or failure.unreadable):
                 raise
-        return [await self._alone(call, observer) for call in calls]
-
-    async def _alone(self, call: Call, observer: CallObserver) -> Reply:
-        try:
-            return (await self._some((call,), observer, several=True))[0]
-        except Failure as failure:
-            return self._failed(failure)
-
-    def _failed(self, failure: Failure) -> Reply:
-        return Reply(error=f"{self.name}: {failure.message}", reported_usage=failure.reported_usage)
+        return [Reply(error=UNLISTED) for _ in calls]
 
     def _ask_one_by_one(self) -> None:
         """Make each sample a request of its own from now on."""
@@ -202,7 +196,8 @@ class ChatEndpoint(Endpoint):
     ) -> None:
         """Note how the server processed each call, as far as it reports it."""
         calls = calls[: len(answers.choices)]
-        for call, known in zip(calls, answers.processing.notes(len(calls)), strict=True):
+        notes = answers.processing.notes([len(call.prompt) for call in calls])
+        for call, known in zip(calls, notes, strict=True):
             if known:
                 only = {"only": [call]} if several else {}
                 observer.note("call.processed", **known, **only)

@@ -75,14 +75,14 @@ class Processing(NamedTuple):
         pairs = zip(self, later, strict=True)
         return Processing(*(old if new is None else new for old, new in pairs))  # type: ignore[arg-type]
 
-    def notes(self, count: int) -> list[dict[str, Any]]:
-        """Return what is known for each of `count` replies, which share the prompt evenly."""
+    def notes(self, sizes: Sequence[int]) -> list[dict[str, Any]]:
+        """Return what is known for each call of the request, given the sizes of their prompts."""
         if self == _NOT_REPORTED:
-            return [{}] * count
+            return [{}] * len(sizes)
         known = {name: value for name, value in self._asdict().items() if value is not None}
         if self.cached_tokens is None:
-            return [known] * count
-        return [known | {"cached_tokens": part} for part in shared(self.cached_tokens, [1] * count)]
+            return [known] * len(sizes)
+        return [known | {"cached_tokens": part} for part in shared(self.cached_tokens, sizes)]
 
 
 _NOT_REPORTED = Processing()

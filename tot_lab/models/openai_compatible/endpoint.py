@@ -54,7 +54,7 @@ class OpenAICompatible(ServedModel):
         """Return the settings of a call for a single token, such as a judgement by its probability. Longer
         replies would wait for the longest one.
         """
-        if self.chat or not self._takes_lists or call.max_tokens != 1:
+        if self.chat or call.max_tokens != 1 or not (self._takes_lists and self._takes_n):
             return None
         return msgspec.json.encode(setting_arguments(call))
 
@@ -71,11 +71,10 @@ class OpenAICompatible(ServedModel):
 
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
         call = calls[0]
-        prompts = [call.prompt for call in calls]
-        is_list = len(set(prompts)) > 1
+        is_list = self._is_list(calls)
         body = self._body(call, 1 if is_list else len(calls))
         if is_list:
-            body["prompt"] = prompts
+            body["prompt"] = [call.prompt for call in calls]
         watched = observer.watched and len(calls) == 1 and not call.logprobs
         if watched:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -86,7 +85,12 @@ class OpenAICompatible(ServedModel):
                 answers = await streamed(events, observer, self._long_keys)
                 await read_to_end(events)
                 return answers
-            return whole(await body_of(response), len(calls), is_list=is_list)
+            try:
+                return whole(await body_of(response), len(calls), is_list=is_list)
+            except Failure as failure:
+                if is_list and failure.unreadable:
+                    self._ask_one_by_one()
+                raise
 
     def _body(self, call: Call, n: int) -> dict[str, Any]:
         """Return the request. Raises `Failure` if an option has the name of another part of it."""
