@@ -1,24 +1,28 @@
-"""Prints the CPU time of importing logs of other tools, as a multiple of `json.load` on the same file.
+"""Prints the CPU time of importing logs of other people, as a multiple of `json.load` on the same files.
 
     python benchmarks/foreign_logs.py [RUNS [CALLS]]
 
-The logs are those of `tests/data/logs`, repeated with other ids: RUNS runs (1,000) of CALLS calls each (100).
-Those of LangGraph hold all messages again in each state, so a tenth of RUNS is measured.
+RUNS runs (1,000) have CALLS calls or nodes each (100). Those of LangGraph hold all messages again in each
+state, so a tenth of RUNS is measured. The logs of tools are those of `tests/data/logs`, repeated with other
+ids. Those of Princeton and of Everything of Thoughts, and the tables of nodes, are made up in their form.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import tot_lab as tl
 
 LOGS = Path(__file__).parent.parent / "tests" / "data" / "logs"
+ROUNDS = 5
 
 
 def inspect_log(runs: int, calls: int) -> str:
@@ -83,11 +87,48 @@ def langgraph(runs: int, calls: int) -> str:
     return "\n".join(map(json.dumps, made))
 
 
-def seconds(work: Callable[[Path], Any], path: Path) -> float:
-    """CPU seconds of one call."""
-    start = time.process_time()
-    work(path)
-    return time.process_time() - start
+def tree_search(runs: int, calls: int, puzzle: str) -> str:
+    """Searches with one kept candidate per level: one level with 9, and all others with 10."""
+    entries = []
+    for idx in range(runs):
+        dice, ys, steps = random.Random(idx), [""], []
+        x = puzzle.format(*(dice.randint(1, 13) for _ in range(4)))
+        for step in range(calls // 10):
+            new_ys = [
+                f"{ys[0]}{dice.randrange(9)} + {k} = {k} (left: {k} 2 3)\n" for k in range(9 + (step > 0))
+            ]
+            values = [dice.choice([0.001, 1.0, 20.0]) for _ in new_ys]
+            kept = [new_ys[values.index(max(values))]]
+            level = {"x": x, "ys": ys, "new_ys": new_ys, "values": values, "select_new_ys": kept}
+            steps.append({"step": step, **level})
+            ys = kept
+        entries.append({"steps": steps, "idx": idx, "ys": ys, "infos": [{"r": 0}]})
+    return json.dumps(entries)
+
+
+def princeton(runs: int, calls: int) -> str:
+    return tree_search(runs, calls, "{} {} {} {}")
+
+
+def xot(runs: int, calls: int) -> str:
+    return tree_search(runs, calls, "[{} {} {} {}]")
+
+
+def nodes(run: int, count: int) -> str:
+    """The rows of one run, of which all but the first hold a call."""
+    dice = random.Random(run)
+    rows: list[dict[str, Any]] = [{"id": "n0", "parent": None, "text": f"question {run}", "score": 5.0}]
+    for k in range(1, count):
+        text = f"step {k}: " + " ".join(str(dice.randrange(100)) for _ in range(12))
+        prompt = f"Problem: question {run}. Steps so far: " + "and then " * 8
+        node = {"id": f"n{k}", "parent": f"n{dice.randrange(k)}", "text": text, "score": dice.random() * 10}
+        rows.append({**node, "prompt": prompt, "reply": text, "tokens": dice.randrange(100)})
+    return json.dumps(rows)
+
+
+def read_nodes(path: Path) -> tl.Run:
+    score: dict[str, Any] = {"score": "score", "score_range": (0, 10)}
+    return tl.read_nodes(path, **score, prompt="prompt", reply="reply", tokens="tokens")
 
 
 def parsed(path: Path) -> Any:
@@ -96,24 +137,42 @@ def parsed(path: Path) -> Any:
         return [json.loads(line) for line in file] if path.suffix == ".jsonl" else json.load(file)
 
 
+def seconds(work: Callable[[Path], Any], files: list[Path]) -> float:
+    """CPU seconds of the work on all files, whose results are held until the end."""
+    start = time.process_time()
+    held = [work(file) for file in files]
+    del held
+    return time.process_time() - start
+
+
+def measure(name: str, texts: list[str], work: Callable[[Path], Any], ending: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / f"{number}{ending}" for number in range(len(texts))]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        work(files[0])  # imports what it needs
+        pairs = [(seconds(parsed, files), seconds(work, files)) for _ in range(ROUNDS)]
+    size = sum(map(len, texts)) / 1e6
+    json_time, own = (median(column) for column in zip(*pairs, strict=True))
+    ratios = sorted(own / json_time for json_time, own in pairs)
+    times = f"json {json_time:5.2f} s  tot_lab {own:5.2f} s"
+    print(f"{name:12}{size:7.1f} MB  {times}  {median(ratios):4.1f} x ({ratios[0]:.1f}–{ratios[-1]:.1f})")
+
+
 def main(runs: int = 1000, calls: int = 100) -> None:
-    print(f"{runs:,} runs of {calls:,} calls: the ratio is the median of 3 alternating pairs")
-    for make, suffix in (
+    print(f"{runs:,} runs of {calls:,} calls: medians (and range) of {ROUNDS} alternating pairs")
+    for make, ending in (
+        (princeton, ".json"),
+        (xot, ".json"),
+        (reflexion, ".jsonl"),
         (inspect_log, ".json"),
         (spans, ".jsonl"),
-        (langsmith, ".jsonl"),
         (langgraph, ".jsonl"),
-        (reflexion, ".jsonl"),
+        (langsmith, ".jsonl"),
     ):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"log{suffix}"
-            path.write_text(make(runs // 10 if make is langgraph else runs, calls))
-            tl.load(path)
-            pairs = [(seconds(parsed, path), seconds(tl.load, path)) for _ in range(3)]
-            json_time, own = sorted(pairs, key=lambda pair: pair[1] / pair[0])[1]
-            size = path.stat().st_size / 1e6
-        times = f"json {json_time:5.2f} s  tot_lab {own:5.2f} s"
-        print(f"{make.__name__:12} {size:6.1f} MB  {times}  {own / json_time:4.1f} x")
+        text = make(runs // 10 if make is langgraph else runs, calls)
+        measure(make.__name__, [text], tl.load, ending)
+    measure("read_nodes", [nodes(run, calls) for run in range(runs)], read_nodes, ".json")
 
 
 if __name__ == "__main__":

@@ -259,6 +259,17 @@ def test_the_answer_is_that_of_the_best_node_in_the_state_answer():
     assert tl.read_nodes(ROWS, answer="ten").answer == "ten"
 
 
+def test_a_reply_has_the_position_of_its_call_and_every_other_record_its_own():
+    rows = [{"id": "q", "parent": None, "text": "q"}]
+    rows += [{"id": f"n{k}", "parent": "q", "text": "t", "prompt": "p", "reply": "r"} for k in range(5000)]
+    lines = tl.read_nodes(rows, prompt="prompt", reply="reply").lines
+    assert len(lines) > 15_000
+    for number, line in enumerate(lines):
+        is_reply = isinstance(line.e, tl.Reply)
+        assert line.p == (number - is_reply,)
+        assert not is_reply or isinstance(lines[number - 1].e, tl.Call)
+
+
 def test_a_chain_as_deep_as_a_run_may_be():
     rows = [{"id": k, "parent": k - 1 if k else None, "text": f"step {k}"} for k in range(MAX_DEPTH + 2)]
     assert max(node.depth for node in tl.read_nodes(shuffled(rows[:-1])).tree) == MAX_DEPTH

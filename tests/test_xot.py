@@ -457,6 +457,19 @@ def test_an_unknown_file_is_refused_with_what_each_importer_expects(tmp_path):
         assert "princeton_tot expects" in said
 
 
+def test_a_reply_has_the_position_of_its_call_and_every_other_record_its_own(tmp_path):
+    """A level of 3,000 candidates has more than 9,000 records."""
+    texts = [f"1 + 2 = 3 (left: 3 3 4) {k}\n" for k in range(3000)]
+    wide = level(0, [""], texts, texts[:2], values=[1.0] * 3000)
+    (tmp_path / "a.json").write_text(json.dumps([entry(0, wide, answers=[WRONG, RIGHT])]))
+    [run] = tl.load(tmp_path / "a.json")
+    assert len(run.lines) > 9000
+    for number, line in enumerate(run.lines):
+        assert line.p == (number - isinstance(line.e, tl.Reply),)
+    again = tl.load(run.save(tmp_path / "a.jsonl"))
+    assert again.lines == run.lines
+
+
 # The logs themselves.
 
 

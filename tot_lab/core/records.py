@@ -8,6 +8,8 @@ pydantic was two to three times slower.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain, count
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
@@ -122,6 +124,17 @@ Record: TypeAlias = Thought | Scored | Decided | Note | Call | Reply | Ended
 Position: TypeAlias = tuple[int, ...]
 """Where in the program a record was made: (step, branch, step, …). Sorting by position gives the order in
 which the records would have been made one call at a time."""
+
+_FIRST: tuple[Position, ...] = tuple(zip(range(4096)))
+
+
+def positions() -> Iterator[Position]:
+    """Yield the positions in a program without branches: `(0,)`, `(1,)`, and so on.
+
+    All runs share the first ones, since a position takes as much time and memory as a record.
+    """
+    return chain(_FIRST, zip(count(len(_FIRST))))
+
 
 STOP_CODES = {
     "answered": "answered",

@@ -24,7 +24,18 @@ from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
 from tot_lab.core.purposes import role_of
 from tot_lab.core.reading import finite
-from tot_lab.core.records import CENTURY, DECISIONS, Decided, Ended, Line, Note, Record, Scored, Thought
+from tot_lab.core.records import (
+    CENTURY,
+    DECISIONS,
+    Decided,
+    Ended,
+    Line,
+    Note,
+    Record,
+    Scored,
+    Thought,
+    positions,
+)
 from tot_lab.core.task import Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError, encoder
 from tot_lab.record.run import Run
@@ -248,25 +259,23 @@ def _tree(nodes: Sequence[LoggedNode], top: int | None, where: Place) -> _Tree:
         place = where(index[nodes[k].id], "id")
         raise JournalError(f"{place}: duplicate id: got {nodes[k].id!r} again.")
     order = _order(nodes, index, where)
-    depths: dict[str | None, int] = {None: 0}
-    ids: dict[str | None, str] = {None: "0"}
-    born: dict[str, int] = {}
+    ids = dict.fromkeys(index, "0")
+    born: dict[str | None, int] = {}
     for k in order:
-        node = nodes[k]
         if k == top:
-            depths[node.id], ids[node.id] = 0, "0"
             continue
-        depth, parent = depths[node.parent], ids[node.parent]
-        if depth == MAX_DEPTH:
+        node = nodes[k]
+        parent = "0" if node.parent is None else ids[node.parent]
+        if parent.count(".") == MAX_DEPTH:
             raise JournalError(
                 f"{where(k, 'parent')}: the node is more than {MAX_DEPTH:,} steps below the root."
             )
-        number = born.get(parent, 0)
-        born[parent] = number + 1
-        depths[node.id], ids[node.id] = depth + 1, f"{parent}.{number}"
+        number = born.get(node.parent, 0)
+        born[node.parent] = number + 1
+        ids[node.id] = f"{parent}.{number}"
     if top is not None and nodes[top].id == "0" and all(map(_has_own_id, nodes)):
         return _Tree(top, order, {id: id for id in index}, index, True)
-    return _Tree(top, order, {node.id: ids[node.id] for node in nodes}, index, False)
+    return _Tree(top, order, ids, index, False)
 
 
 def _order(nodes: Sequence[LoggedNode], index: Mapping[str, int], where: Place) -> list[int]:
@@ -372,15 +381,13 @@ class _Lines:
         self.lines: list[Line] = []
         self.start = start
         self.own = own
-        self.latest = 0.0
+        self._positions = positions()
         self._scores: dict[str, float] = {}
         self._samples: dict[tuple[str, str], int] = {}
         self._shared: set[str] = set()
 
     def add(self, time: float, record: Record) -> None:
-        self.lines.append(Line((len(self.lines),), time, record))
-        if time > self.latest:
-            self.latest = time
+        self.lines.append(Line(next(self._positions), time, record))
 
     def nodes(
         self,
@@ -390,11 +397,11 @@ class _Lines:
         times: Sequence[float] | None,
     ) -> None:
         """Add the nodes with their calls, their scores from 0 to 1 (`shares`), and what became of them."""
-        own, add, time = self.own, self.add, 0.0
+        own, ids, add, time = self.own, tree.ids, self.add, 0.0
         for k in tree.order:
             node, share = nodes[k], shares[k]
-            id = tree.ids[node.id]
-            parent = None if k == tree.top else "0" if node.parent is None else tree.ids[node.parent]
+            id = ids[node.id]
+            parent = None if k == tree.top else "0" if node.parent is None else ids[node.parent]
             if times is not None:
                 time = times[k]
             for call in node.calls:
@@ -425,19 +432,14 @@ class _Lines:
         if self.start is not None:
             answered = time if call.end is None else call.end - self.start
             made = answered if call.start is None else call.start - self.start
-        place = len(self.lines)
-        if call.settings:
-            self.add(made, Call(node, call.purpose, call.messages, sample, **call.settings))
-        else:
-            self.add(made, Call(node, call.purpose, call.messages, sample))
+        self.add(made, Call(node, call.purpose, call.messages, sample, **call.settings))
         if call.reply is not None:
-            self.lines.append(Line((place,), answered, call.reply, call.reply.cost))
-            if answered > self.latest:
-                self.latest = answered
+            next(self._positions)  # a reply has the position of its call, but counts
+            self.lines.append(Line(self.lines[-1].p, answered, call.reply, call.reply.cost))
 
     def end(self, nodes: Sequence[LoggedNode], tree: _Tree, task: Task | None, end: LoggedEnd) -> None:
         """Add the notes and the end."""
-        time = self.latest
+        time = 0.0 if self.start is None else max(line.t for line in self.lines)
         ranked = [_known(tree.ids, own) for own in end.nodes]
         best = ranked[0] if ranked else None
         if not tree.keeps_ids:

@@ -18,7 +18,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, TypeVar
+from itertools import islice
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -27,7 +28,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
-from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Thought
+from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Thought, positions
 from tot_lab.core.task import Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.logs.common import contents
@@ -38,7 +39,7 @@ GAME24, CROSSWORD = "published/game24", "published/crossword"
 """The domains of the tasks (`tot_lab.domains.published`)."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _published_task(problem: str) -> Task:
     make = class_of(GAME24, Domain).task_factory()
     assert make is not None
@@ -176,7 +177,8 @@ class _Converted(NamedTuple):
 
 def lines_of(records: Sequence[Record]) -> list[Line]:
     """Return the lines of a journal. A reply has the position of its call. Times are unknown and 0."""
-    return [Line((place - (type(record) is Reply),), 0.0, record) for place, record in enumerate(records)]
+    at = list(islice(positions(), len(records)))
+    return [Line(at[place - (type(record) is Reply)], 0.0, record) for place, record in enumerate(records)]
 
 
 # Breadth-first: the Game of 24 and creative writing.
@@ -224,8 +226,9 @@ class _Search:
             if self.is_arithmetic and made:
                 made = [text.removesuffix("\n") for text in made]
                 self.records += [Call(at, "propose", ()), Reply("\n".join(made))]
-            for k, (whole, value) in enumerate(children):
-                text = made[k] if self.is_arithmetic else self._sampled(at, k, made[k])
+            for k, (text, (whole, value)) in enumerate(zip(made, children, strict=True)):
+                if not self.is_arithmetic:
+                    text = self._sampled(at, k, text)
                 id = f"{at}.{k}"
                 texts[id] = text
                 add(Thought(id, at, text))
@@ -246,14 +249,16 @@ class _Search:
         return self.task.domain.read_sample(self.task, path_to(at, self._texts), text) or text
 
     def _evaluate(self, fresh: Sequence[tuple[str, float]]) -> None:
-        votes = 0.0 if self.is_arithmetic else sum(value for _, value in fresh)
+        values = [value for _, value in fresh]
+        if self.is_arithmetic:
+            by, read = "value", {value: evaluation(value, self._samples) for value in set(values)}
+        else:
+            votes = sum(values)
+            by, read = "vote", {value: _voted(value, votes, self._samples) for value in set(values)}
         for id, value in fresh:
-            if self.is_arithmetic:
-                scored = valued(id, value, self._samples)
-            else:
-                scored = _voted(id, value, votes, self._samples)
-            self._scores[id] = scored.score
-            self.records.append(scored)
+            score, raw, samples = read[value]
+            self._scores[id] = score
+            self.records.append(Scored(id, score, raw, samples, by))
 
     def end(self, entry: Entry) -> None:
         """Add the end. The published search runs to its last level, even if it has found a solution."""
@@ -274,7 +279,7 @@ def children_of(
     The parent of a child is the longest path that it continues.
     """
     children: dict[str, list[tuple[str, T]]] = {y: [] for y in ys}
-    lengths = sorted({len(y) for y in ys}, reverse=True)
+    lengths = sorted(set(map(len, ys)), reverse=True)
     for child in zip(new_ys, values, strict=True):
         whole = child[0]
         for length in lengths:
@@ -303,12 +308,12 @@ def _samples_in(entry: Entry) -> int:
 
     The logs do not state it. It is taken to be the largest number of samples that any sum contains.
     """
-    most = 0
-    for step in entry.steps:
-        arithmetic = _published_task(step.x).domain.kind == GAME24
-        read = [len(verdicts(value)) for value in set(step.values)] if arithmetic else [_votes(step.values)]
-        most = max([most, *read])
-    return most
+    if not entry.steps:
+        return 0
+    if _published_task(entry.steps[0].x).domain.kind != GAME24:
+        return max(_votes(step.values) for step in entry.steps)
+    totals = {value for step in entry.steps for value in step.values}
+    return max([len(verdicts(total)) for total in totals], default=0)
 
 
 def _votes(values: Sequence[float]) -> int:
@@ -337,13 +342,16 @@ def verdicts(total: float) -> tuple[float, ...]:
     return (20.0,) * int(sure) + (1.0,) * likely + (0.001,) * impossible
 
 
-def valued(id: str, total: float, samples: int) -> Scored:
-    """Return an evaluation from the sum of its samples. Samples missing in the sum could not be read."""
-    return Scored(id, *_score_of(total, samples), "value")
+Evaluation: TypeAlias = tuple[float | None, float | None, tuple[float | None, ...]]
+"""The score, the sum of the samples, and the samples, as in `Scored`."""
 
 
 @lru_cache(maxsize=1024)
-def _score_of(total: float, samples: int) -> tuple[float | None, float | None, tuple[float | None, ...]]:
+def evaluation(total: float, samples: int) -> Evaluation:
+    """Return the score, the sum, and the samples of an evaluation from the sum of its samples.
+
+    Samples missing in the sum could not be read.
+    """
     read = verdicts(total)
     unreadable = (None,) * (samples - len(read))
     if not read:
@@ -351,11 +359,11 @@ def _score_of(total: float, samples: int) -> tuple[float | None, float | None, t
     return min(total / (20.0 * samples), 1.0), total, (*read, *unreadable)
 
 
-def _voted(id: str, votes: float, of: float, samples: int) -> Scored:
+def _voted(votes: float, of: float, samples: int) -> Evaluation:
     """Return the evaluation of a candidate that got `votes` of the `of` readable votes on its level."""
     mine, read = round(votes), round(of)
     against = (1.0,) * mine + (0.0,) * (read - mine) + (None,) * (samples - read)
-    return Scored(id, mine / read if read else None, float(mine) if read else None, against, "vote")
+    return mine / read if read else None, float(mine) if read else None, against
 
 
 # Depth-first: mini crosswords.

@@ -29,12 +29,12 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
-from tot_lab.core.records import Decided, Ended, Note, Record, Thought
+from tot_lab.core.records import Decided, Ended, Note, Record, Scored, Thought
 from tot_lab.core.task import Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.logs.common import contents
 from tot_lab.record.nodes import question_task
-from tot_lab.record.published import children_of, lines_of, path_to, valued, verdicts
+from tot_lab.record.published import Evaluation, children_of, evaluation, lines_of, path_to, verdicts
 from tot_lab.record.run import Run
 from tot_lab.record.waiting import with_progress
 
@@ -102,7 +102,7 @@ class XoTLog:
         named = _Named.of(path.stem)
         multiple = any(isinstance(info.get("r"), dict) for entry in entries for info in entry.infos)
         method = _method(entries, named)
-        samples = _samples(path, entries)
+        evaluations = _evaluations(path, entries)
         puzzles = {} if all(entry.steps for entry in entries) else _puzzles(path)
         deepest = max((len(entry.steps) - 1 for entry in entries), default=0)
         runs, unnamed = [], 0
@@ -116,7 +116,7 @@ class XoTLog:
                         update={"domain": task.domain.model_copy(update={"limit": limit + 3})}
                     )
                 unnamed += question is None
-                records = _Records(task, entry, named.model, samples, multiple)
+                records = _Records(task, entry, named.model, evaluations, multiple)
             except (ValueError, IndexError) as error:
                 raise JournalError(f"{path}, entry {number}: {error}") from None
             # The same entry is the same run, wherever its file lies.
@@ -212,13 +212,17 @@ def _method(entries: Sequence[Entry], named: _Named) -> str:
     return f"{_METHODS.get(named.method or '', 'answers')}{f' ×{samples}' if samples > 1 else ''}"
 
 
-def _samples(path: Path, entries: Sequence[Entry]) -> int:
-    """The number of samples of an evaluation: the most that any value contains, since no log states it."""
-    values = {value for entry in entries for step in entry.steps for value in step.values or () if value}
+def _evaluations(path: Path, entries: Sequence[Entry]) -> dict[float, Evaluation]:
+    """The evaluations by their values, which are 0 where no sample could be read.
+
+    The number of samples is the most that any value contains, since no log states it.
+    """
+    values = {value or 0.0 for entry in entries for step in entry.steps for value in step.values or ()}
     try:
-        return max([1, *(len(verdicts(value)) for value in values)])
+        samples = max([1, *(len(verdicts(value)) for value in values)])
     except ValueError as error:
         raise JournalError(f"{path}: {error}") from None
+    return {value: evaluation(value, samples) for value in values}
 
 
 class _Question(msgspec.Struct):
@@ -290,8 +294,16 @@ def _task(question: str | None, idx: int) -> Task:
 class _Records:
     """Converts an entry."""
 
-    def __init__(self, task: Task, entry: Entry, model: str | None, samples: int, multiple: bool) -> None:
+    def __init__(
+        self,
+        task: Task,
+        entry: Entry,
+        model: str | None,
+        evaluations: Mapping[float, Evaluation],
+        multiple: bool,
+    ) -> None:
         self.task = task
+        self.evaluations = evaluations
         self.model = model
         self.multiple = multiple
         self.records: list[Record] = [Thought("0", None, task.question)]
@@ -308,7 +320,7 @@ class _Records:
         for depth, step in enumerate(levels, 1):
             if step.x != entry.steps[0].x:
                 raise ValueError(f"step {step.step} is about another puzzle: got {step.x[:80]!r}.")
-            self.level(depth, step, samples)
+            self.level(depth, step)
         if end is None:
             parents = ["0"] * len(entry.ys)
             replies = entry.ys
@@ -324,7 +336,7 @@ class _Records:
                     self.call(at, "propose", "")
         self.end(parents, replies)
 
-    def level(self, depth: int, step: Step, samples: int) -> None:
+    def level(self, depth: int, step: Step) -> None:
         """Add the children of the paths of a level, their values, and which were kept."""
         if step.values is not None and len(step.values) != len(step.new_ys):
             raise ValueError(
@@ -348,17 +360,14 @@ class _Records:
                 ids[whole] = id
                 fresh.append(id)
                 if step.values is not None:
-                    scored = valued(id, value or 0.0, samples)
-                    scores[id] = scored.score
-                    add(scored)
+                    score, raw, samples = self.evaluations[value or 0.0]
+                    scores[id] = score
+                    add(Scored(id, score, raw, samples, "value"))
             self._born[at] += len(made)
-        kept = list(dict.fromkeys(self.id_of(y, step.step) for y in step.select_new_ys))
-        pruned = dict.fromkeys(fresh)
-        for id in kept:
-            pruned.pop(id, None)
-        self.records += [Decided(id, "pruned", "not selected") for id in pruned]
+        kept = dict.fromkeys(self.id_of(y, step.step) for y in step.select_new_ys)
+        self.records += [Decided(id, "pruned", "not selected") for id in fresh if id not in kept]
         self.records += [Decided(id, "kept") for id in kept]
-        data = {"depth": depth, "kept": kept, "kept_scores": [self.scores.get(id) for id in kept]}
+        data = {"depth": depth, "kept": list(kept), "kept_scores": [scores.get(id) for id in kept]}
         self.records.append(Note("tot.pruned", "0", data))
 
     def end(self, parents: Sequence[str], replies: Sequence[str]) -> None:

@@ -32,9 +32,22 @@ T = TypeVar("T")
 # JSON.
 
 
+_MARK = b"\xef\xbb\xbf"
+"""The byte order mark that some tools write at the start of a file."""
+
+
 def contents(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a text file without the byte order mark that some tools write."""
-    return Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf")
+    """Return the bytes of a text file without a byte order mark."""
+    return Path(path).read_bytes().removeprefix(_MARK)
+
+
+def lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the lines of a file that are not blank, each with its place for error messages."""
+    with Path(path).open("rb", buffering=1 << 20) as file:
+        for number, line in enumerate(file, 1):
+            text = line if number > 1 else line.removeprefix(_MARK)
+            if text and not text.isspace():
+                yield f"{path}, line {number}", text
 
 
 def decoded(data: bytes | msgspec.Raw, type: type[T], place: str) -> T:

@@ -22,7 +22,7 @@ import msgspec
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply
 from tot_lab.record.journal import JournalError
-from tot_lab.record.logs.common import ROOT, contents, decoded, imported_run
+from tot_lab.record.logs.common import ROOT, decoded, imported_run, lines
 from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode
 from tot_lab.record.run import Run
 
@@ -60,12 +60,7 @@ class ReflexionLog:
     @gc_paused()
     def read(path: str | os.PathLike[str]) -> list[Run]:
         """Return the run of each line."""
-        runs = []
-        for number, line in enumerate(contents(path).split(b"\n"), 1):
-            if line.strip():
-                place = f"{path}, line {number}"
-                runs.append(_run(decoded(line, _Item, place), place))
-        return runs
+        return [_run(decoded(line, _Item, place), place) for place, line in lines(path)]
 
 
 def _run(item: _Item, place: str) -> Run:
@@ -126,4 +121,6 @@ def _share(feedback: str) -> float | None:
 
 
 def _tests(listed: str) -> int:
+    if listed.isspace():
+        return 0
     return listed.count("\nassert") or len(list(filter(str.strip, listed.splitlines())))
