@@ -218,6 +218,7 @@ def voted(*values):
             changed(select_new_ys=["something else\n"]),
             "entry 1: step 0: .*something else.* was never proposed",
         ),
+        (changed(select_new_ys=[""]), "entry 1: step 0: the path '' was never proposed"),
         ([CROSSWORD[0][1:]], "entry 0: state 0: the words .*axxxx.* continue no earlier state"),
         ([[CROSSWORD[0][0], CROSSWORD[0][0]]], "entry 0: state 1"),
         ([[{**CROSSWORD[0][0], "actions": ["h9. xyzab"]}]], "entry 0: state 0: .* fit no grid"),

@@ -238,7 +238,8 @@ class _Search:
                     ids[whole] = id
                     fresh.append((id, value))
         self._evaluate(fresh)
-        kept = dict.fromkeys(_id_of(ids, y, depth - 1) for y in step.select_new_ys)
+        offered = {y: ids[y] for y in step.new_ys}
+        kept = dict.fromkeys(_id_of(offered, y, depth - 1) for y in step.select_new_ys)
         self.records += [Decided(id, "pruned", "not selected") for id, _ in fresh if id not in kept]
         self.records += [Decided(id, "kept") for id in kept]
         data = {"depth": depth, "kept": list(kept), "kept_scores": [self._scores[id] for id in kept]}
