@@ -192,7 +192,8 @@ def test_a_folder_is_shown_as_a_whole_and_exported_run_by_run(here):
     assert here("show", "a_folder", "--no-open") == (
         1,
         "",
-        "tot-lab: a_folder: no run in this folder. Runs are NAME.jsonl, NAME.json, NAME.eval, NAME.parquet.\n",
+        "tot-lab: a_folder: no run in this folder. Runs are NAME.jsonl, NAME.json, NAME.eval, "
+        "NAME.parquet.\n",
     )
     code, out, err = here("export", "a_folder", "--to", "new.csv")
     assert (code, out) == (2, "")
