@@ -53,9 +53,9 @@ _SEARCHED: list[tuple[dict[Any, Any], list[str]]] = [({}, [])]
 
 def secrets_in_environment() -> list[str]:
     """The secrets of the environment, which is searched again only if it has changed."""
-    now = dict(getattr(os.environ, "_data", os.environ))  # the bytes, without decoding each of them
+    now = getattr(os.environ, "_data", os.environ)  # the bytes, without decoding each of them
     if now != _SEARCHED[0][0]:
-        _SEARCHED[0] = now, secrets_in(os.environ)
+        _SEARCHED[0] = dict(now), secrets_in(os.environ)
     return _SEARCHED[0][1]
 
 

@@ -106,12 +106,10 @@ async def opened(
 
 def _close_after_streams_of_llama_cpp(response: ClientResponse) -> None:
     """Do not use the connection again: llama.cpp announces to keep it, and closes it after a stream."""
+    if response.headers.get("Server") != "llama.cpp" or response.content_type != "text/event-stream":
+        return
     protocol = response.connection and response.connection.protocol
-    if (
-        protocol is not None
-        and response.headers.get("Server") == "llama.cpp"
-        and response.content_type == "text/event-stream"
-    ):
+    if protocol is not None:
         protocol.force_close()
 
 

@@ -29,7 +29,7 @@ class Flight:
 
     def start(self, inner: Backend, calls: Sequence[Call]) -> None:
         """Start the request for `calls`."""
-        self.task = asyncio.ensure_future(self._carry_out(inner, calls))
+        self.task = self.loop.create_task(self._carry_out(inner, calls))
 
     async def _carry_out(self, inner: Backend, calls: Sequence[Call]) -> Sequence[Reply]:
         try:

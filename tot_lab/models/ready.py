@@ -42,7 +42,7 @@ class Ready:
         """Return the replies."""
         if not (self._is_reachable and self.endpoint.is_ready):
             observer.note("call.queued")
-        if (problem := await self._problem()) is not None:
+        if not self._is_reachable and (problem := await self._problem()) is not None:
             return [Reply(error=f"{problem}.") for _ in calls]
         if not self.endpoint.is_ready:
             loading = asyncio.timeout(LOADING)
@@ -75,8 +75,6 @@ class Ready:
 
     async def _problem(self) -> str | None:
         """Return why the endpoint cannot be called, or `None`. Concurrent calls share one check."""
-        if self._is_reachable:
-            return None
         async with self._lock():
             problem = None if self._is_reachable else await self.endpoint.problem()
             self._is_reachable = problem is None

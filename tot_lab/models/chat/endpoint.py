@@ -225,7 +225,9 @@ class ChatEndpoint(Endpoint):
         name, keys = clean(self._model_in(answers)), self._long_keys
         reported = getattr(answers.usage, "reported", "")
         usage, cached = None if reported else answers.usage, answers.processing.cached_tokens
-        sizes = [(len(call.prompt), choice.size) for call, choice in zip(calls, choices, strict=False)]
+        sizes: list[Sizes] = [(1, 1)]  # a single call gets all
+        if len(choices) > 1:
+            sizes = [(len(call.prompt), choice.size) for call, choice in zip(calls, choices, strict=False)]
         shares = self._shares(usage, sizes, cached)
         if len(choices) > 1 and self._generates and (few := undercounted(choices, shares)):
             self._ask_one_by_one()

@@ -185,9 +185,9 @@ def usage_of(usage: Any) -> Usage | None:
     if not isinstance(usage, dict):
         return None
     prompt, output = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
-    counts = {"input_tokens": prompt, "output_tokens": output}
-    wrong = {name: count for name, count in counts.items() if not is_token_count(count)}
-    if wrong:
+    if not (is_token_count(prompt) and is_token_count(output)):
+        counts = {"input_tokens": prompt, "output_tokens": output}
+        wrong = {name: count for name, count in counts.items() if not is_token_count(count)}
         return Usage(0, 0, usage_text(wrong))
     return Usage(prompt, output) if prompt or output else None
 
@@ -198,6 +198,8 @@ def processing_of(page: dict[str, Any]) -> Processing:
     """
     usage, timings = page.get("usage"), page.get("timings")
     details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
+    if not (details or timings):
+        return Processing()
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     timings = timings if isinstance(timings, dict) else {}

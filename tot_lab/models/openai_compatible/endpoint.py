@@ -98,10 +98,10 @@ class OpenAICompatible(ServedModel):
             raise Failure(f"options must hold sampling settings: got {min(taken)!r}")
         body: dict[str, Any] = {"model": self.served_name}
         if self.chat:
-            turns = messages_of(call)
-            body["messages"] = [
-                {name: part for name, part in turn.items() if part is not None} for turn in turns
-            ]
+            body["messages"] = messages_of(call)
+            for turn in body["messages"]:
+                if turn["content"] is None:
+                    del turn["content"]
         else:
             body["prompt"] = call.prompt
         for fields in setting_arguments(call).values():
