@@ -889,6 +889,7 @@ def test_a_timeline_is_printed_light_and_shown_dark_again(opened):
     page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
     page.emulate_media(color_scheme="dark")
     page.get_by_role("button", name="timeline").click()
+    page.locator("canvas[aria-label^='Calls over time']").wait_for()  # before, the tree is shown, dark too
     dark = [17, 20, 24]
     soon(lambda: page.evaluate(CORNER) == dark)
     # At once: the browser prints what is there when the event ends.
