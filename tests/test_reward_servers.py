@@ -1007,3 +1007,31 @@ def test_after_a_refused_list_each_call_has_its_own_time_and_retries(server, pat
     nodes = [node for node in run.tree if node.depth]
     assert [node.score for node in nodes] == [of_step(node.text) for node in nodes]
     assert len(nodes) == 12
+
+
+def test_two_samples_of_one_judgement_are_a_list_and_not_n(server, patient):
+    server.pages["/v1/completions"] = said_page
+    judge = VLLM(model="sampled judge", base_url=server.base("openai"), chat=False)
+    first = msgspec.structs.replace(judgement("one"), temperature=0.0)
+    replies = asked_at_once(judge, first, msgspec.structs.replace(first, sample_index=1), judgement("two"))
+    assert [reply.text for reply in replies] == ["one", "one", "two"]
+    bodies = [asked.json for asked in server.asked if asked.path == "/v1/completions"]
+    assert not any("n" in body for body in bodies)
+    assert ["one", "one"] in [body["prompt"] for body in bodies]
+
+
+def test_the_cached_tokens_of_a_list_are_divided_by_the_sizes_of_the_prompts(server):
+    short, long = judgement("1"), judgement("1" * 99)
+
+    def page(asked):
+        details = {"prompt_tokens_details": {"cached_tokens": 50}}
+        usage = {"prompt_tokens": 100, "completion_tokens": 20, **details}
+        return {**said_page(asked), "usage": usage}
+
+    server.pages["/v1/completions"] = page
+    judge = VLLM(model="judge with a cache", base_url=server.base("openai"), chat=False)
+    observer = CallObserver()
+    replies = wait(judge.answer((short, long), observer))
+    assert [reply.input_tokens for reply in replies] == [1, 99]
+    noted = [data for name, data in observer.notes if name == "call.processed"]
+    assert [(data["only"], data["cached_tokens"]) for data in noted] == [([short], 1), ([long], 49)]
