@@ -1035,3 +1035,19 @@ def test_the_cached_tokens_of_a_list_are_divided_by_the_sizes_of_the_prompts(ser
     assert [reply.input_tokens for reply in replies] == [1, 99]
     noted = [data for name, data in observer.notes if name == "call.processed"]
     assert [(data["only"], data["cached_tokens"]) for data in noted] == [([short], 1), ([long], 49)]
+
+
+def test_a_prompt_that_a_list_repeats_is_reserved_each_time(server):
+    judge = VLLM(model="priced judge", base_url=server.base("openai"), chat=False, price=(1.0, 1.0))
+    samples = [msgspec.structs.replace(judgement("one"), sample_index=k, temperature=0.0) for k in range(3)]
+    assert judge.need(samples).prompt == 3 * judge.need(samples[:1]).prompt
+    reward = served(server, VLLMPooling, price=(1.0, 1.0))  # no list: samples share the prompt
+    samples = [reward_call("one", sample_index=k) for k in range(3)]
+    assert reward.need(samples).prompt == reward.need(samples[:1]).prompt
+
+
+def test_an_option_that_json_cannot_hold_is_an_error_of_the_call(server):
+    judge = VLLM(model="judge", base_url=server.base("openai"), chat=False)
+    for model, call in ((judge, judgement("one")), (served(server, VLLMScore), reward_call("one"))):
+        (reply,) = asked_at_once(model, msgspec.structs.replace(call, options={"bad": object()}))
+        assert "the request cannot be sent" in reply.error

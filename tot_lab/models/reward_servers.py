@@ -221,7 +221,8 @@ class VLLMScore(RewardServer):
     """A cross-encoder of vLLM's `/score`, as `vllm_score/NAME`, which scores a question with its solutions.
 
     References:
-        vLLM, docs/models/pooling_models/scoring.md, "1:N". All its versions accept `text_1` and `text_2`.
+        vLLM, docs/models/pooling_models/scoring.md; examples/online_serving/openai_cross_encoder_score.py (a
+        text and a list). All its versions accept `text_1` and `text_2`.
     """
 
     kind: ClassVar[str] = "vllm_score"
@@ -419,7 +420,7 @@ def _question_key(call: Call) -> Hashable | None:
 
 def _options_key(call: Call) -> Hashable | None:
     """Return the options of `call`, or `None` if it shows no solution."""
-    return None if _place_of_solution(call) is None else json.dumps(call.options, sort_keys=True)
+    return None if _place_of_solution(call) is None else repr(sorted(call.options.items()))
 
 
 def _each(entries: Any, name: str, count: int) -> list[Any]:

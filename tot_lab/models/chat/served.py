@@ -119,7 +119,7 @@ class ServedModel(ChatEndpoint):
         prompt share it, but a list of prompts may repeat one.
         """
         prompt = 0
-        for call in calls if len({call.messages for call in calls}) > 1 else calls[:1]:
+        for call in calls if self._is_list(calls) else calls[:1]:
             texts = [*(message.content for message in call.messages), *(str(tool) for tool in call.tools)]
             prompt += sum(map(_most_tokens, texts)) + 16 * (1 + len(texts))
         longest = calls[0].max_tokens or self.context_window

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
-import msgspec
-
 from tot_lab.core.calls import Call, CallObserver, Message
 from tot_lab.models.chat.about import LLAMA_CPP, Facts, root_in
 from tot_lab.models.chat.replies import Answers
@@ -56,7 +54,7 @@ class OpenAICompatible(ServedModel):
         """
         if self.chat or call.max_tokens != 1 or not (self._takes_lists and self._takes_n):
             return None
-        return msgspec.json.encode(setting_arguments(call))
+        return repr(setting_arguments(call))
 
     _takes_lists: ClassVar[bool] = False
     """Whether `/completions` returns one choice for each of a list of prompts."""
