@@ -49,13 +49,13 @@ def drive(
         except StopIteration:
             break
         value = None
-        state.rescored.clear()
         if isinstance(step, Pick):
             value = _expanded(state, step, score, branch, depth, closed)
             made.append((step, value))
             for id, new in (rescore or {}).get(len(made), {}).items():
-                state.rescored[id] = state.tree[id].rank
+                old = state.tree[id].rank
                 state.tree.add(Scored(id, new, by="person"))
+                search.rescored(state, id, old)
         elif isinstance(step, RandomNumbers):
             value = random or Random(0)
         elif isinstance(step, BudgetLeft):

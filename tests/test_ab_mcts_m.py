@@ -324,13 +324,14 @@ def test_a_member_has_the_scores_of_its_thoughts_as_a_person_has_changed_them():
 
     added("b, temperature 1", "0.0", 0.5)
     added("b, temperature 1", "0.1", None)  # unreadable: 0
-    added("a, temperature 0", "0.2", 0.9, by="person")  # a person's own thought
+    state.grafted.add("0.2")
+    added("a, temperature 0", "0.2", 0.9, by="person")
     assert totals() == {"a": (0, 0.0), "b": (2, 0.5)}
-    state.rescored["0.0"] = 0.5
     state.tree.add(Scored("0.0", 0.8, by="person"))
+    members.rescored("0.0", 0.5)
     added("a, temperature 0", "0.3", 0.3)
     assert totals() == {"a": (1, 0.3), "b": (2, 0.8)}
-    state.rescored = {"0.4": 0.6}  # scored by its evaluator, and at once by a person
+    members.rescored("0.4", 0.6)  # scored by its evaluator, and at once by a person
     added("a, temperature 0", "0.4", 0.1, by="person")
     assert totals() == {"a": (2, 0.4), "b": (2, 0.8)}
 

@@ -33,16 +33,7 @@ from tot_lab.core.parts import part_of
 from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import (
-    Budget,
-    BudgetLeft,
-    Gather,
-    RandomNumbers,
-    Thinking,
-    WithBudget,
-    gather,
-    resample,
-)
+from tot_lab.core.thinking import Budget, Gather, Request, Thinking, WithBudget, gather, resample
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
@@ -579,10 +570,8 @@ def can_be_driven_by_hand(trial: Trial) -> None:
                 value = [drive(branch) for branch in step.branches]
             elif isinstance(step, WithBudget):
                 value = drive(step.thinking)
-            elif isinstance(step, BudgetLeft):
-                value = Budget()
-            elif isinstance(step, RandomNumbers):
-                value = random.Random("\0".join([*step, "0"]))  # as the driver seeds repeat 0
+            elif isinstance(step, Request):
+                value = step.default()
 
     answer = drive(thinking_of(trial.strategy, whole.task or trial.task, {}))
     expect(isinstance(answer, Answer), f"it must return an Answer: got {answer!r}")

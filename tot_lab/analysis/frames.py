@@ -381,14 +381,14 @@ def events_df(run: Run) -> pandas.DataFrame:
       `tot.decided`; at its root and outside of it, `thought`, `scored`, `decided`. The others are `call`,
       `reply` and `ended`, and the states of a call to a real model, with that call's position as
       `data["call"]`: `call.cached` (run: the run whose record answered it, if it was not
-      the cache; see `lab.branch`), `call.joined` (an equal call was under way), `call.queued` (strategy:
-      whether by a limit of the strategy itself), `call.sent` (tries, n), `call.retried` (error, status, wait
-      in seconds), `call.limit` (limit, before, reason, model: the adaptive limit of concurrent requests to
-      the model changed with this call), `call.server` (server, version, model, revision, quantization, dtype,
-      chat_template, as far as the server reports them: once, with the first call to it), `call.processed`
-      (cached_tokens and speeds, as far as the server reports them), `call.dropped` (settings that the
-      provider does not accept), `call.refused` (by `spend`: the most it could cost, and what was left, in
-      USD), `call.damaged` and `call.unstored` (errors of the cache)
+      the cache; see `lab.branch`), `call.joined` (an equal call was under way), `call.queued` (slots:
+      those that it waited for, if its strategy has set any), `call.sent` (tries, n), `call.retried` (error,
+      status, wait in seconds), `call.limit` (limit, before, reason, model: the adaptive limit of concurrent
+      requests to the model changed with this call), `call.server` (server, version, model, revision,
+      quantization, dtype, chat_template, as far as the server reports them: once, with the first call to it),
+      `call.processed` (cached_tokens and speeds, as far as the server reports them), `call.dropped` (settings
+      that the provider does not accept), `call.refused` (by `spend`: the most it could cost, and what was
+      left, in USD), `call.damaged` and `call.unstored` (errors of the cache)
     - node: string, id of the thought it is about, NA if there is none
     - data: object, the record as a dict. `pandas.json_normalize(df.data)` makes columns of it, and
       `df.data.str["depth"]` extracts one. `depth` counts from the strategy's own root. A proposal has depth,

@@ -326,9 +326,9 @@ class _Cut:
             budget=Budget(calls=calls),
             repeat=header.repeat,
             replies=replies_of(prefix),
-            edits=Edits.of(header.branched),
         )
-        thinking = thinking_of(self.strategy, self.task, roles_from(header.roles))
+        edits = Edits.of(header.branched)
+        thinking = thinking_of(self.strategy, self.task, roles_from(header.roles), edits=edits)
         try:
             await driver.drive(thinking)
             if (missing := recorder.missing()) is not None:

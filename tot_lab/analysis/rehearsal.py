@@ -13,16 +13,7 @@ from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.strategy import Strategy
-from tot_lab.core.thinking import (
-    Acts,
-    Budget,
-    BudgetLeft,
-    Effect,
-    Gather,
-    RandomNumbers,
-    Thinking,
-    WithBudget,
-)
+from tot_lab.core.thinking import Effect, Gather, Request, Thinking, WithBudget
 from tot_lab.record.run import Run, replies_of
 from tot_lab.runtime.roles import thinking_of
 
@@ -138,11 +129,7 @@ def _carry_out(thinking: Thinking[Any], answer: Callable[[Call], Reply]) -> Any:
                 value = [_carry_out(branch, answer) for branch in step.branches]
             case WithBudget():
                 value = _carry_out(step.thinking, answer)
-            case BudgetLeft():
-                value = Budget()
-            case RandomNumbers():
-                value = Random("\0".join(step))
-            case Acts():
-                value = []
+            case Request():
+                value = step.default()
             case _:
                 value = step

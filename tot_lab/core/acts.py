@@ -1,13 +1,13 @@
 """Acts of a person on a search under way.
 
-A search asks for them once before each of its picks, by number. The driver records those that it hands over
-in one note, so a replay hands over the same acts before the same pick.
+A search asks for them once before each of its picks, by number (`tot_lab.core.thinking.Acts`). Those that it
+receives are recorded in one note, so a replay hands over the same acts before the same pick.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -45,6 +45,20 @@ class RaiseBudget(msgspec.Struct, frozen=True, tag="raise_budget", tag_field="ac
 
 
 Act: TypeAlias = Prune | Rescore | Graft | RaiseBudget
+
+
+class Change(NamedTuple):
+    """An act that has taken effect.
+
+    Attributes:
+        act: The act.
+        node: The thought that it has changed or added, or "" for a raised budget.
+        old: The earlier rank of a thought with a new score.
+    """
+
+    act: Act
+    node: str = ""
+    old: float = 0.0
 
 
 def note_of(acts: Sequence[Act], at: str, pick: int) -> Note:

@@ -12,15 +12,18 @@ order of the branches, so the record cannot depend on which reply arrived first.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import closing
-from typing import Annotated, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from random import Random
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
+from tot_lab.core.acts import Change
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Event
+from tot_lab.core.tree import Tree
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
@@ -78,12 +81,25 @@ class Gather(NamedTuple):
     seconds: float | None = None
 
 
+class Slots(NamedTuple):
+    """A limit on the calls in flight that all runs of a process share, whichever models they call.
+
+    Attributes:
+        name: Calls with equal slots share them.
+        number: The most calls in flight.
+    """
+
+    name: str
+    number: int
+
+
 class WithBudget(NamedTuple):
-    """A branch with its own budget or time limit per call. See `with_budget` and `with_timeout`."""
+    """A branch with limits of its own. See `with_budget` and `with_timeout`."""
 
     budget: Budget
     thinking: Thinking[Any]
     call_seconds: float | None = None
+    slots: Slots | None = None
 
 
 class Effect(NamedTuple):
@@ -101,7 +117,21 @@ class Effect(NamedTuple):
     carry_out: Callable[[], Awaitable[str]]
 
 
-class BudgetLeft(NamedTuple):
+class Request(msgspec.Struct, frozen=True):
+    """A request to whoever carries the strategy out, rather than to a model.
+
+    Attributes:
+        recorded: Whether the request and its answer are recorded. Otherwise it has no place in the record.
+    """
+
+    recorded: ClassVar[bool] = False
+
+    def default(self, repeat: int = 0) -> Any:
+        """Return the answer where nothing is limited and nobody steers. `repeat` is that of the run."""
+        raise NotImplementedError(f"{type(self).__name__} has no default.")
+
+
+class BudgetLeft(Request, frozen=True):
     """A request for what is left of the enclosing budgets. The strategy receives a `Budget`.
 
     The answer is recorded, so a replay takes the same decisions.
@@ -111,11 +141,17 @@ class BudgetLeft(NamedTuple):
         sample_index: Number of earlier requests of this node.
     """
 
+    recorded: ClassVar[bool] = True
+
     at: str = "0"
     sample_index: int = 0
 
+    def default(self, repeat: int = 0) -> Budget:
+        """Return a budget without limits."""
+        return Budget()
 
-class RandomNumbers(NamedTuple):
+
+class RandomNumbers(Request, frozen=True):
     """A request for random numbers. The strategy receives a `random.Random`.
 
     Its seed follows from the fields and the repeat of the run. A rerun, a replay and a resumed run therefore
@@ -132,24 +168,34 @@ class RandomNumbers(NamedTuple):
     purpose: str = "search"
     attempt: str = ""
 
+    def default(self, repeat: int = 0) -> Random:
+        """Return the random numbers of the run with this `repeat`."""
+        return Random("\0".join([self.task, self.purpose, self.attempt, str(repeat)]))
 
-class Acts(NamedTuple):
-    """A request for the acts of a person on a search. The strategy receives a list of `Act`, mostly empty.
 
-    The driver records the acts, so a replay receives the same ones.
+class Acts(Request, frozen=True):
+    """A request for what a person has changed in a search. The strategy receives a list of `Change`.
+
+    The changes are recorded and made in `tree` before the strategy receives them.
 
     Attributes:
         at: The thought that the search starts from.
         pick: Number of earlier requests of this search.
         tree: The thoughts of the search.
+        next_child: Returns the id of the next child of a thought.
     """
 
     at: str
     pick: int
-    tree: Container[str]
+    tree: Tree
+    next_child: Callable[[str], str]
+
+    def default(self, repeat: int = 0) -> list[Change]:
+        """Return no changes."""
+        return []
 
 
-ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | BudgetLeft | RandomNumbers | Acts | Event
+ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | Request | Event
 Thinking: TypeAlias = Generator[ThinkingStep, Any, T]
 
 
@@ -192,8 +238,8 @@ def gather(
         at_once: Maximum number of branches that run at the same time. `None` means all.
         seconds: Time limit for all calls of the branches together, counted from the first call that is sent.
             Calls without a reply by then fail with an error that begins with `timeout`, and no further calls
-            are sent. Time in which a limit of the lab or endpoint (concurrency, `spend`, requests per minute)
-            holds back a branch does not count for that branch. `None` means no limit.
+            are sent. Time in which a call waits (for a budget, a limit of the endpoint, `spend` or a slot)
+            does not count for its branch. `None` means no limit.
     """
     results: list[T] = yield Gather(branches, at_most, at_once, seconds)
     return results
@@ -205,13 +251,18 @@ def with_budget(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
     return result
 
 
-def with_timeout(seconds: float, thinking: Thinking[T]) -> Thinking[T]:
+def with_timeout(seconds: float, thinking: Thinking[T], *, slots: Slots | None = None) -> Thinking[T]:
     """Run `thinking` with at most `seconds` for each call, in place of the lab's limit.
 
-    The time is counted from when the call is sent; waiting in a queue does not count. A call that takes
-    longer fails with an error that begins with `timeout`.
+    The time is counted from when the call is sent; waiting in a queue or for a slot does not count. A call
+    that takes longer fails with an error that begins with `timeout`.
+
+    Args:
+        seconds: Time limit of each call.
+        thinking: The strategy under way.
+        slots: Limits the calls in flight of all runs of the process that name the same slots.
     """
-    result: T = yield WithBudget(Budget(), thinking, seconds)
+    result: T = yield WithBudget(Budget(), thinking, seconds, slots)
     return result
 
 
@@ -295,7 +346,7 @@ def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:
 
     def numbered(step: Call | RandomNumbers) -> Call | RandomNumbers:
         if isinstance(step, RandomNumbers):
-            return step._replace(attempt=f"{number} {step.attempt}")
+            return msgspec.structs.replace(step, attempt=f"{number} {step.attempt}")
         return msgspec.structs.replace(step, attempt=(number, *step.attempt))
 
     return (yield from map_steps(numbered, thinking, (Call, RandomNumbers)))

@@ -2,9 +2,8 @@
 
 All labs of a process that use one endpoint with the same limits share a rate limiter. An endpoint without a
 `concurrency` gets one that finds it (`AdaptiveLimiter`). All sweeps on one dask cluster share one, too, whose
-workers install their own (`make_limiters`); there `FIXED` replaces a missing setting. All runs of Deep Think
-share another one, whichever endpoint they call (`BY_KIND`). A waiting call records `call.queued`, and its
-timeout starts when it is sent.
+workers install their own (`make_limiters`); there `FIXED` replaces a missing setting. A waiting call records
+`call.queued`, and its timeout starts when it is sent.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from tot_lab.core.calls import TIMED_OUT, Call, CallObserver, Reply
@@ -38,16 +37,6 @@ class Limits(NamedTuple):
     tokens_per_minute: int | None
 
 
-BY_KIND = dict.fromkeys(("branch", "develop", "converge"), Limits("deep think", 4, None, None))
-"""Limits by purpose of a call, shared by a whole process whichever endpoint is called.
-
-Each event loop has its own rate limiters.
-
-References:
-    Cogtrix, Deep Think: four concurrent calls.
-"""
-
-
 class RateLimiter:
     """Admits requests in order, as the limits allow."""
 
@@ -61,14 +50,12 @@ class RateLimiter:
         self.tokens = 0
         self.timer: asyncio.TimerHandle | None = None
 
-    async def enter(self, tokens: int, observer: CallObserver, **data: Any) -> bool:
-        """Wait for admission; `leave` must follow. Returns whether the call had to wait, which is noted with
-        `data`.
-        """
+    async def enter(self, tokens: int, observer: CallObserver) -> None:
+        """Wait for admission; `leave` must follow."""
         if not self.waiting and self._wait(tokens) == 0.0:
             self._let_in(tokens)
-            return False
-        observer.note("call.queued", **data)
+            return
+        observer.note("call.queued")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append((tokens, turn))
         self._admit_next()
@@ -80,7 +67,6 @@ class RateLimiter:
             else:
                 self._admit_next()  # the next one may fit
             raise
-        return True
 
     def leave(self) -> None:
         """End a request."""
@@ -210,15 +196,11 @@ def limiter_of(endpoint: Endpoint) -> RateLimiter:
     limits = Limits(
         endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     )
-    own = AdaptiveLimiter if endpoint.concurrency is None else RateLimiter
-    return shared_limiter(limits, _MAKERS.get(asyncio.get_running_loop(), own))
-
-
-def shared_limiter(limits: Limits, make: Callable[[Limits], RateLimiter] = RateLimiter) -> RateLimiter:
-    """Return the rate limiter of this event loop for `limits`, created by `make` if needed."""
-    limiters = _LIMITERS.setdefault(asyncio.get_running_loop(), {})
+    loop = asyncio.get_running_loop()
+    limiters = _LIMITERS.setdefault(loop, {})
     if limits not in limiters:
-        limiters[limits] = make(limits)
+        own = AdaptiveLimiter if endpoint.concurrency is None else RateLimiter
+        limiters[limits] = _MAKERS.get(loop, own)(limits)
     return limiters[limits]
 
 

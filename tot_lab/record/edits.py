@@ -1,7 +1,7 @@
 """Changes of a person in a branch of a run.
 
-An edit is applied in the driver, where every event passes: the changed event is recorded and sent back to the
-strategy (`emit`). Nothing else in the search changes, so the header is all that a replay needs.
+An edit is applied before an event is recorded: the changed event is recorded and sent back to the strategy
+(`emit`). Nothing else in the search changes, so the header is all that a replay needs.
 
 A header describes a branch as `{"run": id, "node": id}` and the one change: `content`, `score` or `strategy`.
 `file` is the journal of the parent, if it has one; `before` is the branch of the parent, if it was branched

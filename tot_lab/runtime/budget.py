@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Need, Reply, believed, estimated_tokens, refused
-from tot_lab.core.thinking import Budget
+from tot_lab.core.thinking import Budget, Slots
 from tot_lab.core.tools import asks_no_model
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
@@ -85,23 +85,46 @@ class Use:
         self.prompt_ratio = max(self.prompt_ratio, amounts["input_tokens"] / _prompt_estimate(call))
 
 
+class Group:
+    """Calls that share a time limit of `seconds`. `began` is when the first was made, or `None` before."""
+
+    __slots__ = ("began", "seconds")
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self.began: float | None = None
+
+
 class Scope:
-    """The budget of one part of a run. `parent` is the scope around it."""
+    """The limits of one part of a run.
+
+    Args:
+        parent: The scope around it.
+        budget: Its budget.
+        now: Seconds since the start of the run.
+        at_most: The most calls that a branch may make, as its strategy has announced.
+        call_seconds: Time limit of each call.
+        group: The calls that share a time limit. `None` means those of the parent.
+        slots: Slots that the calls share with others of the process. `None` means those of the parent.
+    """
 
     def __init__(
         self,
         parent: Scope | None,
         budget: Budget | None,
         now: float,
+        *,
         at_most: int | None = None,
         call_seconds: float | None = None,
+        group: Group | None = None,
+        slots: Slots | None = None,
     ) -> None:
         self.parent = parent
         around = None if parent is None else parent.call_seconds
         known = [seconds for seconds in (call_seconds, around) if seconds is not None]
         self.call_seconds: float | None = min(known, default=None)
-        self.group: Any = None if parent is None else parent.group
-        """The group of calls that share a time limit, which the driver keeps."""
+        self.group: Group | None = group or (None if parent is None else parent.group)
+        self.slots: Slots | None = slots or (None if parent is None else parent.slots)
         self.at_most = at_most
         self.caps: dict[str, float] = {}
         self.calls_cap: int | None = at_most
@@ -111,6 +134,8 @@ class Scope:
             self.caps = {name: cap for name in AMOUNTS if (cap := getattr(budget, name)) is not None}
             if budget.seconds is not None:
                 self.deadline = now + budget.seconds
+        self.ends: float | None = None
+        """When its time is up, on the clock of the run."""
         self.started = now
         self.calls = 0
         self.used = dict.fromkeys(self.caps, 0.0)

@@ -23,7 +23,7 @@ from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import Requests, SampleScope, in_order, request_of
-from tot_lab.models.limits import BY_KIND, Limited, Measured, RateLimiter, shared_limiter
+from tot_lab.models.limits import Limited, Measured
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import model_named
 from tot_lab.models.ready import Ready
@@ -142,11 +142,7 @@ class Gateway:
         route = self._routes.get(call.model)
         if route is None:
             route = self._routes[call.model] = self._route_to(self.model_of(call.model))
-        together = BY_KIND.get(call.purpose)
-        if together is None:
-            return route(call, observer)
-        silent = not isinstance(self.model_of(call.model), Endpoint)
-        return _in_turn(shared_limiter(together), route, call, observer, silent)
+        return route(call, observer)
 
     def known(self, call: Call) -> Reply | None:
         """Return the cached reply to `call`, or `None`."""
@@ -271,24 +267,6 @@ def _batch_key(model: Endpoint, call: Call, request: Requests) -> Hashable | Non
 def _computes(model: Model | Endpoint | Tool) -> bool:
     """Whether `model` is a tool without effects."""
     return isinstance(model, Tool) and model.pure and not model.effects
-
-
-async def _in_turn(
-    limiter: RateLimiter,
-    route: Callable[[Call, CallObserver], Awaitable[Reply]],
-    call: Call,
-    observer: CallObserver,
-    silent: bool,
-) -> Reply:
-    """Return the reply after waiting for the rate limiter. `silent` tells that the model does not report when
-    it sends the call.
-    """
-    if await limiter.enter(0, observer, strategy=True) and silent:
-        observer.note("call.sent", tries=1, n=1)  # starts the time limit
-    try:
-        return await route(call, observer)
-    finally:
-        limiter.leave()
 
 
 def _check_function(model: Any) -> None:

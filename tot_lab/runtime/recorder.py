@@ -221,6 +221,10 @@ class Recorder:
             _LOGGER.warning("run %s, thought %s: %s %s", self.header.id, record.at, record.name, data)
         self.lines.append(Line(position, time.perf_counter() - self._start, record, paid))
 
+    def beside(self, name: str, at: str, **data: Any) -> None:
+        """Record a note that depends on timing, outside the canonical record."""
+        self.record((), Note(name, at, data))
+
     def partial(self, position: Position, call: Call, text: str) -> None:
         """Pass the text so far of an open call to the watchers as a note `call.partial`, which is not
         recorded.

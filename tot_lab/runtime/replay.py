@@ -29,6 +29,7 @@ from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.gateway import identity_of, settings_of
 from tot_lab.runtime.recorder import Divergence, Recorder, check_same
 from tot_lab.runtime.roles import roles_from, thinking_of
+from tot_lab.runtime.steering import Steered
 
 
 class Replay(NamedTuple):
@@ -85,13 +86,18 @@ async def replay(
         repeat=run.header.repeat,
         replies=replies,
         in_order=run.error is None,
-        edits=Edits.of(run.header.branched),
-        acts=acts_of(run.lines),
     )
-    roles = roles_from(run.header.roles)
     try:
+        acts = acts_of(run.lines)
+        thinking = thinking_of(
+            strategy,
+            task,
+            roles_from(run.header.roles),
+            steered=Steered(acts, None, driver.raise_budget) if acts else None,
+            edits=Edits.of(run.header.branched),
+        )
         try:
-            await driver.drive(thinking_of(strategy, task, roles))
+            await driver.drive(thinking)
         except Exception as error:
             if isinstance(error, Divergence) or run.error is None:
                 raise
@@ -131,12 +137,12 @@ async def _replay_by_call(
         budget=budget_of(run.header),
         repeat=run.header.repeat,
         in_order=run.error is None,
-        edits=Edits.of(run.header.branched),
     )
     recorded = [event for event in run.events if not isinstance(event, Note)]
     try:
         try:
-            await driver.drive(thinking_of(strategy, task, roles_from(run.header.roles)))
+            edits = Edits.of(run.header.branched)
+            await driver.drive(thinking_of(strategy, task, roles_from(run.header.roles), edits=edits))
         except Exception as error:
             if isinstance(error, Divergence) or run.error is None:
                 raise  # otherwise the bug that ended the run, again

@@ -1,6 +1,6 @@
-"""Roles and system prompts: settings that a run adds to every call.
+"""What a run adds to the steps of its strategy: roles and system prompts, and the changes of a person.
 
-They are added before a call is recorded, so that the record shows the complete prompt and model. A role only
+They are added before a step is recorded, so that the record shows the complete prompt and model. A role only
 fills in what the strategy leaves open. A call has the role that its `model` names, else that of its purpose.
 """
 
@@ -18,11 +18,13 @@ from tot_lab.core.calls import Call, Message
 from tot_lab.core.model_setting import ModelSetting
 from tot_lab.core.parts import Part, known_names, part_of
 from tot_lab.core.purposes import ROLES, role_of
+from tot_lab.core.records import Scored, Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, map_steps
+from tot_lab.core.thinking import Interceptor, Thinking, intercept, map_steps
 from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import is_model
+from tot_lab.record.edits import Edits
 
 
 class Role(BaseModel):
@@ -94,16 +96,33 @@ def roles_from(settings: Mapping[str, dict[str, Any]]) -> dict[str, Role]:
     return made
 
 
-def thinking_of(strategy: Strategy, task: Task, roles: Mapping[str, Role]) -> Thinking[Answer]:
-    """Return the generator of `strategy` for `task` without its reference. Each model call gets the task's
-    system prompt and the settings of its role.
+def thinking_of(
+    strategy: Strategy,
+    task: Task,
+    roles: Mapping[str, Role],
+    *,
+    steered: Interceptor | None = None,
+    edits: Edits | None = None,
+) -> Thinking[Answer]:
+    """Return the generator of `strategy` for `task` without its reference.
+
+    Args:
+        strategy: The strategy.
+        task: The task. Each model call gets its system prompt.
+        roles: The settings of model calls, by role.
+        steered: Makes the changes of a person in the searches of the run.
+        edits: Thoughts and scores that a person changed for a branch of a run.
     """
     thinking = strategy.think(task.hidden())
     if not isinstance(thinking, Generator):  # the driver raises the error
         return thinking
     if task.system_prompt:
         thinking = map_steps(partial(_instructed, task.system_prompt), thinking)
-    return _assigned(roles, thinking) if roles else thinking
+    if roles:
+        thinking = _assigned(roles, thinking)
+    if steered is not None:
+        thinking = intercept(steered, thinking, 1)
+    return thinking if edits is None else map_steps(edits.applied, thinking, (Thought, Scored))
 
 
 def _instructed(system_prompt: str, call: Call) -> Call:

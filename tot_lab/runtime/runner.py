@@ -16,15 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from tot_lab.core.acts import Act, acts_of
+from tot_lab.core.acts import acts_of
 from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import REFUSED, Call, CallObserver, Model, Reply, is_cost, is_made
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import Part, UserFunction, map_parts, part_of
 from tot_lab.core.records import Ended, Line
 from tot_lab.core.strategy import Strategy
-from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
+from tot_lab.core.task import Answer, Task
+from tot_lab.core.thinking import Budget, Thinking
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.cache import Cache, CacheMiss, Mode
 from tot_lab.models.keys import SampleScope
@@ -40,7 +40,7 @@ from tot_lab.runtime.gateway import Gateway, identity_of
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of, runnable
 from tot_lab.runtime.roles import Role, thinking_of
-from tot_lab.runtime.steering import Steering
+from tot_lab.runtime.steering import Steered, Steering
 from tot_lab.strategies.defaults import lab_defaults
 from tot_lab.strategies.structured import Tier
 from tot_lab.tools import EffectPolicy, Tool, Toolbox
@@ -383,7 +383,7 @@ class Execution:
         if runner.follower is not None:
             follow = runner.follower.following(recorder.header, recorder.lines, recorder.path)
             recorder.watchers.append(follow)
-        ask = runner.gateway.ask
+        ask, steering = runner.gateway.ask, self.steering
         driver = Driver(
             ask if self.parent is None else answering(self.parent.lines, self.parent.id, ask),
             recorder,
@@ -391,17 +391,15 @@ class Execution:
             timeout=runner.timeout,
             repeat=recorder.header.repeat,
             replies=None if self._kept is None else replies_of(self._kept),
-            edits=Edits.of(recorder.header.branched),
             bounds=runner.gateway,
-            acts=self._recorded_acts(),
-            steering=self.steering,
+            is_paused=lambda: steering is not None and steering.paused,
         )
         self._driver = driver
         runner.expect_payments(recorder.header.id)
         try:
             await self._make_ready()
             with seldom_collecting():
-                await driver.drive(thinking_of(self.strategy, self.task, runner.gateway.roles))
+                await driver.drive(self._thinking(driver))
         except CacheMiss as miss:
             player = self.task.domain.player
             raise CacheMiss(f'{miss} To continue with a simulated model: tl.Lab("{player}").') from None
@@ -409,7 +407,7 @@ class Execution:
             self._run = self.run
             recorder.close()
             self._run.path = recorder.path  # None if the file could not be written completely
-        if self.budget is not None and self.budget.usd is not None and driver.root.use.unpriced:
+        if self.budget is not None and self.budget.usd is not None and driver.unpriced:
             warnings.warn(
                 "The limit on usd could not be enforced: the model does not report what its calls cost.",
                 RuntimeWarning,
@@ -419,12 +417,22 @@ class Execution:
 
     def limits(self) -> dict[str, float]:
         """Return the limits of the run's budget, by name."""
-        return {} if self._driver is None else self._driver.root.limits
+        return {} if self._driver is None else self._driver.limits
 
-    def _recorded_acts(self) -> dict[tuple[str, int], list[Act]]:
-        """Return the acts of a person in the record so far, and in that of the parent."""
-        parent = {} if self.parent is None else acts_of(self.parent.lines)
-        return {**parent, **acts_of(self._kept or ())}
+    def _thinking(self, driver: Driver) -> Thinking[Answer]:
+        """Return the generator of the strategy, with the changes of a person that the record so far, that of
+        the parent, or whoever steers the run contains.
+        """
+        acts = {} if self.parent is None else acts_of(self.parent.lines)
+        acts |= acts_of(self._kept or ())
+        steers = bool(acts) or self.steering is not None
+        return thinking_of(
+            self.strategy,
+            self.task,
+            self.runner.gateway.roles,
+            steered=Steered(acts, self.steering, driver.raise_budget) if steers else None,
+            edits=Edits.of(self.recorder.header.branched),
+        )
 
     async def _make_ready(self) -> None:
         """Load what determines how much a call can use.

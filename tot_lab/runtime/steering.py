@@ -1,20 +1,25 @@
 """Steering of a live run: a person pauses it, and changes its search.
 
-An act waits until the search makes its next pick, and is recorded there (`tot_lab.core.acts`). Everything
-here may be called from any thread.
+An act waits until the search makes its next pick, and is recorded there (`tot_lab.core.acts`). `Steering` may
+be used from any thread. `Steered` makes the changes: it intercepts the requests of searches, so neither the
+driver nor the searches know what a person may do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-from tot_lab.core.acts import Act, Graft, Prune, RaiseBudget, Rescore
+from tot_lab.core.acts import Act, Change, Graft, Prune, RaiseBudget, Rescore, note_of
 from tot_lab.core.calls import readable
-from tot_lab.core.thinking import Budget
+from tot_lab.core.records import Decided, Event, Scored, Thought
+from tot_lab.core.thinking import Acts, Budget, Thinking, ThinkingStep
 from tot_lab.record.run import Run
+
+PRUNABLE = ("proposed", "kept", "complete", "unreadable")
+"""States of thoughts that a person may prune. The others have left the search already."""
 
 
 class Steering:
@@ -164,6 +169,76 @@ class Steering:
             if isinstance(act, RaiseBudget):
                 limits |= act.limits
         return limits
+
+
+class Steered:
+    """Makes the changes of a person in the searches of a run (`intercept`).
+
+    Args:
+        recorded: The acts in a record that is repeated, by search and number of the pick.
+        steering: Where a person makes new changes.
+        raise_budget: Raises limits of the run.
+    """
+
+    def __init__(
+        self,
+        recorded: Mapping[tuple[str, int], Sequence[Act]],
+        steering: Steering | None,
+        raise_budget: Callable[[Mapping[str, float]], None],
+    ) -> None:
+        self.recorded = recorded
+        self.steering = steering
+        self.raise_budget = raise_budget
+
+    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
+        """Answer the request of a search for changes. Other steps are performed unchanged."""
+        if not isinstance(step, Acts):
+            return (yield step)
+        taken = self.recorded.get((step.at, step.pick), ())
+        if not taken and self.steering is not None:
+            taken = self.steering.take(step.tree)
+        acts = [act for act in taken if isinstance(act, RaiseBudget) or act.node in step.tree]
+        if acts:
+            yield note_of(acts, step.at, step.pick)
+        changes: list[Change] = []
+        for act in acts:
+            changes.append((yield from self._change(step, act)))
+        return changes
+
+    def fork(self) -> Steered:
+        """Return itself: a person changes the whole run."""
+        return self
+
+    def join(self, branches: Sequence[Steered]) -> None:
+        """Do nothing: the branches have no state of their own."""
+
+    def _change(self, step: Acts, act: Act) -> Thinking[Change]:
+        """Record the events of an act, and add them to the tree of the search."""
+        tree = step.tree
+        match act:
+            case Prune(node):
+                for id in tree.below(node):
+                    if tree[id].state in PRUNABLE:
+                        yield from _added(step, Decided(id, "pruned", "person"))
+                return Change(act, node)
+            case Rescore(node, score):
+                old = tree[node].rank
+                yield from _added(step, Scored(node, score, by="person"))
+                return Change(act, node, old)
+            case Graft(node, text, score):
+                id = step.next_child(node)
+                yield from _added(step, Thought(id, node, text))
+                yield from _added(step, Scored(id, score, by="person"))
+                return Change(act, id)
+            case RaiseBudget(limits):
+                self.raise_budget(limits)
+                return Change(act)
+
+
+def _added(step: Acts, event: Event) -> Thinking[None]:
+    """Record `event`, and add it to the tree as it was recorded."""
+    recorded = yield event
+    step.tree.add(event if recorded is None else recorded)
 
 
 def _share(score: float) -> float:

@@ -23,7 +23,7 @@ from tot_lab.core.reading import split_thinking
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, emit, gather, with_timeout
+from tot_lab.core.thinking import Slots, Thinking, emit, gather, with_timeout
 from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.deep_think_names import match_all, match_once
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
@@ -54,6 +54,13 @@ DIRECT = "Direct approach"
 SHOWN = 8_000
 """Characters of a solution, or of another model text, that a later prompt shows."""
 
+
+SLOTS = Slots("deep think", 4)
+"""Calls in flight of all runs of Deep Think in this process.
+
+References:
+    Cogtrix, Deep Think: four concurrent calls.
+"""
 
 _MAX_ITERATIONS = 5
 _MAX_BRANCHES = 5
@@ -432,13 +439,17 @@ class _Iterations:
         call, tier = self.by.call(at, purpose, prompt, sample_index), self.by.tier
         seconds = self.by.timeout
         result = yield from with_timeout(
-            seconds, ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing)
+            seconds,
+            ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing),
+            slots=SLOTS,
         )
         if result.schema_refused and purpose == "branch":  # the first call of a run: the others need not try
             self.schema = False
             call = self.by.call(at, purpose, prompt, _MAX_ITERATIONS)
             result = yield from with_timeout(
-                seconds, ask_json(call, form, tier=tier, retries=0, schema=False, closing=closing)
+                seconds,
+                ask_json(call, form, tier=tier, retries=0, schema=False, closing=closing),
+                slots=SLOTS,
             )
         error = result.replies[-1].error
         if error is None:

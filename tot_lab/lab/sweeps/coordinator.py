@@ -105,7 +105,7 @@ class _Chunk:
         self.sweep = sweep
         self.worker = worker
         self.held: Counter[Limits] = Counter()
-        self.waiting: dict[int, asyncio.Future[bool]] = {}
+        self.waiting: dict[int, asyncio.Future[None]] = {}
         self.paid: list[tuple[bytes, float]] = []
         self.over = False
 

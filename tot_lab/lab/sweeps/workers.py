@@ -156,11 +156,11 @@ class _SharedGate(RateLimiter):
         self.turn = asyncio.Semaphore(MAX_REQUESTS)
         self.tickets = count()
 
-    async def enter(self, tokens: int, observer: CallObserver, **data: Any) -> bool:
+    async def enter(self, tokens: int, observer: CallObserver) -> None:
         """Wait for a slot. `left` must follow."""
         waited = self.turn.locked()
         if waited:
-            observer.note("call.queued", **data)
+            observer.note("call.queued")
         async with self.turn:
             ticket = next(self.tickets)
             entering = rpc(
@@ -169,8 +169,7 @@ class _SharedGate(RateLimiter):
             try:
                 done, _ = await asyncio.wait([entering], timeout=QUEUED_AFTER)
                 if not done and not waited:
-                    waited = True
-                    observer.note("call.queued", **data)
+                    observer.note("call.queued")
                 admitted = await asyncio.shield(entering)
             except asyncio.CancelledError:
                 rpc(self.worker, "withdraw", chunk=self.chunk, ticket=ticket)
@@ -179,7 +178,6 @@ class _SharedGate(RateLimiter):
         if not admitted:
             # The chunk is no longer wanted: its runs are about to be cancelled.
             await asyncio.Event().wait()
-        return waited
 
     def _give_back(self, entering: asyncio.Future[bool]) -> None:
         if not entering.cancelled() and entering.exception() is None and entering.result():

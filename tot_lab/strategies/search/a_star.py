@@ -6,13 +6,13 @@ path is complete ends the search when it is the cheapest, not when it is propose
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
 from tot_lab.core.parts import UserFunction
+from tot_lab.strategies.search.frontier import Frontier
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState, expansions_of_all
 
 Terms: TypeAlias = dict[str, float]
@@ -29,30 +29,15 @@ class CheapestFirst(Search):
     kind: ClassVar[str] = ""
 
     def run(self, state: SearchState) -> Searching:
-        terms = {state.root: self.terms_of_root()}
-        siblings: dict[str, list[str]] = {}
-        heap: list[tuple[Any, int, str]] = []
+        frontier = state.remember(Cheapest(self, state))
         best = state.root
         while best not in state.closed:
-            children = yield Pick([best], why={best: terms[best]})
-            for id in children:
-                siblings.setdefault(state.tree[id].parent or state.root, []).append(id)
-            by_person = bool(state.rescored) or any(state.tree[id].parent != best for id in children)
-            for parent in siblings if by_person else [best]:
-                terms.update(self.terms(state, terms[parent], siblings.get(parent, [])))
-            if by_person:
-                heap = [self._entry(state, terms, id) for *_, id in heap]
-                heapq.heapify(heap)
-            for id in children:
-                if id in terms and not is_dead_end(state, id):
-                    heapq.heappush(heap, self._entry(state, terms, id))
-            if not heap:
+            children = yield Pick([best], why={best: frontier.terms[best]})
+            frontier.add(best, children)
+            if not frontier:
                 return None
-            best = heapq.heappop(heap)[-1]
+            best = frontier.pop()
         return best
-
-    def _entry(self, state: SearchState, terms: dict[str, Terms], id: str) -> tuple[Any, int, str]:
-        return self.key(terms[id]), state.tree[id].order, id
 
     def terms_of_root(self) -> Terms:
         """The terms of the thought that the search starts from."""
@@ -68,6 +53,58 @@ class CheapestFirst(Search):
 
     def max_expansions(self, branch: int, depth: int) -> int:
         return expansions_of_all(branch, depth)
+
+
+class Cheapest(Frontier):
+    """The thoughts that wait to be expanded, with the terms of all thoughts.
+
+    Attributes:
+        terms: The terms of each thought that may be expanded.
+        families: The children of each expanded thought.
+        waiting: The thoughts that were not expanded yet, cheap or not.
+    """
+
+    def __init__(self, search: CheapestFirst, state: SearchState) -> None:
+        super().__init__(lambda id: (search.key(self.terms[id]), state.tree[id].order))
+        self.search = search
+        self.state = state
+        self.terms = {state.root: search.terms_of_root()}
+        self.families: dict[str, list[str]] = {}
+        self.waiting: dict[str, None] = {}
+
+    def add(self, expanded: str, children: Iterable[str]) -> None:
+        """Add new thoughts: the children of `expanded`, and further ones elsewhere."""
+        families: dict[str, list[str]] = {expanded: []}
+        for id in children:
+            families.setdefault(self.state.tree[id].parent or self.state.root, []).append(id)
+        for parent, family in families.items():
+            self.families.setdefault(parent, []).extend(family)
+            self.waiting.update((id, None) for id in family if not is_dead_end(self.state, id))
+        if len(families) > 1:
+            self.refresh()
+            return
+        self.terms.update(self.search.terms(self.state, self.terms[expanded], self.families[expanded]))
+        for id in families[expanded]:
+            if id in self.waiting and id in self.terms:
+                self.push(id)
+
+    def pop(self) -> str:
+        """Remove and return the cheapest thought."""
+        id = super().pop()
+        del self.waiting[id]
+        return id
+
+    def refresh(self) -> None:
+        """Compute the terms of all thoughts again."""
+        self.terms = {self.state.root: self.search.terms_of_root()}
+        for parent, family in self.families.items():
+            if parent in self.terms:
+                self.terms.update(self.search.terms(self.state, self.terms[parent], family))
+        self.reorder(id for id in self.waiting if id in self.terms)
+
+    def rescored(self, id: str, old: float) -> None:
+        """Compute all terms again, since a thought has a new score."""
+        self.refresh()
 
 
 class AStar(CheapestFirst):

@@ -60,11 +60,27 @@ class Arms:
         children: The children of each thought that its CONT node chooses among, with their arms.
     """
 
-    def __init__(self, posterior: Callable[[], Posterior]) -> None:
+    def __init__(self, state: SearchState, posterior: Callable[[], Posterior]) -> None:
+        self.state = state
         self.generate: dict[str, Posterior] = defaultdict(posterior)
         self.proceed: dict[str, Posterior] = defaultdict(posterior)
         self.child: dict[str, Posterior] = defaultdict(posterior)
         self.children: dict[str, list[tuple[Node, Posterior]]] = defaultdict(list)
+
+    def back_up(self, id: str, rank: float, times: int = 1) -> None:
+        """Add the score of a thought to the arms that lead to it: GEN at its parent, CONT further above."""
+        score, path = max(rank, 0.0), [node.id for node in self.state.tree.path(id)]
+        self.generate[path[-2]].observe(score, times)
+        self.child[id].observe(score, times)
+        for above, node in pairwise(path[:-1]):
+            self.proceed[above].observe(score, times)
+            self.child[node].observe(score, times)
+
+    def rescored(self, id: str, old: float) -> None:
+        """Replace the score that was backed up from a thought."""
+        if id in self.child:
+            self.back_up(id, old, times=-1)
+            self.back_up(id, self.state.tree[id].rank)
 
 
 class AdaptiveBranching(Search):
@@ -93,7 +109,8 @@ class AdaptiveBranching(Search):
 
     def run(self, state: SearchState) -> Searching:
         random = yield state.random_numbers()
-        arms, members = Arms(self.arm), Members(state, self.arm)
+        arms = state.remember(Arms(state, self.arm))
+        members = state.remember(Members(state, self.arm))
         for _ in range(self.iterations):
             parent, why = self.select(state, arms, random)
             member = members.choose(partial(self.draws, random=random), why[parent])
@@ -111,26 +128,9 @@ class AdaptiveBranching(Search):
 
 
 def update(state: SearchState, arms: Arms, children: Iterable[str], fresh: Iterable[str]) -> None:
-    """Back up the scores of new thoughts, and those that a person changed.
-
-    `children` may be expanded, the other `fresh` ones were dropped.
-    """
-    for id, old in state.rescored.items():
-        if id in arms.child:
-            back_up(state, arms, id, old, times=-1)
-            back_up(state, arms, id, state.tree[id].rank)
+    """Back up the scores of new thoughts. `children` may be expanded, the other `fresh` ones were dropped."""
     for node in map(state.tree.__getitem__, state.open(children)):
         arms.children[node.parent or state.root].append((node, arms.child[node.id]))
     for id in dict.fromkeys([*children, *fresh]):
         if state.tree[id].by:
-            back_up(state, arms, id, state.tree[id].rank)
-
-
-def back_up(state: SearchState, arms: Arms, id: str, rank: float, times: int = 1) -> None:
-    """Add the score of a thought to the arms that lead to it: GEN at its parent, CONT further above."""
-    score, path = max(rank, 0.0), [node.id for node in state.tree.path(id)]
-    arms.generate[path[-2]].observe(score, times)
-    arms.child[id].observe(score, times)
-    for above, node in pairwise(path[:-1]):
-        arms.proceed[above].observe(score, times)
-        arms.child[node].observe(score, times)
+            arms.back_up(id, state.tree[id].rank)

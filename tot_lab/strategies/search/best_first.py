@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-
-from tot_lab.core.tree import Node
+from tot_lab.strategies.search.frontier import Frontier
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState, expansions_of_all
 
@@ -24,25 +22,19 @@ class BestFirst(Search):
     """Thoughts expanded concurrently. Larger batches are faster and slightly less greedy."""
 
     def run(self, state: SearchState) -> Searching:
-        heap: list[tuple[float, int, int, str]] = []
+        def key(id: str) -> tuple[float, int, int]:
+            node = state.tree[id]
+            return -node.rank, -node.depth, node.order
+
+        frontier = state.remember(Frontier(key))
         best = [state.root]
         while best:
             children = yield Pick(best)
-            if state.rescored:
-                heap = [entry(state.tree[id]) for *_, id in heap]
-                heapq.heapify(heap)
             for id in state.open(children):
-                heapq.heappush(heap, entry(state.tree[id]))
-            if self.width is not None and len(heap) > self.width:
-                heap.sort()
-                yield from state.prune([entry[-1] for entry in heap[self.width :]], "beam")
-                del heap[self.width :]
-            best = [heapq.heappop(heap)[-1] for _ in range(min(self.batch, len(heap)))]
+                frontier.push(id)
+            if self.width is not None and len(frontier) > self.width:
+                yield from state.prune(frontier.trim(self.width), "beam")
+            best = [frontier.pop() for _ in range(min(self.batch, len(frontier)))]
 
     def max_expansions(self, branch: int, depth: int) -> int:
         return expansions_of_all(branch, depth)
-
-
-def entry(node: Node) -> tuple[float, int, int, str]:
-    """The key by which the heap orders thoughts, and the id."""
-    return -node.rank, -node.depth, node.order, node.id

@@ -10,9 +10,9 @@ from pydantic import Field
 
 from tot_lab.core.thinking import Budget, BudgetLeft
 from tot_lab.core.tree import Node
-from tot_lab.strategies.search.mcts import Statistics
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+from tot_lab.strategies.search.statistics import Statistics
 
 Weight = Annotated[float, Field(ge=0)]
 TERMS = ("visits", "value", "completion", "exploration")
@@ -28,8 +28,8 @@ class Findings(Statistics):
         families: What is known of the children of each thought, until one is added or has a new score.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, state: SearchState) -> None:
+        super().__init__(state)
         self.depths: dict[str, int] = {}
         self.answers = (0, 0)
         self.deepest = 1
@@ -41,14 +41,26 @@ class Findings(Statistics):
         count, total = self.answers
         return total / count if count else self.deepest
 
-    def family(self, state: SearchState, parent: str) -> Family:
+    def family(self, parent: str) -> Family:
         """What is known of the children of a thought."""
         if parent not in self.families:
-            scored = [id for id in state.tree[parent].children if id in self.visits]
-            scores = {id: max(state.tree[id].rank, 0.0) for id in scored}
-            open = [state.tree[id] for id in self.open.get(parent, ()) if id in scores]
+            tree = self.state.tree
+            scores = {id: max(tree[id].rank, 0.0) for id in tree[parent].children if id in self.visits}
+            open = [tree[id] for id in self.open.get(parent, ()) if id in scores]
             self.families[parent] = Family(scores, open)
         return self.families[parent]
+
+    def back_up(self, id: str, value: float) -> None:
+        """Add the value and the depth of a new thought to it and all its ancestors."""
+        super().back_up(id, value)
+        path = self.state.tree.path(id)
+        for node in path:
+            self.depths[node.id] = self.depths.get(node.id, 0) + path[-1].depth
+
+    def rescored(self, id: str, old: float) -> None:
+        """Replace the value that was backed up from a thought."""
+        super().rescored(id, old)
+        self.families.clear()
 
 
 class Family:
@@ -105,7 +117,7 @@ class BGMCTS(Search):
     """The most picks."""
 
     def run(self, state: SearchState) -> Searching:
-        findings = Findings()
+        findings = state.remember(Findings(state))
         whole = left = yield BudgetLeft()
         for number in range(self.iterations):
             if number > 0:
@@ -113,13 +125,6 @@ class BGMCTS(Search):
             parent, why = self._select(state, findings, share_left(left, whole))
             known = len(state.tree[parent].children)
             children = yield Pick([parent], 1 if known else None, why=why)
-            for id, old in state.rescored.items():
-                if id in findings.visits:
-                    change = max(state.tree[id].rank, 0.0) - max(old, 0.0)
-                    for node in state.tree.path(id):
-                        findings.totals[node.id] += change
-            if state.rescored:
-                findings.families.clear()
             add(state, findings, children, state.tree[parent].children[known:])
 
     def max_expansions(self, branch: int, depth: int) -> int:
@@ -129,7 +134,7 @@ class BGMCTS(Search):
         """Descend to the thought that gets a child. Returns it with the terms of all choices on the way."""
         id, why = state.root, dict[str, dict[str, Any]]()
         while True:
-            family = findings.family(state, id)
+            family = findings.family(id)
             terms = why.setdefault(id, {})
             terms["budget left"] = left
             if family.is_empty:
@@ -179,18 +184,8 @@ def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: 
         if not node.by:
             continue
         findings.families.pop(node.parent or state.root, None)
-        back_up(state, findings, id, max(node.rank, 0.0))
+        findings.back_up(id, max(node.rank, 0.0))
         findings.deepest = max(findings.deepest, node.depth)
         if id in state.closed and state.task.domain.complete(state.task, state.tree.texts(id)) is not False:
             count, total = findings.answers
             findings.answers = (count + 1, total + node.depth)
-
-
-def back_up(state: SearchState, findings: Findings, id: str, value: float) -> None:
-    """Add the value and the depth of a new thought to it and all its ancestors."""
-    visits, totals, depths = findings.visits, findings.totals, findings.depths
-    depth = state.tree[id].depth
-    for node in state.tree.path(id):
-        visits[node.id] = visits.get(node.id, 0) + 1
-        totals[node.id] = totals.get(node.id, 0.0) + value
-        depths[node.id] = depths.get(node.id, 0) + depth

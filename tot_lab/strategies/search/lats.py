@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from tot_lab.core.thinking import ThinkingStep
-from tot_lab.strategies.search.mcts import Statistics, exhaust, reopen
 from tot_lab.strategies.search.sampling import Count, call_failed
 from tot_lab.strategies.search.searches import (
     Pick,
@@ -17,9 +16,36 @@ from tot_lab.strategies.search.searches import (
     SearchState,
     expansions_of_all,
 )
+from tot_lab.strategies.search.statistics import Statistics
 
 SOLVED = 1.0
 """The reward of a path that did not fail."""
+
+
+class Trajectories(Statistics):
+    """The values of thoughts: the score of each, and the rewards of the trajectories through it.
+
+    Attributes:
+        rewards: The rewards of finished paths.
+    """
+
+    def __init__(self, state: SearchState) -> None:
+        super().__init__(state)
+        self.rewards: dict[str, float] = {}
+
+    def reward(self, id: str, reward: float) -> None:
+        """Add a reward to all thoughts of a trajectory, whose visits were counted on the way down."""
+        for node in self.state.tree.path(id):
+            self.totals[node.id] = self.totals.get(node.id, 0.0) + reward
+
+    def rescored(self, id: str, old: float) -> None:
+        """Replace the value of a thought, and the reward of a path that ends with it."""
+        if id in self.totals:
+            self.totals[id] += max(self.state.tree[id].rank, 0.0) - max(old, 0.0)
+        if id in self.rewards:
+            reward = reward_of(self.state, id)
+            self.reward(id, reward - self.rewards[id])
+            self.rewards[id] = reward
 
 
 class LATS(Search):
@@ -52,7 +78,7 @@ class LATS(Search):
     """The most reflections. Each is one call."""
 
     def run(self, state: SearchState) -> Searching:
-        statistics, rewards, lessons = Statistics(), dict[str, float](), list[str]()
+        statistics, lessons = state.remember(Trajectories(state)), list[str]()
         asked, why = 0, dict[str, dict[str, Any]]()  # the choices since the last pick
         for _ in range(self.iterations):
             id = state.root
@@ -61,7 +87,6 @@ class LATS(Search):
                 if id not in statistics.open:
                     children = yield Pick([id], why=why or None, context=as_context(lessons))
                     why = {}
-                    correct(state, statistics, rewards)
                     expand(state, statistics, id, children)
                 if not followable(state, statistics, id):
                     break
@@ -69,10 +94,10 @@ class LATS(Search):
                 why[id] = terms
                 statistics.visits[id] += 1
             reward = reward_of(state, id)
-            back_up(state, statistics, id, reward)
-            exhaust(state, statistics, id)
+            statistics.reward(id, reward)
+            statistics.exhaust(id)
             if id in state.closed:
-                rewards[id] = reward
+                statistics.rewards[id] = reward
                 if reward < SOLVED and asked < self.reflections:
                     asked += 1
                     lessons += yield from reflect(state, id, reward)
@@ -87,18 +112,18 @@ class LATS(Search):
 
 
 def expand(state: SearchState, statistics: Statistics, parent: str, children: Sequence[str]) -> None:
-    """Give new thoughts their scores as first values. A person may have added some below other thoughts."""
+    """Give new thoughts their scores as first values."""
     statistics.open[parent] = []
     families: dict[str, list[str]] = {}
     for id in children:
         statistics.visits[id], statistics.totals[id] = 1, max(state.tree[id].rank, 0.0)
         families.setdefault(state.tree[id].parent or state.root, []).append(id)
     for above, family in families.items():
-        reopen(state, statistics, above, family)
+        statistics.open_below(above, family)
 
 
 def followable(state: SearchState, statistics: Statistics, id: str) -> list[str]:
-    """The children of a thought that have something left to find, without those that a person has pruned."""
+    """The children of a thought that have something left to find and were not pruned."""
     left = [child for child in statistics.open[id] if state.tree[child].state != "pruned"]
     statistics.open[id] = left
     return left
@@ -109,12 +134,6 @@ def reward_of(state: SearchState, id: str) -> float:
     if id not in state.closed or state.task.domain.complete(state.task, state.tree.texts(id)) is False:
         return 0.0
     return max(state.tree[id].rank, 0.0)
-
-
-def back_up(state: SearchState, statistics: Statistics, id: str, reward: float) -> None:
-    """Add a reward to all thoughts of the trajectory, whose visits were counted on the way down."""
-    for node in state.tree.path(id):
-        statistics.totals[node.id] = statistics.totals.get(node.id, 0.0) + reward
 
 
 def reflect(state: SearchState, id: str, reward: float) -> Generator[ThinkingStep, Any, list[str]]:
@@ -136,13 +155,3 @@ def as_context(lessons: Sequence[str]) -> list[str]:
     """The section about the reflections so far."""
     listed = "\n".join(f"{k}. {text}" for k, text in enumerate(lessons, 1))
     return [f"Earlier attempts at this very task failed. Reflections on them:\n{listed}"] if lessons else []
-
-
-def correct(state: SearchState, statistics: Statistics, rewards: dict[str, float]) -> None:
-    """Replace the values and rewards that came from scores which a person has changed."""
-    for id, old in state.rescored.items():
-        if id in statistics.totals:
-            statistics.totals[id] += max(state.tree[id].rank, 0.0) - max(old, 0.0)
-        if id in rewards:
-            back_up(state, statistics, id, reward_of(state, id) - rewards[id])
-            rewards[id] = reward_of(state, id)

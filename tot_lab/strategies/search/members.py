@@ -44,19 +44,18 @@ class Members:
         return self.proposers[self.chosen]
 
     def update(self, fresh: Iterable[str]) -> None:
-        """Add the scores of `fresh` thoughts to the chosen member, and correct those that a person changed.
-
-        A thought that a person wrote belongs to no member.
-        """
+        """Add the scores of `fresh` thoughts to the chosen member. Grafted thoughts belong to no member."""
         state = self.state
-        for id, old in state.rescored.items():
-            if id in self.makers:
-                self._observe(id, old, times=-1)
-                self._observe(id, state.tree[id].rank)
         for id in fresh:
-            if state.tree[id].by and (state.tree[id].by != "person" or id in state.rescored):
+            if state.tree[id].by and id not in state.grafted:
                 self.makers[id] = self.chosen
                 self._observe(id, state.tree[id].rank)
+
+    def rescored(self, id: str, old: float) -> None:
+        """Replace the score of a thought that a member has made."""
+        if id in self.makers:
+            self._observe(id, old, times=-1)
+            self._observe(id, self.state.tree[id].rank)
 
     def _observe(self, id: str, rank: float, times: int = 1) -> None:
         self.scores[self.makers[id]].observe(max(rank, 0.0), times)

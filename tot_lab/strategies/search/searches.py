@@ -13,7 +13,7 @@ import inspect
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from tot_lab.core.calls import Call
 from tot_lab.core.parts import Part, UserFunction, is_function
@@ -56,6 +56,18 @@ Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, Any]
 """A search under way. It returns `None`, or the id of its answer, which replaces that of the answer rule."""
 
 
+class Memory(Protocol):
+    """What a search keeps besides the tree and computes from scores, such as backed-up values."""
+
+    def rescored(self, id: str, old: float) -> None:
+        """Take account of the new score of the thought `id`, which `state.tree` holds. `old` is its earlier
+        rank.
+        """
+
+
+M = TypeVar("M", bound=Memory)
+
+
 class SearchState:
     """What one run of a search has found so far.
 
@@ -67,8 +79,8 @@ class SearchState:
         closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
         places: What each expansion so far has used, by parent.
         copies: How often the search holds a finished thought, if more than once. Each copy has a vote.
-        rescored: The earlier ranks of thoughts that a person has rescored since the last pick. A search that
-            keeps ranks or values of its own must correct them.
+        grafted: Thoughts that a person has added.
+        memories: What the search keeps besides the tree; see `remember`.
     """
 
     def __init__(self, task: Task, root: str, strategy: TreeOfThoughts) -> None:
@@ -79,7 +91,13 @@ class SearchState:
         self.closed: set[str] = set()
         self.places: dict[str, Place] = {}
         self.copies: Counter[str] = Counter()
-        self.rescored: dict[str, float] = {}
+        self.grafted: set[str] = set()
+        self.memories: list[Memory] = []
+
+    def remember(self, memory: M) -> M:
+        """Register something of the search's own that depends on scores, and return it."""
+        self.memories.append(memory)
+        return memory
 
     def call(self, at: str, purpose: str, prompt: str, sample_index: int = 0) -> Call:
         """A call of the search's own, such as `reply = yield state.call(id, "critique", prompt)`."""
@@ -129,6 +147,15 @@ class Search(Part):
     def run(self, state: SearchState) -> Searching:
         """Yield picks until nothing is left to expand."""
         raise NotImplementedError(f"the search {self.kind!r} has no run")
+
+    def rescored(self, state: SearchState, id: str, old: float) -> None:
+        """Take account of a new score of the thought `id`, by a person. `old` is its earlier rank.
+
+        The default passes it to what the search has registered with `state.remember`. A search that reads
+        scores from `state.tree` when it needs them has nothing to do.
+        """
+        for memory in state.memories:
+            memory.rescored(id, old)
 
     def max_expansions(self, branch: int, depth: int) -> int | None:
         """The most thoughts it expands in a tree of `depth` levels with `branch` children each.

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from tot_lab.core.acts import Act, Graft, Prune, RaiseBudget, Rescore
+from tot_lab.core.acts import Change, Graft, Prune, RaiseBudget, Rescore
 from tot_lab.core.calls import halts
 from tot_lab.core.records import EVENTS, Decided, Event, Note, Scored, Thought, id_key, parent_of
 from tot_lab.core.strategy import Prompting
@@ -162,7 +162,6 @@ class _Run:
             fresh += yield from self._steered()
             eligible = yield from self._settle(fresh)
             pick = yield from self._next(searching, eligible)
-            self.state.rescored.clear()
             kept = yield from self._keep(fresh, eligible)
             stop = yield from self._stops(kept, pick)
             if stop:
@@ -231,30 +230,26 @@ class _Run:
     # One pick.
 
     def _steered(self) -> Thinking[list[str]]:
-        """Carry out what a person did to the search since the last pick. Returns the ids of new thoughts.
+        """Take account of what a person has changed since the last pick. Returns the ids of new thoughts.
 
         This is the one place where the search has no call under way.
         """
-        grafted: list[str] = []
-        acts: list[Act] | None = yield Acts(self.at, len(self.best), self.tree)
-        for act in acts or ():
+        state = self.state
+        changes: list[Change] = yield Acts(self.at, len(self.best), self.tree, self._next_child)
+        for act, node, old in changes:
             match act:
-                case Prune(node):
-                    for id in self.tree.below(node):
-                        self.barred.add(id)
-                        if self.tree[id].state in ("proposed", "kept", "complete", "unreadable"):
-                            yield from self._emit(Decided(id, "pruned", "person"))
-                case Rescore(node, score):
-                    self.state.rescored.setdefault(node, self.tree[node].rank)
-                    yield from self._emit(Scored(node, score, by="person"))
-                case Graft(node, text, score):
-                    id = f"{node}.{self._continued(node).next_child}"
-                    yield from self._emit(Thought(id, node, text))
-                    yield from self._emit(Scored(id, score, by="person"))
-                    grafted.append(id)
+                case Prune():
+                    self.barred.update(self.tree.below(node))
+                case Rescore():
+                    self.settings.search.rescored(state, node, old)
+                case Graft():
+                    state.grafted.add(node)
                 case RaiseBudget() if self.halt.startswith("budget:"):
                     self.halt = ""
-        return grafted
+        return [node for act, node, _ in changes if isinstance(act, Graft)]
+
+    def _next_child(self, parent: str) -> str:
+        return f"{parent}.{self._continued(parent).next_child}"
 
     def _expand(self, pick: Pick) -> Thinking[list[str]]:
         """Carry out a pick. Returns the ids of the new children.

@@ -1,0 +1,186 @@
+"""Admission: whether a call may be made now, has to wait, or is refused by a budget.
+
+The budgets themselves are in `tot_lab.runtime.budget`. This part makes their scopes, holds back the calls
+that wait for room, and loads what determines how much a call can use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from tot_lab.core.calls import Bounds, Need, Reply, format_error
+from tot_lab.core.thinking import Budget, Gather, WithBudget
+from tot_lab.core.tools import asks_no_model
+from tot_lab.runtime.budget import Group, Scope
+from tot_lab.runtime.clock import Clock
+from tot_lab.runtime.pending import PendingCall
+from tot_lab.runtime.recorder import Recorder
+
+
+class Admission:
+    """Admits the calls of one run.
+
+    Args:
+        budget: The budget of the run.
+        bounds: Computes the most that a call can use. `None` knows nothing.
+        recorder: Receives notes about the budgets.
+        clock: Counts the limits on seconds.
+        in_order: Whether branches run one after the other.
+        retry: Called when calls that are held back may be admitted.
+    """
+
+    def __init__(
+        self,
+        budget: Budget | None,
+        bounds: Bounds | None,
+        recorder: Recorder,
+        clock: Clock,
+        *,
+        in_order: bool,
+        retry: Callable[[], None],
+    ) -> None:
+        self.bounds = bounds
+        self.recorder = recorder
+        self.clock = clock
+        self.in_order = in_order
+        self.held: deque[PendingCall] = deque()
+        """Calls that wait for room."""
+        self.root = Scope(None, budget, 0.0)
+        self._retry = retry
+        self._loading: dict[str | None, asyncio.Task[None]] = {}
+        self._watch(self.root)
+
+    # Scopes.
+
+    def within(self, scope: Scope, step: WithBudget) -> Scope:
+        """Return the scope of a part with its own budget or time limit."""
+        inner = Scope(scope, step.budget, self.recorder.now, call_seconds=step.call_seconds, slots=step.slots)
+        self._watch(inner)
+        return inner
+
+    def of_branches(self, scope: Scope, step: Gather) -> tuple[Callable[[], Scope], int]:
+        """Return a function that makes the scope of each branch, and how many branches start at once.
+
+        Branches run in order if all of their calls might not fit into what is left, so that a rerun refuses
+        the same calls.
+        """
+        count, left = len(step.branches), scope.calls_left()
+        fits = left is None or (step.at_most is not None and count * step.at_most <= left)
+        at_once = step.at_once if fits and not self.in_order else 1
+        if step.seconds is not None:
+            scope = Scope(scope, None, 0.0, group=Group(step.seconds))
+        limited = left is not None and step.at_most is not None
+        make = partial(Scope, scope, None, 0.0, at_most=step.at_most) if limited else lambda: scope
+        return make, count if at_once is None else min(at_once, count)
+
+    def raise_to(self, limits: Mapping[str, float]) -> None:
+        """Replace limits of the run's budget."""
+        self.root.raise_to(limits)
+        self._watch(self.root)
+
+    def _watch(self, scope: Scope) -> None:
+        if scope.deadline is not None:
+            left = max(scope.deadline - self.recorder.now, 0.0)
+            self.clock.set(scope, self.clock.now() + left)
+
+    # Calls.
+
+    def admit(self, pending: PendingCall) -> Reply | Scope | None:
+        """Reserve what a call may use. Returns the refusal, the scope that holds the call back, or `None` if
+        the call may be made.
+        """
+        scope, call = pending.branch.scope, pending.call
+        if not scope.chain:
+            return None
+        ready = not scope.counts_amounts or asks_no_model(call) or self._is_ready(call.model)
+        if ready and scope.counts_amounts and not pending.measured:
+            pending.need, pending.measured = self._need(pending), True
+        verdict, pending.claims = scope.admit(call, self.recorder.now, pending.need, ready=ready)
+        if isinstance(verdict, Reply):
+            cap = str(verdict.error).partition(":")[2]
+            self.recorder.beside("budget.exceeded", call.node, cap=cap)
+        elif verdict is None:
+            self._warn(scope, call.node)
+        return verdict
+
+    def settle(self, pending: PendingCall, reply: Reply) -> None:
+        """Count what an admitted call used, and release its reservation."""
+        scope = pending.branch.scope
+        if scope.chain:
+            scope.settle(pending.call, reply, pending.claims)
+            self._warn(scope, pending.call.node)
+
+    def settle_late(self, pending: PendingCall, scope: Scope) -> Reply:
+        """Release the reservation of a call that a limit on seconds of `scope` ended. Returns the refusal."""
+        refusal = scope.refusal("seconds")
+        pending.branch.scope.settle(pending.call, refusal, pending.claims)
+        self.recorder.beside("budget.exceeded", pending.call.node, cap="seconds")
+        return refusal
+
+    def replayed(self, pending: PendingCall, reply: Reply) -> None:
+        """Count a call that the journal answers, as when it was made."""
+        scope = pending.branch.scope
+        has_usage = reply.cost is not None and not reply.reported_usage
+        need = self._need(pending) if scope.counts_amounts and not has_usage else None
+        scope.replayed(pending.call, reply, need)
+
+    def released(self, *, all: bool = False) -> list[tuple[PendingCall, Reply | None]]:
+        """Return the held calls that may be made now, or are refused now, in order.
+
+        While a scope holds a call back, its later calls keep waiting. With `all`, every call is tried.
+        """
+        waiting, self.held = self.held, deque()
+        holding: set[Scope] = set()
+        decided: list[tuple[PendingCall, Reply | None]] = []
+        while waiting:
+            pending = waiting.popleft()
+            if not all and not holding.isdisjoint(pending.branch.scope.chain):
+                self.held.append(pending)
+                continue
+            verdict = self.admit(pending)
+            if not isinstance(verdict, Scope):
+                decided.append((pending, verdict))
+                continue
+            self.held.append(pending)
+            holding.add(verdict)
+            if verdict is self.root and not all:
+                self.held.extend(waiting)
+                break
+        return decided
+
+    def close(self) -> None:
+        """Stop loading bounds."""
+        for task in self._loading.values():
+            task.cancel()
+        del self._retry  # which refers to the driver
+
+    def _need(self, pending: PendingCall) -> Need | None:
+        """Return the most that a call can use, or `None` if it is unknown."""
+        call = pending.call
+        return None if self.bounds is None or asks_no_model(call) else self.bounds.need(call)
+
+    def _is_ready(self, model: str | None) -> bool:
+        """Whether the bounds of calls to `model` are available. If not, loading them is started and the calls
+        wait.
+        """
+        if self.bounds is None:
+            return True
+        task = self._loading.get(model)
+        if task is None:
+            task = self._loading[model] = self.clock.loop.create_task(self._load(self.bounds, model))
+        return task.done()
+
+    async def _load(self, bounds: Bounds, model: str | None) -> None:
+        try:
+            await bounds.ready(model)
+        except Exception as error:  # the call itself will fail and report the reason
+            self.recorder.beside("budget.unbounded", "", error=format_error(error))
+        self.clock.loop.call_soon(self._retry)  # when this task is done
+
+    def _warn(self, scope: Scope, at: str) -> None:
+        """Note the limits of which most has been used."""
+        for cap, used, of in scope.warnings(self.recorder.now):
+            self.recorder.beside("budget.warning", at, cap=cap, used=used, of=of)

@@ -1,0 +1,124 @@
+"""The clock of a run: one heap of deadlines, for calls, groups of calls and budgets.
+
+The time of a call is counted from when it is sent. Time in which it waits, for a budget, a limit of the
+endpoint or a slot, counts neither for the call nor for its group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Protocol
+
+from tot_lab.core.tools import TOOL
+from tot_lab.runtime.pending import PendingCall
+from tot_lab.runtime.stepper import Branch
+
+PULSE = 0.2
+"""Seconds after which a waiting event loop is woken.
+
+ipykernel cancels an interrupted cell in a signal handler, which a sleeping loop does not notice (observed
+with 7.4).
+"""
+
+
+class Timed(Protocol):
+    """Something with a deadline. `ends` is when its time is up, or `None` while its time is not counted."""
+
+    ends: float | None
+
+
+class Clock:
+    """Ends what takes too long.
+
+    Args:
+        timeout: Seconds that a call may take if its strategy has no limit. `None` means no limit.
+        expire: Called with what has reached its deadline.
+        tick: Called at least every `PULSE` seconds.
+    """
+
+    def __init__(
+        self, timeout: float | None, expire: Callable[[Timed], None], tick: Callable[[], None]
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.now = self.loop.time
+        self.timeout = timeout
+        self._expire = expire
+        self._tick = tick
+        self._heap: list[tuple[float, int, Timed]] = []
+        self._number = count()
+        self._arm(self.now() + PULSE)
+
+    def set(self, one: Timed, ends: float | None) -> None:
+        """Set or remove the deadline of `one`."""
+        one.ends = ends
+        if ends is None:
+            return
+        heap = self._heap
+        while heap and heap[0][2].ends != heap[0][0]:
+            heappop(heap)  # answered, or with another deadline now
+        heappush(heap, (ends, next(self._number), one))
+        if ends < self._timer.when():
+            self._timer.cancel()
+            self._arm(ends)
+
+    def start(self, pending: PendingCall) -> None:
+        """Count the time of a call from now on: it is made, or sent after it had to wait."""
+        scope, now = pending.branch.scope, self.now()
+        seconds, owner = scope.call_seconds, "call"
+        if seconds is None and pending.call.purpose != TOOL:  # a tool has its own time limit
+            seconds, owner = self.timeout, "lab"
+        ends = None if seconds is None else now + seconds
+        if scope.group is not None:
+            group_ends = self._resume_group(pending.branch, now)
+            if ends is None or group_ends < ends:
+                seconds, owner, ends = scope.group.seconds, "group", group_ends
+        pending.limit = seconds, owner
+        self.set(pending, ends)
+
+    def hold(self, pending: PendingCall) -> None:
+        """Stop counting the time of a call that has to wait."""
+        pending.ends = None
+        if pending.branch.held_since is None:
+            pending.branch.held_since = self.now()
+
+    def hold_own(self, pending: PendingCall) -> None:
+        """Stop counting the time of a call that will be sent once more. The time of its group goes on."""
+        group = pending.branch.scope.group
+        if group is None:
+            pending.ends = None
+        else:
+            pending.limit = group.seconds, "group"
+            self.set(pending, self._resume_group(pending.branch, self.now()))
+
+    def close(self) -> None:
+        """Forget all deadlines."""
+        self._timer.cancel()
+        self._heap.clear()
+        del self._expire, self._tick  # which refer to the driver
+
+    def _resume_group(self, branch: Branch, now: float) -> float:
+        """Count the time of a branch in its group. Returns when the group's time is up for this branch."""
+        group = branch.scope.group
+        assert group is not None
+        if group.began is None:
+            group.began = now
+        if branch.held_since is not None:
+            branch.held += now - max(branch.held_since, group.began)
+            branch.held_since = None
+        return group.began + group.seconds + branch.held
+
+    def _arm(self, when: float) -> None:
+        self._timer = self.loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        heap, now = self._heap, self.now()
+        while heap and heap[0][0] <= now:
+            ends, _, one = heappop(heap)
+            if one.ends == ends:
+                one.ends = None
+                self._expire(one)
+        self._tick()
+        self._arm(min(now + PULSE, heap[0][0]) if heap else now + PULSE)

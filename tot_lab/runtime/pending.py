@@ -1,0 +1,88 @@
+"""A call that a branch waits for, on its way through admission, clock and model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from tot_lab.core.calls import Call, Need
+from tot_lab.core.records import Position
+from tot_lab.runtime.budget import Claims
+from tot_lab.runtime.stepper import Branch
+
+
+class Reports(Protocol):
+    """Receives what layers between a call and its model report."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether a watcher wants partial text."""
+
+    def on_note(self, pending: PendingCall, name: str, data: dict[str, Any]) -> None:
+        """Take note of what happened to the call."""
+
+    def on_text(self, pending: PendingCall, text: str) -> None:
+        """Forward the text of the reply so far."""
+
+
+class PendingCall:
+    """A call without a reply. The model uses it as the observer of the call.
+
+    Attributes:
+        carry_out: Answers the call instead of a model, for an `Effect`.
+        claims: What admission has reserved for it.
+        measured: Whether `need` has been determined.
+        need: The most that it can use, or `None` if that is unknown.
+        paid: USD really paid for the reply, if that is not its cost.
+        ends: When its time is up, or `None` while its time is not counted.
+        limit: The seconds that `ends` follows from, and whose limit that is: `call`, `lab` or `group`.
+        worker: The task that carries the call out, once one does.
+    """
+
+    __slots__ = (
+        "branch",
+        "call",
+        "carry_out",
+        "claims",
+        "ends",
+        "limit",
+        "measured",
+        "need",
+        "paid",
+        "position",
+        "reports",
+        "worker",
+    )
+
+    def __init__(self, reports: Reports, branch: Branch, position: Position, call: Call):
+        self.reports = reports
+        self.branch = branch
+        self.position = position
+        self.call = call
+        self.carry_out: Callable[[], Awaitable[str]] | None = None
+        self.claims: Claims = []
+        self.measured = False
+        self.need: Need | None = None
+        self.paid: float | None = None
+        self.ends: float | None = None
+        self.limit: tuple[float | None, str] = (None, "")
+        self.worker: asyncio.Task[None] | None = None
+
+    @property
+    def watched(self) -> bool:
+        """Whether a watcher wants partial text."""
+        return self.reports.watched
+
+    def note(self, name: str, **data: Any) -> None:
+        """Record a note about the call on its way."""
+        self.reports.on_note(self, name, data)
+
+    def partial(self, text: str) -> None:
+        """Forward the text of the reply so far to the watchers."""
+        self.reports.on_text(self, text)
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Cancel the task that carries the call out."""
+        if self.worker is not None:
+            self.worker.cancel(reason)

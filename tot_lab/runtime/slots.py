@@ -1,0 +1,73 @@
+"""Slots: limits on the calls in flight that all runs of a process share, over threads and event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tot_lab.core.thinking import Slots
+
+_Waiting: TypeAlias = tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
+
+
+class SlotPool:
+    """Admits calls in the order in which they came, at most `number` at once."""
+
+    def __init__(self, number: int) -> None:
+        self._free = number
+        self._waiting: deque[_Waiting] = deque()
+        self._lock = threading.Lock()
+
+    async def enter(self, on_wait: Callable[[], None]) -> None:
+        """Wait for a slot; `leave` must follow. Calls `on_wait` if none is free."""
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            loop = asyncio.get_running_loop()
+            turn = loop, loop.create_future()
+            self._waiting.append(turn)
+        try:
+            on_wait()
+            await turn[1]
+        except BaseException:
+            with self._lock:
+                has_slot = turn not in self._waiting
+                if not has_slot:
+                    self._waiting.remove(turn)
+            if has_slot:
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Pass the slot on to the next call that waits, in whichever event loop."""
+        with self._lock:
+            while self._waiting:
+                loop, turn = self._waiting.popleft()
+                try:
+                    loop.call_soon_threadsafe(_admit, turn)
+                    return
+                except RuntimeError:  # its event loop is closed
+                    continue
+            self._free += 1
+
+
+def _admit(turn: asyncio.Future[None]) -> None:
+    if not turn.done():  # otherwise it was cancelled, and `enter` passes the slot on
+        turn.set_result(None)
+
+
+_POOLS: dict[Slots, SlotPool] = {}
+
+
+def pool_of(slots: Slots) -> SlotPool:
+    """Return the pool of this process for `slots`."""
+    return _POOLS.setdefault(slots, SlotPool(slots.number))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_POOLS.clear)  # the calls in flight are those of the parent
