@@ -185,7 +185,7 @@ def choices(rows, count):
     """How often the search chooses which child of the root, or a new one."""
     state = SearchState(TASK, "0", tl.TreeOfThoughts())
     state.tree.add(Thought("0", None, "root"))
-    arms, ids = Arms(Posterior), ["0"]
+    arms, ids = Arms(state, Posterior), ["0"]
     for parent, _, score in rows:
         above = ids[parent + 1]
         ids.append(f"{above}.{len(state.tree[above].children)}")

@@ -15,7 +15,7 @@ import pytest
 from by_hand import drive
 
 import tot_lab as tl
-from tot_lab.strategies.search.mcts import Statistics
+from tot_lab.strategies.search.statistics import Statistics
 
 GOLDEN = Path(__file__).parent / "golden"
 sys.path.insert(0, str(GOLDEN))
