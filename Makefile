@@ -8,19 +8,24 @@ INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(B
 JS := tot_lab/views/explorer/js
 JS_READY := $(JS)/node_modules/.package-lock.json
 
-.PHONY: demo check test proof lint bench clean
+PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+
+.PHONY: demo check test nightly proof lint bench clean
 demo: $(INSTALLED)      ## the main job: 20 searches, a table, the runs, one HTML report
 	$(BIN)/tot-lab demo
 
-check: $(READY)         ## the fast lane: everything that is not marked slow or proof
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow and not proof" tests
+check: $(READY)         ## the fast lane, under a minute: nothing of slow, nightly and proof is even imported
+	$(PYTEST) $(foreach lane,slow nightly proof,--ignore-glob 'tests/*/$(lane)') -m "not slow and not nightly and not proof" tests
 
-test: $(READY) $(JS_READY)  ## everything but the proofs, the notebooks included
+test: $(READY) $(JS_READY)  ## everything but nightly and proof, the notebooks included; CI runs this
 	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not proof"
+	$(PYTEST) -m "not nightly and not proof"
 
-proof: $(READY)         ## comparisons with what others published, long simulations
-	$(BIN)/pytest -n auto -m proof tests
+nightly: $(READY) $(JS_READY)  ## real servers, many processes, all values of all axes; before an issue is closed
+	$(PYTEST) -m nightly tests
+
+proof: $(READY)         ## comparisons with what others published, long simulations; before an issue is closed
+	$(PYTEST) -m proof tests
 
 lint: $(READY)          ## formatting, lint and types
 	$(BIN)/ruff check .

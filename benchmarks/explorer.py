@@ -21,8 +21,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from browser import JupyterLab, Notebook, Watched, browsing, soon
 from playwright.sync_api import Browser, Page
+from support.browser import JupyterLab, Notebook, Watched, browsing, soon
 
 import tot_lab as tl
 

@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import nbformat
 import numpy as np
-from browser import JupyterLab, Notebook, browsing
 from nbclient import NotebookClient
 from playwright.sync_api import Browser, Page
 from plotly.offline import get_plotlyjs
+from support.browser import JupyterLab, Notebook, browsing
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 FIGURE = "application/vnd.plotly.v1+json"

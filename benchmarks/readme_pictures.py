@@ -14,8 +14,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from browser import browsing
 from playwright.sync_api import Browser, Page
+from support.browser import browsing
 
 import tot_lab as tl
 

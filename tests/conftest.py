@@ -8,7 +8,8 @@ from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, settings
-from providers import Providers
+
+pytest.register_assert_rewrite("support")  # before it is imported
 
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")  # a loaded machine is slow, and that is no failure
@@ -22,16 +23,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Hundreds of tests start Python, which would compile the package each time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+LANES = ("slow", "nightly", "proof")
+
 
 def pytest_collection_modifyitems(items):
-    """Mark the cells of notebooks as slow, since each notebook starts a kernel. Begin with the contract,
-    which is long, and with the files that have the most slow tests beyond their fast ones. A long
-    file at the end would leave the other workers without work.
+    """Mark the tests of a folder `slow`, `nightly` or `proof` with its lane, and the cells of notebooks as
+    slow, since each notebook starts a kernel. Begin with the contract, which is long, and with the files that
+    have the most slow tests beyond their fast ones. A long file at the end would leave the other workers
+    without work.
     """
     surplus = Counter()
     for item in items:
         if item.path.suffix == ".ipynb":
             item.add_marker(pytest.mark.slow)
+        elif item.path.parent.name in LANES:
+            item.add_marker(item.path.parent.name)
         surplus[item.path] += 1 if item.get_closest_marker("slow") is None else -1
     items.sort(key=lambda item: (item.path.name != "test_contract.py", surplus[item.path]))
 
@@ -67,6 +73,8 @@ def own_cache(caches, monkeypatch):
 @pytest.fixture(scope="module")
 def shared():
     """A server that speaks the providers' formats."""
+    from support.providers import Providers
+
     with Providers() as server:
         yield server
 
@@ -96,7 +104,7 @@ def small_disk(tmp_path):
 @pytest.fixture(scope="module")
 def chrome():
     """A browser for the tests of one file."""
-    from browser import browsing
+    from support.browser import browsing
 
     with browsing() as browser:
         yield browser
@@ -105,7 +113,7 @@ def chrome():
 @pytest.fixture(scope="module")
 def jupyter(chrome):
     """A JupyterLab for the tests of one file."""
-    from browser import JupyterLab
+    from support.browser import JupyterLab
 
     lab = JupyterLab()
     yield lab
@@ -115,7 +123,7 @@ def jupyter(chrome):
 @pytest.fixture(scope="module")
 def desk(jupyter, chrome):
     """One notebook and one kernel for the tests of one file: to start them takes most of a test's time."""
-    from browser import Notebook
+    from support.browser import Notebook
 
     book = Notebook(jupyter, chrome, [], "desk")
     yield book
@@ -136,7 +144,7 @@ def notebook(desk):
 @pytest.fixture
 def fresh_notebook(jupyter, chrome, request):
     """A notebook in a page and a kernel of its own, for what counts objects."""
-    from browser import Notebook
+    from support.browser import Notebook
 
     opened = []
 

@@ -26,8 +26,8 @@ state. Rooms import downwards only: apps, views, analysis, lab, runtime, then mo
 strategies and domains side by side, and core. Pandas, plotly and networkx are imported when something is
 shown, not before, and so is every name of `tl`.
 
-Rule: a name of `tl` is a word of `_NAMES` or of a namespace below. `python tests/test_names.py` writes the
-stub `__init__.pyi` anew from them.
+Rule: a name of `tl` is a word of `_NAMES` or of a namespace below. `python tests/contract/test_names.py`
+writes the stub `__init__.pyi` anew from them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names of `tl`; `python tests/test_names.py` writes this file."""
+"""The names of `tl`; `python tests/contract/test_names.py` writes this file."""
 
 from typing import Any, TypeAlias
 

@@ -15,8 +15,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
-from layered import layered  # noqa: E402
 from support import SETTINGS, STRATEGIES, TASK, Scripted  # noqa: E402
+from support.layered import layered  # noqa: E402
 
 import tot_lab as tl  # noqa: E402
 from tot_lab.testing import legs  # noqa: E402

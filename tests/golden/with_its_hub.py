@@ -12,7 +12,7 @@ from pathlib import Path
 from its_hub.core.algorithms import beam_search, bon, particle_gibbs, self_consistency
 from its_hub.core.lms.step_generation import StepGeneration
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
 
 from reward_trees import RecordedRandom, RewardTree, candidates
 

@@ -1,4 +1,4 @@
-// Chunks written by hand. tests/test_explorer_recording.py uses real chunks and compares with Python.
+// Chunks written by hand. tests/views/test_explorer_recording.py uses real chunks and compares with Python.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { KIND, Recording, STATES } from "../recording.js";

@@ -1,0 +1,217 @@
+"""The code in the README, the guides, CONTRIBUTING and the recipes runs as it stands there."""
+
+import ast
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import distributed
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from support import ROOT, TASK, Scripted, run
+from support.providers import Providers, Said
+from support.redis_server import RedisServer
+
+import tot_lab as tl
+from tot_lab.core.records import parent_of
+from tot_lab.testing import check_strategy
+
+
+def blocks(document: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def execute(code: str, names: dict) -> dict:
+    """Run a notebook cell, `await` and all."""
+    compiled = compile(code, "<document>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+    async def cell():
+        done = eval(compiled, names)
+        if inspect.iscoroutine(done):
+            await done
+
+    asyncio.run(cell())
+    return names
+
+
+CLUSTER = "docs/how-to/cluster.md"
+PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+EXECUTED = [page for page in PAGES if page != CLUSTER and blocks(page)]
+FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
+SERVER = "http://localhost:8000/v1"
+"""The address of a server in the pages."""
+
+
+def reply_of_a_server(asked):
+    return Said("score: 0.5" if "score" in str(asked.json) else "Answer: 26")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", EXECUTED)
+def test_the_cells_of_a_page_show_what_they_promise(page, tmp_path, monkeypatch):
+    """In a real kernel and in order. A server on this machine stands for those of the providers."""
+    cells = blocks(page)
+    with Providers(reply_of_a_server) as server:
+        for provider, family in (("OPENAI", "openai"), ("ANTHROPIC", "anthropic")):
+            monkeypatch.setenv(f"{provider}_BASE_URL", server.base(family))
+            monkeypatch.setenv(f"{provider}_API_KEY", "none")
+        cells = [code.replace(SERVER, server.base("openai")) for code in cells]
+        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in cells])
+        execute_book(book, tmp_path)
+    problems = {code: shown for code, cell in zip(cells, book.cells, strict=True) if (shown := problem(cell))}
+    assert not problems
+
+
+def execute_book(book: nbformat.NotebookNode, folder: Path) -> None:
+    """Run a notebook. Two kernels that start at the same time may choose the same port, and one of them dies
+    before it runs anything: then it is started again.
+    """
+    for start in range(3):
+        try:
+            NotebookClient(book, timeout=120, resources={"metadata": {"path": folder}}).execute()
+            return
+        except RuntimeError as error:
+            if "before replying to kernel_info" not in str(error) or start == 2:
+                raise
+
+
+def problem(cell: nbformat.NotebookNode) -> str:
+    """What keeps a person from reading the output of a cell: nothing is shown, or the address of an object, a
+    pile of figures, a warning, or too much. The text is what is left where nothing else can be shown.
+    """
+    if not cell.outputs:
+        return "nothing is shown"
+    for output in cell.outputs:
+        if output.output_type == "stream" and output.name == "stderr" and "Warning" in output.text:
+            return output.text[:500]
+        data = output.get("data", {"text/plain": output.get("text", "")})
+        text = data.get("text/plain", "")
+        if re.search(r" at 0x[0-9a-f]+|\bFigure(Widget)?\(|</\w+>", text):
+            return text[:500]
+        words = re.sub(r"<style>.*?</style>|<[^>]*>", " ", data.get("text/html", ""), flags=re.DOTALL)
+        if (size := max(len(text), len(words))) > 5_000:
+            return f"{size} characters of text"
+    return ""
+
+
+def test_a_cell_that_shows_nothing_useful_is_found():
+    def cell(text=""):
+        book = nbformat.v4.new_code_cell("run")
+        book.outputs = [nbformat.v4.new_output("execute_result", data={"text/plain": text})] if text else []
+        return book
+
+    assert not problem(cell("42"))
+    for wrong in ("", "<A object at 0x7f00>", "x" * 5_001, "(Figure({}),)", "'<p>a page</p>'"):
+        assert problem(cell(wrong))
+
+
+@pytest.mark.slow
+def test_the_search_in_the_pictures_goes_as_they_say(tmp_path, monkeypatch):
+    """The only way to the answer was pruned at `0.1`; with another score there, the answer is found."""
+    monkeypatch.chdir(tmp_path)
+    _, _, _, live, lost, branched = blocks("README.md")[:6]
+    names = execute(live + lost, {"tl": tl})
+    (pruned,) = (found for found in tl.diagnose(names["run"]) if found.kind == "good_pruned")
+    assert pruned.nodes == ("0.1",)
+    assert not names["run"].correct
+    assert execute(branched, names)["other"].correct
+
+
+@pytest.mark.slow
+def test_the_mark_in_the_guide_is_about_the_thought_that_it_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = blocks("docs/concepts/run_and_record.md")
+    (marked,) = (code for code in page if "run.mark(" in code)
+    search = next(code for code in page if "4 8 8 11" in code).partition("tl.Explorer(")[0]
+    run = execute(search + marked, {"tl": tl})["run"]
+    ((id, mark),) = run.marks.items()
+    way = mark.note.removesuffix(" is 24")
+    assert eval(way) == 24
+    left = run.tree[id].text.partition("left: ")[2].rstrip(")").split()
+    assert sorted(re.findall(r"\d+", way)) == sorted(left)
+
+
+@pytest.mark.slow
+def test_the_cluster_page_runs_on_a_cluster(tmp_path, monkeypatch):
+    """With a Redis and a scheduler of this machine at the addresses that it names."""
+    monkeypatch.chdir(tmp_path)
+    page, _ = blocks(CLUSTER)
+    redis = RedisServer(tmp_path, requirepass="password")
+    with Providers(lambda asked: Said("Answer: 4")) as server, ExitStack() as after:
+        after.callback(redis.stop)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
+        one = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+        with distributed.LocalCluster(**one) as cluster:
+            code = page.replace("redis://:password@10.0.0.5:6379/0", redis.url)
+            code = code.replace("tcp://10.0.0.5:8786", cluster.scheduler_address)
+            names = execute(code, {})
+            distributed.default_client().close()
+        assert names["sweep"].df().answer.tolist() == ["4"]
+
+
+@pytest.mark.slow
+def test_the_script_of_the_cluster_page_ends_cleanly(tmp_path):
+    (tmp_path / "script.py").write_text(blocks(CLUSTER)[1])
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.startswith("Sweep: 16 of 16 runs")
+    assert all(line.startswith("sweep sweep: ") for line in done.stderr.splitlines()), done.stderr
+
+
+def test_the_pages_link_what_exists_and_the_readme_is_short():
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        for path, anchor in re.findall(r"\]\((?!http)([^)#\s]*)(#[^)]*)?\)", text):
+            target = (ROOT / page).parent / path if path else ROOT / page
+            assert target.exists(), f"{page} links {path}"
+            if anchor:
+                titles = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+                slugs = ["#" + re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+                assert anchor in slugs, f"{page} links {path}{anchor}"
+        for notebook in re.findall(r"notebooks/\w+\.ipynb", text):
+            assert (ROOT / notebook).exists(), f"{page} names {notebook}"
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 250
+
+
+@pytest.mark.slow
+def test_the_strategy_in_contributing_runs():
+    code, _, held = blocks("CONTRIBUTING.md")
+    names = {name: getattr(tl, name) for name in tl.__all__ if name != "plot_tree"}
+    twice = execute(code, {**names, "parent_of": parent_of})["Twice"]
+    got = run(twice())
+    assert got.usage.calls == twice().max_calls(TASK) == 2
+    assert got.answer
+    execute(held, {"Twice": twice})["test_twice"]()
+
+
+@pytest.mark.slow
+def test_the_search_in_contributing_keeps_the_contract():
+    _, code, _ = blocks("CONTRIBUTING.md")
+    by_score = execute(code, {})["ByScore"]
+    check_strategy(tl.TreeOfThoughts(search=by_score(width=4)))
+    search = tl.TreeOfThoughts(search=by_score(width=4), stop=tl.Stop(solved=None, depth=2))
+    assert run(search).stop_reason == "limit:depth"
+
+
+def test_the_domain_in_the_recipe_is_searchable():
+    (code,) = blocks("tests/README.md")
+    domain = execute(code, {"tl": tl})["Countdown"]()
+    task = tl.Task(domain=domain, question="7")
+
+    def reply(call):
+        return (
+            f"score: {0.9 if call.sample_index else 0.5}"
+            if call.purpose == "value"
+            else str(call.sample_index + 1)
+        )
+
+    got = run(tl.TreeOfThoughts(stop=tl.Stop(depth=4, solved=0.5), merge=True), task, Scripted(reply))
+    assert got.stop_reason == "solved"
+    assert got.correct
+    assert any(node.state == "merged" for node in got.tree)

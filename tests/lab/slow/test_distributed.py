@@ -1,0 +1,844 @@
+"""A sweep on dask workers: the same frame as from one process, whoever dies on the way."""
+
+import asyncio
+import functools
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import types
+import warnings
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support import TESTS, answer_to, shuffled
+from support.redis_server import RedisServer
+from support.workers import TASKS, Logged
+
+import tot_lab as tl
+from tot_lab.core.calls import Reply
+from tot_lab.models.limits import Limits
+
+dask = pytest.importorskip("dask")
+redis = pytest.importorskip("redis")
+distributed = pytest.importorskip("distributed")
+from tot_lab.lab.sweeps import coordinator  # noqa: E402
+from tot_lab.lab.sweeps.workers import Parcel  # noqa: E402
+
+pytestmark = [pytest.mark.filterwarnings("ignore:a dask worker died while it waited")]
+
+SETTINGS = {"ToT": tl.grid(tl.TreeOfThoughts, {"search.width": [1, 2]}), "IO": tl.OneAnswer()}
+HAND = tl.game24("4 5 6 10")
+
+
+@pytest.fixture(scope="module")
+def client():
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    # Else a worker that happens to be down just then, 15 s after another had died, is not started again.
+    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
+    with patient, cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def wait(thing):
+    async def soon():
+        return await asyncio.wait_for(thing, 60)
+
+    return asyncio.run(soon())
+
+
+def told(sweep):
+    """The frame, times aside, byte for byte."""
+    frame = sweep.df() if hasattr(sweep, "df") else sweep
+    return frame.drop(columns="seconds").to_csv()
+
+
+def left_on(client):
+    """What sweeps have left on the scheduler."""
+
+    def look(dask_scheduler):
+        extensions, ours = dask_scheduler.extensions, dask_scheduler.plugins["tot_lab"]
+        names = [*extensions["queues"].queues, *extensions["events"]._events]
+        limiters = [limits for limits, limiter in ours.limiters.items() if not limiter.counts]
+        return [name for name in names if "tot_lab" in name], [*ours.sweeps, *ours.chunks, *limiters]
+
+    return client.run_on_scheduler(look)
+
+
+async def model(call):
+    return answer_to(call)
+
+
+def logged(path):
+    """pid, sent, answered, call of every request that was answered."""
+    lines = [line.split("\t") for line in Path(path).read_text().splitlines()]
+    return [(int(pid), float(sent), float(answered), call) for pid, sent, answered, call in lines]
+
+
+# The same.
+
+
+async def second(call):
+    return "Answer: the second model"
+
+
+def test_models_of_strategies_and_roles_answer_on_the_workers(tmp_path, client):
+    settings = {"role": tl.OneAnswer(model="other"), "own": tl.OneAnswer(model=second), "lab": tl.OneAnswer()}
+    lab = tl.Lab(model, runs=tmp_path, roles={"other": second})
+    sweep = wait(lab.sweep(settings, TASKS[:1], client=client))
+    answers = sweep.df().set_index("setting").answer
+    assert "second model" in answers["role"]
+    assert answers["role"] == answers["own"] != answers["lab"]
+
+
+def test_the_frame_is_that_of_one_process(tmp_path, client):
+    here = tl.Lab(model, runs=tmp_path / "here", roles={"evaluate": tl.Role(temperature=0.5)})
+    there = tl.Lab(model, runs=tmp_path / "there", roles={"evaluate": tl.Role(temperature=0.5)})
+    one = wait(here.sweep(SETTINGS, TASKS, 2))
+    two = wait(there.sweep(SETTINGS, TASKS, 2, client=client))
+    assert len(two.df()) == 48
+    assert told(two) == told(one)
+    assert two.counts == one.counts
+    assert two.nodes_df().equals(one.nodes_df())
+    row = two.df().iloc[5]
+    assert two.run(row).events == one.run(row.run_id).events
+    assert two.run(row).path == tmp_path / "there" / "sweep" / f"{row.run_id}.jsonl"
+    pytest.importorskip("pandas")
+    again = wait(tl.Lab(model, runs=tmp_path / "there").sweep(SETTINGS, TASKS[:1]))
+    assert again.found == 0, "another lab, without the role"
+    again = wait(there.sweep(SETTINGS, TASKS, 2))
+    assert (again.found, told(again)) == (48, told(one)), "either goes on with the other's journals"
+    again = wait(here.sweep(SETTINGS, TASKS, 2, client=client))
+    assert (again.found, told(again)) == (48, told(one))
+
+
+def test_without_a_folder_the_runs_are_in_memory(client):
+    one, two = (
+        wait(tl.Lab("sim/game24", runs=None).sweep(tl.OneAnswer(), tl.game24_tasks(3), client=c))
+        for c in (None, client)
+    )
+    assert told(one) == told(two)
+    assert [run.events for run in one.runs()] == [run.events for run in two.runs()]
+    assert [run.path for run in two.runs()] == [None] * 3
+
+
+def of_a_notebook(offset):
+    """A strategy, a model and a grader that no module holds."""
+
+    class Own(tl.Prompting):
+        """A search of a notebook."""
+
+        kind = "test/own"
+        more: int = 1
+
+        def think(self, task, at="0"):
+            yield tl.Thought(at, None, task.question)
+            if task.question == "bug":
+                raise RuntimeError("a bug of mine")
+            reply = yield from tl.ask(self.call(at, "answer", task.question, 0))
+            return tl.Answer(reply.text * self.more, "answered", at)
+
+        def max_calls(self, task):
+            return 1
+
+    class Adding:
+        async def __call__(self, call):
+            return str(len(call.prompt) + offset)
+
+    def right(answer, reference):
+        if answer == "8":
+            raise KeyError("no such word")
+        return float(answer == str(reference))
+
+    return Own, Adding(), right
+
+
+def test_what_a_person_wrote_themselves_travels(tmp_path, client):
+    Own, adding, right = of_a_notebook(3)
+    tasks = [tl.general(word, answer=6, grade=right) for word in ("who", "bug", "where")]
+    frames = []
+    for k, workers in enumerate((None, client)):
+        lab = tl.Lab(adding, runs=tmp_path / str(k))
+        frames.append(wait(lab.sweep([Own(), Own(more=2)], tasks, client=workers)))
+    assert told(frames[0]) == told(frames[1])
+    table = frames[1].df().set_index(["setting", "task"])
+    assert table.loc[("Own more=1", "who"), "correct"]
+    assert not table.loc[("Own more=2", "who"), "correct"]
+    assert "a bug of mine" in table.loc[("Own more=1", "bug"), "error"]
+    assert "cannot be graded" in table.loc[("Own more=1", "where"), "error"]
+
+
+SCRIPT = """
+import asyncio
+import tot_lab as tl
+from distributed import Client, LocalCluster
+
+class Shouting(tl.sim.SimGeneral):
+    async def __call__(self, call):
+        return "ANSWER: 26"
+
+if __name__ == "__main__":
+    tasks = [tl.general(f"What is {k}?", answer=26, grade="number") for k in range(4)]
+    lab = tl.Lab(Shouting(), runs="runs")
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
+        with Client(cluster) as client:
+            print(asyncio.run(lab.sweep(tl.OneAnswer(), tasks, client=client)).df().correct.tolist())
+"""
+
+
+def test_a_script_may_hold_its_own_parts(tmp_path):
+    """Its workers import it too, under another name."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.strip() == "[True, True, True, True]", done.stderr
+
+
+def test_a_client_of_the_users_own_loop_does_as_well(tmp_path):
+    async def swept():
+        cluster = distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0", asynchronous=True
+        )
+        async with cluster, distributed.Client(cluster, asynchronous=True) as client:
+            return await tl.Lab(model, runs=tmp_path).sweep(SETTINGS, TASKS, client=client)
+
+    assert told(wait(swept())) == told(wait(tl.Lab(model, runs=None).sweep(SETTINGS, TASKS)))
+
+
+# Limits, and the cache.
+
+
+def test_workers_share_the_limit_of_an_endpoint(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), concurrency=5, seconds=0.05)
+    lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
+    wait(lab.sweep(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), TASKS, 2, client=client))
+    calls = logged(end.log)
+    moments = sorted([(sent, 1) for _, sent, _, _ in calls] + [(answered, -1) for _, _, answered, _ in calls])
+    under_way = most = 0
+    for _, change in moments:
+        under_way += change
+        most = max(most, under_way)
+    assert len({pid for pid, *_ in calls}) == 2
+    assert 3 < most <= 5
+
+
+def test_a_limit_below_the_workers_is_kept(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), concurrency=1)
+    wait(tl.Lab(end, runs=None, mode="off").sweep(tl.OneAnswer(), TASKS, client=client))
+    calls = sorted(logged(end.log), key=lambda call: call[1])
+    assert all(one[2] <= two[1] for one, two in pairwise(calls))
+
+
+def max_under_way(calls):
+    moments = sorted([(sent, 1) for _, sent, _, _ in calls] + [(answered, -1) for _, _, answered, _ in calls])
+    return max(itertools.accumulate(change for _, change in moments))
+
+
+def test_sweeps_and_clients_of_one_cluster_keep_one_limit_together(tmp_path):
+    end = Logged(log=str(tmp_path / "log"), concurrency=3, seconds=0.05)
+
+    async def at_once():
+        cluster = distributed.LocalCluster(
+            n_workers=1, threads_per_worker=8, processes=False, dashboard_address=":0", asynchronous=True
+        )
+        async with (
+            cluster,
+            distributed.Client(cluster, asynchronous=True) as one,
+            distributed.Client(cluster, asynchronous=True) as other,
+        ):
+            labs = [tl.Lab(end, runs=tmp_path / str(k), mode="off") for k in range(2)]
+            sweeps = [
+                lab.sweep(tl.OneAnswer(), TASKS, 3, client=client)
+                for lab, client in zip(labs, (one, other), strict=True)
+            ]
+            await asyncio.gather(*sweeps)
+
+    wait(at_once())
+    calls = logged(end.log)
+    assert len(calls) == 48
+    assert max_under_way(calls) == 3
+
+
+def test_requests_per_minute_hold_over_sweeps_and_the_death_of_a_worker(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), requests_per_minute=12)
+
+    async def for_some_seconds():
+        labs = [tl.Lab(end, runs=tmp_path / str(k), mode="off") for k in range(2)]
+        running = [asyncio.create_task(lab.sweep(tl.OneAnswer(), TASKS, 4, client=client)) for lab in labs]
+        while not Path(end.log).exists() or len(logged(end.log)) < 6:
+            await asyncio.sleep(0.01)
+        os.kill(logged(end.log)[0][0], signal.SIGKILL)
+        await asyncio.sleep(1)
+        await asyncio.to_thread(client.wait_for_workers, 2)
+        await asyncio.sleep(4)
+        for sweep in running:
+            sweep.cancel()
+        await asyncio.wait(running)
+
+    wait(for_some_seconds())
+    assert 6 <= len(logged(end.log)) <= 12
+
+
+def test_calls_of_a_dead_worker_keep_their_places_for_as_long_as_the_longest_took():
+    """Its server may not have noticed that nobody waits for them."""
+    limits = Limits("a", 2, None, None)
+
+    async def told():
+        gates = coordinator.Coordinator()
+        await gates.start(types.SimpleNamespace(handlers={}))
+        await gates.open("sweep", "client", coordinator.PACKAGE)
+        for worker in ("one", "other"):
+            assert await gates.begin("sweep", f"chunk of {worker}", worker)
+        assert await gates.enter("chunk of one", 0, limits, 0)
+        await gates.leave("chunk of one", limits, 0.3, [])
+        for ticket in range(2):
+            assert await gates.enter("chunk of one", ticket, limits, 0)
+        gates.remove_worker(None, "one")
+        entering = asyncio.create_task(gates.enter("chunk of other", 0, limits, 0))
+        await asyncio.sleep(0.1)
+        assert not entering.done()
+        assert await entering
+        assert not await gates.begin("sweep", "chunk of one", "other"), "only the client knows what came back"
+
+    wait(told())
+
+
+def test_settings_share_their_calls_and_what_was_paid_is_told(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"))
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+    sweep = wait(lab.sweep(SETTINGS, TASKS, client=client))
+    asked = Counter(call for *_, call in logged(end.log))
+    assert set(asked.values()) == {1}
+    assert sweep.counts.distinct == sweep.counts.paid == len(asked) < sweep.counts.asked
+    assert lab.spent == pytest.approx(0.25 * len(asked))
+    again = wait(lab.replaying().sweep(SETTINGS, TASKS, name="again", client=client))
+    assert again.counts.paid == 0
+    assert again.df().drop(columns=["seconds", "paid"]).equals(sweep.df().drop(columns=["seconds", "paid"]))
+
+
+def test_a_machine_of_its_own_shares_answers_through_redis(tmp_path, client):
+    """A worker under another host name stands for another machine."""
+    server = RedisServer(tmp_path)
+    end = Logged(log=str(tmp_path / "log"))
+    lab = tl.Lab(end, runs=tmp_path / "a", cache=tl.Cache(tmp_path / "calls", shared=server.url))
+    first = wait(lab.sweep(SETTINGS, TASKS, client=client))
+    paid = len(logged(end.log))
+
+    def elsewhere(dask_worker=None):
+        socket.gethostname = lambda: f"host-of-{os.getpid()}"
+
+    client.run(elsewhere)
+    try:
+        with pytest.raises(ValueError, match=r"other machines \(host-of-\d+, host-of-\d+\).*shared="):
+            wait(tl.Lab(end, runs=None, cache=tmp_path / "calls").sweep(SETTINGS, TASKS, client=client))
+        lab.runs = tmp_path / "b"
+        second = wait(lab.sweep(SETTINGS, TASKS, client=client))
+    finally:
+        client.restart()
+        server.stop()
+    assert len(logged(end.log)) == paid == first.counts.paid
+    assert second.counts.paid == 0
+    assert second.df().drop(columns=["seconds", "paid"]).equals(first.df().drop(columns=["seconds", "paid"]))
+
+
+@pytest.fixture
+def elsewhere(client):
+    """The workers stand for another machine, by its host name."""
+
+    def moved(dask_worker=None):
+        socket.gethostname = lambda: "another-machine"
+
+    client.run(moved)
+    yield client
+    client.restart()
+
+
+def test_another_cache_is_not_answered_from_the_folders_that_workers_have(tmp_path, elsewhere):
+    server = RedisServer(tmp_path)
+    end = Logged(log=str(tmp_path / "log"))
+
+    def swept(folder, runs, **options):
+        cache = tl.Cache(tmp_path / folder, shared=server.url)
+        lab = tl.Lab(end, runs=tmp_path / runs, cache=cache, **options)
+        before = len(logged(end.log)) if Path(end.log).exists() else 0
+        frame = wait(lab.sweep(tl.OneAnswer(), TASKS, client=elsewhere)).df()
+        return len(logged(end.log)) - before, frame
+
+    def forget():
+        redis.Redis.from_url(server.url).flushall()
+
+    try:
+        assert swept("a", "1")[0] == 8
+        forget()
+        assert swept("a", "2")[0] == 0, "the same cache: the workers know"
+        assert swept("b", "3")[0] == 8, "another one"
+        forget()
+        asked, frame = swept("c", "4", mode="replay")
+        assert asked == 0
+        assert frame.error.str.contains("CacheMiss").all()
+        shutil.rmtree(tmp_path / "a")
+        assert swept("a", "5")[0] == 8, "a new one in the place of an old one"
+    finally:
+        server.stop()
+
+
+def test_a_sweep_goes_on_without_redis_says_so_and_sends_the_answers_later(tmp_path, elsewhere):
+    server = RedisServer(tmp_path)
+    end = Logged(log=str(tmp_path / "log"))
+    cache = tl.Cache(tmp_path / "calls", shared=server.url)
+    server.stop()
+    try:
+        lab = tl.Lab(end, runs=tmp_path / "a", cache=cache)
+        with pytest.warns(RuntimeWarning, match="from a dask worker: .*shared cache cannot be reached"):
+            first = wait(lab.sweep(tl.OneAnswer(), TASKS, 4, client=elsewhere))
+        assert len(first.df()) == 32
+        assert first.df().error.isna().all()
+        server.start()
+        lab = tl.Lab(end, runs=tmp_path / "b", cache=cache)
+        again = wait(lab.sweep(tl.OneAnswer(), TASKS, 4, client=elsewhere))
+        assert told(again.df().drop(columns="paid")) == told(first.df().drop(columns="paid"))
+        assert redis.Redis.from_url(server.url).dbsize() == 32
+    finally:
+        server.stop()
+
+
+# Faults.
+
+
+def test_a_worker_that_dies_loses_nothing(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), concurrency=4)
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+    counted: dict[str, bytes] = {}
+    folder = tmp_path / "runs" / "sweep"
+
+    async def killing():
+        running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, 3, client=client))
+        while not (lab.last_sweep and len(lab.last_sweep.rows) > 15):
+            await asyncio.sleep(0.01)
+        os.kill(logged(end.log)[-1][0], signal.SIGKILL)
+        counted.update({id: (folder / f"{id}.jsonl").read_bytes() for id in lab.last_sweep.rows})
+        return await running
+
+    sweep = wait(killing())
+    asked = Counter(call for *_, call in logged(end.log))
+    assert sum(asked.values()) - len(asked) <= 4, "those four that were answered, and not yet kept"
+    other = Logged(log=str(tmp_path / "other"), concurrency=4)
+    alone = wait(tl.Lab(other, runs=None, cache=tmp_path / "others").sweep(SETTINGS, TASKS, 3))
+    assert len(sweep.rows) == 72 > len(counted) > 15
+    same = [s.df().drop(columns=["seconds", "paid"]) for s in (sweep, alone)]
+    assert same[0].equals(same[1])
+    assert len(list(folder.iterdir())) == 72
+    for id, journal in counted.items():
+        assert (folder / f"{id}.jsonl").read_bytes() == journal, "what was finished was not done again"
+    for run in sweep.runs():
+        assert run.stop_reason not in (None, "cancelled", "error")
+
+
+def test_what_a_dead_worker_paid_is_counted(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), concurrency=1, deadly=r"What is 3 and 4\?.*\n2\. ")
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+    search = tl.TreeOfThoughts(search=tl.BeamSearch(width=1), stop=tl.Stop(depth=3))
+    sweep = wait(lab.sweep(search, TASKS[:4], client=client))
+    assert Path(end.log + ".dead").exists()
+    paid = 0.25 * len(logged(end.log))
+    assert lab.spent == pytest.approx(paid)
+    assert sweep.df().paid.sum() == pytest.approx(paid)
+    assert sweep.counts.paid == len(logged(end.log))
+    again = wait(lab.sweep(search, TASKS[:4]))
+    assert told(again) == told(sweep), "it stands in the journals"
+
+
+def test_two_clients_and_a_process_on_one_folder_make_each_run_once(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), seconds=0.03)
+
+    async def at_once():
+        async with distributed.Client(client.scheduler.address, asynchronous=True) as other:
+            labs = [tl.Lab(end, runs=tmp_path / "runs", mode="off") for _ in range(3)]
+            return await asyncio.gather(
+                *(
+                    lab.sweep(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), TASKS, 2, client=each)
+                    for lab, each in zip(labs, (client, other, None), strict=True)
+                )
+            )
+
+    sweeps = wait(at_once())
+    assert len(logged(end.log)) == sweeps[0].counts.asked
+    assert told(sweeps[0]) == told(sweeps[1]) == told(sweeps[2])
+    assert len(list((tmp_path / "runs" / "sweep").iterdir())) == 16
+
+
+USAGE = {
+    "beyond 64 bits": {"input_tokens": 2**70},
+    "beyond 64 bits together": {"output_tokens": 2**63},
+    "negative": {"input_tokens": -5_000_000, "cost": -100.0},
+}
+
+
+@pytest.mark.parametrize("what", USAGE)
+def test_usage_that_cannot_be_true_is_unknown_and_ends_no_sweep(tmp_path, client, what):
+    usage = {"input_tokens": 1, "output_tokens": 1, "cost": 0.1} | USAGE[what]
+
+    async def reporting(call):
+        return Reply("26", **(usage if "What is 3" in call.prompt else {}))
+
+    one, two = (
+        wait(tl.Lab(reporting, runs=tmp_path / str(c)).sweep(tl.OneAnswer(), TASKS[:4], client=c))
+        for c in (None, client)
+    )
+    assert told(one) == told(two)
+    frame = two.df()
+    assert frame.error.isna().all()
+    assert frame[list(USAGE[what])].iloc[3].isna().all()
+
+
+def test_nothing_of_a_sweep_stays_on_the_scheduler(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), seconds=0.05, concurrency=8)
+    lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
+
+    async def cut():
+        running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, 40, client=client))
+        while not (lab.last_sweep and lab.last_sweep.rows):
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+
+    wait(lab.sweep(tl.OneAnswer(), TASKS, client=client))
+    wait(cut())
+    expect_nothing_on(client)
+
+
+def expect_nothing_on(client):
+    """Workers that were cut off need a moment."""
+    ends = time.monotonic() + 30
+    while (left := left_on(client)) != ([], []) and time.monotonic() < ends:
+        time.sleep(0.2)
+    assert left == ([], [])
+
+
+def test_without_a_cache_the_journals_hold_what_was_answered(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), deadly=r"What is 1 and 2\?.*\n2\. ", seconds=0.5)
+    search = tl.TreeOfThoughts(search=tl.BeamSearch(width=1), stop=tl.Stop(depth=3))
+    sweep = wait(tl.Lab(end, runs=tmp_path / "runs", mode="off").sweep(search, TASKS, client=client))
+    assert Path(end.log + ".dead").exists()
+    assert len(sweep.rows) == 8
+    assert sweep.df().error.isna().all()
+    asked = Counter(call for *_, call in logged(end.log))
+    first = {call for call in asked if "(no steps yet)" in call}
+    assert len(first) >= 8
+    assert {asked[call] for call in first} == {1}, "they were answered a second before"
+
+
+def test_a_run_that_kills_its_worker_each_time_is_a_row(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), deadly="What is 2 and 3", again=True)
+    lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
+    frame = wait(lab.sweep(tl.OneAnswer(), TASKS[:4], client=client)).df()
+    assert frame.error.isna().tolist() == [True, True, False, True]
+    assert "3 dask workers died while making this run" in frame.error[2]
+    well = end.model_copy(update={"deadly": "^$"})
+    again = wait(
+        tl.Lab(well, runs=tmp_path / "runs", mode="off").sweep(tl.OneAnswer(), TASKS[:4], client=client)
+    )
+    assert again.found == 3
+    assert again.df().error.isna().all()
+
+
+def test_a_sweep_that_is_cancelled_stops_the_workers_and_goes_on_later(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), seconds=0.05, concurrency=8)
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+
+    async def cut():
+        running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, 40, client=client))
+        first = None
+        while not first:
+            await asyncio.sleep(0.01)
+            sweep = lab.last_sweep
+            first = sweep and any(sweep.by_id[run_id].repeat == 0 for run_id in sweep.rows)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    wait(cut())
+    part = lab.last_sweep
+    assert 0 < len(part.df()) < 24 * 40
+    time.sleep(1.5)
+    calls = len(logged(end.log))
+    time.sleep(0.5)
+    assert len(logged(end.log)) == calls, "nobody works on"
+    whole = wait(lab.sweep(SETTINGS, TASKS, client=client))
+    assert whole.found == len(part.rows.keys() & whole.rows.keys()) > 0
+    assert set(Counter(call for *_, call in logged(end.log)).values()) == {1}
+    known = wait(tl.Lab(end, runs=None, cache=tmp_path / "calls").sweep(SETTINGS, TASKS)).df()
+    assert whole.df().drop(columns=["seconds", "paid"]).equals(known.drop(columns=["seconds", "paid"]))
+
+
+def test_a_client_that_was_killed_leaves_no_worker_asking_and_the_sweep_goes_on_later(tmp_path, client):
+    log = tmp_path / "log"
+    make = f"""
+import asyncio, distributed, tot_lab as tl
+from support.workers import TASKS, Logged
+
+async def main():
+    lab = tl.Lab(Logged(log={str(log)!r}, seconds=0.05), runs={str(tmp_path / "runs")!r}, mode="off")
+    async with distributed.Client({client.scheduler.address!r}, asynchronous=True) as client:
+        await lab.sweep(tl.TreeOfThoughts(), TASKS, 20, client=client, at_once=4)
+
+asyncio.run(main())
+"""
+    places = os.pathsep.join([str(Path(tl.__file__).parent.parent), str(TESTS)])
+    person = subprocess.Popen([sys.executable, "-c", make], env={**os.environ, "PYTHONPATH": places})
+    ends = time.monotonic() + 60
+    while not log.exists() or len(logged(log)) < 300:
+        assert person.poll() is None
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    person.kill()
+    person.wait()
+    asked = -1
+    while asked != (asked := len(logged(log))):  # the scheduler has to notice first
+        assert time.monotonic() < ends
+        time.sleep(2)
+    assert asked < 160 * 30
+    lab = tl.Lab(Logged(log=str(log), seconds=0.0), runs=tmp_path / "runs", mode="off")
+    sweep = wait(lab.sweep(tl.TreeOfThoughts(), TASKS, 20, client=client))
+    assert len(sweep.df()) == 160
+    assert sweep.df().error.isna().all()
+    assert sweep.found > 0
+    expect_nothing_on(client)
+
+
+def test_what_one_process_began_the_workers_go_on_with(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), seconds=0.03, concurrency=64)
+    lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
+    search = tl.TreeOfThoughts(stop=tl.Stop(depth=4))
+
+    async def cut():
+        running = asyncio.create_task(lab.sweep(search, TASKS))
+        await asyncio.sleep(0.2)
+        running.cancel()
+        await asyncio.wait([running])
+
+    wait(cut())
+    before = Counter(call for *_, call in logged(end.log))
+    assert before
+    sweep = wait(lab.sweep(search, TASKS, client=client))
+    after = Counter(call for *_, call in logged(end.log))
+    assert sweep.counts.distinct == len(after) > len(before)
+    # What is answered in the very turn of the loop in which the sweep is cut off is not recorded any more.
+    assert sum(after.values()) - sweep.counts.paid <= end.concurrency
+
+
+def test_a_cluster_that_lost_its_workers_is_told_of_and_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("tot_lab.lab.sweeps.distributed.SILENCE", 0.3)
+    end = Logged(log=str(tmp_path / "log"), seconds=0.2)
+    lab = tl.Lab(end, runs=None, cache=tmp_path / "calls")
+
+    async def scaling(cluster, client):
+        running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, client=client))
+        while not Path(end.log).exists():
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(cluster.scale, 0)
+        with pytest.warns(RuntimeWarning, match="lost its workers. The sweep waits"):
+            await asyncio.sleep(2)
+        await asyncio.to_thread(cluster.scale, 1)
+        return await running
+
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+    with cluster, distributed.Client(cluster) as client:
+        assert len(wait(scaling(cluster, client)).df()) == 24
+
+
+# Plans.
+
+STEPS = [{"type": "tool_call", "toolName": "look", "toolArgs": {"part": k}} for k in (1, 2)]
+SAID = {"plan": json.dumps({"steps": STEPS}), "review": "SATISFIED: yes\nAnswer: 26"}
+
+
+async def planning(call):
+    return tl.Reply(SAID[call.purpose], input_tokens=100, output_tokens=10, cost=0.5)
+
+
+def plans_in(store):
+    return sorted(store.all(), key=lambda plan: plan.id)
+
+
+def test_the_plans_of_workers_are_in_the_clients_database_as_they_run(tmp_path, client):
+    store = tl.PlanStore(tmp_path / "plans.db")
+
+    @tl.tool(timeout=30, retries=0)
+    def look(part: int) -> str:
+        """Waits until the database says that this step has begun."""
+        for _ in range(1_000):
+            under_way = [plan.steps[part - 1].status for plan in store.all("active") if plan.steps]
+            if "in_progress" in under_way:
+                return f"{os.getpid()} saw it"
+            time.sleep(0.01)
+        raise RuntimeError(f"nothing of step {part}")
+
+    lab = tl.Lab(planning, runs=tmp_path / "runs", tools=[look], plans=store)
+    sweep = wait(lab.sweep(tl.PlanExecute(), TASKS[:4], client=client))
+    assert sweep.df().correct.all()
+    plans = plans_in(store)
+    runs = sorted(sweep.runs(), key=lambda run: run.id)
+    assert plans == [run.plans[0] for run in runs]
+    assert [plan.journal for plan in plans] == [str(run.path) for run in runs]
+    assert {plan.status for plan in plans} == {"completed"}
+    seen = {step.result.split()[0] for plan in plans for step in plan.steps}
+    assert seen
+    assert str(os.getpid()) not in seen, "the steps were done by workers"
+    wait(
+        tl.Lab(planning, runs=None, tools=[look], plans=store).sweep(
+            tl.PlanExecute(), TASKS[:1], client=client
+        )
+    )
+    assert [plan.journal for plan in store.all()].count("") == 1
+
+
+def test_a_plan_whose_worker_died_goes_on_from_its_journal(tmp_path, client):
+    store, done = tl.PlanStore(tmp_path / "plans.db"), tmp_path / "done"
+
+    @tl.tool(retries=0)
+    def look(part: int) -> str:
+        """Dies in the second step, the first time, when the first is known to the client."""
+        with done.open("a") as file:
+            file.write(f"{part}\n")
+        if part == 2 and done.read_text().count("2") == 1:
+            while not any(plan.steps and plan.steps[0].status == "completed" for plan in store.all()):
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "seen"
+
+    lab = tl.Lab(planning, runs=tmp_path / "runs", tools=[look], plans=store)
+    sweep = wait(lab.sweep(tl.PlanExecute(), TASKS[:1], client=client))
+    (run,) = sweep.runs()
+    assert store.all() == run.plans
+    assert [step.status for step in run.plans[0].steps] == ["completed"] * 2
+    assert done.read_text().split() == ["1", "2", "2"], "no completed step ran again"
+
+
+# What it refuses, and what it says.
+
+
+def test_what_cannot_hold_across_workers_is_refused(tmp_path, client):
+    lab = tl.Lab("sim/game24", runs=None)
+    with pytest.raises(TypeError, match=r"dask\.distributed\.Client"):
+        wait(lab.sweep(tl.OneAnswer(), HAND, client="tcp://host:8786"))
+    with pytest.raises(ValueError, match="spend="):
+        wait(tl.Lab("sim/game24", runs=None, spend=1.0).sweep(tl.OneAnswer(), HAND, client=client))
+    again = tl.Lab("sim/game24", runs=None, cache=tmp_path, mode="refresh")
+    with pytest.raises(ValueError, match="refresh"):
+        wait(again.sweep(tl.OneAnswer(), HAND, client=client))
+
+
+def test_a_cluster_without_workers_is_an_error():
+    cluster = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0")
+    with cluster, distributed.Client(cluster) as client, pytest.raises(ValueError, match="no worker"):
+        wait(tl.Lab("sim/game24", runs=None).sweep(tl.OneAnswer(), HAND, client=client))
+
+
+def test_what_a_worker_warns_of_is_said_here(tmp_path, client):
+    async def warning(call):
+        warnings.warn("the model is odd", RuntimeWarning, stacklevel=2)
+        return "26"
+
+    for _ in range(2):  # each sweep says it
+        with pytest.warns(RuntimeWarning, match="from a dask worker: the model is odd"):
+            wait(tl.Lab(warning, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+
+
+def test_each_sweep_of_one_process_says_what_it_is_warned_of(client):
+    async def warning(call):
+        warnings.warn("the model is odd", RuntimeWarning, stacklevel=2)
+        return "26"
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")  # as in a notebook
+        for each in (None, None, client, client):
+            wait(tl.Lab(warning, runs=None).sweep(tl.OneAnswer(), TASKS, client=each))
+    odd = [str(warning.message) for warning in caught if "odd" in str(warning.message)]
+    assert odd == ["the model is odd"] * 2 + ["from a dask worker: the model is odd"] * 2
+
+
+def test_what_cannot_be_sent_ends_the_sweep_in_words(client):
+    class Held:
+        async def __call__(self, call):
+            return client.status
+
+    with pytest.raises(TypeError, match="cannot be sent to the workers"):
+        wait(tl.Lab(Held(), runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+
+
+OTHERS = {
+    "another version": ("0.0.1", 1, 2),
+    "other code of the same version": (0, "0123456789ab", 2),
+    "another Python": (0, 1, "3.9"),
+}
+
+
+@pytest.mark.parametrize("where", ["worker", "scheduler"])
+@pytest.mark.parametrize("what", OTHERS)
+def test_other_code_than_the_clients_ends_the_sweep_in_words(client, monkeypatch, what, where):
+    """The digest of the package tells two states of one version apart."""
+    other = tuple(coordinator.PACKAGE[part] if isinstance(part, int) else part for part in OTHERS[what])
+    if where == "worker":
+        monkeypatch.setattr("tot_lab.lab.sweeps.distributed.Parcel", functools.partial(sent_by, other))
+    else:
+        monkeypatch.setattr("tot_lab.lab.sweeps.distributed.PACKAGE", other)
+    with pytest.raises(
+        RuntimeError, match=rf"(?s)dask {where} has .*on Python {coordinator.PACKAGE[2]}.*Install"
+    ):
+        wait(tl.Lab(model, runs=None).sweep(tl.OneAnswer(), TASKS, client=client))
+
+
+def sent_by(package, chunk):
+    """The parcel of a client that has another package."""
+    parcel = Parcel(chunk)
+    parcel.version = package
+    return parcel
+
+
+def test_the_digest_follows_the_code(tmp_path):
+    """Of a copy of the package in which one line of one file is another."""
+    shutil.copytree(Path(tl.__file__).parent, tmp_path / "tot_lab", ignore=shutil.ignore_patterns("*.pyc"))
+    assert coordinator.digest_of(tmp_path / "tot_lab") == coordinator.PACKAGE[1]
+    with (tmp_path / "tot_lab" / "domains" / "word_sums.py").open("a") as file:
+        file.write("# a change\n")
+    assert coordinator.digest_of(tmp_path / "tot_lab") != coordinator.PACKAGE[1]
+
+
+def test_what_is_sent_shows_no_secret():
+    key = tl.LiteLLM(model="gpt-4.1-mini", api_key="sk-s3cret")
+
+    class Carried:
+        lab = {"model": key}
+        journals = {"a": b""}
+
+    parcel = Parcel(Carried())  # type: ignore[arg-type]
+    assert repr(parcel) == str(parcel) == "<1 runs>"
+
+
+def test_any_order_of_replies_gives_the_same(client):
+    late = shuffled(3, most=0.01)
+
+    async def slow(call):
+        await asyncio.sleep(late(call))
+        return answer_to(call)
+
+    one, two = (
+        wait(tl.Lab(slow, runs=None).sweep(SETTINGS, TASKS, at_once=3, client=c)) for c in (None, client)
+    )
+    assert told(one) == told(two)

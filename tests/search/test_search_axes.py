@@ -1,0 +1,769 @@
+"""The axes of a tree search: what a search may yield and what it receives, whatever its algorithm."""
+
+import asyncio
+import json
+import math
+import re
+from collections.abc import Iterator
+
+import pytest
+from pydantic import ValidationError
+from support import GOLDEN, TASK, Scripted, run, wait
+from support.letters import TASK_OF_LETTERS, letters
+
+import tot_lab as tl
+from tot_lab.core.records import Decided, Note, Thought
+from tot_lab.strategies.search import migration
+from tot_lab.strategies.search.migration import migrate_settings
+
+
+def searched(search, model=None, **settings):
+    """A run by `search`, a generator of the state, and the model that answered it."""
+    model = model or Scripted(letters)
+    strategy = tl.TreeOfThoughts(search=search, **{"stop": tl.Stop(solved=None, depth=3), **settings})
+    return run(strategy, TASK_OF_LETTERS, model), model
+
+
+def texts(made, parent="0"):
+    return {id: made.tree[id].text for id in made.tree[parent].children}
+
+
+# A search is a generator.
+
+
+def test_a_generator_is_a_whole_search_and_receives_the_children():
+    received = []
+
+    def two_levels(state):
+        assert state.task.question == "Which letters?"
+        first = yield tl.Pick([state.root])
+        received.append(first)
+        yield from state.prune(first[1:], "not the first")
+        received.append((yield tl.Pick(first[:1], count=2)))
+
+    made, _ = searched(two_levels)
+    assert received == [["0.0", "0.1", "0.2"], ["0.0.0", "0.0.1"]]
+    assert [made.tree[f"0.{k}"].state for k in range(3)] == ["answer", "pruned", "pruned"]
+    assert made.tree["0.2"].reason == "not the first"
+    assert made.tree["0.0.1"].state == "kept"
+    assert (made.stop_reason, len(made.tree)) == ("exhausted", 6)
+    assert wait(made.replay()).identical
+
+
+def test_its_state_is_its_local_variables_so_that_runs_share_nothing():
+    def once(state):
+        yield tl.Pick([state.root])
+
+    strategy = tl.TreeOfThoughts(search=once)
+    assert run(strategy).events == run(strategy).events
+    assert strategy.max_calls(TASK) is None  # it may expand a thought again
+
+
+def test_it_receives_only_what_may_be_expanded_or_kept():
+    received = []
+
+    def search(state):
+        received.extend((yield tl.Pick([state.root], 4)))
+
+    def values(call):
+        if call.purpose == "value":
+            return "hm" if call.prompt.endswith("a") else f"score: 0.{'abcd'.index(call.prompt[-1]) + 1}"
+        return letters(call)
+
+    searched(search, Scripted(values), stop=tl.Stop(solved=None, min_score=0.3))
+    assert received == ["0.2", "0.3"]
+
+
+@pytest.mark.parametrize(
+    ("pick", "error"),
+    [
+        (lambda root: tl.Pick(["0.9"]), r"picked '0\.9', which is not a thought"),
+        (lambda root: tl.Pick([root, root]), "picked a thought twice at once"),
+        (lambda root: tl.Pick([root], [1, 2]), "one for each parent"),
+    ],
+)
+def test_a_pick_that_cannot_be_carried_out_is_an_error_that_names_it(pick, error):
+    def search(state):
+        yield pick(state.root)
+
+    with pytest.raises(ValueError, match=error):
+        searched(search)
+
+
+def test_a_thought_at_the_depth_limit_cannot_be_picked():
+    def search(state):
+        yield tl.Pick((yield tl.Pick([state.root])))
+
+    with pytest.raises(ValueError, match=r"picked '0\.0', which is complete or at the depth limit"):
+        searched(search, stop=tl.Stop(depth=1))
+
+
+def test_an_empty_pick_ends_the_search():
+    def search(state):
+        yield tl.Pick([state.root])
+        yield tl.Pick([])
+        raise AssertionError("it was gone on from")
+
+    assert searched(search)[0].stop_reason == "exhausted"
+
+
+def test_it_may_make_calls_and_record_events_of_its_own():
+    def reflecting(state):
+        children = yield tl.Pick([state.root], 2)
+        reply = yield state.call(state.root, "critique", "Which is better?")
+        yield Note("reflected", state.root, {"said": reply.text})
+        extra = yield Thought("0.7", "0", reply.text)
+        assert state.tree[extra.id].text == reply.text
+        yield from state.prune(children[1:], reply.text)
+
+    def reply(call):
+        return "the first" if call.purpose == "critique" else letters(call)
+
+    made, model = searched(reflecting, Scripted(reply), temperature=0.25)
+    (critique,) = [call for call in model.calls if call.purpose == "critique"]
+    assert critique.temperature == 0.25
+    assert made.tree["0.1"].reason == "the first"
+    assert made.tree["0.7"].text == "the first"
+    assert wait(made.replay()).identical
+
+
+def test_what_it_yields_last_is_not_carried_out_once_the_task_is_solved():
+    def search(state):
+        yield tl.Pick([state.root])
+        yield tl.Pick(["0.0"])
+
+    made, _ = searched(
+        search,
+        Scripted(lambda call: "score: 1" if call.purpose == "value" else letters(call)),
+        stop=tl.Stop(),
+    )
+    assert (made.stop_reason, len(made.tree)) == ("solved", 4)
+
+
+# A thought may be expanded again.
+
+
+def twice(state):
+    yield tl.Pick([state.root], 2)
+    yield tl.Pick([state.root], 3)
+
+
+def test_samples_and_ids_continue_when_a_thought_is_expanded_again():
+    made, model = searched(twice)
+    assert texts(made) == {f"0.{k}": "abcde"[k] for k in range(5)}
+    assert sorted(call.sample_index for call in model.calls if call.purpose == "sample") == [0, 1, 2, 3, 4]
+    assert wait(made.replay()).identical
+
+
+def test_retries_count_as_samples():
+    def reply(call):
+        return "" if call.purpose == "sample" and call.sample_index in (1, 3) else letters(call)
+
+    made, _ = searched(twice, Scripted(reply), propose=tl.Sample(max_parse_retries=1))
+    assert texts(made) == {"0.0": "a", "0.1": "c", "0.3": "e", "0.4": "f", "0.2": "g"}
+    numbers = [event.id for event in made.events if isinstance(event, Thought)]
+    assert len(numbers) == len(set(numbers))
+
+
+def test_proposals_continue_too_and_what_an_earlier_child_says_is_a_duplicate():
+    made, model = searched(twice, propose="propose")
+    assert texts(made) == {"0.0": "a", "0.1": "b", "0.2": "b", "0.3": "c", "0.4": "d"}
+    assert (made.tree["0.2"].state, made.tree["0.2"].reason) == ("duplicate", "repeats 0.1")
+    assert [call.sample_index for call in model.calls if call.purpose == "propose"] == [0, 1]
+    assert [call.prompt[0] for call in model.calls if call.purpose == "propose"] == ["2", "3"]
+
+
+@pytest.mark.parametrize("evaluate", ["joint", "vote"])
+def test_what_compares_siblings_takes_new_samples_for_a_thought_expanded_again(evaluate):
+    same = Scripted(lambda call: "x" if call.purpose == "sample" else letters(call))
+
+    def search(state):
+        yield tl.Pick([state.root], 2)
+        yield tl.Pick([state.root], 2)
+
+    made, model = searched(search, same, evaluate=evaluate)
+    judging = [call for call in model.calls if call.purpose == evaluate]
+    assert [(call.node, call.sample_index) for call in judging] == [("0", 0), ("0", 1)]
+    assert len({call.prompt for call in judging}) == 1
+    assert all(made.tree[f"0.{k}"].score is not None for k in range(4))
+
+
+def test_each_parent_may_get_a_number_of_its_own_and_a_pick_its_own_proposer():
+    def search(state):
+        first = yield tl.Pick([state.root], 2)
+        yield tl.Pick(first, [1, 3])
+        yield tl.Pick(["0.0"], proposer=tl.Propose(samples=2))
+
+    made, model = searched(search)
+    assert [len(made.tree[id].children) for id in ("0.0", "0.1")] == [1 + 3, 3]
+    assert texts(made, "0.0") == {"0.0.0": "a", "0.0.1": "a", "0.0.2": "b", "0.0.3": "c"} | {}
+    assert sum(call.purpose == "propose" for call in model.calls) == 2
+
+
+def test_the_limit_on_thoughts_holds_for_every_pick():
+    def greedy(state):
+        while True:
+            yield tl.Pick([state.root], 4)
+
+    made, _ = searched(greedy, stop=tl.Stop(solved=None, nodes=7))
+    assert (len(made.tree), made.stop_reason) == (7, "limit:nodes")
+
+
+# Several parents.
+
+
+def test_several_parents_give_one_child_and_the_links_are_recorded():
+    def aggregate(state):
+        first = yield tl.Pick([state.root], 3)
+        merged = yield tl.Pick([("0.0", "0.2"), "0.1"], 1)
+        assert [state.tree[id].source for id in merged] == [("0.2",), ()]
+        assert first == ["0.0", "0.1", "0.2"]
+
+    made, model = searched(aggregate)
+    assert made.tree["0.0.0"].source == ("0.2",)
+    assert ("0.2", "0.0.0", "source") in {
+        (a, b, kind) for a, b, kind in made.graph().edges(data="kind") if kind == "source"
+    }
+    (asked,) = [call for call in model.calls if call.purpose == "sample" and call.node == "0.0"]
+    assert asked.prompt.endswith("next after a")
+    assert "1. c" in asked.prompt  # the other line of thought
+    (alone,) = [call for call in model.calls if call.purpose == "sample" and call.node == "0.1"]
+    assert "Another line" not in alone.prompt
+    assert wait(made.replay()).identical
+
+
+# What is left of the budget.
+
+
+def spending(seen):
+    """A search that expands as long as three calls of the budget are left."""
+
+    def search(state):
+        while True:
+            left = yield tl.searches.BudgetLeft()
+            seen.append(left)
+            if left.calls is not None and left.calls < 3:
+                return
+            if not (yield tl.Pick([state.root], 1)):
+                return
+
+    return search
+
+
+def test_a_search_knows_what_is_left_of_its_budget():
+    seen = []
+    made, model = searched(spending(seen), budget=tl.Budget(calls=9, usd=1.0))
+    assert [left.calls for left in seen] == [9, 7, 5, 3, 1]
+    assert {left.seconds for left in seen} == {left.tokens for left in seen} == {None}
+    assert {left.usd for left in seen} == {1.0}
+    assert len(model.calls) == made.usage.calls == len(made.calls_df()) == 8
+    assert made.stop_reason == "exhausted"
+
+
+def test_no_budget_is_no_limit():
+    seen = []
+    searched(spending(seen), stop=tl.Stop(solved=None, nodes=3))
+    assert set(seen) == {tl.Budget()}
+
+
+def test_the_innermost_and_the_outermost_cap_both_count():
+    seen = []
+    strategy = tl.TreeOfThoughts(search=spending(seen), budget=tl.Budget(calls=50), stop=tl.Stop(solved=None))
+    run(strategy, TASK_OF_LETTERS, Scripted(letters), budget=tl.Budget(calls=6, tokens=10**6))
+    assert [left.calls for left in seen] == [6, 4, 2]
+    assert seen[0].tokens == 10**6 > seen[1].tokens > seen[2].tokens
+
+
+def test_what_was_left_is_recorded_so_that_a_replay_goes_the_same_way(tmp_path):
+    seen = []
+    lab = tl.Lab(Scripted(letters), runs=tmp_path)
+    strategy = tl.TreeOfThoughts(search=spending(seen), stop=tl.Stop(solved=None))
+    made = wait(lab.run(strategy, TASK_OF_LETTERS, budget=tl.Budget(calls=7, seconds=500.0)))
+    first, seen[:] = list(seen), []
+    assert wait(made.replay()).identical
+    assert seen == first
+    assert all(0 < left.seconds <= 500 for left in first)
+    again = wait(
+        tl.Lab(Scripted(letters), runs=None).run(strategy, TASK_OF_LETTERS, budget=tl.Budget(calls=7))
+    )
+    assert again.tree == made.tree
+
+
+# Evaluators that are functions.
+
+
+async def by_letter(task, path):
+    return (ord(path[-1]) - ord("a")) / 10
+
+
+def test_an_async_evaluator_is_a_recorded_call_and_no_model_call():
+    made, model = searched(lambda tree, frontier: [], evaluate=by_letter)
+    assert [made.tree[f"0.{k}"].score for k in range(3)] == [0.0, 0.1, 0.2]
+    assert made.tree["0.1"].by == "by_letter"
+    assert {call.purpose for call in model.calls} == {"sample"}
+    evaluated = [event for event in made.events if isinstance(event, tl.Call) and event.purpose == "evaluate"]
+    assert [call.node for call in evaluated] == ["0.0", "0.1", "0.2"]
+    assert json.loads(evaluated[2].prompt) == [["c"]]
+    assert made.usage.calls == len(made.calls_df()) == 3
+    assert list(made.tools_df()["tool"]) == ["by_letter"] * 3
+    assert wait(made.replay()).identical
+
+
+class Batch:
+    """A batch evaluator that remembers what it was asked."""
+
+    def __init__(self, result=None):
+        self.asked = []
+        self.result = result
+
+    async def __call__(self, task, paths):
+        self.asked.append([list(path) for path in paths])
+        if self.result is not None:
+            return self.result(paths)
+        return [len(path) / 10 for path in paths]
+
+
+def batch_of(batch):
+    async def judged(task, paths):
+        return await batch(task, paths)
+
+    return judged
+
+
+def test_a_batch_is_one_picks_children_in_the_order_of_their_ids():
+    def search(state):
+        first = yield tl.Pick([state.root], 2)
+        yield tl.Pick(first[::-1], 2)
+
+    batch = Batch()
+    made, model = searched(search, evaluate=batch_of(batch))
+    assert batch.asked == [[["a"], ["b"]], [["a", "a"], ["a", "b"], ["b", "a"], ["b", "b"]]]
+    assert {node.score for node in made.tree if node.depth == 2} == {0.2}
+    assert {call.purpose for call in model.calls} == {"sample"}
+    assert sum(isinstance(e, tl.Call) and e.purpose == "evaluate" for e in made.events) == 2
+    before = len(batch.asked)
+    assert wait(made.replay()).identical
+    assert len(batch.asked) == before  # the record answers
+
+
+def test_a_plain_function_of_paths_is_a_batch_too():
+    def halves(task, paths):
+        return [0.5] * len(paths)
+
+    strategy = tl.TreeOfThoughts(evaluate=halves)
+    assert isinstance(strategy.evaluate, tl.evaluators.BatchEvaluator)
+    assert strategy.max_calls(TASK) == 15
+    made = run(strategy)
+    assert made.usage.calls == 15
+    assert {node.score for node in list(made.tree)[1:]} == {0.5}
+    assert tl.part_of(json.loads(json.dumps(strategy.settings()))).settings() == strategy.settings()
+
+
+def test_a_batch_that_fails_costs_its_thoughts_and_not_the_run():
+    def away(paths):
+        raise ConnectionError("no route to the judge")
+
+    made, _ = searched(lambda tree, frontier: frontier, evaluate=batch_of(Batch(away)))
+    assert made.stop_reason == "error"
+    assert {made.tree[f"0.{k}"].state for k in range(3)} == {"failed"}
+    assert "no route to the judge" in made.tree["0.0"].reason
+
+
+@pytest.mark.parametrize(
+    ("scores", "error"),
+    [
+        (lambda paths: [0.5], "must return one score per path: got 1 for 3"),
+        (lambda paths: [0.5, 7.0, 0.5], r"thought 0\.1, must return a score from 0 to 1: got 7"),
+    ],
+)
+def test_scores_that_cannot_be_are_errors_that_name_the_evaluator(scores, error):
+    with pytest.raises(ValueError, match=error):
+        searched(lambda tree, frontier: [], evaluate=batch_of(Batch(scores)))
+
+
+def test_a_score_that_is_none_is_unread():
+    made, _ = searched(
+        lambda tree, frontier: [], evaluate=batch_of(Batch(lambda paths: [None, float("nan"), 1]))
+    )
+    assert [made.tree[f"0.{k}"].score for k in range(3)] == [None, None, 1.0]
+    assert made.tree["0.0"].unreadable
+
+
+@pytest.mark.slow
+def test_budget_and_timeout_hold_for_a_function_that_takes_its_time():
+    async def slow(task, paths):
+        await asyncio.sleep(60)
+
+    capped, _ = searched(lambda tree, frontier: [], evaluate=slow, budget=tl.Budget(seconds=0.2))
+    assert capped.stop_reason == "budget:seconds"
+    assert capped.answer  # a thought that has no score yet
+    lab = tl.Lab(Scripted(letters), runs=None, timeout=0.2)
+    late = wait(lab.run(tl.TreeOfThoughts(evaluate=slow), TASK_OF_LETTERS))
+    assert late.stop_reason == "error"
+    assert late.tree["0.0"].reason.startswith("timeout")
+
+
+def test_calls_of_a_budget_are_those_of_a_model():
+    made = run(tl.TreeOfThoughts(evaluate=by_letter_of_samples), TASK, budget=tl.Budget(calls=15))
+    assert (made.usage.calls, made.stop_reason) == (15, "limit:depth")
+
+
+async def by_letter_of_samples(task, path):
+    return 0.5
+
+
+# What a choice rests on.
+
+
+def test_mcts_records_the_terms_of_each_choice_once():
+    strategy = tl.TreeOfThoughts(search=tl.MCTS(exploration=0.5), stop=tl.Stop(solved=None, depth=2))
+    made = run(strategy)
+    picked = [event.data for event in made.events if isinstance(event, Note) and event.name == "tot.picked"]
+    expanded = list(dict.fromkeys(node.parent for node in made.tree if node.parent not in (None, "0")))
+    explained = [data for data in picked if "why" in data]
+    assert [id for data in explained for id in data["parents"]] == expanded
+    assert all(list(data["why"]) == data["parents"] for data in explained)
+    first = next(iter(explained[0]["why"].values()))
+    node = made.tree[expanded[0]]
+    assert first["visits"] == 1
+    assert first["value"] == pytest.approx(max(node.score, 0.0))
+    assert first["exploration"] == pytest.approx(0.5 * (math.log(3) / 1) ** 0.5)
+    siblings = [made.tree[id] for id in made.tree.root.children]
+    assert node.score == max(sibling.score for sibling in siblings)
+
+
+def test_a_search_of_ones_own_records_its_reasons():
+    def search(state):
+        yield tl.Pick([state.root])
+        yield tl.Pick(["0.1"], why={"0.1": {"share": 0.7}})
+
+    made, _ = searched(search)
+    picked = [e.data for e in made.events if isinstance(e, Note) and e.name == "tot.picked"]
+    assert picked == [{"parents": ["0"]}, {"parents": ["0.1"], "why": {"0.1": {"share": 0.7}}}]
+
+
+# Settings.
+
+
+def test_tree_of_thoughts_has_nine_fields_of_its_own_at_most():
+    own = set(tl.TreeOfThoughts.model_fields) - set(tl.core.strategy.Prompting.model_fields)
+    assert own >= {"propose", "evaluate", "search", "answer", "stop"}
+    assert len(own) <= 9
+
+
+def test_short_forms_are_the_values():
+    short = tl.TreeOfThoughts(search="best_first", evaluate="vote", propose="propose", stop={"depth": 2})
+    assert short == tl.TreeOfThoughts(
+        search=tl.BestFirst(), evaluate=tl.Vote(), propose=tl.Propose(), stop=tl.Stop(depth=2)
+    )
+    with pytest.raises(ValidationError, match="unknown kind 'value'"):
+        tl.TreeOfThoughts(search="value")
+
+
+def test_a_setting_is_changed_by_its_path():
+    search = tl.TreeOfThoughts(search="mcts")
+    assert search.with_({"search.width": 3, "stop.depth": 5}, merge=True) == tl.TreeOfThoughts(
+        search=tl.MCTS(width=3), stop=tl.Stop(depth=5), merge=True
+    )
+    assert search.with_({"search.width": 3, "search": "dfs"}).search == tl.DepthFirst(width=3)
+    around = tl.BestOf(strategy=tl.BestOf(strategy=search))
+    assert around.with_({"strategy.strategy.search.exploration": 0.5}).strategy.strategy.search == tl.MCTS(
+        exploration=0.5
+    )
+    assert search.search == tl.MCTS()
+    capped = search.with_(budget=tl.Budget(calls=3)).with_({"budget.calls": 4})
+    assert capped.budget == tl.Budget(calls=4)
+    with pytest.raises(ValidationError, match=r"search\.width"):
+        search.with_({"search.width": 0})
+    with pytest.raises(ValueError, match="MCTS has no setting 'widht'; did you mean 'width'"):
+        search.with_({"search.widht": 2})
+    with pytest.raises(ValueError, match="budget of TreeOfThoughts has no settings of its own"):
+        search.with_({"budget.calls": 2})
+
+
+def test_a_grid_takes_paths_and_skips_what_a_kind_lacks():
+    made = tl.grid(
+        tl.TreeOfThoughts,
+        {"search": ["beam_search", "mcts"], "search.exploration": [0.5, 1.0], "evaluate.samples": [1, 3]},
+    )
+    made_of = [
+        (one.search.kind, getattr(one.search, "exploration", None), one.evaluate.samples) for one in made
+    ]
+    assert made_of == [
+        ("beam_search", None, 1),
+        ("beam_search", None, 3),
+        ("mcts", 0.5, 1),
+        ("mcts", 0.5, 3),
+        ("mcts", 1.0, 1),
+        ("mcts", 1.0, 3),
+    ]
+    assert made.skipped == {"search.exploration": 2}
+    assert tl.grid(tl.TreeOfThoughts, {"search.width": [1, 2]}).skipped == {}
+    assert made + [tl.OneAnswer()] == [*made, tl.OneAnswer()]  # noqa: RUF005
+
+
+def test_each_swept_path_is_a_column():
+    grid = tl.grid(tl.TreeOfThoughts, {"search": ["beam_search", "mcts"], "search.exploration": [0.5, 1.0]})
+    frame = wait(tl.Lab(Scripted(), runs=None).sweep(grid, TASK)).df()
+    assert list(frame["search"]) == ["beam_search", "mcts", "mcts"]
+    assert list(frame["search.exploration"].astype("Float64").fillna(-1)) == [-1, 0.5, 1.0]
+
+
+# Settings of earlier versions.
+
+
+def flat_settings() -> Iterator[dict]:
+    """Those of the golden journals."""
+    for path in sorted(GOLDEN.glob("journal-0.1.0*.jsonl")):
+        yield json.loads(path.read_text().splitlines()[0])["strategy"]
+
+
+def test_settings_of_the_golden_journals_are_migrated():
+    mcts, beam = map(tl.part_of, flat_settings())
+    assert beam == tl.TreeOfThoughts(
+        propose=tl.Propose(count=3), evaluate=tl.Value(samples=2), search=tl.BeamSearch(width=2)
+    )
+    assert mcts == tl.TreeOfThoughts(propose=tl.Propose(count=3), search=tl.MCTS(iterations=6, width=2))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"generate": "propose", "proposal_draws": 8}, {"propose": tl.Propose(samples=8)}),
+        ({"generate": "sample", "proposal_draws": 8, "branch_factor": 2}, {"propose": tl.Sample(count=2)}),
+        (
+            {"max_parse_retries": 2, "evaluate": "joint", "proposer_prompt": "{problem}!"},
+            {
+                "propose": tl.Sample(max_parse_retries=2, prompt="{problem}!"),
+                "evaluate": tl.evaluators.Joint(max_parse_retries=2),
+            },
+        ),
+        (
+            {"tools": ["legs"], "max_tool_round_trips": 2, "branch_factor": 4},
+            {"propose": tl.WithTools(proposer=tl.Sample(count=4), tools=("legs",), max_round_trips=2)},
+        ),
+        ({"tools": None}, {"propose": tl.WithTools()}),
+        ({"tools": [], "overflow": "more"}, {}),
+        ({"evaluate": "vote", "evaluation_draws": 5, "combine": "sum"}, {"evaluate": tl.Vote(samples=5)}),
+        ({"evaluate": "logprob", "evaluation_draws": 5}, {"evaluate": tl.evaluators.Logprob()}),
+        (
+            {"evaluate": "value", "evaluation_draws": 3, "combine": "sum"},
+            {"evaluate": tl.Value(samples=3, combine="sum")},
+        ),
+        (
+            {
+                "traversal": {"kind": "mcts", "exploration": 2.0, "batch": 1, "iterations": None},
+                "beam_width": None,
+            },
+            {"search": tl.MCTS(exploration=2.0)},
+        ),
+        (
+            {"traversal": {"kind": "depth_first", "prune_below": 0.5}},
+            {"search": tl.DepthFirst(prune_below=0.5, width=2)},
+        ),
+        ({"traversal": "dfs", "beam_width": 4}, {"search": tl.DepthFirst(width=4)}),
+        ({"traversal": {"kind": "beam"}, "beam_width": None}, {"search": tl.BeamSearch(width=None)}),
+        ({"answer": "leaf", "top_k": 5, "beam_width": 2}, {"answer": tl.answers.BestLeaf(top_k=5)}),
+        ({"convergence_window": 1}, {}),
+        (
+            {"convergence_window": 3, "min_score_improvement": 0.1},
+            {"stop": tl.Stop(patience=2, min_improvement=0.1)},
+        ),
+        (
+            {"solved_threshold": None, "max_depth": 4, "max_nodes": 9, "min_depth": 1, "min_score": 0.2},
+            {"stop": tl.Stop(solved=None, depth=4, nodes=9, min_depth=1, min_score=0.2)},
+        ),
+        (
+            {"max_depth": 2, "merge": True, "temperature": 0.5, "budget": {"calls": 3}},
+            {"stop": tl.Stop(depth=2), "merge": True, "temperature": 0.5, "budget": tl.Budget(calls=3)},
+        ),
+    ],
+    ids=str,
+)
+def test_flat_settings_are_the_same_search(old, new):
+    old = json.loads(json.dumps({"kind": "tree_of_thoughts", **old}))
+    assert tl.part_of(old) == tl.TreeOfThoughts(**new)
+    inside = tl.part_of({"kind": "best_of", "strategy": old})
+    assert inside == tl.BestOf(strategy=tl.TreeOfThoughts(**new))
+
+
+def test_flat_settings_of_tree_then_act_are_migrated():
+    old = {
+        "kind": "tree_then_act",
+        "branch_factor": 2,
+        "max_depth": 4,
+        "min_score": 0.3,
+        "tools": [],
+        "generate": "sample",
+        "evaluate": "value",
+        "evaluation_draws": 2,
+        "max_tool_round_trips": 3,
+    }
+    assert tl.part_of(old) == tl.TreeThenAct(
+        propose=tl.Sample(count=2), evaluate=tl.Value(samples=2), max_depth=4, min_score=0.3
+    )
+
+
+def test_a_function_in_flat_settings_must_be_passed_again_as_ever():
+    old = {
+        "kind": "tree_of_thoughts",
+        "branch_factor": 2,
+        "evaluate": {"kind": "function", "module": "m", "name": "judge", "source_sha256": ""},
+        "traversal": {
+            "kind": "function_traversal",
+            "function": {"kind": "function", "module": "m", "name": "walk", "source_sha256": ""},
+        },
+    }
+    made = tl.part_of(old)
+    assert isinstance(made.evaluate, tl.evaluators.FunctionEvaluator)
+    assert isinstance(made.search, tl.searches.FunctionSearch)
+    assert sorted(tl.core.parts.needs_functions(made)) == ["m.judge", "m.walk"]
+
+
+def test_new_settings_and_those_of_other_strategies_are_left_as_they_are():
+    for strategy in (
+        tl.TreeOfThoughts(),
+        tl.presets.state_machine(),
+        tl.TreeThenAct(),
+        tl.DeepThink(),
+        tl.OneAnswer(),
+    ):
+        settings = strategy.settings()
+        assert migrate_settings(settings) == settings
+
+
+def test_a_setting_that_no_version_has_is_refused_by_name():
+    with pytest.raises(ValueError, match="beam_widht"):
+        tl.part_of({"kind": "tree_of_thoughts", "branch_factor": 3, "beam_widht": 3})
+    with pytest.raises(ValueError, match=r"propose\.count|count"):
+        tl.part_of({"kind": "tree_of_thoughts", "branch_factor": 0})
+
+
+def test_every_flat_field_is_migrated():
+    """A flat field that the migration knew and dropped would make another search."""
+    dropped_where_nothing_uses_them = {
+        "tools",
+        "max_tool_round_trips",
+        "effect_policy",
+        "most_result_characters",
+        "overflow",
+    }
+    flat = next(flat_settings())
+    whole = {
+        **flat,
+        "proposal_draws": 4,
+        "tools": ["legs"],
+        "max_tool_round_trips": 2,
+        "generate": "propose",
+        "effect_policy": {"allow": ["network"]},
+        "most_result_characters": 200,
+        "overflow": "more",
+    }
+    assert set(whole) - {"kind"} >= migration._FLAT - {"evaluate"}
+    changed = {
+        "branch_factor": 7,
+        "generate": "sample",
+        "proposal_draws": 5,
+        "evaluation_draws": 4,
+        "combine": "sum",
+        "max_parse_retries": 3,
+        "proposer_prompt": "{problem}",
+        "evaluator_prompt": "{problem}",
+        "beam_width": 9,
+        "max_depth": 8,
+        "max_nodes": 99,
+        "traversal": "dfs",
+        "answer": "leaf",
+        "min_score": 0.1,
+        "min_depth": 1,
+        "solved_threshold": 0.5,
+        "convergence_window": 4,
+        "min_score_improvement": 0.3,
+        "top_k": 8,
+        "tools": None,
+        "max_tool_round_trips": 5,
+        "effect_policy": None,
+        "most_result_characters": 300,
+        "overflow": "cut",
+        "evaluate": "vote",
+    }
+    assert set(changed) == migration._FLAT | {"evaluate"}
+    before = tl.part_of(whole)
+    for name, value in changed.items():
+        assert tl.part_of({**whole, name: value}) != before, name
+    without = {**whole, "tools": []}
+    for name in dropped_where_nothing_uses_them - {"tools"}:
+        assert tl.part_of({**without, name: changed[name]}) == tl.part_of(without), name
+
+
+def test_a_journal_of_flat_settings_loads_shows_and_goes_on():
+    made = tl.load(GOLDEN / "journal-0.1.0.jsonl")
+    assert made.strategy.propose == tl.Propose(count=3)
+    assert made.correct
+    assert "tree_of_thoughts" in repr(made)
+    again = wait(tl.Lab("sim/game24", runs=None).run(made.strategy, made.task))
+    assert again.strategy == made.strategy
+    assert not any(isinstance(event, Decided) and event.what == "failed" for event in again.events)
+
+
+def test_a_journal_of_an_earlier_schema_replays_by_its_calls_and_not_by_their_positions():
+    """Written by the version before the axes, whose MCTS recorded no `tot.picked`."""
+    made = tl.load(GOLDEN / "journal-0.1.0-mcts.jsonl")
+    assert made.header.tot_lab == 1
+    assert not any(isinstance(event, Note) and event.name == "tot.picked" for event in made.events)
+    assert wait(made.replay()) == (True, len(made.events), None)
+    assert wait(tl.Lab("sim/game24", runs=None).run(made.strategy, made.task)).header.tot_lab == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ('"score":0.', '"score":0.0', "thought 0.1: Scored differs"),
+        ('"kind":"value"', '"kind":"vote"', "thought 0.0: the record has no reply to this call"),
+        ("Numbers: 4 9 10 13", "Numbers: 4 9 10 12", "thought 0: Call differs: messages was"),
+        ('"stop":"solved"', '"stop":"exhausted"', "Ended differs"),
+        ('"what":"kept"', '"what":"pruned"', "Decided differs"),
+    ],
+)
+def test_a_journal_of_an_earlier_schema_that_was_changed_says_where_it_differs(tmp_path, old, new, where):
+    text = (GOLDEN / "journal-0.1.0-mcts.jsonl").read_text()
+    head, *lines = text.splitlines(keepends=True)
+    k = next(k for k, line in enumerate(lines) if old in line)
+    lines[k] = lines[k].replace(old, new, 1)
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text(re.sub(r',"(checksum|crc32)":"\w+"', "", "".join([head, *lines])))
+    replayed = wait(tl.load(changed).replay())
+    assert not replayed.identical
+    assert where in replayed.divergence
+
+
+# What a search shows and asks.
+
+
+def test_the_context_of_a_pick_is_shown_in_its_prompts_alone():
+    def search(state):
+        first = yield tl.Pick([state.root], 1, context=["a lesson", "", "another"])
+        yield tl.Pick(first, 1)
+
+    _, model = searched(search)
+    samples = [call for call in model.calls if call.purpose == "sample"]
+    assert [("a lesson\n\nanother" in call.prompt) for call in samples] == [True, False]
+
+
+def test_calls_of_the_search_itself_are_in_the_bound():
+    class Asking(tl.searches.Search):
+        kind = "tests/asking"
+
+        def run(self, state):
+            yield tl.Pick([state.root])
+            for k in range(4):
+                yield state.call(state.root, "critique", "Well?", k)
+
+        def max_expansions(self, branch, depth):
+            return 1
+
+        def max_own_calls(self, branch, depth):
+            return 4
+
+    strategy = tl.TreeOfThoughts(search=Asking())
+    assert run(strategy).usage.calls == strategy.max_calls(TASK) == 6 + 4

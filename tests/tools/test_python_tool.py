@@ -1,0 +1,155 @@
+"""Python in a process: it is told what it printed, and nothing gets out of its limits."""
+
+import asyncio
+import os
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from support import wait
+from support.errands import TASK, errand, lab_with, result
+
+import tot_lab as tl
+
+
+def python(code, **more):
+    return result(tl.tools.Python(**more), {"code": code})
+
+
+isolated = pytest.mark.skipif(not tl.tools.Python().isolated, reason="needs: namespaces for users")
+
+
+def left_behind(mark):
+    """Processes of this machine whose command or environment holds `mark`."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "cmdline").read_text():
+                found.append(folder.name)
+        except OSError:
+            continue
+    return found
+
+
+def soon_gone(mark):
+    """Whether they are gone within two seconds: a killed process takes a moment to die."""
+    end = time.monotonic() + 2
+    while (left := left_behind(mark)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not left
+
+
+def test_python_gives_what_is_printed_and_knows_nothing_of_us(monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "sk-environment-1234")
+    assert python("print(6 * 7)") == "42\n"
+    assert python("x = 1") == "(nothing was printed)"
+    seen = python(
+        "import os, sys; print(dict(os.environ), os.listdir('.'), sys.flags.isolated, sys.argv[1:])"
+    )
+    assert seen in ("{} [] 1 []\n", "{'LC_CTYPE': 'C.UTF-8'} [] 1 []\n")
+    assert "EOFError" in python("input()")
+
+
+def test_a_snippet_that_fails_is_a_failed_call_with_its_traceback_and_the_same_again():
+    told = python("print('so far')\n1/0")
+    assert told == python("print('so far')\n1/0")
+    assert told.startswith("✗ RuntimeError: exit status 1\n")
+    assert "so far" in told
+    assert 'File "snippet.py", line 2' in told
+    assert python("raise SystemExit(3)").startswith("✗ RuntimeError: exit status 3")
+    assert "SyntaxError" in python("def")
+
+
+@pytest.mark.slow
+def test_a_snippet_that_eats_is_stopped():
+    assert "MemoryError" in python("x = 'a' * (3 << 30)")
+    assert "File too large" in python("open('f', 'wb').write(b'a' * (3 << 20))", max_file_mb=1)
+    assert (
+        python("while True: print('x' * 1000)", max_file_mb=1) == "✗ RuntimeError: it printed more than 1 MB"
+    )
+    began = time.monotonic()
+    assert python("while True: pass", timeout=1) == "✗ no result within 1 s"
+    assert time.monotonic() - began < 4
+
+
+@pytest.mark.slow
+def test_a_snippet_cannot_hold_up_the_lab_by_what_it_leaves():
+    """A pipe in place of the file that its output went to once stopped the event loop for ever, and
+    folders in folders cost the result."""
+    swapped = "import os\nfor name in os.listdir('..'):\n    if name != 'work': os.unlink('../' + name)\n"
+    assert python(f"{swapped}os.mkfifo('../output'); print('fine')", timeout=10) == "fine\n"
+    before = set(Path(tempfile.gettempdir()).glob("tot_lab-*"))
+    deep = "import os\nfor _ in range(2_000):\n    os.mkdir('d'); os.chdir('d')\nprint('fine')"
+    assert python(deep) == "fine\n"
+    assert set(Path(tempfile.gettempdir()).glob("tot_lab-*")) <= before
+
+
+@pytest.mark.slow
+def test_what_a_snippet_starts_ends_with_it():
+    mark = "sleep-mark-7391"
+    sleeping = f"os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(60)', '{mark}'])"
+    child = f"    if os.fork() == 0:\n        {{}}{sleeping}"
+    forks = f"import os, sys, time\nfor _ in range(20):\n{child}\nprint('done')"
+    began = time.monotonic()
+    assert python(forks.format("")) == "done\n"
+    assert time.monotonic() - began < 5
+    assert soon_gone(mark)
+    assert python(f"{forks.format('')}\ntime.sleep(60)", timeout=1) == "✗ no result within 1 s"
+    assert soon_gone(mark)
+    if tl.tools.Python().isolated:  # one that leaves the process group does not get away either
+        assert python(forks.format("os.setsid(); ")) == "done\n"
+        assert soon_gone(mark)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() == 0, reason="the kernel counts no processes of root")
+def test_processes_are_limited():
+    assert "BlockingIOError" in python(
+        "import os\nfor _ in range(100):\n    if not os.fork():\n        os.pause()"
+    )
+
+
+def test_cancelling_ends_the_process():
+    mark = "cancel-mark-5127"
+    sleeping = f"[sys.executable, '-c', 'import time; time.sleep(60)', '{mark}']"
+    code = f"import os, sys; os.execv(sys.executable, {sleeping})"
+    lab = lab_with(tl.tools.Python())
+
+    async def cut():
+        task = asyncio.create_task(lab.run(errand(("python", {"code": code})), TASK))
+        for _ in range(200):
+            await asyncio.sleep(0.02)
+            if left_behind(mark):
+                break
+        assert left_behind(mark)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(soon_gone, mark)
+
+    wait(cut())
+
+
+@isolated
+def test_an_isolated_snippet_has_no_network_and_sees_no_other_process(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        told = python(f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)")
+    assert "Network is unreachable" in told or "Connection refused" in told
+    assert "PermissionError" in python(f"print(open('/proc/{os.getpid()}/environ').read())")
+    assert "ProcessLookupError" in python(f"import os; os.kill({os.getpid()}, 0)")
+
+
+@isolated
+def test_which_unix_sockets_an_isolated_snippet_reaches(tmp_path):
+    """As its documentation says: none of the abstract ones, and those that are files."""
+    connect = "import socket; s = socket.socket(socket.AF_UNIX); s.connect({}); print('reached')"
+    for address, reached in ((f"\0tot_lab-{os.getpid()}", False), (str(tmp_path / "s"), True)):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(address)
+            server.listen()
+            told = python(connect.format(repr(address)))
+        assert told.startswith("reached") == reached, told
+    said = " ".join(tl.tools.Python.__doc__.split())
+    assert "connect to the Unix sockets that you may open" in said
