@@ -328,7 +328,7 @@ class _Cut:
             replies=replies_of(prefix),
         )
         edits = Edits.of(header.branched)
-        thinking = thinking_of(self.strategy, self.task, roles_from(header.roles), edits=edits)
+        thinking = thinking_of(self.strategy, self.task, roles_from(header.roles), edits)
         try:
             await driver.drive(thinking)
             if (missing := recorder.missing()) is not None:

@@ -281,13 +281,14 @@ def map_steps(
 
 
 class Interceptor(Protocol):
-    """Performs the steps of a strategy and may make calls of its own in between. See `intercept`."""
+    """Performs steps of a strategy and may make calls of its own in between. See `intercept`."""
 
-    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
-        """Perform `step` (never a `Gather`), or something in its place.
+    @property
+    def of(self) -> type[Any] | tuple[type[Any], ...]:
+        """The types of the steps that it performs, except `Gather`. The others are performed as they are."""
 
-        Returns what the strategy receives.
-        """
+    def carry_out(self, step: Any) -> Thinking[Any]:
+        """Perform `step`, or something in its place. Returns what the strategy receives."""
 
     def fork(self) -> Self:
         """Return an interceptor for a branch, with the same knowledge and no shared mutable state."""
@@ -300,8 +301,8 @@ class _Editor(NamedTuple):
     edit: Callable[[Any], Any]
     of: type[Any] | tuple[type[Any], ...]
 
-    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
-        edited = self.edit(step) if isinstance(step, self.of) else step
+    def carry_out(self, step: Any) -> Thinking[Any]:
+        edited = self.edit(step)
         return step if edited is None else (yield edited)
 
     def fork(self) -> _Editor:
@@ -312,7 +313,7 @@ class _Editor(NamedTuple):
 
 
 def intercept(interceptor: Interceptor, thinking: Thinking[T], calls: int) -> Thinking[T]:
-    """Run `thinking` with each call, event and `WithBudget` performed by `interceptor`.
+    """Run `thinking` with the steps of its branches performed by `interceptor` where it says so.
 
     Args:
         interceptor: Performs the steps.
@@ -320,25 +321,28 @@ def intercept(interceptor: Interceptor, thinking: Thinking[T], calls: int) -> Th
         calls: The most calls that `interceptor` makes for one call of the strategy.
     """
     value: Any = None
+    send, of = thinking.send, interceptor.of
+    performed = (Gather, WithBudget, *(of if isinstance(of, tuple) else (of,)))
     with closing(thinking):
         while True:
             try:
-                step = thinking.send(value)
+                step: Any = send(value)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            if isinstance(step, Gather):
+            if not isinstance(step, performed):
+                value = yield step
+            elif isinstance(step, Gather):
                 parts = [interceptor.fork() for _ in step.branches]
                 pairs = zip(parts, step.branches, strict=True)
                 branches = [intercept(part, branch, calls) for part, branch in pairs]
                 at_most = None if step.at_most is None else calls * step.at_most
                 value = yield step._replace(branches=branches, at_most=at_most)
                 interceptor.join(parts)
-            elif isinstance(step, WithBudget):
-                step = step._replace(thinking=intercept(interceptor, step.thinking, calls))
-                value = yield from interceptor.carry_out(step)
             else:
-                value = yield from interceptor.carry_out(step)
+                if isinstance(step, WithBudget):
+                    step = step._replace(thinking=intercept(interceptor, step.thinking, calls))
+                value = (yield from interceptor.carry_out(step)) if isinstance(step, of) else (yield step)
 
 
 def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:

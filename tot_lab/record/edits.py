@@ -35,6 +35,10 @@ class Branched(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         return msgspec.convert(data, cls) if data else None
 
 
+EDITED = (Thought, Scored)
+"""The events that an edit may change."""
+
+
 class Edits:
     """Texts and scores that a person changed, by thought."""
 

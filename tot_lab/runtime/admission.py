@@ -93,8 +93,6 @@ class Admission:
         the call may be made.
         """
         scope, call = pending.branch.scope, pending.call
-        if not scope.chain:
-            return None
         ready = not scope.counts_amounts or asks_no_model(call) or self._is_ready(call.model)
         if ready and scope.counts_amounts and not pending.measured:
             pending.need, pending.measured = self._need(pending), True
@@ -109,9 +107,8 @@ class Admission:
     def settle(self, pending: PendingCall, reply: Reply) -> None:
         """Count what an admitted call used, and release its reservation."""
         scope = pending.branch.scope
-        if scope.chain:
-            scope.settle(pending.call, reply, pending.claims)
-            self._warn(scope, pending.call.node)
+        scope.settle(pending.call, reply, pending.claims)
+        self._warn(scope, pending.call.node)
 
     def settle_late(self, pending: PendingCall, scope: Scope) -> Reply:
         """Release the reservation of a call that a limit on seconds of `scope` ended. Returns the refusal."""

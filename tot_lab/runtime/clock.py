@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Protocol
 
@@ -56,11 +56,8 @@ class Clock:
         one.ends = ends
         if ends is None:
             return
-        heap = self._heap
-        while heap and heap[0][2].ends != heap[0][0]:
-            heappop(heap)  # answered, or with another deadline now
-        heappush(heap, (ends, next(self._number), one))
-        if ends < self._timer.when():
+        heappush(self._heap, (ends, next(self._number), one))
+        if ends < self._rings:
             self._timer.cancel()
             self._arm(ends)
 
@@ -111,14 +108,18 @@ class Clock:
         return group.began + group.seconds + branch.held
 
     def _arm(self, when: float) -> None:
+        self._rings = when
         self._timer = self.loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
-        heap, now = self._heap, self.now()
-        while heap and heap[0][0] <= now:
-            ends, _, one = heappop(heap)
+        now = self.now()
+        while self._heap and self._heap[0][0] <= now:
+            ends, _, one = heappop(self._heap)
             if one.ends == ends:
                 one.ends = None
                 self._expire(one)
+        # Most calls have been answered since.
+        self._heap = [entry for entry in self._heap if entry[2].ends == entry[0]]
+        heapify(self._heap)
         self._tick()
-        self._arm(min(now + PULSE, heap[0][0]) if heap else now + PULSE)
+        self._arm(min(now + PULSE, self._heap[0][0]) if self._heap else now + PULSE)

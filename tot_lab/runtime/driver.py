@@ -102,15 +102,24 @@ class Driver:
         """Whether a call was counted as free because nothing about its price is known."""
         return self.admission.root.use.unpriced
 
-    async def drive(self, thinking: Thinking[Answer]) -> Answer:
+    async def drive(
+        self,
+        thinking: Thinking[Answer],
+        respond: Callable[[Request], Thinking[Any] | None] = lambda request: None,
+    ) -> Answer:
         """Run to the end. In every case the recorder holds a valid run afterwards.
+
+        Args:
+            thinking: The generator of the strategy.
+            respond: Answers requests of the strategy; see `Stepper`.
 
         Raises:
             asyncio.CancelledError: If the run was cancelled.
             Exception: Whatever the strategy raises.
         """
         root = self.admission.root
-        self.stepper = Stepper(thinking, self.recorder.record, self.admission, root, self.repeat)
+        record = self.recorder.record
+        self.stepper = Stepper(thinking, record, self.admission, root, self.repeat, respond)
         self.wake()
         try:
             answer = await self._done
@@ -187,7 +196,7 @@ class Driver:
         elif self.cancelled:
             self._answer(pending, Reply(error="cancelled"))
         else:
-            verdict = self.admission.admit(pending)
+            verdict = self.admission.admit(pending) if branch.scope.chain else None
             if verdict is None:
                 self._send(pending)
             elif isinstance(verdict, Scope):
@@ -220,13 +229,15 @@ class Driver:
 
     def receive(self, pending: PendingCall, reply: Reply) -> None:
         """Give the reply to a call to its branch."""
-        if not self.is_open(pending) or (self._done.done() and not self._done.cancelled()):
+        branch = pending.branch
+        if self.pending.get(branch) is not pending or (self._done.done() and not self._done.cancelled()):
             return  # its time was up, or the run has ended
         if asks_no_model(pending.call):
             reply = msgspec.structs.replace(reply, tool=tool_of(pending.call))
-        del self.pending[pending.branch]
+        del self.pending[branch]
         pending.ends = None
-        self.admission.settle(pending, reply)
+        if branch.scope.chain:
+            self.admission.settle(pending, reply)
         self._answer(pending, reply, reply.cost if pending.paid is None else pending.paid)
         if self.admission.held:
             self._let_go()

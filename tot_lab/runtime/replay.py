@@ -88,16 +88,11 @@ async def replay(
         in_order=run.error is None,
     )
     try:
-        acts = acts_of(run.lines)
-        thinking = thinking_of(
-            strategy,
-            task,
-            roles_from(run.header.roles),
-            steered=Steered(acts, None, driver.raise_budget) if acts else None,
-            edits=Edits.of(run.header.branched),
-        )
+        edits = Edits.of(run.header.branched)
+        steered = Steered(acts_of(run.lines), None, driver.raise_budget, edits)
+        thinking = thinking_of(strategy, task, roles_from(run.header.roles), edits)
         try:
-            await driver.drive(thinking)
+            await driver.drive(thinking, steered.respond)
         except Exception as error:
             if isinstance(error, Divergence) or run.error is None:
                 raise
@@ -142,7 +137,7 @@ async def _replay_by_call(
     try:
         try:
             edits = Edits.of(run.header.branched)
-            await driver.drive(thinking_of(strategy, task, roles_from(run.header.roles), edits=edits))
+            await driver.drive(thinking_of(strategy, task, roles_from(run.header.roles), edits))
         except Exception as error:
             if isinstance(error, Divergence) or run.error is None:
                 raise  # otherwise the bug that ended the run, again

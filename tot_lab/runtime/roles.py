@@ -1,4 +1,4 @@
-"""What a run adds to the steps of its strategy: roles and system prompts, and the changes of a person.
+"""What a run adds to the steps of its strategy: roles and system prompts, and the edits of a person.
 
 They are added before a step is recorded, so that the record shows the complete prompt and model. A role only
 fills in what the strategy leaves open. A call has the role that its `model` names, else that of its purpose.
@@ -18,13 +18,12 @@ from tot_lab.core.calls import Call, Message
 from tot_lab.core.model_setting import ModelSetting
 from tot_lab.core.parts import Part, known_names, part_of
 from tot_lab.core.purposes import ROLES, role_of
-from tot_lab.core.records import Scored, Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Interceptor, Thinking, intercept, map_steps
+from tot_lab.core.thinking import Thinking, map_steps
 from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import is_model
-from tot_lab.record.edits import Edits
+from tot_lab.record.edits import EDITED, Edits
 
 
 class Role(BaseModel):
@@ -100,8 +99,6 @@ def thinking_of(
     strategy: Strategy,
     task: Task,
     roles: Mapping[str, Role],
-    *,
-    steered: Interceptor | None = None,
     edits: Edits | None = None,
 ) -> Thinking[Answer]:
     """Return the generator of `strategy` for `task` without its reference.
@@ -110,7 +107,6 @@ def thinking_of(
         strategy: The strategy.
         task: The task. Each model call gets its system prompt.
         roles: The settings of model calls, by role.
-        steered: Makes the changes of a person in the searches of the run.
         edits: Thoughts and scores that a person changed for a branch of a run.
     """
     thinking = strategy.think(task.hidden())
@@ -120,9 +116,7 @@ def thinking_of(
         thinking = map_steps(partial(_instructed, task.system_prompt), thinking)
     if roles:
         thinking = _assigned(roles, thinking)
-    if steered is not None:
-        thinking = intercept(steered, thinking, 1)
-    return thinking if edits is None else map_steps(edits.applied, thinking, (Thought, Scored))
+    return thinking if edits is None else map_steps(edits.applied, thinking, EDITED)
 
 
 def _instructed(system_prompt: str, call: Call) -> Call:

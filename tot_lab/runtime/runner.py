@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from tot_lab.core.parts import Part, UserFunction, map_parts, part_of
 from tot_lab.core.records import Ended, Line
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Budget, Thinking
+from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.cache import Cache, CacheMiss, Mode
 from tot_lab.models.keys import SampleScope
@@ -399,7 +399,7 @@ class Execution:
         try:
             await self._make_ready()
             with seldom_collecting():
-                await driver.drive(self._thinking(driver))
+                await self._drive(driver)
         except CacheMiss as miss:
             player = self.task.domain.player
             raise CacheMiss(f'{miss} To continue with a simulated model: tl.Lab("{player}").') from None
@@ -419,20 +419,16 @@ class Execution:
         """Return the limits of the run's budget, by name."""
         return {} if self._driver is None else self._driver.limits
 
-    def _thinking(self, driver: Driver) -> Thinking[Answer]:
-        """Return the generator of the strategy, with the changes of a person that the record so far, that of
-        the parent, or whoever steers the run contains.
+    def _drive(self, driver: Driver) -> Awaitable[Answer]:
+        """Carry out the strategy, with the changes of a person in the record so far, in that of the parent,
+        and by whoever steers the run.
         """
+        edits = Edits.of(self.recorder.header.branched)
         acts = {} if self.parent is None else acts_of(self.parent.lines)
         acts |= acts_of(self._kept or ())
-        steers = bool(acts) or self.steering is not None
-        return thinking_of(
-            self.strategy,
-            self.task,
-            self.runner.gateway.roles,
-            steered=Steered(acts, self.steering, driver.raise_budget) if steers else None,
-            edits=Edits.of(self.recorder.header.branched),
-        )
+        steered = Steered(acts, self.steering, driver.raise_budget, edits)
+        thinking = thinking_of(self.strategy, self.task, self.runner.gateway.roles, edits)
+        return driver.drive(thinking, steered.respond)
 
     async def _make_ready(self) -> None:
         """Load what determines how much a call can use.

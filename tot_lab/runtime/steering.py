@@ -1,8 +1,8 @@
 """Steering of a live run: a person pauses it, and changes its search.
 
 An act waits until the search makes its next pick, and is recorded there (`tot_lab.core.acts`). `Steering` may
-be used from any thread. `Steered` makes the changes: it intercepts the requests of searches, so neither the
-driver nor the searches know what a person may do.
+be used from any thread. `Steered` makes the changes when a search asks for them, so neither the driver nor
+the searches know what a person may do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from tot_lab.core.acts import Act, Change, Graft, Prune, RaiseBudget, Rescore, note_of
 from tot_lab.core.calls import readable
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.thinking import Acts, Budget, Thinking, ThinkingStep
+from tot_lab.core.thinking import Acts, Budget, Request, Thinking, map_steps
+from tot_lab.record.edits import EDITED, Edits
 from tot_lab.record.run import Run
 
 PRUNABLE = ("proposed", "kept", "complete", "unreadable")
@@ -172,12 +173,13 @@ class Steering:
 
 
 class Steered:
-    """Makes the changes of a person in the searches of a run (`intercept`).
+    """Makes the changes of a person in the searches of a run.
 
     Args:
         recorded: The acts in a record that is repeated, by search and number of the pick.
         steering: Where a person makes new changes.
         raise_budget: Raises limits of the run.
+        edits: Thoughts and scores that a person changed for a branch of a run.
     """
 
     def __init__(
@@ -185,32 +187,32 @@ class Steered:
         recorded: Mapping[tuple[str, int], Sequence[Act]],
         steering: Steering | None,
         raise_budget: Callable[[Mapping[str, float]], None],
+        edits: Edits | None,
     ) -> None:
         self.recorded = recorded
         self.steering = steering
         self.raise_budget = raise_budget
+        self.edits = edits
 
-    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
-        """Answer the request of a search for changes. Other steps are performed unchanged."""
-        if not isinstance(step, Acts):
-            return (yield step)
-        taken = self.recorded.get((step.at, step.pick), ())
+    def respond(self, request: Request) -> Thinking[list[Change]] | None:
+        """Return a generator that makes the changes for which a search asks, or `None` without any."""
+        if not isinstance(request, Acts):
+            return None
+        taken = self.recorded.get((request.at, request.pick), ())
         if not taken and self.steering is not None:
-            taken = self.steering.take(step.tree)
-        acts = [act for act in taken if isinstance(act, RaiseBudget) or act.node in step.tree]
-        if acts:
-            yield note_of(acts, step.at, step.pick)
+            taken = self.steering.take(request.tree)
+        acts = [act for act in taken if isinstance(act, RaiseBudget) or act.node in request.tree]
+        if not acts:
+            return None
+        changing = self._changing(request, acts)
+        return changing if self.edits is None else map_steps(self.edits.applied, changing, EDITED)
+
+    def _changing(self, step: Acts, acts: Sequence[Act]) -> Thinking[list[Change]]:
+        yield note_of(acts, step.at, step.pick)
         changes: list[Change] = []
         for act in acts:
             changes.append((yield from self._change(step, act)))
         return changes
-
-    def fork(self) -> Steered:
-        """Return itself: a person changes the whole run."""
-        return self
-
-    def join(self, branches: Sequence[Steered]) -> None:
-        """Do nothing: the branches have no state of their own."""
 
     def _change(self, step: Acts, act: Act) -> Thinking[Change]:
         """Record the events of an act, and add them to the tree of the search."""

@@ -43,12 +43,14 @@ class Branch:
     """A running generator and its position in the program.
 
     Attributes:
+        asking: The generator that waits for the answer to its request, while `thinking` makes the answer.
         held_since: When its call began to wait, or `None`.
         held: Seconds that it has waited since the time of its group began.
     """
 
     __slots__ = (
         "answered",
+        "asking",
         "held",
         "held_since",
         "index",
@@ -64,6 +66,7 @@ class Branch:
         self, thinking: Thinking[Any], prefix: Position, scope: Scope, join: Join | None, index: int
     ):
         self.thinking = thinking
+        self.asking: Thinking[Any] | None = None
         self.prefix = prefix
         self.scope = scope
         self.join = join
@@ -105,6 +108,8 @@ class Stepper:
         scopes: Makes the scopes of branches.
         root: The scope of the whole run.
         repeat: Number of the repeat, which the seeds of random numbers depend on.
+        respond: Returns a generator that makes the answer to a request that is not recorded, or `None` for
+            its default.
     """
 
     def __init__(
@@ -114,12 +119,14 @@ class Stepper:
         scopes: Scopes,
         root: Scope,
         repeat: int = 0,
+        respond: Callable[[Request], Thinking[Any] | None] = lambda request: None,
     ) -> None:
         if not hasattr(thinking, "send") or inspect.iscoroutine(thinking):
             thinking = _no_thinking(thinking)
         self.record = record
         self.scopes = scopes
         self.repeat = repeat
+        self.respond = respond
         self.result: Answer | None = None
         """The answer, once the strategy has returned it."""
         self.root = Branch(thinking, (), root, None, 0)
@@ -183,10 +190,11 @@ class Stepper:
         """Close all generators. Yields the errors that they raise."""
         self.stop()
         for branch in reversed(self.open):
-            try:
-                branch.thinking.close()
-            except Exception as error:
-                yield error
+            for thinking in filter(None, (branch.thinking, branch.asking)):
+                try:
+                    thinking.close()
+                except Exception as error:
+                    yield error
 
     # Branches.
 
@@ -201,14 +209,23 @@ class Stepper:
             try:
                 step: Any = send(value)
             except StopIteration as end:
-                self._finish(branch, end.value)
-                return None
-            if isinstance(step, Request) and not step.recorded:
-                value = step.default(self.repeat)
+                if branch.asking is None:
+                    self._finish(branch, end.value)
+                    return None
+                branch.thinking, branch.asking = branch.asking, None
+                send, value = branch.thinking.send, end.value
+                continue
+            kind = type(step)
+            if kind is not Call and isinstance(step, Request) and not step.recorded:
+                answering = self.respond(step)
+                if answering is None:
+                    value = step.default(self.repeat)
+                else:
+                    branch.thinking, branch.asking = answering, branch.thinking
+                    send, value = answering.send, None
                 continue
             branch.step += 1
             position = (*branch.prefix, branch.step)
-            kind = type(step)
             if kind is Call:
                 self._check_call(step)
                 return branch, position, step

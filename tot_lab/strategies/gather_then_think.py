@@ -20,7 +20,7 @@ from tot_lab.core.calls import Call, halts
 from tot_lab.core.records import Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ThinkingStep, ask, emit, intercept, map_steps
+from tot_lab.core.thinking import Thinking, ask, emit, intercept, map_steps
 from tot_lab.core.tools import MODEL, TOOL, characters_within, tokens_in, tool_of
 from tot_lab.strategies.categories import (
     CATEGORIES,
@@ -228,11 +228,13 @@ class _Watch:
         model: The model of the last call.
     """
 
+    of = (Call, Thought)
+
     def __init__(self) -> None:
         self.uses: list[ToolUse] = []
         self.model: str | None = None
 
-    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
+    def carry_out(self, step: Call | Thought) -> Thinking[Any]:
         recorded = yield step
         if isinstance(step, Call) and step.purpose != TOOL:
             self.model = step.model

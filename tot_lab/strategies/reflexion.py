@@ -25,7 +25,7 @@ from tot_lab.core.domain import Path
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ThinkingStep, ask, emit, intercept, resample
+from tot_lab.core.thinking import Thinking, ask, emit, intercept, resample
 from tot_lab.strategies.react import ReAct
 
 _SATISFIED = re.compile(r"\bsatisfied[\s*_`]*:", re.IGNORECASE)
@@ -173,13 +173,14 @@ class _Critique(NamedTuple):
 class _ThoughtCollector:
     """An interceptor that collects the thoughts of an attempt as they were recorded."""
 
+    of = Thought
+
     def __init__(self) -> None:
         self.thoughts: list[Thought] = []
 
-    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
+    def carry_out(self, step: Thought) -> Thinking[Any]:
         recorded = yield step
-        if isinstance(step, Thought):
-            self.thoughts.append(recorded or step)
+        self.thoughts.append(recorded or step)
         return recorded
 
     def fork(self) -> Self:

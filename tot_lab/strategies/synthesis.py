@@ -20,7 +20,7 @@ from tot_lab.core.calls import Call, Message, estimated_tokens
 from tot_lab.core.records import Note
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ThinkingStep, ask, intercept
+from tot_lab.core.thinking import Thinking, ask, intercept
 from tot_lab.core.tools import TOOL
 
 _CHARACTERS = 200
@@ -85,12 +85,14 @@ class _Condenser:
         others: Nodes at which an inner synthesis begins, whose calls are left to it.
     """
 
+    of = (Call, Note)
+
     def __init__(self, settings: WithSynthesis, known: dict[Turn, str], others: frozenset[str]) -> None:
         self.settings = settings
         self.known = known
         self.others = others
 
-    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
+    def carry_out(self, step: Call | Note) -> Thinking[Any]:
         if isinstance(step, Note) and step.name == _GOVERNS:
             self.others |= {step.at}
         elif isinstance(step, Call) and step.purpose != TOOL and not self._is_anothers(step.node):

@@ -25,7 +25,7 @@ from tot_lab.core.reading import read_confidence
 from tot_lab.core.records import Note, Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ThinkingStep, ask, intercept
+from tot_lab.core.thinking import Thinking, ask, intercept
 from tot_lab.core.tools import tool_of
 
 Level = Literal["off", "low", "medium", "high"]
@@ -202,6 +202,8 @@ class ThinkingManager:
         last_reflection: The last recorded reflection, or `None`.
     """
 
+    of = (Call, Thought)
+
     def __init__(
         self, settings: WithThinking, state: _State, last_reflection: Reflection | None = None
     ) -> None:
@@ -250,11 +252,11 @@ class ThinkingManager:
         self.state = self.state._replace(errors=(), unsure=False, reflections=self.state.reflections + 1)
         return self.last_reflection
 
-    def carry_out(self, step: ThinkingStep) -> Thinking[Any]:
+    def carry_out(self, step: Call | Thought) -> Thinking[Any]:
         """Perform `step`, with the instruction and, if one is due, after a reflection."""
         if not isinstance(step, Call):
             recorded = yield step
-            if isinstance(step, Thought) and recorded is not None:
+            if recorded is not None:
                 self._saw_changed(step.text, recorded.text)
             return recorded
         name = tool_of(step)
