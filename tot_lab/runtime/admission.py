@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
 
 from tot_lab.core.calls import Bounds, Need, Reply, format_error
 from tot_lab.core.thinking import Budget, Gather, WithBudget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.runtime.budget import Group, Scope
 from tot_lab.runtime.clock import Clock
-from tot_lab.runtime.pending import PendingCall
+from tot_lab.runtime.pending import PendingCall, Reservation
 from tot_lab.runtime.recorder import Recorder
 
 
@@ -61,8 +61,8 @@ class Admission:
         self._watch(inner)
         return inner
 
-    def of_branches(self, scope: Scope, step: Gather) -> tuple[Callable[[], Scope], int]:
-        """Return a function that makes the scope of each branch, and how many branches start at once.
+    def of_branches(self, scope: Scope, step: Gather) -> tuple[Iterable[Scope], int]:
+        """Return the scopes of the branches, and how many branches start at once.
 
         Branches run in order if all of their calls might not fit into what is left, so that a rerun refuses
         the same calls.
@@ -72,9 +72,10 @@ class Admission:
         at_once = step.at_once if fits and not self.in_order else 1
         if step.seconds is not None:
             scope = Scope(scope, None, 0.0, group=Group(step.seconds))
-        limited = left is not None and step.at_most is not None
-        make = partial(Scope, scope, None, 0.0, at_most=step.at_most) if limited else lambda: scope
-        return make, count if at_once is None else min(at_once, count)
+        scopes: Iterable[Scope] = repeat(scope)
+        if left is not None and step.at_most is not None:
+            scopes = (Scope(scope, None, 0.0, at_most=step.at_most) for _ in step.branches)
+        return scopes, count if at_once is None else min(at_once, count)
 
     def raise_to(self, limits: Mapping[str, float]) -> None:
         """Replace limits of the run's budget."""
@@ -94,9 +95,12 @@ class Admission:
         """
         scope, call = pending.branch.scope, pending.call
         ready = not scope.counts_amounts or asks_no_model(call) or self._is_ready(call.model)
-        if ready and scope.counts_amounts and not pending.measured:
-            pending.need, pending.measured = self._need(pending), True
-        verdict, pending.claims = scope.admit(call, self.recorder.now, pending.need, ready=ready)
+        need = None if pending.reservation is None else pending.reservation.need
+        if ready and scope.counts_amounts and pending.reservation is None:
+            need = self._need(pending)
+        verdict, claims = scope.admit(call, self.recorder.now, need, ready=ready)
+        if ready:
+            pending.reservation = Reservation(need, claims)
         if isinstance(verdict, Reply):
             cap = str(verdict.error).partition(":")[2]
             self.recorder.beside("budget.exceeded", call.node, cap=cap)

@@ -49,7 +49,8 @@ class Clock:
         self._tick = tick
         self._heap: list[tuple[float, int, Timed]] = []
         self._number = count()
-        self._arm(self.now() + PULSE)
+        self._rings = self.now() + PULSE
+        self._timer = self.loop.call_at(self._rings, self._ring)
 
     def set(self, one: Timed, ends: float | None) -> None:
         """Set or remove the deadline of `one`."""
@@ -58,11 +59,13 @@ class Clock:
             return
         heappush(self._heap, (ends, next(self._number), one))
         if ends < self._rings:
-            self._timer.cancel()
             self._arm(ends)
 
-    def start(self, pending: PendingCall) -> None:
-        """Count the time of a call from now on: it is made, or sent after it had to wait."""
+    def start(self, pending: PendingCall) -> bool:
+        """Count the time of a call from now on: it is made, or sent after it had to wait.
+
+        Returns whether any time is left, which is not so after the time of its group.
+        """
         scope, now = pending.branch.scope, self.now()
         seconds, owner = scope.call_seconds, "call"
         if seconds is None and pending.call.purpose != TOOL:  # a tool has its own time limit
@@ -72,8 +75,14 @@ class Clock:
             group_ends = self._resume_group(pending.branch, now)
             if ends is None or group_ends < ends:
                 seconds, owner, ends = scope.group.seconds, "group", group_ends
-        pending.limit = seconds, owner
-        self.set(pending, ends)
+        if ends is None:
+            pending.ends = None
+            return True
+        pending.limit, pending.ends = (seconds, owner), ends
+        heappush(self._heap, (ends, next(self._number), pending))
+        if ends < self._rings:
+            self._arm(ends)
+        return ends > now
 
     def hold(self, pending: PendingCall) -> None:
         """Stop counting the time of a call that has to wait."""
@@ -108,6 +117,7 @@ class Clock:
         return group.began + group.seconds + branch.held
 
     def _arm(self, when: float) -> None:
+        self._timer.cancel()
         self._rings = when
         self._timer = self.loop.call_at(when, self._ring)
 

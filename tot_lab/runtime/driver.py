@@ -178,16 +178,18 @@ class Driver:
 
     def _take_up(self, branch: Branch, position: Position, step: Call | Effect | Request) -> None:
         """Answer what a branch waits for, or make its call."""
-        if isinstance(step, Request):
+        carry_out: Callable[[], Awaitable[str]] | None = None
+        if isinstance(step, Call):
+            call = step
+        elif isinstance(step, Effect):
+            call, carry_out = step
+        else:
             self.stepper.resume(branch, self._budget_left(branch, position, step))
             return
-        call = step.call if isinstance(step, Effect) else step
         if self.repeat:
             call = msgspec.structs.replace(call, repeat=self.repeat)
         self.recorder.record(position, call)
-        pending = PendingCall(self, branch, position, call)
-        if isinstance(step, Effect):
-            pending.carry_out = step.carry_out
+        pending = PendingCall(self, branch, position, call, carry_out)
         known = self.replies.get(position)
         if known is not None:
             self.admission.replayed(pending, known)
@@ -217,10 +219,9 @@ class Driver:
         return Budget.model_validate_json(reply.text)
 
     def _send(self, pending: PendingCall) -> None:
-        """Make an admitted call."""
+        """Make an admitted call. The clock ends one that comes after the time of its group."""
         self.pending[pending.branch] = pending
-        self.clock.start(pending)
-        if pending.ends is None or pending.ends > self.clock.now():  # otherwise the clock ends the call
+        if self.clock.start(pending):
             self.workers.take(pending)
 
     def is_open(self, pending: PendingCall) -> bool:
@@ -417,7 +418,7 @@ class Workers:
         driver, task = self.driver, asyncio.current_task()
         while self.untaken:
             pending = self.untaken.popleft()
-            if not driver.is_open(pending):
+            if driver.pending.get(pending.branch) is not pending:
                 continue  # its time was up before a task took it
             pending.worker = task
             if self.untaken and not self._starting:

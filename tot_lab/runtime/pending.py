@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tot_lab.core.calls import Call, Need
 from tot_lab.core.records import Position
@@ -26,14 +26,22 @@ class Reports(Protocol):
         """Forward the text of the reply so far."""
 
 
+class Reservation(NamedTuple):
+    """What a call can use at most, or `None` if that is unknown, and what it has reserved in each scope."""
+
+    need: Need | None
+    claims: Claims
+
+
+NO_LIMIT: tuple[float | None, str] = (None, "")
+
+
 class PendingCall:
     """A call without a reply. The model uses it as the observer of the call.
 
     Attributes:
         carry_out: Answers the call instead of a model, for an `Effect`.
-        claims: What admission has reserved for it.
-        measured: Whether `need` has been determined.
-        need: The most that it can use, or `None` if that is unknown.
+        reservation: What admission knows of it, under a budget.
         paid: USD really paid for the reply, if that is not its cost.
         ends: When its time is up, or `None` while its time is not counted.
         limit: The seconds that `ends` follows from, and whose limit that is: `call`, `lab` or `group`.
@@ -44,30 +52,38 @@ class PendingCall:
         "branch",
         "call",
         "carry_out",
-        "claims",
         "ends",
         "limit",
-        "measured",
-        "need",
         "paid",
         "position",
         "reports",
+        "reservation",
         "worker",
     )
 
-    def __init__(self, reports: Reports, branch: Branch, position: Position, call: Call):
+    def __init__(
+        self,
+        reports: Reports,
+        branch: Branch,
+        position: Position,
+        call: Call,
+        carry_out: Callable[[], Awaitable[str]] | None,
+    ):
         self.reports = reports
         self.branch = branch
         self.position = position
         self.call = call
-        self.carry_out: Callable[[], Awaitable[str]] | None = None
-        self.claims: Claims = []
-        self.measured = False
-        self.need: Need | None = None
+        self.carry_out = carry_out
+        self.reservation: Reservation | None = None
         self.paid: float | None = None
         self.ends: float | None = None
-        self.limit: tuple[float | None, str] = (None, "")
+        self.limit = NO_LIMIT
         self.worker: asyncio.Task[None] | None = None
+
+    @property
+    def claims(self) -> Claims:
+        """What the call has reserved."""
+        return [] if self.reservation is None else self.reservation.claims
 
     @property
     def watched(self) -> bool:

@@ -10,11 +10,20 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from tot_lab.core.calls import Call
-from tot_lab.core.records import STOP_CODES, Decided, Note, Position, Record, Scored, Thought, is_stop_code
+from tot_lab.core.records import (
+    EVENTS,
+    STOP_CODES,
+    Decided,
+    Position,
+    Record,
+    Scored,
+    Thought,
+    is_stop_code,
+)
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Effect, Gather, Request, Thinking, WithBudget
 from tot_lab.runtime.budget import Scope
@@ -29,14 +38,19 @@ LONG = 10_000
 """Events of one branch in one turn, after which other branches continue."""
 
 
+EVENT_TYPES = frozenset(EVENTS)
+PLAIN = EVENT_TYPES | {Call}
+"""The types of most steps, which are no requests."""
+
+
 class Scopes(Protocol):
     """Makes the scopes of the branches of a strategy. The stepper itself enforces no limit."""
 
     def within(self, scope: Scope, step: WithBudget) -> Scope:
         """Return the scope of a part with its own budget or time limit."""
 
-    def of_branches(self, scope: Scope, step: Gather) -> tuple[Callable[[], Scope], int]:
-        """Return a function that makes the scope of each branch, and how many branches start at once."""
+    def of_branches(self, scope: Scope, step: Gather) -> tuple[Iterable[Scope], int]:
+        """Return the scopes of the branches, and how many branches start at once."""
 
 
 class Branch:
@@ -216,7 +230,7 @@ class Stepper:
                 send, value = branch.thinking.send, end.value
                 continue
             kind = type(step)
-            if kind is not Call and isinstance(step, Request) and not step.recorded:
+            if kind not in PLAIN and isinstance(step, Request) and not step.recorded:
                 answering = self.respond(step)
                 if answering is None:
                     value = step.default(self.repeat)
@@ -229,7 +243,11 @@ class Stepper:
             if kind is Call:
                 self._check_call(step)
                 return branch, position, step
-            if kind is Gather:
+            if kind in EVENT_TYPES:
+                self._check_event(step)
+                self.record(position, step)
+                value = step
+            elif kind is Gather:
                 if step.branches:
                     self._fork(branch, position, step)
                     return None
@@ -244,9 +262,10 @@ class Stepper:
             elif isinstance(step, Request):
                 return branch, position, step
             else:
-                self._check_event(step)
-                self.record(position, step)
-                value = step
+                raise TypeError(
+                    f"A strategy may yield calls and events: got {kind.__name__}. A generator needs "
+                    f"`yield from`."
+                )
         self.paused.append((branch, value))
         return None
 
@@ -259,10 +278,10 @@ class Stepper:
         if step.at_once is not None and step.at_once < 1:
             raise ValueError(f"at_once must be at least 1: got {step.at_once}.")
         join = Join(branch, len(step.branches), single=False)
-        scope, at_once = self.scopes.of_branches(branch.scope, step)
+        scopes, at_once = self.scopes.of_branches(branch.scope, step)
         join.waiting = (
-            Branch(thinking, (*position, index), scope(), join, index)
-            for index, thinking in enumerate(step.branches)
+            Branch(thinking, (*position, index), scope, join, index)
+            for (index, thinking), scope in zip(enumerate(step.branches), scopes, strict=False)
         )
         for _ in range(at_once):
             self._start(next(join.waiting))
@@ -333,10 +352,6 @@ class Stepper:
                 raise ValueError(
                     f"The score of thought {event.id} must be between 0 and 1: got {event.score}."
                 )
-        elif kind is not Note:
-            raise TypeError(
-                f"A strategy may yield calls and events: got {kind.__name__}. A generator needs `yield from`."
-            )
 
     def _check_answer(self, result: Any) -> None:
         if not isinstance(result, Answer) or not isinstance(result.text, str):
