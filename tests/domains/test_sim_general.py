@@ -40,8 +40,7 @@ def unreadable(run: tl.Run) -> list[str]:
     return nodes + [note.at for note in notes if note.data["kind"] not in ("develop", "converge")]
 
 
-@pytest.mark.slow
-@every_strategy
+@every_strategy("slow", "slow")
 @pytest.mark.parametrize(
     "task",
     [GENERAL, GENERAL.model_copy(update={"context": "Reply with a JSON list of 9 strings."}),
