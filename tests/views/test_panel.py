@@ -10,7 +10,7 @@ import threading
 
 import pytest
 from ipywidgets.widgets.widget import _instances
-from support import ANSWERS, EVALUATORS, PROPOSERS, ROOT, SEARCHES, STRATEGIES, wait
+from support import ANSWERS, EVALUATORS, PROPOSERS, ROOT, SEARCHES, STRATEGIES, mostly_nightly, wait
 
 import tot_lab as tl
 from tot_lab.domains.named import domain_names
@@ -118,10 +118,11 @@ def test_a_form_begins_with_the_defaults(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*form_classes(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_every_field_says_what_it_means(kind):
-    assert set(field_descriptions(kind)) == set(kind.model_fields)
-    assert all(field_descriptions(kind).values())
+    described = field_descriptions(kind)
+    assert set(described) == set(kind.model_fields)
+    assert all(described.values())
     for control in form_of(kind).controls:
-        assert control.widget.tooltip.startswith(field_descriptions(kind)[control.name])
+        assert control.widget.tooltip.startswith(described[control.name])
 
 
 def test_meanings_are_the_docstrings_sentences():
@@ -252,7 +253,11 @@ def opened(then, *arguments, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    mostly_nightly(STRATEGIES, [tl.TreeOfThoughts, tl.BestOf, tl.ReAct, tl.DeepThink, tl.PlanExecute]),
+    ids=lambda kind: kind.__name__,
+)
 def test_the_code_makes_the_run_of_the_panel(kind):
     async def used(shown):
         control(shown, "strategy").value = kind.__name__
@@ -269,7 +274,11 @@ def test_the_code_makes_the_run_of_the_panel(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SEARCHES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    mostly_nightly(SEARCHES, [tl.BestFirst, tl.MCTS, tl.searches.REBASE]),
+    ids=lambda kind: kind.__name__,
+)
 def test_the_code_makes_the_run_of_the_panel_with_any_search(kind):
     async def used(shown):
         control(shown, "search").value = kind.__name__
