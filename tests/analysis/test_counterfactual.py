@@ -386,6 +386,7 @@ def test_the_published_search_itself_lacks_nothing(game24):
         )
 
 
+@pytest.mark.slow
 @needs_records
 def test_a_narrower_beam_leaves_the_record_only_where_it_keeps_what_was_pruned(game24):
     made = tl.counterfactual(game24, beam(1))

@@ -20,6 +20,7 @@ METHODS = {
 TASK = tl.general("?")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("calls", [24, 37, 60, 200])
 def test_the_scale_is_the_largest_that_the_amount_allows(name, calls):
@@ -205,6 +206,7 @@ def test_every_method_spends_what_was_asked(unit, amount, small_scales):
     assert not wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("amount", [{"tokens": 9_000}, {"usd": 0.02}, {"calls": 40}])
 @pytest.mark.parametrize("small", [2, 4])
 def test_one_small_scale_tells_how_prompts_grow(amount, small):

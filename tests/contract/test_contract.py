@@ -210,6 +210,7 @@ def test_it_can_be_asked_what_is_solvable_of_any_path(domain, path):
     assert task.domain.solvable(task, path) in (None, True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("generate", ["sample", "propose"])
 def test_a_search_goes_on_in_the_middle_as_it_would_from_the_root(domain, generate):
@@ -303,6 +304,7 @@ def own_search() -> tl.Run:
     return recorder.run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", figures_of("run"), ids=lambda figure: figure.__name__)
 def test_every_figure_draws_what_a_person_recorded(figure):
     assert "<b>problem" not in figure(own_search()).to_json()

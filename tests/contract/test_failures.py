@@ -42,6 +42,7 @@ def test_a_missing_key_is_named_before_the_first_request(keyless, tmp_path, name
     assert not [line for line in run.lines if getattr(line.e, "name", "") == "call.sent"]
 
 
+@pytest.mark.slow
 def test_a_key_that_is_set_later_is_found(keyless, monkeypatch, tmp_path):
     with Providers(lambda asked: Said("Answer: 4")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
@@ -71,6 +72,7 @@ def test_a_server_that_does_not_answer_is_named_without_retries(tmp_path):
     assert time.monotonic() - began < 5  # five retries take at least 7.75 s
 
 
+@pytest.mark.slow
 def test_concurrent_first_calls_share_one_check(tmp_path):
     with Providers(lambda asked: Said("Answer: 4")) as server:
         model = tl.LiteLLM(model="openai/gpt-4.1-mini", api_base=server.base("openai"), api_key="none")
@@ -149,6 +151,7 @@ def test_the_player_of_every_domain_exists_and_understands_its_prompts():
         assert "do not understand" not in str(run.lines), kind
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_answering_is_a_warning_at_the_first_retry(tmp_path):
     server = Providers(lambda asked: Said("Answer: 4"))
     with server:

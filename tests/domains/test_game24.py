@@ -297,6 +297,7 @@ def test_answers_are_read_along_the_path() -> None:
     assert GAME.answer(game24("3 3 8 8"), hard) == "8 / (3 - 8 / 3)"
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data(), HANDS)
 def test_what_the_steps_compose_is_worth_what_they_say(data: st.DataObject, hand: list[int]) -> None:

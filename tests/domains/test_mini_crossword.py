@@ -6,7 +6,6 @@ import json
 from importlib.resources import files
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -345,7 +344,10 @@ def test_a_full_grid_asks_for_nothing() -> None:
     assert "full" in GAME.propose_prompt(TASK, FULL, 3).rpartition("\n\n")[2]
 
 
+@pytest.mark.slow
 def test_a_schema_lists_the_clues_that_are_open() -> None:
+    import jsonschema
+
     task = tl.domains.mini_crossword(3, structured=True)
     sample = task.domain.response_format("sample", task, FULL[:4])
     assert sample is not None

@@ -116,6 +116,7 @@ def test_it_sees_a_broken_rule_as_often_as_its_skill_says() -> None:
     assert sum(guessed) / len(guessed) == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_spoken_of_gets_two_tries() -> None:
     model = tl.sim.SimConstrained(skill=0.5)
     task = tl.domains.constrained(9)
@@ -143,6 +144,7 @@ def test_a_better_draft_keeps_what_the_last_one_kept() -> None:
 # Strategies.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.kind)
 @pytest.mark.parametrize("number", [11, 6])
 def test_every_strategy_runs_on_it(kind: type[tl.Strategy], number: int) -> None:

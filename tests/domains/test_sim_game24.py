@@ -94,6 +94,7 @@ def test_skill_is_the_share_of_steps_that_keep_24_reachable() -> None:
         assert abs(kept / 400 - skill) < 0.08
 
 
+@pytest.mark.slow
 def test_garbled_replies_cannot_be_read() -> None:
     model = SimGame24(garble=1)
     for draw in range(20):

@@ -398,6 +398,7 @@ def example(tmp_path_factory):
 # What replies may hold.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reply",
     [

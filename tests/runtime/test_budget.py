@@ -322,6 +322,7 @@ def test_sums_of_cents_do_not_hold_calls_back_for_ever():
         assert made.stop_reason in ("answered", "budget:usd")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     caps=st.fixed_dictionaries(
@@ -740,6 +741,7 @@ def test_a_budget_is_frozen():
 # Kept on resume.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [{"calls": 7}, {"tokens": 900}, {"output_tokens": 40}], ids=str)
 def test_a_capped_run_that_was_cut_off_resumes_to_the_same_record(tmp_path, budget):
     strategy = tl.TreeOfThoughts(

@@ -151,6 +151,7 @@ def particles_in(made):
     return held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "search", [tl.searches.ParticleFilter(particles=6), tl.searches.ParticleGibbs(particles=4)]
 )

@@ -59,6 +59,7 @@ def test_uct_makes_the_decisions_of_the_package_without_its_priors(name, explora
     agree(name, tl.MCTS(exploration=exploration), branch=branch)
 
 
+@pytest.mark.slow
 def test_the_package_weighs_the_exploration_of_uct_by_a_softmax_of_the_scores_of_siblings(monkeypatch):
     """Kocsis & Szepesvári 2006 have no such factor, and neither has ours. With it, all steps agree."""
     given = {}

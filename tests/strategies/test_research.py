@@ -318,6 +318,7 @@ def test_the_window_of_a_table_needs_no_litellm():
     assert done.stdout.split() == ["1047576", "False"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -260,6 +260,7 @@ def test_size():
     assert len(tree_info(part).ids) == 3
 
 
+@pytest.mark.slow
 def test_a_way_that_is_too_long_is_cut_off_at_its_end():
     recorder = tl.Recorder()
     last = recorder.thought("q")
@@ -275,6 +276,7 @@ def test_labels_only_on_small_trees(recorded):
     assert len(tl.figures.plot_tree(recorded).layout.annotations) == len(recorded.tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_every_figure_takes_a_run(search, plot):
     assert plot.__name__.startswith("plot_")
@@ -284,6 +286,7 @@ def test_every_figure_takes_a_run(search, plot):
     assert dark.layout.template.layout.paper_bgcolor == "#111418"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_every_axis_says_what_it_is_and_its_unit(search, plot):
     figure = plot(search)
@@ -721,6 +724,7 @@ def of_every_state(more):
         yield graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("more", [0, 60, 200, 600])
 def test_every_state_has_an_outline_that_can_be_seen(dark, more):
@@ -764,6 +768,7 @@ def fonts_of(value, name=""):
     return re.findall(r'style="color:(#\w{6})', value) if isinstance(value, str) else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_every_text_of_a_figure_can_be_read(plot):
     made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
@@ -775,6 +780,7 @@ def test_every_text_of_a_figure_can_be_read(plot):
         assert min(contrast(shade, paper) for shade in shades if shade != paper) >= 4.5
 
 
+@pytest.mark.slow
 def test_a_figure_follows_the_default_template_unless_told():
     papers = {"light": "#ffffff", "dark": "#111418"}
     one = tl.Recorder("one")

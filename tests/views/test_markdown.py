@@ -32,6 +32,7 @@ def tokens_of(document):
     return [part for token in tokens for part in [token, *(token.children or [])]]
 
 
+@pytest.mark.slow
 @given(TEXTS)
 @example("\\`<b>`")
 @example("\\```![]()```")
@@ -49,6 +50,7 @@ def test_a_text_stays_in_its_place(text):
         )
 
 
+@pytest.mark.slow
 @given(TEXTS)
 @example("--")
 @example("1. # a")

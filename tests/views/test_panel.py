@@ -293,6 +293,7 @@ def test_the_code_makes_the_run_of_the_panel_with_any_search(kind):
     opened(used, lab())
 
 
+@pytest.mark.slow
 def test_the_code_holds_what_differs_from_the_defaults():
     async def used(shown):
         assert shown.code == (
@@ -417,6 +418,7 @@ def test_a_task_that_holds_a_function_keeps_its_name_in_the_code():
     opened(used, lab(), tasks)
 
 
+@pytest.mark.slow
 def test_an_example_of_a_domain_or_a_problem_that_is_typed():
     async def used(shown):
         listed = [label for label, _ in control(shown, "problem").options]
@@ -573,6 +575,7 @@ def test_no_key_is_written():
     opened(used, tl.Lab(tl.LiteLLM(model="openai/x", api_key="sk-secret"), runs=None))
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_keeps_the_name_of_the_lab():
     async def model(call):
         return "Answer: <script>alert(1)</script>$x$"
@@ -598,6 +601,7 @@ def test_a_model_of_ones_own_keeps_the_name_of_the_lab():
 # Runs.
 
 
+@pytest.mark.slow
 def test_progress_is_said():
     async def used(shown):
         assert "at most 30 calls" in said(shown)
@@ -659,6 +663,7 @@ def test_closing_stops_the_run():
     wait(closed())
 
 
+@pytest.mark.slow
 def test_what_ends_a_run_with_an_error_is_said(tmp_path):
     async def used(shown):
         run = await run_of(shown)
@@ -682,6 +687,7 @@ def test_a_lab_that_cannot_begin_says_why(tmp_path):
     opened(used, tl.Lab("sim/game24", runs=tmp_path / "runs"))
 
 
+@pytest.mark.slow
 def test_what_another_thread_brings_is_done_on_the_loop():
     async def used(shown):
         def pressed():

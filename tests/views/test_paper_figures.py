@@ -208,6 +208,7 @@ def heading(figure):
     return f"{figure.layout.title.text}<br>{figure.layout.title.subtitle.text}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", figures_of("run"), ids=lambda figure: figure.__name__)
 def test_every_figure_of_a_run_has_title_verdict_and_legend(tmp_path, saved, figure):
     for task, verdict in ((RIGHT, "answer: 42 ✓ correct"), (WRONG, "answer: 42 ✗ wrong")):

@@ -104,6 +104,7 @@ def with_tools():
     return wait(tl.Lab(model, runs=None, tools=tools).run(tl.ToolLoop(), TASK))
 
 
+@pytest.mark.slow
 def test_tools_are_said_in_one_line(tmp_path):
     made = with_tools()
     text = run_text(made)

@@ -7,10 +7,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-import statsmodels.formula.api as formula
 from plotly.offline import get_plotlyjs
-from statsmodels.stats.anova import anova_lm
-from statsmodels.stats.proportion import proportion_confint
 from support import Scripted, answer_to, run
 
 import tot_lab as tl
@@ -74,7 +71,10 @@ CROSSED = grid(
 # Points.
 
 
+@pytest.mark.slow
 def test_a_rate_has_wilsons_interval_and_a_mean_a_bootstrap_over_tasks():
+    from statsmodels.stats.proportion import proportion_confint
+
     rate = points(CROSSED, ["setting"], "correct")["b=1 sample",]
     assert (rate.value, rate.runs, rate.known) == (0.2, 10, 10)
     assert (rate.low, rate.high) == pytest.approx(proportion_confint(2, 10, method="wilson"))
@@ -89,8 +89,12 @@ def test_a_rate_has_wilsons_interval_and_a_mean_a_bootstrap_over_tasks():
     assert np.isnan(alone.low)
 
 
+@pytest.mark.slow
 def test_repeats_of_a_task_are_one_sample_of_it():
     """However often each of 4 tasks is repeated, they stay 4."""
+
+    from statsmodels.stats.proportion import proportion_confint
+
     rows = [row("a", f"{k}", k < 2, calls=k, repeat=r) for k in range(4) for r in range(50)]
     point = points(table(rows), ["setting"], "correct")["a",]
     assert (point.low, point.high) == pytest.approx(proportion_confint(2, 4, method="wilson"), abs=0.02)
@@ -122,6 +126,7 @@ def test_sweep_by_hand():
     assert (info.places, info.pooled, info.left_out) == ([], [], (0, 0))
 
 
+@pytest.mark.slow
 def test_sweep_says_what_it_pools():
     info = sweep_info(CROSSED, "beam_width")
     (curve,) = info.curves
@@ -213,6 +218,7 @@ def test_many_names_are_cut_in_the_middle_and_stay_apart():
     assert tick_labels(alike, 20) == alike
 
 
+@pytest.mark.slow
 def test_points_lead_to_their_runs():
     figure = plot_sweep(CROSSED, "beam_width", color="generate")
     ids = figure.data[0].customdata[1]
@@ -233,6 +239,7 @@ def test_points_lead_to_their_runs():
 # The frontier.
 
 
+@pytest.mark.slow
 def test_frontier_by_hand():
     info = frontier_info(CROSSED)
     assert info.names == ["IO", "b=1 sample", "b=1 propose", "b=5 propose", "b=5 sample"]
@@ -283,6 +290,7 @@ def test_only_the_frontier_bears_names_and_none_leaves_the_picture():
     assert sides[-1].endswith("left")
 
 
+@pytest.mark.slow
 def test_names_that_would_cover_each_other_are_not_drawn():
     frame = grid([(f"a rather long name {k}", k, "sample", 500 + k, k + 1) for k in range(10)], tasks=100)
     info = frontier_info(frame)
@@ -382,7 +390,11 @@ def test_holes_and_unknown_cells_are_no_low_ones():
 # Importance.
 
 
+@pytest.mark.slow
 def test_importance_of_a_crossed_grid_is_its_analysis_of_variance():
+    import statsmodels.formula.api as formula
+    from statsmodels.stats.anova import anova_lm
+
     solved = {(b, g): 2 * b + 3 * g + b * g for b in range(3) for g in range(2)}
     frame = grid([(f"{b} {g}", b, str(g), 1, right) for (b, g), right in solved.items()])
     info = importance_info(frame)
@@ -408,7 +420,11 @@ def test_settings_that_were_changed_together_explain_nothing_beyond_each_other()
     assert held["temperature"] == pytest.approx((0, 0))
 
 
+@pytest.mark.slow
 def test_an_unbalanced_design_is_that_of_statsmodels():
+    import statsmodels.formula.api as formula
+    from statsmodels.stats.anova import anova_lm
+
     solved = [("a", 1, "x", 2), ("b", 1, "y", 5), ("c", 2, "x", 3), ("d", 3, "y", 9), ("e", 2, "y", 4)]
     frame = grid([(name, b, g, 1, n) for name, b, g, n in solved])
     frame["twin"] = [str(b == 1) for b in frame["beam_width"]]  # says nothing that beam_width does not
@@ -440,6 +456,7 @@ def test_only_common_tasks_are_compared():
     assert importance_info(table(apart)).unpaired is None
 
 
+@pytest.mark.slow
 def test_a_baseline_that_lacks_the_settings_explains_none_of_them():
     baseline_free = importance_info(CROSSED[CROSSED["setting"] != "IO"])
     info = importance_info(CROSSED)
@@ -483,6 +500,7 @@ def searches():
     return [run(tl.TreeOfThoughts(evaluate=tl.Value(samples=3)), hand, model=model) for hand in hands]
 
 
+@pytest.mark.slow
 def test_calibration_is_that_of_the_diagnosis(searches):
     found = tl.stats.judge_evaluator(searches)
     info = calibration_info(found)
@@ -707,6 +725,7 @@ def many(settings, widths=(1, 2, 4, 8)):
     return grid([*solved, ("one answer", None, None, 1, 2)])
 
 
+@pytest.mark.slow
 def test_up_to_eight_curves_share_a_plot_and_more_get_one_each():
     for count, plots in ((2, 1), (8, 1), (9, 9), (24, 24)):
         figure = plot_sweep(many(count), "beam_width", color="generate")
@@ -724,6 +743,7 @@ def test_up_to_eight_curves_share_a_plot_and_more_get_one_each():
         assert ("others in grey" in figure.layout.title.subtitle.text) == (plots > 1)
 
 
+@pytest.mark.slow
 def test_a_small_plot_shows_its_curve_and_the_others_in_one_grey():
     figure = plot_sweep(many(9), "beam_width", color="generate")
     by_plot = {}
@@ -759,6 +779,7 @@ def test_the_heading_says_what_was_held_constant():
     assert "beam_width 2" not in plot_sweep(part, "beam_width").layout.title.subtitle.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", [plot_pareto, plot_sweep, tl.figures.plot_scaling])
 def test_a_setting_that_some_runs_do_not_have_was_not_held_constant(plot):
     """`None` may be a value, such as no limit of nodes."""
