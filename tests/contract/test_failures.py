@@ -54,6 +54,7 @@ def test_a_key_that_is_set_later_is_found(keyless, monkeypatch, tmp_path):
         assert wait(lab.run(tl.OneAnswer(), TASK)).correct is True
 
 
+@pytest.mark.slow
 def test_cached_replies_need_no_key_and_no_server(keyless, tmp_path):
     with Providers(lambda asked: Said("Answer: 4")) as server:
         model = tl.LiteLLM(model="openai/gpt-4.1-mini", api_base=server.base("openai"))
@@ -82,6 +83,7 @@ def test_concurrent_first_calls_share_one_check(tmp_path):
         assert [asked.path for asked in server.asked if not asked.family] == ["/v1/models"]
 
 
+@pytest.mark.slow
 def test_a_sweep_names_its_first_error_and_how_many_runs_share_it(keyless, tmp_path):
     lab = tl.Lab("openai/gpt-4.1-mini", runs=tmp_path, cache=tmp_path / "calls")
     tasks = [tl.general(f"What is {n} and 2?", answer=n + 2, grade="number") for n in range(3)]
