@@ -211,6 +211,7 @@ def test_with_one_thought_a_task_they_are_the_usual_ones():
     assert found.intervals.loc["brier"].tolist() == pytest.approx(ends, abs=0.005)
 
 
+@pytest.mark.slow
 def test_the_same_thought_again_tells_nothing_new():
     score, good, task = world(np.random.default_rng(4), 20)
     once = diagnosed(score, good, task).intervals
@@ -220,6 +221,7 @@ def test_the_same_thought_again_tells_nothing_new():
     pd.testing.assert_frame_equal(diagnosed(score[order], good[order], task[order]).intervals, once)
 
 
+@pytest.mark.slow
 def test_too_little_has_no_interval():
     score, good, task = world(np.random.default_rng(4), 4)
     assert diagnosed(score, good, task).intervals.isna().all(axis=None)  # of four tasks
@@ -516,6 +518,7 @@ def test_a_garbled_model_is_unread_as_often():
     assert m["unreadable"] == m["unreadable_samples"]
 
 
+@pytest.mark.slow
 def test_a_proposer_made_to_never_propose_well_is_found():
     bad = judged(skill=0.0, noise=0.0).blame.loc["all"]
     assert bad["failed"] == bad["proposer"] == len(HANDS)
@@ -533,6 +536,7 @@ def test_baselines_have_no_evaluator_and_still_a_blame():
     assert several["answerer"] > 0
 
 
+@pytest.mark.slow
 def test_every_failure_has_one_blame():
     for options in [{"search": name} for name in ("depth_first", "best_first", "mcts")] + [{"merge": True}]:
         runs = judged(tl.TreeOfThoughts(**options)).runs
@@ -570,6 +574,7 @@ def test_runs_are_called_as_a_sweep_calls_them():
     assert judge_evaluator(made).runs["setting"].tolist() == settings
 
 
+@pytest.mark.slow
 def test_its_words():
     text = repr(judged(noise=0.2))
     assert "simulated model" in text

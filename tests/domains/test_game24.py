@@ -71,6 +71,7 @@ def test_there_are_1362_hands_from_easy_to_hard() -> None:
     assert hands() is not known
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(HANDS)
 def test_the_solver_agrees_with_brute_force(hand: list[int]) -> None:

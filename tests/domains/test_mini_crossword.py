@@ -229,6 +229,7 @@ def test_the_grid_grows_and_is_full_at_the_end() -> None:
     assert GAME.state(TASK, FULL[::-1]) == GAME.state(TASK, [f"{n}. {WORDS[n]}" for n in NAMES[5:]]) == ROWS
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.permutations(NAMES), st.integers(0, 10))
 def test_right_words_lead_on_and_a_wrong_one_does_not(order: list[str], count: int) -> None:

@@ -251,6 +251,7 @@ def test_two_labs_share_the_limit():
     assert seconds <= 6000 / 16 / 0.8
 
 
+@pytest.mark.slow
 def test_cancelled_and_failed_calls_give_their_places_back():
     server = Server(slots=4, fails=0.3, retries=0)
 

@@ -214,6 +214,7 @@ def test_with_unknown_prices_the_overshoot_is_within_the_stated_bound(branches, 
     assert wait(made.replay()).divergence is None
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     branches=st.integers(1, 256),

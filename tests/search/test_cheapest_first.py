@@ -165,6 +165,7 @@ def test_a_star_finds_the_cheapest_and_expands_no_more_than_uniform_cost():
     assert fewer > TREES / 4  # the heuristic was of use, so the comparison can fail
 
 
+@pytest.mark.slow
 def test_a_weight_costs_at_most_that_factor():
     dearer = 0
     for seed in range(TREES):

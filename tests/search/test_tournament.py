@@ -225,6 +225,7 @@ def test_the_strengths_are_those_of_a_logistic_regression():
         assert strengths(wins) == pytest.approx(regression(wins), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_order_of_the_thoughts_changes_no_strength_by_a_single_bit():
     """So that thoughts with the same results tie."""
     for seed in range(100):
@@ -234,6 +235,7 @@ def test_the_order_of_the_thoughts_changes_no_strength_by_a_single_bit():
         assert strengths(moved) == [strengths(wins)[i] for i in places]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wins",
     [

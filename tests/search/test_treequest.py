@@ -21,6 +21,7 @@ from tot_lab.strategies.search.mcts import Statistics
 STEPS_OF = json.loads((GOLDEN / "treequest.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("posterior", ["gaussian", "beta"])
 def test_adaptive_branching_makes_the_decisions_of_its_authors(posterior):
     for seed, steps in zip(SEEDS, STEPS_OF[f"ab_mcts_a {posterior}"], strict=True):
@@ -31,6 +32,7 @@ def test_adaptive_branching_makes_the_decisions_of_its_authors(posterior):
         assert random.used == steps["draws"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("posterior", ["gaussian", "beta"])
 def test_adaptive_branching_chooses_the_models_that_its_authors_choose(posterior):
     for seed, golden in zip(SEEDS, STEPS_OF[f"ab_mcts_a {posterior}, two actions"], strict=True):

@@ -303,6 +303,7 @@ PIECES = st.sampled_from(
 TEXTS = st.text() | st.lists(PIECES, max_size=40).map("".join)
 
 
+@pytest.mark.slow
 @given(TEXTS, st.sampled_from(TYPES))
 def test_no_text_breaks_it(text, model_type):
     result, calls, notes = told(text, text, text, model_type=model_type)

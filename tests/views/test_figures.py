@@ -124,6 +124,7 @@ def test_graphml_round_trip(recorded, search, tmp_path):
         assert back.graph.items() >= graph.graph.items()
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"])))
 def test_graphml_holds_any_text(text):
     recorder = tl.Recorder()
@@ -200,6 +201,7 @@ def test_model_text_is_never_markup(recorded):
     assert any("&lt;/script&gt;" in text for text in texts)
 
 
+@pytest.mark.slow
 def test_simulated_is_said():
     made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
     assert "simulated model" in tl.figures.plot_tree(made).layout.title.subtitle.text

@@ -63,6 +63,7 @@ def test_a_line_is_a_line(text):
         assert listed.count("list_item_open") == 1
 
 
+@pytest.mark.slow
 @given(TEXTS)
 def test_what_is_literal_is_shown_as_it_is(text):
     tokens = tokens_of(f"a {escape_line(text, 1000)}")

@@ -347,6 +347,7 @@ def test_a_strategy_that_wraps_another_has_its_form_inside():
     opened(used, lab())
 
 
+@pytest.mark.slow
 def test_what_the_domain_has_no_prompt_for_is_not_run():
     async def used(shown):
         control(shown, "evaluate").value = "Parts"
@@ -359,6 +360,7 @@ def test_what_the_domain_has_no_prompt_for_is_not_run():
     opened(used, lab())
 
 
+@pytest.mark.slow
 def test_what_cannot_run_is_not_run():
     async def used(shown):
         control(shown, "depth").value = 0
@@ -567,6 +569,7 @@ def test_what_only_the_notebook_has_is_named_in_the_code(tmp_path):
         assert "sk-secret" not in code
 
 
+@pytest.mark.slow
 def test_no_key_is_written():
     async def used(shown):
         assert "sk-secret" not in shown.code

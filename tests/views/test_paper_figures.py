@@ -156,6 +156,7 @@ def no_kaleido(monkeypatch):
     monkeypatch.setattr("tot_lab.views.figures.saving.find_spec", lambda name: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tree.pdf", "tree.png"])
 def test_without_kaleido_the_error_says_what_is_missing(tmp_path, no_kaleido, name):
     path = tmp_path / name

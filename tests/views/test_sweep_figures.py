@@ -137,6 +137,7 @@ def test_sweep_says_what_it_pools():
     assert sweep_info(CROSSED).pooled == []
 
 
+@pytest.mark.slow
 def test_names_stand_beside_each_other_in_their_order():
     info = sweep_info(CROSSED)
     assert info.places == ["IO", "b=1 sample", "b=1 propose", "b=5 sample", "b=5 propose"]
@@ -252,6 +253,7 @@ def test_frontier_by_hand():
     assert frontier_info(CROSSED, "tokens").cost[0].value == 5.5 * 110
 
 
+@pytest.mark.slow
 def test_cost_and_success_are_means_over_the_same_tasks():
     """A task that was repeated often weighs no more than the others, in success and in cost."""
     rows = [row("a", "often", False, calls=90, repeat=r) for r in range(8)]
@@ -270,6 +272,7 @@ def test_settings_of_unknown_cost_are_named():
     assert "unknown, not shown: a" in plot_pareto(table(rows), "cost").layout.title.subtitle.text
 
 
+@pytest.mark.slow
 def test_costs_far_apart_get_a_logarithmic_axis():
     near = grid([("a", 1, "sample", 10, 3), ("b", 2, "sample", 20, 5)])
     far = grid([("a", 1, "sample", 10, 3), ("b", 2, "sample", 2000, 5)])
@@ -277,6 +280,7 @@ def test_costs_far_apart_get_a_logarithmic_axis():
     assert plot_pareto(far).layout.xaxis.type == "log"
 
 
+@pytest.mark.slow
 def test_only_the_frontier_bears_names_and_none_leaves_the_picture():
     figure = plot_pareto(CROSSED)
     worse, front = (figure.data[k] for k in (1, 2))
@@ -757,6 +761,7 @@ def test_a_small_plot_shows_its_curve_and_the_others_in_one_grey():
     assert list(curve.customdata[0]) == info.curves[2].points[0].run_ids
 
 
+@pytest.mark.slow
 def test_more_than_eight_names_stand_on_the_vertical_axis():
     few, lots = plot_sweep(many(2, (1, 2))), plot_sweep(many(6))
     assert "one answer" in few.layout.xaxis.ticktext
@@ -769,6 +774,7 @@ def test_more_than_eight_names_stand_on_the_vertical_axis():
     assert lots.layout.height > few.layout.height
 
 
+@pytest.mark.slow
 def test_the_heading_says_what_was_held_constant():
     frame = many(3).assign(lr=0.5, note="a <b>", cost=1.0, calls=3, propose_calls=2, strategy_used="x")
     said = plot_sweep(frame, "beam_width", color="generate").layout.title.subtitle.text
