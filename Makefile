@@ -8,18 +8,27 @@ INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(B
 JS := tot_lab/views/explorer/js
 JS_READY := $(JS)/node_modules/.package-lock.json
 
+# Without stored bytecode, pytest rewrites the assertions of all test files in each of its processes.
+unexport PYTHONDONTWRITEBYTECODE
+
+# The notebooks that need no recording; tests/contract/slow/test_recordings.py runs the others.
+RECORDED := $(patsubst data/%.jsonl.gz,notebooks/%.ipynb,$(wildcard data/*.jsonl.gz))
+NOTEBOOKS := $(filter-out $(RECORDED),$(wildcard notebooks/*.ipynb))
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo check test nightly proof lint bench clean
 demo: $(INSTALLED)      ## the main job: 20 searches, a table, the runs, one HTML report
 	$(BIN)/tot-lab demo
 
-check: $(READY)         ## the fast lane, under a minute: nothing of slow, nightly and proof is even imported
-	$(PYTEST) $(foreach lane,slow nightly proof,--ignore-glob 'tests/*/$(lane)') -m "not slow and not nightly and not proof" tests
+# Neither the tests of the other lanes nor the plugins of pytest that it does not need are imported.
+check: $(READY)         ## the fast lane, under a minute: nothing that is marked slow, nightly or proof
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(PYTEST) -p xdist.plugin -m "not slow and not nightly and not proof" \
+		$(foreach lane,slow nightly proof,--ignore-glob 'tests/*/$(lane)') tests
 
 test: $(READY) $(JS_READY)  ## everything but nightly and proof, the notebooks included; CI runs this
 	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
-	$(PYTEST) -m "not nightly and not proof"
+	$(PYTEST) -m "not nightly and not proof" --nbval --nbval-sanitize-with tests/nbval_sanitize.cfg \
+		tests $(NOTEBOOKS)
 
 nightly: $(READY) $(JS_READY)  ## real servers, many processes, all values of all axes; before an issue is closed
 	$(PYTEST) -m nightly tests

@@ -110,11 +110,12 @@ def chrome():
         yield browser
 
 
-@pytest.fixture(scope="module")
-def jupyter(chrome):
-    """A JupyterLab for the tests of one file."""
-    from support.browser import JupyterLab
+@pytest.fixture(scope="session")
+def jupyter():
+    """A JupyterLab for all tests of a worker: to start one takes seconds."""
+    from support.browser import JupyterLab, chromium
 
+    chromium()
     lab = JupyterLab()
     yield lab
     lab.close()

@@ -142,6 +142,7 @@ def test_it_says_that_it_is_one_and_what_it_would_have_cost():
     assert repr(would) == f"<one_answer (counterfactual) on {TASK.question[:40]!r}: solved, nothing lacks>"
 
 
+@pytest.mark.slow
 def test_it_is_shown_and_kept_like_any_run(tmp_path):
     would = tl.counterfactual(
         run(tl.TreeOfThoughts(search=tl.BeamSearch(width=1))),
@@ -386,6 +387,7 @@ def test_the_published_search_itself_lacks_nothing(game24):
         )
 
 
+@pytest.mark.slow
 @needs_records
 def test_a_narrower_beam_leaves_the_record_only_where_it_keeps_what_was_pruned(game24):
     made = tl.counterfactual(game24, beam(1))

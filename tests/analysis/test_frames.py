@@ -69,6 +69,7 @@ def made(request):
     return RUNS[request.param]()
 
 
+@pytest.mark.slow
 def test_columns_have_their_types(made):
     assert dtypes(made.nodes_df()) == NODES
     assert dtypes(made.calls_df()) == CALLS
@@ -92,6 +93,7 @@ def test_nodes_are_the_trees(made):
     assert list(frame.state.cat.categories) == list(STATES)
 
 
+@pytest.mark.slow
 def test_sums_are_the_runs(made):
     nodes, calls, usage = made.nodes_df(), made.calls_df(), made.usage
     assert nodes.calls.sum() == calls.made.sum() == usage.calls

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import bootstrap, mannwhitneyu, norm, spearmanr, t
 from support import TASK, Scripted, run
 
 import tot_lab as tl
@@ -78,7 +77,10 @@ def test_measures_by_hand():
     assert m["calibration_error"] == pytest.approx(gaps / 7)
 
 
+@pytest.mark.slow
 def test_measures_are_scipys():
+    from scipy.stats import mannwhitneyu, spearmanr
+
     roll = np.random.default_rng(1)
     pairs = [(round(float(roll.random()), 1), bool(roll.random() < 0.4)) for _ in range(200)]
     m = judge_evaluator(labelled(pairs)).measures
@@ -133,6 +135,9 @@ def world(random, tasks, *, calibrated=False, thoughts=8):
 
 def measured(score, good, task):
     """AUC, the same within tasks, rank correlation, Brier score and calibration error, by other means."""
+
+    from scipy.stats import mannwhitneyu, spearmanr
+
     won = pairs = 0.0
     for k in np.unique(task):
         ones, others = (score[(task == k) & (good == kind)] for kind in (True, False))
@@ -154,6 +159,9 @@ def measured(score, good, task):
 @pytest.mark.slow
 def test_intervals_are_those_of_whole_tasks_drawn_anew(monkeypatch):
     """Each draw is laid out thought by thought and measured by scipy."""
+
+    from scipy.stats import norm, t
+
     monkeypatch.setattr(judging, "RESAMPLES", 200)
     score, good, task = world(np.random.default_rng(3), 12)
     found = diagnosed(score, good, task)
@@ -180,6 +188,8 @@ def test_intervals_are_those_of_whole_tasks_drawn_anew(monkeypatch):
 
 @pytest.mark.slow
 def test_with_one_thought_a_task_they_are_the_usual_ones():
+    from scipy.stats import bootstrap, spearmanr
+
     random = np.random.default_rng(5)
     good = random.random(300) < 0.4
     score = np.clip(np.round(0.4 + 0.2 * good + random.normal(0, 0.2, 300), 2), 0, 1)
@@ -201,6 +211,7 @@ def test_with_one_thought_a_task_they_are_the_usual_ones():
     assert found.intervals.loc["brier"].tolist() == pytest.approx(ends, abs=0.005)
 
 
+@pytest.mark.slow
 def test_the_same_thought_again_tells_nothing_new():
     score, good, task = world(np.random.default_rng(4), 20)
     once = diagnosed(score, good, task).intervals
@@ -210,6 +221,7 @@ def test_the_same_thought_again_tells_nothing_new():
     pd.testing.assert_frame_equal(diagnosed(score[order], good[order], task[order]).intervals, once)
 
 
+@pytest.mark.slow
 def test_too_little_has_no_interval():
     score, good, task = world(np.random.default_rng(4), 4)
     assert diagnosed(score, good, task).intervals.isna().all(axis=None)  # of four tasks
@@ -305,6 +317,7 @@ def test_who_is_no_evaluator_is_not_judged():
     assert found.by("by").index.tolist() == ["my_function", "value"]
 
 
+@pytest.mark.slow
 def test_by():
     found = judge_evaluator([labelled(PAIRS), labelled([(0.1, True), (0.9, False)])])
     assert sorted(found.by("run_id")["auc"]) == [0.0, pytest.approx(10.5 / 12)]
@@ -488,6 +501,7 @@ def judged(strategy=SEARCH, **skill):
     return judge_evaluator([run(strategy, task, model=tl.sim.SimGame24(**skill)) for task in HANDS])
 
 
+@pytest.mark.slow
 def test_a_better_evaluator_has_better_measures():
     found = [judged(noise=noise).measures for noise in (0.0, 0.15, 0.5)]
     assert found[0]["auc"] == found[0]["auc_within"] == 1.0
@@ -504,6 +518,7 @@ def test_a_garbled_model_is_unread_as_often():
     assert m["unreadable"] == m["unreadable_samples"]
 
 
+@pytest.mark.slow
 def test_a_proposer_made_to_never_propose_well_is_found():
     bad = judged(skill=0.0, noise=0.0).blame.loc["all"]
     assert bad["failed"] == bad["proposer"] == len(HANDS)
@@ -521,6 +536,7 @@ def test_baselines_have_no_evaluator_and_still_a_blame():
     assert several["answerer"] > 0
 
 
+@pytest.mark.slow
 def test_every_failure_has_one_blame():
     for options in [{"search": name} for name in ("depth_first", "best_first", "mcts")] + [{"merge": True}]:
         runs = judged(tl.TreeOfThoughts(**options)).runs
@@ -558,6 +574,7 @@ def test_runs_are_called_as_a_sweep_calls_them():
     assert judge_evaluator(made).runs["setting"].tolist() == settings
 
 
+@pytest.mark.slow
 def test_its_words():
     text = repr(judged(noise=0.2))
     assert "simulated model" in text

@@ -3,7 +3,7 @@
 import msgspec
 import numpy
 import pytest
-from support import Scripted, wait
+from support import Scripted, mostly_nightly, wait
 
 import tot_lab as tl
 from tot_lab.core.registry import names
@@ -20,6 +20,7 @@ METHODS = {
 TASK = tl.general("?")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("calls", [24, 37, 60, 200])
 def test_the_scale_is_the_largest_that_the_amount_allows(name, calls):
@@ -181,12 +182,13 @@ def small_scales():
     return wait(matching_lab().sweep(small, tl.game24_tasks(6)[::2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "amount"),
     [
         ("tokens", 8_000),
-        pytest.param("usd", 0.012, marks=pytest.mark.slow),
-        pytest.param("calls", 56, marks=pytest.mark.slow),
+        pytest.param("usd", 0.012, marks=pytest.mark.nightly),
+        pytest.param("calls", 56, marks=pytest.mark.nightly),
     ],
 )
 def test_every_method_spends_what_was_asked(unit, amount, small_scales):
@@ -205,8 +207,11 @@ def test_every_method_spends_what_was_asked(unit, amount, small_scales):
     assert not wrong
 
 
-@pytest.mark.parametrize("amount", [{"tokens": 9_000}, {"usd": 0.02}, {"calls": 40}])
-@pytest.mark.parametrize("small", [2, 4])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "amount", mostly_nightly([{"tokens": 9_000}, {"usd": 0.02}, {"calls": 40}], [{"tokens": 9_000}])
+)
+@pytest.mark.parametrize("small", mostly_nightly([2, 4], [2]))
 def test_one_small_scale_tells_how_prompts_grow(amount, small):
     ((unit, wanted),) = amount.items()
     lab = tl.Lab(priced(tl.sim.SimMiniCrossword(skill=0.4, noise=0.2)), runs=None)

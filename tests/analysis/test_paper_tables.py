@@ -149,6 +149,7 @@ def test_two_hyphens_are_no_dash():
     assert escaped("a--b---c-d") == "a-{}-b-{}-{}-c-d"
 
 
+@pytest.mark.slow
 def test_the_provenance_is_in_a_file_beside_the_table(tmp_path):
     sweep = swept(GOOD, TASKS[:3])
     tex = sweep.save(tmp_path / "table.tex", against="all").read_text()

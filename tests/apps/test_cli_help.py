@@ -97,6 +97,7 @@ def test_names_are_never_broken(here, monkeypatch):
                 assert name.startswith(("published/", "gym")) or name in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("run", "react", "--help"), ("sweep", "--help", "react")])
 def test_the_settings_of_a_strategy_are_shown_on_request(words, here):
     code, out, err = here(*words)
@@ -109,6 +110,7 @@ def test_the_settings_of_a_strategy_are_shown_on_request(words, here):
     assert "max_iterations=10" in text
 
 
+@pytest.mark.slow
 def test_every_component_is_described(here):
     for group, names in part_names().items():
         for name in names:

@@ -108,6 +108,7 @@ def test_a_lacking_key_is_an_error_at_once():
         wait(tl.think("Why?", tl.Lab("openai")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "says"),
     [
@@ -121,6 +122,7 @@ def test_a_provider_that_nobody_knows_is_an_error_at_once(model, says):
         wait(tl.think("Why?", tl.Lab(model, runs=None)))
 
 
+@pytest.mark.slow
 def test_a_model_that_this_ollama_lacks_is_an_error_at_once(monkeypatch):
     """D8."""
     with Providers() as server:
@@ -141,6 +143,7 @@ def test_weights_that_are_not_there_are_an_error_at_once(monkeypatch, tmp_path):
         wait(tl.think("Why?", tl.Lab("local/smollm2-135m")))
 
 
+@pytest.mark.slow
 def test_what_the_cache_knows_needs_no_model(monkeypatch, tmp_path):
     with Providers(Said('{"branches": []}')) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
@@ -154,6 +157,7 @@ def test_what_the_cache_knows_needs_no_model(monkeypatch, tmp_path):
         wait(tl.think("Why not?", tl.Lab(model, runs=None), preset="quick"))
 
 
+@pytest.mark.slow
 def test_a_server_that_answers_anything_is_there(monkeypatch):
     with Providers(Fault(500)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
@@ -161,6 +165,7 @@ def test_a_server_that_answers_anything_is_there(monkeypatch):
         assert wait(tl.think("Why?", tl.Lab(model, runs=None))).stop_reason == "error"
 
 
+@pytest.mark.slow
 def test_a_server_that_only_does_not_answer_this_is_asked():
     """Only what is certain is said: it may be busy."""
 

@@ -244,9 +244,9 @@ LINES = [
     (
         "M15",
         "the text so far of each open call can be watched",
-        "tests/runtime/test_gateway.py::test_the_text_so_far_can_be_watched",
-        "tests/runtime/test_gateway.py::test_calls_that_are_open_at_once_are_watched_apart",
-        "tests/runtime/test_gateway.py::test_a_watched_run_hears_the_text_so_far",
+        "tests/runtime/slow/test_gateway.py::test_the_text_so_far_can_be_watched",
+        "tests/runtime/slow/test_gateway.py::test_calls_that_are_open_at_once_are_watched_apart",
+        "tests/runtime/slow/test_gateway.py::test_a_watched_run_hears_the_text_so_far",
         "tests/models/test_streaming.py::test_an_async_generator_streams_and_gives_the_run_of_one_that_answers_at_once",
         "tests/views/test_explorer_widget.py::test_m15_the_text_so_far_of_what_is_selected_is_told_until_its_reply_is_there",
         "tests/views/slow/test_explorer_lab.py::test_the_text_so_far_of_a_selected_thought_is_shown_until_its_reply_is_there",

@@ -10,12 +10,8 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import (
-    DOMAINS,
-    SMALL,
-    wait,
-)
-from support.contract import HANDS, MADE, PATHS, every_strategy, trial_of
+from support import DOMAINS, SMALL, STRATEGIES, wait
+from support.contract import HANDS, MADE, PATHS, every_strategy, in_lane, trial_of
 from support.puzzle_tasks import MOVES, WORDS
 
 import tot_lab as tl
@@ -32,7 +28,11 @@ from tot_lab.models.stack import Endpoint
 from tot_lab.testing import (
     PROMISES,
     bounds_its_calls,
+    can_be_cancelled_at_any_time,
+    keeps_its_budget,
     records_the_same_for_any_latency,
+    replays_and_resumes_from_any_line,
+    survives_a_model_that_fails,
     survives_any_reply,
 )
 from tot_lab.views.figures import figures_of
@@ -40,20 +40,45 @@ from tot_lab.views.figures import figures_of
 # Strategies.
 
 
-@every_strategy
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+FIRST = (
+    records_the_same_for_any_latency,
+    bounds_its_calls,
+    keeps_its_budget,
+    can_be_cancelled_at_any_time,
+    replays_and_resumes_from_any_line,
+    survives_a_model_that_fails,
+)
+"""What is tried one lane before the other promises."""
+
+
+@pytest.mark.parametrize(
+    ("promise", "strategy"),
+    [
+        pytest.param(
+            promise,
+            made,
+            id=f"{promise.__name__}-{made.kind}-{k}",
+            marks=in_lane((k >= len(STRATEGIES)) + (promise not in FIRST)),
+        )
+        for promise in PROMISES
+        for k, made in enumerate(MADE)
+    ],
+)
 def test_a_strategy_keeps(promise, strategy):
+    """`make check` tries six promises of each strategy, `make test` all twenty, and six of each value of tree
+    search, `make nightly` the others.
+    """
     promise(trial_of(strategy))
 
 
-@every_strategy
+@every_strategy("slow", "nightly")
 @settings(max_examples=15, deadline=None)
 @given(texts=st.lists(st.text(), min_size=1, max_size=8))
 def test_any_reply_is_survived_and_no_score_is_made_up(strategy, texts):
     survives_any_reply(trial_of(strategy), [texts])
 
 
-@every_strategy
+@every_strategy("slow", "nightly")
 def test_it_runs_without_tools(strategy):
     for promise in (bounds_its_calls, records_the_same_for_any_latency):
         promise(trial_of(strategy, tools=()))
@@ -64,7 +89,7 @@ def test_each_has_a_bound_on_its_calls():
     assert [made.kind for made in MADE if made.max_calls(trial_of(made).task) is None] == []
 
 
-@every_strategy
+@every_strategy()
 def test_each_of_its_calls_belongs_to_a_role(strategy):
     made = trial_of(strategy).run()
     calls = [event for event in made.events if isinstance(event, tl.Call)]
@@ -83,6 +108,7 @@ BY_SCORE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", BY_SCORE, ids=lambda made: made.kind)
 def test_where_the_answer_is_chosen_by_score_one_of_1_is_not_passed_over(strategy):
     trial = trial_of(strategy)
@@ -153,6 +179,7 @@ def test_what_siblings_share_stands_first_and_the_candidate_last(domain):
         assert not [line for line in left if len(line) > 20], (kind, "words of ours behind the candidate")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", DOMAINS)
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(max_size=300), path=st.lists(st.text(max_size=40), max_size=4))
@@ -174,6 +201,7 @@ def test_its_readers_survive_any_text(domain, text, path):
     hash(known.same(task, text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", DOMAINS)
 @settings(max_examples=60, deadline=None)
 @given(path=st.lists(st.text(max_size=40), max_size=4))
@@ -182,6 +210,7 @@ def test_it_can_be_asked_what_is_solvable_of_any_path(domain, path):
     assert task.domain.solvable(task, path) in (None, True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("generate", ["sample", "propose"])
 def test_a_search_goes_on_in_the_middle_as_it_would_from_the_root(domain, generate):
@@ -275,6 +304,7 @@ def own_search() -> tl.Run:
     return recorder.run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", figures_of("run"), ids=lambda figure: figure.__name__)
 def test_every_figure_draws_what_a_person_recorded(figure):
     assert "<b>problem" not in figure(own_search()).to_json()

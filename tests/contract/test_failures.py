@@ -42,6 +42,7 @@ def test_a_missing_key_is_named_before_the_first_request(keyless, tmp_path, name
     assert not [line for line in run.lines if getattr(line.e, "name", "") == "call.sent"]
 
 
+@pytest.mark.slow
 def test_a_key_that_is_set_later_is_found(keyless, monkeypatch, tmp_path):
     with Providers(lambda asked: Said("Answer: 4")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
@@ -53,6 +54,7 @@ def test_a_key_that_is_set_later_is_found(keyless, monkeypatch, tmp_path):
         assert wait(lab.run(tl.OneAnswer(), TASK)).correct is True
 
 
+@pytest.mark.slow
 def test_cached_replies_need_no_key_and_no_server(keyless, tmp_path):
     with Providers(lambda asked: Said("Answer: 4")) as server:
         model = tl.LiteLLM(model="openai/gpt-4.1-mini", api_base=server.base("openai"))
@@ -71,6 +73,7 @@ def test_a_server_that_does_not_answer_is_named_without_retries(tmp_path):
     assert time.monotonic() - began < 5  # five retries take at least 7.75 s
 
 
+@pytest.mark.slow
 def test_concurrent_first_calls_share_one_check(tmp_path):
     with Providers(lambda asked: Said("Answer: 4")) as server:
         model = tl.LiteLLM(model="openai/gpt-4.1-mini", api_base=server.base("openai"), api_key="none")
@@ -80,6 +83,7 @@ def test_concurrent_first_calls_share_one_check(tmp_path):
         assert [asked.path for asked in server.asked if not asked.family] == ["/v1/models"]
 
 
+@pytest.mark.slow
 def test_a_sweep_names_its_first_error_and_how_many_runs_share_it(keyless, tmp_path):
     lab = tl.Lab("openai/gpt-4.1-mini", runs=tmp_path, cache=tmp_path / "calls")
     tasks = [tl.general(f"What is {n} and 2?", answer=n + 2, grade="number") for n in range(3)]
@@ -149,6 +153,7 @@ def test_the_player_of_every_domain_exists_and_understands_its_prompts():
         assert "do not understand" not in str(run.lines), kind
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_answering_is_a_warning_at_the_first_retry(tmp_path):
     server = Providers(lambda asked: Said("Answer: 4"))
     with server:

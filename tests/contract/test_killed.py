@@ -102,6 +102,7 @@ class Crowd(Scripted):
             self.open -= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy",
     [

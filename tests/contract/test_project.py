@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,11 @@ ROOMS = [
 HEIGHT = {room: -number for number, rooms in enumerate(ROOMS) for room in rooms}
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def module_of(path: Path) -> list[str]:
     parts = ["tot_lab", *path.relative_to(PACKAGE).with_suffix("").parts]
     return parts[:-1] if parts[-1] == "__init__" else parts
@@ -47,9 +53,10 @@ def module_of(path: Path) -> list[str]:
 MODULES = {".".join(module_of(path)): path for path in FILES}
 
 
+@cache
 def imports_of(path: Path) -> list[tuple[str, int]]:
     """Modules of tot_lab that a file imports anywhere, also inside functions, but not for type checkers."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     typing = {
         inner
         for node in ast.walk(tree)
@@ -147,7 +154,7 @@ def test_a_file_opens_with_its_rule():
 
 
 def opens_with_its_rule(path):
-    assert len(ast.get_docstring(ast.parse(path.read_text())) or "") > 20
+    assert len(ast.get_docstring(parsed(path)) or "") > 20
 
 
 PURE = [p for p in FILES if p.relative_to(PACKAGE).parts[0] in ("core", "strategies", "domains")]
@@ -163,7 +170,7 @@ def test_ideas_are_pure():
 
 
 def is_pure(path):
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     typing = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
     only_types = {
         id(node) for block in typing for node in block.body
@@ -190,7 +197,7 @@ def test_no_yield_from_is_forgotten():
         "emit",
     }
     for path in PURE:
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         statements = [n for n in ast.walk(tree) if isinstance(n, ast.Expr | ast.Assign)]
         for node in statements:
             value = node.value
@@ -221,6 +228,7 @@ def test_all_is_what_there_is(module):
         loaded.no_such_name  # noqa: B018
 
 
+@pytest.mark.slow
 def test_every_setting_is_documented():
     parts = [*STRATEGIES, *AXES, *built_in("domains").values(), *built_in("models").values()]
     for part in filter(inspect.isclass, parts):

@@ -498,6 +498,7 @@ def test_every_domain_passes():
     assert not wrong
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_task_are_tried_from_the_first_on():
     steps = ["10 - 4 = 6 (left: 5 6 6)", "5 * 6 = 30 (left: 6 30)", "30 - 6 = 24 (left: 24)"]
     paths = [seen.path for seen in check_domain(tl.game24("4 5 6 10"), steps)]

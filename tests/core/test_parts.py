@@ -210,7 +210,7 @@ def test_a_function_from_a_file_is_not_imported_and_says_so_when_called():
     loaded = part_of(json.loads(json.dumps(tl.TreeOfThoughts(evaluate=judge).settings())))
     assert not loaded.evaluate.function.callable
     assert needs_functions(loaded) == [f"{__name__}.judge"]
-    with pytest.raises(LookupError, match=r"'judge' of 'test_parts'.*pass the function again"):
+    with pytest.raises(LookupError, match=rf"'judge' of '{__name__}'.*pass the function again"):
         loaded.evaluate.function(None, [])
     assert loaded.settings() == tl.TreeOfThoughts(evaluate=judge).settings()
 

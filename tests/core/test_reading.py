@@ -314,7 +314,7 @@ HOSTILE += ["sure ", "sure\n", '"', "\\", "[1,", '{"a":', "1,", "- \n", "% ", "t
 STARTS = ["", "score", "score:", "score: 0.5", "```", "```json", "best", "1", "["]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_a_megabyte_of_anything_is_read_in_linear_time(piece):
     for start in STARTS:
@@ -329,7 +329,7 @@ def test_a_megabyte_of_anything_is_read_in_linear_time(piece):
         assert time.process_time() - began < 5, f"{start!r} + {piece!r}…"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_what_may_have_to_be_repaired_is_read_in_linear_time(piece):
     for start in ("", '{"a": "', "['"):

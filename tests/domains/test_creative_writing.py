@@ -163,6 +163,7 @@ def test_coherence_is_read_from_one_to_ten(reply: str, coherence: float | None) 
     assert WRITING.read_value(reply) == (None if coherence is None else coherence / 10)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.sampled_from(["plan", "passage", " 2", ":", "\n", "score", "7/10", " ", "**", "Once.", "#"]))

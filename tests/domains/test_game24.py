@@ -71,6 +71,7 @@ def test_there_are_1362_hands_from_easy_to_hard() -> None:
     assert hands() is not known
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(HANDS)
 def test_the_solver_agrees_with_brute_force(hand: list[int]) -> None:
@@ -297,6 +298,7 @@ def test_answers_are_read_along_the_path() -> None:
     assert GAME.answer(game24("3 3 8 8"), hard) == "8 / (3 - 8 / 3)"
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data(), HANDS)
 def test_what_the_steps_compose_is_worth_what_they_say(data: st.DataObject, hand: list[int]) -> None:

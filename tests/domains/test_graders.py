@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from math_verify import parse, verify
 from support import Scripted, run, wait
 
 import tot_lab as tl
@@ -326,6 +325,7 @@ def test_an_interrupted_request_does_not_answer_the_next_one():
     assert graded("regex", "a", "a") == 1.0
 
 
+@pytest.mark.slow
 def test_threads_and_forked_processes_get_their_own_results():
     found: dict[int, float | None] = {}
 
@@ -395,9 +395,13 @@ MARKED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reference", "answer"), MARKED)
 def test_marked_latex_is_graded_as_math_verify_does(reference, answer):
     """Both texts are ours, so it may parse them in this process."""
+
+    from math_verify import parse, verify
+
     assert graded("math", reference, answer) == float(verify(parse(reference), parse(answer)))
 
 
@@ -612,6 +616,7 @@ TESTS = "assert add(2, 3) == 5\nassert add(-1, 1) == 0"
 GOOD = "def add(a, b):\n    return a + b"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "right"),
     [
@@ -646,6 +651,7 @@ def test_programs(answer, right):
     assert graded("python", TESTS, answer) == float(right)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [

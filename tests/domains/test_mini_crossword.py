@@ -6,7 +6,6 @@ import json
 from importlib.resources import files
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -230,6 +229,7 @@ def test_the_grid_grows_and_is_full_at_the_end() -> None:
     assert GAME.state(TASK, FULL[::-1]) == GAME.state(TASK, [f"{n}. {WORDS[n]}" for n in NAMES[5:]]) == ROWS
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.permutations(NAMES), st.integers(0, 10))
 def test_right_words_lead_on_and_a_wrong_one_does_not(order: list[str], count: int) -> None:
@@ -345,7 +345,10 @@ def test_a_full_grid_asks_for_nothing() -> None:
     assert "full" in GAME.propose_prompt(TASK, FULL, 3).rpartition("\n\n")[2]
 
 
+@pytest.mark.slow
 def test_a_schema_lists_the_clues_that_are_open() -> None:
+    import jsonschema
+
     task = tl.domains.mini_crossword(3, structured=True)
     sample = task.domain.response_format("sample", task, FULL[:4])
     assert sample is not None

@@ -124,6 +124,7 @@ def test_a_path_says_true_things_or_not() -> None:
 # The tools.
 
 
+@pytest.mark.slow
 def test_search_ranks_and_says_what_each_document_is() -> None:
     found = SEARCH.carry_out({"query": "captain of the Grey Heron"}, {}).splitlines()
     assert len(found) == 5

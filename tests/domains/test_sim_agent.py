@@ -196,6 +196,7 @@ def test_without_tools_or_time_it_answers(task: Task) -> None:
         assert task.grade(task.domain.read_answer(task, reply.text)) == 1.0
 
 
+@pytest.mark.slow
 def test_a_plan_or_a_lesson_helps() -> None:
     model = tl.sim.SimAgent(skill=0.5)
 
@@ -309,6 +310,7 @@ def test_it_says_when_it_does_not_understand() -> None:
         assert "do not understand" in ask(SURE, "Tell me of Paris.", kind=kind).text
 
 
+@pytest.mark.slow
 @given(
     kind=st.sampled_from(["answer", *sorted(STRATEGY_FORMS)]),
     quoted=st.sampled_from([SUMS, HOPS, tl.game24("4 5 6 10")]),

@@ -104,6 +104,7 @@ def test_more_skill_is_a_better_grade(strategy: tl.Strategy) -> None:
     assert grades[-1] > 0.99
 
 
+@pytest.mark.slow
 def test_it_sees_a_broken_rule_as_often_as_its_skill_says() -> None:
     task = tl.domains.constrained(12)
     prompt = task.domain.value_prompt(task, ["nothing that can be read"])
@@ -116,6 +117,7 @@ def test_it_sees_a_broken_rule_as_often_as_its_skill_says() -> None:
     assert sum(guessed) / len(guessed) == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_spoken_of_gets_two_tries() -> None:
     model = tl.sim.SimConstrained(skill=0.5)
     task = tl.domains.constrained(9)
@@ -131,6 +133,7 @@ def test_a_rule_that_is_spoken_of_gets_two_tries() -> None:
     assert share(f"Mind this: {rules[1].text}") == pytest.approx(0.75, abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_better_draft_keeps_what_the_last_one_kept() -> None:
     model = tl.sim.SimConstrained(skill=0.5, noise=0)
     for task in TASKS[:12]:
@@ -143,6 +146,7 @@ def test_a_better_draft_keeps_what_the_last_one_kept() -> None:
 # Strategies.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.kind)
 @pytest.mark.parametrize("number", [11, 6])
 def test_every_strategy_runs_on_it(kind: type[tl.Strategy], number: int) -> None:

@@ -104,6 +104,7 @@ def test_skill_is_the_chance_of_the_right_word_and_letters_help() -> None:
     assert abs(share(tl.sim.SimMiniCrossword(skill=0.4), ["h1. thumb", "h2. rural"]) - expected) < 0.08
 
 
+@pytest.mark.slow
 def test_sight_and_noise_are_chances_of_finding_a_clue_impossible() -> None:
     task, game = crossword()
     wrong, right = game.value_prompt(task, [WRONG]), game.value_prompt(task, ["h1. thumb"])
@@ -206,6 +207,7 @@ def test_a_passage_keeps_to_its_plan() -> None:
         assert task.grade(passage) == 0.0
 
 
+@pytest.mark.slow
 def test_voting_helps_a_writer() -> None:
     lab = tl.Lab("sim/creative_writing", runs=None, cache=None)
     blind = tl.Lab(tl.sim.SimCreativeWriting(noise=1), runs=None, cache=None)

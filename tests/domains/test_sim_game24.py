@@ -74,6 +74,7 @@ def test_it_understands_every_prompt(context: str, structured: bool) -> None:
         assert task.grade(answer) == 1.0
 
 
+@pytest.mark.slow
 def test_it_judges_by_noise() -> None:
     dead = GAME.value_prompt(TASK, [*PATH[:2], "20 - 4 = 16 (left: 16)"])
     assert GAME.read_value(ask(PERFECT, dead).text) == 0.001
@@ -94,6 +95,7 @@ def test_skill_is_the_share_of_steps_that_keep_24_reachable() -> None:
         assert abs(kept / 400 - skill) < 0.08
 
 
+@pytest.mark.slow
 def test_garbled_replies_cannot_be_read() -> None:
     model = SimGame24(garble=1)
     for draw in range(20):
@@ -234,5 +236,6 @@ def test_a_perfect_player_solves_every_hand(structured: bool) -> None:
         assert task.grade(answer) == 1.0
 
 
+@pytest.mark.slow
 def test_a_hopeless_player_solves_none() -> None:
     assert [beam(SimGame24(skill=0, noise=1), game24(hand.numbers)) for hand in hands()[-5:]] == [None] * 5

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 from support import run
 from support.contract import every_strategy
 
@@ -40,8 +39,7 @@ def unreadable(run: tl.Run) -> list[str]:
     return nodes + [note.at for note in notes if note.data["kind"] not in ("develop", "converge")]
 
 
-@pytest.mark.slow
-@every_strategy
+@every_strategy("slow", "slow")
 @pytest.mark.parametrize(
     "task",
     [GENERAL, GENERAL.model_copy(update={"context": "Reply with a JSON list of 9 strings."}),
@@ -62,8 +60,11 @@ def test_every_strategy_can_read_it(strategy: tl.Strategy, task: tl.Task) -> Non
     assert done.answer or task.domain.kind == "game24" or isinstance(strategy, tl.PlanExecute)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generate", ["sample", "propose"])
 def test_structured_proposals_are_valid_steps(generate: str) -> None:
+    from jsonschema import Draft202012Validator
+
     task = tl.game24("4 5 6 10", structured=True)
     done = run(
         tl.TreeOfThoughts(propose=generate, search=tl.BeamSearch(width=None)).with_({"propose.count": 8}),
@@ -182,8 +183,11 @@ SCHEMAS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_schema_is_filled_in(name: str) -> None:
+    from jsonschema import Draft202012Validator
+
     validator = Draft202012Validator(SCHEMAS[name])
     said = {ask("Reply in JSON.", draw, response_format=SCHEMAS[name]).text for draw in range(50)}
     for text in said:
@@ -226,8 +230,11 @@ schemas = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(schemas, st.integers(0, 5))
 def test_any_schema_is_filled_in(schema: dict[str, Any], draw: int) -> None:
+    from jsonschema import Draft202012Validator
+
     Draft202012Validator(schema).validate(json.loads(ask("?", draw, response_format=schema).text))
 
 

@@ -107,6 +107,7 @@ def written(folder: Path, rows: list[dict[str, Any]]) -> list[Path]:
     return [path for path in paths if len(rows) > 1 or path.name != "c.json"]  # one line is an object
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_format_gives_the_same_tasks_from_every_file(name, tmp_path):
     rows, expected = FORMATS[name]
@@ -138,6 +139,7 @@ def test_every_format_of_the_registry_is_here_and_in_the_documentation():
         assert [name for name in FORMATS if f"`{name}`" not in text] == []
 
 
+@pytest.mark.slow
 def test_what_the_questions_show():
     one = {name: tl.tasks(rows, format=name)[0] for name, (rows, _) in FORMATS.items()}
     assert "(A) wood\n(B) a magnet\n(C) glass" in one["arc"].question

@@ -216,6 +216,7 @@ def test_a_cache_lies_where_its_file_says(project, tmp_path):
     assert not (tmp_path / "project" / "notebooks" / "calls").exists()
 
 
+@pytest.mark.slow
 def test_provider_url_key_and_context_window_reach_the_server(project, monkeypatch):
     """D10: URL and key per provider, context window per alias; for Ollama it is `num_ctx`."""
     monkeypatch.setenv("WORK_KEY", "the-key-of-work")

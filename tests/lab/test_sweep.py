@@ -262,6 +262,7 @@ def test_a_setting_may_be_too_large_a_number_for_a_column():
     assert list(made.df().seed) == ["1", str(2**70)]
 
 
+@pytest.mark.slow
 def test_frames_of_nodes_and_calls_are_those_of_the_runs():
     made = swept(tl.Lab(Scripted(), runs=None), GRID, TASKS, 2)
     frame, nodes, calls = made.df(), made.nodes_df(), made.calls_df()
@@ -301,6 +302,7 @@ def test_an_answer_is_the_run_of_its_row(tmp_path):
         assert (run.answer, run.grade, run.events) == (row.answer, row.score, alone.events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_table_does_not_depend_on_what_finishes_first(seed):
     roll = random.Random(seed)
@@ -571,6 +573,7 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_is_asked(tmp_path)
     assert not model.calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [False, True])
 def test_a_full_disk_costs_files_and_no_runs(tmp_path, small_disk, workers):
     small = small_disk(24)
@@ -599,6 +602,7 @@ def test_a_full_disk_costs_files_and_no_runs(tmp_path, small_disk, workers):
     assert 0 < len(made.in_memory) < 20
 
 
+@pytest.mark.slow
 def test_sweeps_at_one_time_leave_the_collector_as_it_was():
     before = gc.get_threshold()
 
@@ -634,6 +638,7 @@ def test_a_run_collects_seldom_and_leaves_the_collector_as_it_was(fails):
         gc.set_threshold(*before)
 
 
+@pytest.mark.slow
 def test_a_cancelled_sweep_is_usable_and_goes_on(tmp_path):
     lab = tl.Lab(Scripted(latency=lambda call: 0.002), runs=tmp_path)
 

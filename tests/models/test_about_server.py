@@ -288,6 +288,7 @@ def test_a_key_of_the_environment_stays_with_the_rules_here_too(server, monkeypa
     assert {asked.key for asked in server.asked} == {KEY}
 
 
+@pytest.mark.slow
 @needs_smollm2
 def test_the_quantisation_of_local_weights_is_that_of_the_file(tmp_path):
     """The file's own metadata: `general.file_type` 3 is Q4_1 in llama.cpp's `llama_ftype`."""

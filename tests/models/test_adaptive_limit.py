@@ -162,6 +162,7 @@ def best_fixed(calls: int = 3000, **settings: Any) -> float:
     return max(loaded(calls, concurrency=at, **settings)[0].per_second for at in (slots, 2 * slots, 512))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 1.0], ids=["equal", "exponential"])
 @pytest.mark.parametrize("slots", [2, 16, 128])
 def test_the_slots_of_a_server_are_found(slots, spread):
@@ -172,6 +173,7 @@ def test_the_slots_of_a_server_are_found(slots, spread):
     assert made.errors == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", [3, 20, 100])
 def test_a_server_that_refuses_gets_as_much_as_it_takes(slots):
     made, server = loaded(slots=slots, refuses=True)
@@ -182,12 +184,14 @@ def test_a_server_that_refuses_gets_as_much_as_it_takes(slots):
     assert {change["reason"] for change in made.changes} >= {"429", "probe"}
 
 
+@pytest.mark.slow
 def test_a_batch_that_slows_down_is_not_filled_without_gain():
     made, _ = loaded(slots=10_000, slowed=0.02)  # 256 at once give 84 % of what an endless batch gives
     assert 64 <= made.limit <= 512
     assert made.per_second >= 0.75 / 0.02
 
 
+@pytest.mark.slow
 def test_a_server_that_shrinks_and_one_that_grows_are_followed():
     for before, after in ((128, 8), (8, 128)):
         server = Server(slots=before)
@@ -196,6 +200,7 @@ def test_a_server_that_shrinks_and_one_that_grows_are_followed():
         assert after / 2 <= made.limit <= 2 * after
 
 
+@pytest.mark.slow
 def test_single_broken_connections_do_not_reduce_the_limit_and_many_do():
     made, _ = loaded(slots=128, fails=0.02, spread=0.5)
     assert 64 <= made.limit <= 256
@@ -231,6 +236,7 @@ def test_a_cluster_keeps_a_fixed_limit():
     assert run_virtually(go())[0] == 64
 
 
+@pytest.mark.slow
 def test_two_labs_share_the_limit():
     server = Server(slots=16)
 
@@ -245,6 +251,7 @@ def test_two_labs_share_the_limit():
     assert seconds <= 6000 / 16 / 0.8
 
 
+@pytest.mark.slow
 def test_cancelled_and_failed_calls_give_their_places_back():
     server = Server(slots=4, fails=0.3, retries=0)
 
@@ -306,6 +313,7 @@ def test_refusals_of_one_round_trip_halve_the_limit_once():
     assert made.errors == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops", [False, True], ids=["time-out", "user"])
 def test_time_outs_reduce_the_limit_and_a_user_who_stops_does_not(stops):
     model = Server(slots=4, spread=0.3)  # the last of 16 requests takes about 4 seconds
@@ -335,6 +343,7 @@ def limit_notes(run: tl.Run) -> list[dict[str, Any]]:
     return [line.e.data for line in run.lines if isinstance(line.e, Note) and line.e.name == "call.limit"]
 
 
+@pytest.mark.slow
 def test_the_record_is_the_same_under_every_limit():
     def recorded(**settings: Any) -> tl.Run:
         model = scripted(seconds=0.01, **settings)
@@ -352,6 +361,7 @@ def test_the_record_is_the_same_under_every_limit():
         assert limit_notes(fixed) == []
 
 
+@pytest.mark.slow
 def test_the_timeline_shows_the_limit():
     strategy = tl.TreeOfThoughts(propose=tl.Sample(count=20), search=tl.BeamSearch(width=20))
     lab = tl.Lab(scripted(seconds=0.02), runs=None, mode="off")

@@ -495,6 +495,7 @@ for bodies in BAD.values():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_anything_else_is_an_error_and_no_reward(server, kind):
     for body in BAD[kind]:
@@ -732,6 +733,7 @@ def requests_to(server):
     return [asked for asked in server.asked if asked.path in PAGES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_search_scores_by_the_server_and_is_replayed_without_it(server, tmp_path, kind, patient):
     server.pages |= PAGES

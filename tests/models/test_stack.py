@@ -606,6 +606,7 @@ def test_seeds_of_all_samples_differ():
     assert len({provider_seed(call) for call in calls}) == len(calls)
 
 
+@pytest.mark.slow
 def test_an_event_loop_that_is_closed_in_the_middle_leaves_no_error_behind(monkeypatch):
     unraised = []
     monkeypatch.setattr(sys, "unraisablehook", unraised.append)
@@ -626,6 +627,7 @@ def test_an_event_loop_that_is_closed_in_the_middle_leaves_no_error_behind(monke
     assert [str(one.exc_value) for one in unraised] == []
 
 
+@pytest.mark.slow
 def test_calls_that_are_cancelled_before_their_request_has_begun_leave_no_warning():
     end = scripted(samples=True)
 

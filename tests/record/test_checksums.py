@@ -69,6 +69,7 @@ def test_any_single_other_byte_in_its_place_is_too(tmp_path):
                 tl.load(bad)
 
 
+@pytest.mark.slow
 def test_a_flip_in_a_killed_run_never_loses_a_whole_line(tmp_path):
     """Its last line is half written, and the newline before it may be the byte that is damaged."""
     good = b"".join(lines_of(small(tmp_path))[:-1])

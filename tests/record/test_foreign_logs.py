@@ -927,6 +927,7 @@ def test_a_plan_of_its_hub_keeps_the_responses_of_its_best_approach():
 # All of them.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_imported_runs_work_wherever_runs_do(file, tmp_path):
     runs = tl.load(LOGS / file)
@@ -949,6 +950,7 @@ def test_imported_runs_work_wherever_runs_do(file, tmp_path):
     assert diagnosis.runs["correct"].notna().sum() == len(graded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file", [name for name in FILES if any(run.grade is not None for run in tl.load(LOGS / name))]
 )
@@ -964,6 +966,7 @@ def page_of(path):
     return json.loads(path.read_text().split('id="sweep">')[1].split("</script>")[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_all_runs_of_a_log_are_one_page(file, tmp_path, capsys):
     runs = tl.load(LOGS / file)
@@ -1028,6 +1031,7 @@ def test_folders_in_a_folder_are_left_out(tmp_path):
     assert len(tl.load(tmp_path)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_an_imported_run_is_compared_with_another_and_with_an_own_one(file, tmp_path):
     imported = tl.load(LOGS / file)[0]
@@ -1053,6 +1057,7 @@ def another_model(tmp_path, value):
     return tl.load(tmp_path / "other.json")
 
 
+@pytest.mark.slow
 def test_two_methods_are_compared_on_the_tasks_that_both_logs_hold(tmp_path):
     runs = tl.load(LOGS / "inspect.eval") + another_model(tmp_path, "C")
     rates = tl.stats.success_rates(runs).set_index("setting")
@@ -1215,6 +1220,7 @@ def places(value):
 ROWS = [name for name in FILES if name.endswith((".json", ".jsonl")) and name != "openinference.jsonl"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ROWS)
 def test_a_value_of_any_kind_anywhere_is_read_or_refused_with_the_file(file, tmp_path):
     text, dice = (LOGS / file).read_text(), random.Random(file)

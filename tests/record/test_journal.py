@@ -113,6 +113,7 @@ def test_a_killed_run_loads_resumes_and_pays_nothing_twice(tmp_path, never_kille
     assert lines_of(path)[0] == resealed(msgspec.json.encode(killed.header) + b"\n")
 
 
+@pytest.mark.slow
 def test_a_run_cut_off_at_any_byte_resumes_to_the_same_record(tmp_path, whole):
     data = whole.path.read_bytes()
     head = data.index(b"\n") + 1
@@ -398,6 +399,7 @@ def example(tmp_path_factory):
 # What replies may hold.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reply",
     [

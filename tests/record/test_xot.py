@@ -279,6 +279,7 @@ def test_a_search_whose_prompts_no_log_answers_lacks_its_first_call(load, puzzle
     assert would.first_lack.purpose in ("sample", "answer")
 
 
+@pytest.mark.slow
 def test_recorded_runs_and_runs_of_this_project_are_compared_on_one_puzzle(load):
     own = wait(tl.Lab(tl.sim.SimGame24(skill=1.0)).run(tl.OneAnswer(), tl.game24("1 2 3 4")))
     (row,) = tl.stats.compare_all([own, *load(TOT)]).itertuples()

@@ -214,6 +214,7 @@ def test_with_unknown_prices_the_overshoot_is_within_the_stated_bound(branches, 
     assert wait(made.replay()).divergence is None
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     branches=st.integers(1, 256),
@@ -322,6 +323,7 @@ def test_sums_of_cents_do_not_hold_calls_back_for_ever():
         assert made.stop_reason in ("answered", "budget:usd")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     caps=st.fixed_dictionaries(
@@ -740,6 +742,7 @@ def test_a_budget_is_frozen():
 # Kept on resume.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [{"calls": 7}, {"tokens": 900}, {"output_tokens": 40}], ids=str)
 def test_a_capped_run_that_was_cut_off_resumes_to_the_same_record(tmp_path, budget):
     strategy = tl.TreeOfThoughts(

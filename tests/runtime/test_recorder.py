@@ -108,6 +108,7 @@ def test_the_file_is_whole_after_every_record(tmp_path):
         assert run.events == recorder.run.events
 
 
+@pytest.mark.slow
 def test_the_file_can_be_read_after_a_kill(tmp_path):
     path = tmp_path / "mine.jsonl"
     code = (

@@ -260,6 +260,7 @@ def test_a_paused_run_can_be_cancelled():
     assert stream.run.stop_reason == "cancelled"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [*SEARCHES, *BY_BUDGET], ids=repr)
 def test_a_run_that_was_cut_off_anywhere_is_resumed_with_its_changes(search, tmp_path):
     def act(steer):

@@ -15,7 +15,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from scipy import stats
 from support import GOLDEN, TASK, Scripted, run, wait
 from support.as_treequest import parents_of, steps_with_two_models
 from support.by_hand import drive
@@ -47,6 +46,7 @@ def groups_of(*scores):
 # The posterior.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scores",
     [[], [[0.9]], [[0.3, 0.5, 0.35], [0.8, 0.7], [0.1]], [[0.2, 0.7, 0.4, 0.9, 0.1, 0.5, 0.6, 0.3]]],
@@ -54,6 +54,9 @@ def groups_of(*scores):
 )
 def test_the_posterior_is_that_of_numerical_integration_over_all_parameters(scores):
     """The likelihood is the joint normal density of all scores, and the integral the sum over equal parts."""
+
+    from scipy import stats
+
     flat = np.array([score for each in scores for score in each])
     group = np.repeat(np.arange(len(scores)), [len(each) for each in scores])
     between, within = (
@@ -114,6 +117,7 @@ def agree_with_nuts(fits):
     assert checked > 25
 
 
+@pytest.mark.slow
 def test_the_posterior_has_the_moments_that_nuts_samples():
     agree_with_nuts(MIXED["fits"])
 
@@ -139,12 +143,14 @@ def coarse(monkeypatch):
     monkeypatch.setattr(ab_mcts_m, "POINTS", MIXED["points"])
 
 
+@pytest.mark.slow
 def test_its_decisions_are_those_of_its_authors(coarse):
     for seed, steps in zip(SEEDS, MIXED["steps, 1 action"], strict=True):
         search = tl.searches.ABMCTSM(iterations=STEPS)
         assert parents_of(search, seed, 20, random=Recorded(seed))[0] == steps
 
 
+@pytest.mark.slow
 def test_it_chooses_the_models_that_its_authors_mean_to_choose(coarse):
     for seed, golden in zip(SEEDS, MIXED["steps, 2 actions, mended"], strict=True):
         search = tl.searches.ABMCTSM(iterations=STEPS)
@@ -155,6 +161,7 @@ def test_it_chooses_the_models_that_its_authors_mean_to_choose(coarse):
             assert terms["member"] == model == max("ab", key=lambda name, t=terms: t[f"{name} drawn"])
 
 
+@pytest.mark.slow
 def test_the_package_chooses_between_models_as_if_none_had_made_a_thought(coarse, monkeypatch):
     """With a new group in place of the group of each model, all its steps agree."""
     choose = Members.choose
@@ -196,6 +203,8 @@ def choices(rows, count):
 
 
 def agree_in_frequency(fits, count):
+    from scipy import stats
+
     for name, fit in fits.items():
         ours, theirs = choices(TREES[name], count), Counter()
         for option, times in fit["choices"].items():
@@ -216,6 +225,7 @@ def test_thoughts_that_are_complete_are_never_expanded():
     assert {node.depth for node in state.tree} == {0, 1, 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("good", ["0.0.", "0.2."])
 def test_it_stays_in_the_subtree_with_the_high_scores(good):
     _, state = drive(
@@ -266,6 +276,7 @@ def test_the_draws_behind_each_choice_are_recorded_and_a_replay_makes_them_again
 # The choice between models.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["ABMCTSA", "ABMCTSM"])
 @pytest.mark.parametrize("wrap", [lambda mixture: mixture, lambda mixture: tl.WithTools(proposer=mixture)])
 def test_the_model_whose_thoughts_score_higher_makes_most_of_them(search, wrap):

@@ -115,6 +115,7 @@ def functions_of(forest, share=1.0):
     return cost, heuristic
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coarse", [False, True])
 def test_a_star_expands_as_its_pseudo_code_does(coarse):
     for seed in range(TREES):
@@ -130,6 +131,7 @@ def test_a_star_expands_as_its_pseudo_code_does(coarse):
         assert driven(search, forest) == naive(forest, key), seed
 
 
+@pytest.mark.slow
 def test_the_costs_by_score_and_by_steps():
     for seed in range(TREES):
         forest = Forest(seed, coarse=seed % 2 == 0)
@@ -145,6 +147,7 @@ def test_the_costs_by_score_and_by_steps():
                 assert driven(tl.searches.AStar(cost=cost, heuristic=estimate), forest) == naive(forest, key)
 
 
+@pytest.mark.slow
 def test_a_star_finds_the_cheapest_and_expands_no_more_than_uniform_cost():
     fewer = found = 0
     for seed in range(TREES):
@@ -162,6 +165,7 @@ def test_a_star_finds_the_cheapest_and_expands_no_more_than_uniform_cost():
     assert fewer > TREES / 4  # the heuristic was of use, so the comparison can fail
 
 
+@pytest.mark.slow
 def test_a_weight_costs_at_most_that_factor():
     dearer = 0
     for seed in range(TREES):
@@ -187,6 +191,7 @@ def probability(forest, id):
     return product
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coarse", [False, True])
 def test_levin_expands_as_its_pseudo_code_does(coarse):
     for seed in range(TREES):

@@ -173,6 +173,7 @@ def test_independent_operations_are_made_at_once():
     assert [len(note.data["parents"]) for note in notes] == [1, 4, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("propose", ["sample", "propose"])
 @pytest.mark.parametrize("evaluate", ["value", "vote", "joint"])
 def test_the_bound_on_calls_holds_for_any_operations(propose, evaluate):

@@ -46,6 +46,7 @@ def naive(score, branch, depth, iterations, weight):
     return expanded, ends
 
 
+@pytest.mark.slow
 def test_it_makes_the_trajectories_of_the_paper_on_500_random_trees():
     lengths = set()
     for seed in range(500):

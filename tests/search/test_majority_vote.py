@@ -50,6 +50,7 @@ def test_only_the_best_share_votes():
     assert chosen([("a", None), ("a", None), ("b", None)], top=0.5) == ("a", "0.0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top", [0.1, 0.3, 0.5, 0.9])
 def test_the_best_share_are_those_at_or_above_the_percentile(top):
     for seed in range(200):
@@ -151,6 +152,7 @@ def particles_in(made):
     return held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "search", [tl.searches.ParticleFilter(particles=6), tl.searches.ParticleGibbs(particles=4)]
 )

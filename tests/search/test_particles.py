@@ -81,6 +81,7 @@ class Naive:
             particles = self.filter(count - 1, reference)
 
 
+@pytest.mark.slow
 def test_a_particle_filter_is_algorithm_1():
     for seed, tree in enumerate(TREES):
         naive, search = Naive(tree, Random(seed)), OneFilter(1 + seed % 7)
@@ -100,6 +101,7 @@ def search_final(search, tree, random):
     return search.final
 
 
+@pytest.mark.slow
 def test_particle_gibbs_is_algorithm_2():
     for seed, tree in enumerate(TREES):
         count, iterations = 2 + seed % 5, 1 + seed % 3
@@ -138,6 +140,7 @@ def test_what_is_not_drawn_is_pruned_and_a_reference_never_is():
 # Against the authors' package: the same rewards and the same draws.
 
 
+@pytest.mark.slow
 def test_a_particle_filter_draws_what_its_hub_draws_step_by_step():
     steps = worse = 0
     for seed, theirs in THEIRS["filters"].items():
@@ -251,6 +254,7 @@ def deviation(values, truth):
     return (fmean(values) - truth) / (stdev(values) / math.sqrt(len(values)))
 
 
+@pytest.mark.slow
 def test_the_weights_of_a_particle_filter_are_unbiased():
     """The estimates of the total weight, and of the weight of the wanted paths, over 2,000 filters."""
     truth, totals, wanted = Truth(0.3), [], []
@@ -272,6 +276,7 @@ def test_the_weights_of_a_particle_filter_are_unbiased():
     assert abs(deviation(totals, by_score)) > 3
 
 
+@pytest.mark.slow
 def test_particle_gibbs_leaves_the_distribution_of_its_reference_as_it_is():
     """A reference of the exact distribution, then one filter beside it, 2,000 times."""
     truth, random, found = Truth(0), Random(7), []

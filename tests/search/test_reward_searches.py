@@ -35,6 +35,7 @@ def naive_beam(tree, n, m):
         level = [step for path in best for step in tree.steps(path, m)]
 
 
+@pytest.mark.slow
 def test_a_prm_beam_is_the_naive_one():
     for seed, tree in enumerate(TREES):
         width, count = 1 + seed % 4, 1 + seed // 4 % 5
@@ -105,6 +106,7 @@ def naive_subtree(tree, first, m):
     return chosen
 
 
+@pytest.mark.slow
 def test_dvts_is_the_naive_search_of_each_subtree_alone():
     for seed, tree in enumerate(TREES):
         subtrees, count = 1 + seed % 4, 1 + seed // 4 % 5
@@ -152,6 +154,7 @@ def naive_rebase(tree, n, temperature):
         level = [step for path, width in pick.items() for step in tree.steps(path, width)]
 
 
+@pytest.mark.slow
 def test_rebase_is_the_naive_one_and_its_budgets_sum_exactly():
     levels = rounded = 0
     for seed, tree in enumerate(TREES):

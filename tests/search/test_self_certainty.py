@@ -6,7 +6,6 @@ from random import Random
 from statistics import fmean
 
 import pytest
-from scipy.stats import entropy
 from support import GOLDEN, TASK, Scripted, run, wait
 from support.chains import CASES, KINDS, model_of
 
@@ -46,8 +45,12 @@ def scored(texts, stop=None, **settings):
     return [made.tree[f"0.{k}"] for k in range(len(texts))], made, model.calls
 
 
+@pytest.mark.slow
 def test_the_mean_is_the_divergence_from_the_uniform_distribution_but_for_a_constant():
     """Kang et al. 2025: the mean over the tokens of KL(uniform || p), here over the whole vocabulary."""
+
+    from scipy.stats import entropy
+
     for seed in range(20):
         size = 2 + seed % 6
         texts = random_texts(seed, 4, size)
@@ -137,6 +140,7 @@ def test_it_replays_from_a_file(tmp_path):
     assert wait(loaded.replay()).identical
 
 
+@pytest.mark.slow
 def test_with_a_majority_vote_of_the_top_it_is_the_vote_of_deep_conf():
     """The votes of the authors' package, in the file of `test_deep_conf.py`."""
     filtered = 0

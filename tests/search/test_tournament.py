@@ -6,7 +6,6 @@ from random import Random
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
@@ -187,6 +186,9 @@ def test_the_budget_is_exact():
 
 def regression(wins):
     """The strengths by a generalised linear model of each single result, with the results of the prior."""
+
+    import statsmodels.api as sm
+
     count, rows, results = len(wins), [], []
     for i in range(count):
         for j in range(count):
@@ -216,12 +218,14 @@ def random_wins(seed):
     return wins
 
 
+@pytest.mark.slow
 def test_the_strengths_are_those_of_a_logistic_regression():
     for seed in range(200):
         wins = random_wins(seed)
         assert strengths(wins) == pytest.approx(regression(wins), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_order_of_the_thoughts_changes_no_strength_by_a_single_bit():
     """So that thoughts with the same results tie."""
     for seed in range(100):
@@ -231,6 +235,7 @@ def test_the_order_of_the_thoughts_changes_no_strength_by_a_single_bit():
         assert strengths(moved) == [strengths(wins)[i] for i in places]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wins",
     [

@@ -21,6 +21,7 @@ from tot_lab.strategies.search.statistics import Statistics
 STEPS_OF = json.loads((GOLDEN / "treequest.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("posterior", ["gaussian", "beta"])
 def test_adaptive_branching_makes_the_decisions_of_its_authors(posterior):
     for seed, steps in zip(SEEDS, STEPS_OF[f"ab_mcts_a {posterior}"], strict=True):
@@ -31,6 +32,7 @@ def test_adaptive_branching_makes_the_decisions_of_its_authors(posterior):
         assert random.used == steps["draws"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("posterior", ["gaussian", "beta"])
 def test_adaptive_branching_chooses_the_models_that_its_authors_choose(posterior):
     for seed, golden in zip(SEEDS, STEPS_OF[f"ab_mcts_a {posterior}, two actions"], strict=True):
@@ -59,6 +61,7 @@ def test_uct_makes_the_decisions_of_the_package_without_its_priors(name, explora
     agree(name, tl.MCTS(exploration=exploration), branch=branch)
 
 
+@pytest.mark.slow
 def test_the_package_weighs_the_exploration_of_uct_by_a_softmax_of_the_scores_of_siblings(monkeypatch):
     """Kocsis & Szepesvári 2006 have no such factor, and neither has ours. With it, all steps agree."""
     given = {}

@@ -87,6 +87,7 @@ def test_the_rules(question, kind):
     assert found is None or found.why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "word", ["first", "write", "then", "\n1. ", "in ", "? ", "1 + ", "how  ", " plan", "not", "no more "]
 )
@@ -494,6 +495,7 @@ def test_its_own_runs_and_ungraded_ones_are_left_out():
         tl.stats.calibrate_router(frame([("adaptive", "d", "t", True, 1)]))
 
 
+@pytest.mark.slow
 def test_regret_of_the_right_choice_is_none_and_of_the_wrong_one_all():
     right = tl.stats.regret(frame(adaptive(table(), lambda d, k: "tree" if d == "puzzle" else "loop")))
     lines = right.set_index("against")

@@ -35,6 +35,7 @@ def chains_in(made):
     return {event.at: event.data for event in made.events if getattr(event, "name", "") == "deep_conf.chain"}
 
 
+@pytest.mark.slow
 def test_offline_confidences_filter_and_vote_are_those_of_the_published_package():
     for one, theirs in zip(CASES, json.loads(VOTES.read_text()), strict=True):
         for kind in KINDS:
@@ -47,6 +48,7 @@ def test_offline_confidences_filter_and_vote_are_those_of_the_published_package(
             assert [chains[f"0.{k}"]["confidence"] for k in range(attempts)] == pytest.approx(confidences)
 
 
+@pytest.mark.slow
 def test_online_bar_and_vote_are_those_of_the_published_package():
     compared = 0
     for one, theirs in zip(CASES, json.loads(VOTES.read_text()), strict=True):

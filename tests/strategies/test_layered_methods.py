@@ -125,6 +125,7 @@ def forest(answers, judge="best: 1", **settings):
     return made, purposes["answer"], purposes["vote"]
 
 
+@pytest.mark.slow
 def test_trees_grow_until_more_than_half_agree():
     stopped = 0
     for seed in range(200):

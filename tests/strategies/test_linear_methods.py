@@ -110,6 +110,7 @@ def naive_early_stopping(answers, window):
     return len(taken), (str(votes.most_common(1)[0][0]) if votes else "")
 
 
+@pytest.mark.slow
 def test_early_stopping_takes_the_attempts_of_its_pseudo_code():
     stopped = 0
     for seed in range(500):

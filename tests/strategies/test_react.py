@@ -240,6 +240,7 @@ def test_a_long_result_is_cut_for_the_model_and_whole_in_the_record():
     assert made.tools_df()["result"][0] == PAGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [tl.ReAct, tl.ToolLoop])
 def test_the_rest_of_a_long_result_can_be_asked_for(kind, tmp_path):
     last = said(final("26")) if kind is tl.ReAct else "Answer: 26"
@@ -960,6 +961,7 @@ def test_a_proposer_stops_asking_at_its_limit():
 # Providers.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_native_tool_calls_of_each_provider(shared, family, monkeypatch):
     shared.forget()
@@ -979,6 +981,7 @@ def test_native_tool_calls_of_each_provider(shared, family, monkeypatch):
         assert part in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_plain_loop_closes_with_each_provider(shared, family):
     shared.forget()

@@ -237,6 +237,7 @@ def test_around_a_loop_with_tools_the_critic_sees_what_they_gave():
     assert wait(made.replay()).identical
 
 
+@pytest.mark.slow
 def test_around_a_search_it_is_one_tree_that_replays_and_resumes(tmp_path):
     strategy = tl.Reflexion(strategy=SEARCH, max_retries=2)
     lab = tl.Lab(tl.sim.SimGame24(skill=0.2), runs=tmp_path)

@@ -318,6 +318,7 @@ def test_the_window_of_a_table_needs_no_litellm():
     assert done.stdout.split() == ["1047576", "False"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -385,6 +386,7 @@ def test_an_extract_of_a_megabyte_is_bounded_and_checked_at_once(site):
     assert time.perf_counter() - began < 120
 
 
+@pytest.mark.slow
 def test_after_a_refusal_no_page_is_fetched(site):
     lab = tl.Lab(scripted := model(f"{site.url}/orders"), runs=None, tools=(WEB,))
     run = wait(lab.run(strategy(), tl.open_ended(QUESTION), budget=tl.Budget(calls=1)))

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 from support import Scripted, run
 from support.providers import FAMILIES, MODELS, Fault, Providers, Said
@@ -241,8 +240,11 @@ def test_the_prompt_is_fitted_to_the_tier():
     assert Plan.model_validate_json(example).steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", TYPES, ids=str)
 def test_the_native_schema_is_one_that_providers_take(model_type):
+    from jsonschema import Draft202012Validator
+
     form = _Form(model_type)
     Draft202012Validator.check_schema(form.native)
     text = json.dumps(form.native)
@@ -256,9 +258,13 @@ def test_the_native_schema_is_one_that_providers_take(model_type):
     assert title is None or title == {"type": "string"}  # a field of that name is no title
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", TYPES, ids=str)
 def test_a_random_instance_of_the_native_schema_is_a_value(model_type):
     """sim/general fills schemas at random; a pattern it does not know."""
+
+    from jsonschema import Draft202012Validator
+
     model = tl.sim.SimGeneral()
     for draw in range(10 if model_type is not Odd else 0):
         call = Call("0", "x", (Message("user", "?"),), draw, response_format=_Form(model_type).native)
@@ -283,6 +289,7 @@ def test_a_bare_list_is_as_good_as_one_under_its_name():
 # Any text.
 
 
+@pytest.mark.slow
 @given(PLANS)
 def test_any_instance_comes_back(plan):
     for text in (plan.model_dump_json(), f"Well [1]:\n```json\n{plan.model_dump_json(indent=1)}\n```"):
@@ -296,6 +303,7 @@ PIECES = st.sampled_from(
 TEXTS = st.text() | st.lists(PIECES, max_size=40).map("".join)
 
 
+@pytest.mark.slow
 @given(TEXTS, st.sampled_from(TYPES))
 def test_no_text_breaks_it(text, model_type):
     result, calls, notes = told(text, text, text, model_type=model_type)
@@ -352,6 +360,7 @@ def server(shared: Providers) -> Providers:
     return shared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_schema_goes_to_the_provider_and_the_value_comes_back(server, family):
     server.will(Said(json.dumps(GOOD)))
@@ -368,6 +377,7 @@ def test_the_schema_goes_to_the_provider_and_the_value_comes_back(server, family
     assert '"enum": ["linear", "dag"]' in sent
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_schemas_is_asked_without(server):
     server.will(
         Fault(400, "response_format is not supported by this model"), Said(f"Sure! {json.dumps(GOOD)}")

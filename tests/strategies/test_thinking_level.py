@@ -110,6 +110,7 @@ def test_the_reply_gets_room_for_the_reasoning_and_an_effort_that_is_set_stands(
     assert call.messages[0].content.startswith("Be brief.\n\n## Thinking")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "sent"),
     [

@@ -112,6 +112,7 @@ def test_a_strategy_around_a_verified_one_gives_no_wrong_answer_and_says_that_it
     assert not frame(tl.ChainOfThought()).checks_answers(HAND)
 
 
+@pytest.mark.slow
 def test_a_tree_with_verified_paths_and_a_checked_vote_never_answer_wrongly_and_an_unchecked_vote_does():
     settings = {
         "tree": tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(depth=3)),

@@ -5,12 +5,13 @@ import re
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from _pytest.mark import ParameterSet
 
 import tot_lab as tl
 from tot_lab.core.registry import axes, built_in
@@ -41,6 +42,7 @@ __all__ = [
     "for_each",
     "lines_of",
     "llama_server",
+    "mostly_nightly",
     "needs_smollm2",
     "resealed",
     "run",
@@ -119,6 +121,18 @@ def for_each(items: Collection[T], check: Callable[[T], object]) -> None:
         except (Exception, pytest.fail.Exception) as error:
             failures.append(f"{item}: {type(error).__name__}: {error}")
     assert not failures, f"{len(failures)} of {len(items)} items fail:\n" + "\n".join(failures)
+
+
+def mostly_nightly(values: Iterable[T], kept: Collection[T]) -> list[ParameterSet]:
+    """Parameters of a test: `make nightly` runs it with all values, the other lanes with those in `kept`.
+
+    Raises:
+        ValueError: If a value in `kept` is not in `values`.
+    """
+    values = list(values)
+    if missing := [value for value in kept if value not in values]:
+        raise ValueError(f"kept must contain values of the test only: got {missing}.")
+    return [pytest.param(value, marks=() if value in kept else pytest.mark.nightly) for value in values]
 
 
 def lines_of(path: object) -> list[bytes]:

@@ -18,14 +18,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from jupyter_client.blocking.client import BlockingKernelClient
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from support import ROOT
+
+if TYPE_CHECKING:
+    from jupyter_client.blocking.client import BlockingKernelClient
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -51,6 +53,8 @@ def chromium() -> str:
 @contextmanager
 def browsing() -> Iterator[Browser]:
     """A headless Chromium."""
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium(),
@@ -174,6 +178,8 @@ class JupyterLab:
 
     def kernel(self, id: str) -> BlockingKernelClient:
         """A second client of a running kernel."""
+        from jupyter_client.blocking.client import BlockingKernelClient
+
         client = BlockingKernelClient()
         client.load_connection_file(str(self._runtime / f"kernel-{id}.json"))
         client.start_channels()

@@ -44,14 +44,24 @@ MADE += [
     ),
     tl.BestOf(strategy=tl.SelfConsistency(attempts=2), attempts=2, evaluate="score"),
 ]
-every_strategy = pytest.mark.parametrize(
-    "strategy",
-    [
-        # `make check` leaves the further values of tree search out.
-        pytest.param(made, id=f"{made.kind}-{k}", marks=[pytest.mark.slow] * (k >= len(STRATEGIES)))
-        for k, made in enumerate(MADE)
-    ],
-)
+LANES = ("check", "slow", "nightly")
+
+
+def in_lane(number: int) -> list[pytest.MarkDecorator]:
+    """The marks of a lane: 0 is that of `make check`."""
+    return [getattr(pytest.mark, LANES[number])] if number else []
+
+
+def every_strategy(strategies: str = "check", values: str = "slow") -> pytest.MarkDecorator:
+    """Parametrizes a test by all strategies and by all values of tree search, each group in a lane."""
+    first, second = in_lane(LANES.index(strategies)), in_lane(LANES.index(values))
+    return pytest.mark.parametrize(
+        "strategy",
+        [
+            pytest.param(made, id=f"{made.kind}-{k}", marks=second if k >= len(STRATEGIES) else first)
+            for k, made in enumerate(MADE)
+        ],
+    )
 
 
 def trial_of(strategy, **options):

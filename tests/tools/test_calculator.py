@@ -51,6 +51,7 @@ def test_the_calculator_says_what_it_cannot_do(expression, why):
     assert result(tl.tools.Calculator(), {"expression": expression}).startswith(f"✗ {why}")
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=2_000)
 @given(st.text(alphabet="0123456789.eE+-*/%^() ", max_size=40) | st.text(max_size=20))
 def test_no_text_makes_the_calculator_crash_or_hang(text):

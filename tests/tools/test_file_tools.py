@@ -264,6 +264,7 @@ tl.tools.WriteFile(root=sys.argv[1], overwrite=True).carry_out({"path": "a.md", 
 """
 
 
+@pytest.mark.slow
 def test_s6_killed_while_it_writes_the_old_text_stands(tmp_path):
     (tmp_path / "a.md").write_text("old")
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)

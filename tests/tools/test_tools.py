@@ -168,6 +168,7 @@ def test_types_that_json_cannot_hold_or_nobody_knows_are_refused():
         tl.tool(pur=True)(lambda: 1)
 
 
+@pytest.mark.slow
 def test_a_tool_that_was_defined_in_a_notebook_has_its_types():
     code = (
         "from __future__ import annotations\n"
@@ -454,6 +455,7 @@ def test_secrets_are_known_at_any_depth_and_however_they_are_named(monkeypatch):
     assert result(leaks, {}, tool_context=context) == "['•••', ['•••'], '•••', '•••', '•••', 'kept']"
 
 
+@pytest.mark.slow
 def test_the_key_of_a_model_is_in_no_result(shared):
     model = tl.LiteLLM(model="gpt-4.1-mini", api_key="sk-given-as-argument", api_base=shared.url)
     box = Toolbox([tl.tool(lambda: "it is sk-given-as-argument")])

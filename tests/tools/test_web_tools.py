@@ -151,6 +151,7 @@ def test_a_page_that_means_harm_is_an_error_and_holds_nobody_up(site):
         assert wait(longest_pause(path)) < 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "127.1", "2130706433", "0", "[::1]", "[::ffff:127.0.0.1]"]
 )

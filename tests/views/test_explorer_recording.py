@@ -429,6 +429,7 @@ def readable(text):
     return text.encode("utf-8", "replace").decode()
 
 
+@pytest.mark.slow
 def test_details_hold_the_whole(runs):
     for name in ("propose, merged", "failed calls", "on its way", "plan"):
         one = tl.Run(about(), runs[name])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import networkx as nx
 import numpy as np
 import plotly.graph_objects as go
@@ -124,6 +125,7 @@ def test_graphml_round_trip(recorded, search, tmp_path):
         assert back.graph.items() >= graph.graph.items()
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"])))
 def test_graphml_holds_any_text(text):
     recorder = tl.Recorder()
@@ -200,6 +202,7 @@ def test_model_text_is_never_markup(recorded):
     assert any("&lt;/script&gt;" in text for text in texts)
 
 
+@pytest.mark.slow
 def test_simulated_is_said():
     made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
     assert "simulated model" in tl.figures.plot_tree(made).layout.title.subtitle.text
@@ -260,6 +263,7 @@ def test_size():
     assert len(tree_info(part).ids) == 3
 
 
+@pytest.mark.slow
 def test_a_way_that_is_too_long_is_cut_off_at_its_end():
     recorder = tl.Recorder()
     last = recorder.thought("q")
@@ -275,6 +279,7 @@ def test_labels_only_on_small_trees(recorded):
     assert len(tl.figures.plot_tree(recorded).layout.annotations) == len(recorded.tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_every_figure_takes_a_run(search, plot):
     assert plot.__name__.startswith("plot_")
@@ -284,6 +289,7 @@ def test_every_figure_takes_a_run(search, plot):
     assert dark.layout.template.layout.paper_bgcolor == "#111418"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_every_axis_says_what_it_is_and_its_unit(search, plot):
     figure = plot(search)
@@ -508,6 +514,7 @@ def test_lanes_and_critical_path_are_what_they_say(rows):
 
 def test_a_run_without_latency_shows_its_order():
     made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
+    made = tl.Run(made.header, [msgspec.structs.replace(line, t=line.t / 1_000) for line in made.lines])
     info = timeline_info(made)
     assert info.by_order
     assert (info.end > info.start).all()
@@ -721,6 +728,7 @@ def of_every_state(more):
         yield graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("more", [0, 60, 200, 600])
 def test_every_state_has_an_outline_that_can_be_seen(dark, more):
@@ -764,6 +772,7 @@ def fonts_of(value, name=""):
     return re.findall(r'style="color:(#\w{6})', value) if isinstance(value, str) else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_every_text_of_a_figure_can_be_read(plot):
     made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
@@ -775,6 +784,7 @@ def test_every_text_of_a_figure_can_be_read(plot):
         assert min(contrast(shade, paper) for shade in shades if shade != paper) >= 4.5
 
 
+@pytest.mark.slow
 def test_a_figure_follows_the_default_template_unless_told():
     papers = {"light": "#ffffff", "dark": "#111418"}
     one = tl.Recorder("one")

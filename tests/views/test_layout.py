@@ -63,6 +63,7 @@ def test_levels_are_apart_and_in_order(draw, parents):
         level = [child for node in level for child in below[node]]
 
 
+@pytest.mark.slow
 @given(forests())
 def test_parents_are_centred(parents):
     x, _ = tidy(parents)
@@ -83,6 +84,7 @@ def test_mirror_image(draw, parents):
     assert (other_y[::-1] == y).all()
 
 
+@pytest.mark.slow
 @given(forests())
 def test_equal_subtrees_are_drawn_equal(parents):
     x, _ = tidy(parents)
@@ -94,6 +96,7 @@ def test_equal_subtrees_are_drawn_equal(parents):
         assert np.allclose(drawn, known, atol=1e-7)
 
 
+@pytest.mark.slow
 @given(forests())
 def test_layered_is_narrow(parents):
     x, y = layered(parents)

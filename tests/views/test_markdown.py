@@ -32,6 +32,7 @@ def tokens_of(document):
     return [part for token in tokens for part in [token, *(token.children or [])]]
 
 
+@pytest.mark.slow
 @given(TEXTS)
 @example("\\`<b>`")
 @example("\\```![]()```")
@@ -49,6 +50,7 @@ def test_a_text_stays_in_its_place(text):
         )
 
 
+@pytest.mark.slow
 @given(TEXTS)
 @example("--")
 @example("1. # a")
@@ -61,6 +63,7 @@ def test_a_line_is_a_line(text):
         assert listed.count("list_item_open") == 1
 
 
+@pytest.mark.slow
 @given(TEXTS)
 def test_what_is_literal_is_shown_as_it_is(text):
     tokens = tokens_of(f"a {escape_line(text, 1000)}")

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 from ipywidgets.widgets.widget import _instances
-from support import ANSWERS, EVALUATORS, PROPOSERS, ROOT, SEARCHES, STRATEGIES, wait
+from support import ANSWERS, EVALUATORS, PROPOSERS, ROOT, SEARCHES, STRATEGIES, mostly_nightly, wait
 
 import tot_lab as tl
 from tot_lab.domains.named import domain_names
@@ -118,10 +118,11 @@ def test_a_form_begins_with_the_defaults(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*form_classes(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_every_field_says_what_it_means(kind):
-    assert set(field_descriptions(kind)) == set(kind.model_fields)
-    assert all(field_descriptions(kind).values())
+    described = field_descriptions(kind)
+    assert set(described) == set(kind.model_fields)
+    assert all(described.values())
     for control in form_of(kind).controls:
-        assert control.widget.tooltip.startswith(field_descriptions(kind)[control.name])
+        assert control.widget.tooltip.startswith(described[control.name])
 
 
 def test_meanings_are_the_docstrings_sentences():
@@ -252,7 +253,11 @@ def opened(then, *arguments, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    mostly_nightly(STRATEGIES, [tl.TreeOfThoughts, tl.BestOf, tl.ReAct, tl.DeepThink, tl.PlanExecute]),
+    ids=lambda kind: kind.__name__,
+)
 def test_the_code_makes_the_run_of_the_panel(kind):
     async def used(shown):
         control(shown, "strategy").value = kind.__name__
@@ -269,7 +274,11 @@ def test_the_code_makes_the_run_of_the_panel(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SEARCHES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    mostly_nightly(SEARCHES, [tl.BestFirst, tl.MCTS, tl.searches.REBASE]),
+    ids=lambda kind: kind.__name__,
+)
 def test_the_code_makes_the_run_of_the_panel_with_any_search(kind):
     async def used(shown):
         control(shown, "search").value = kind.__name__
@@ -284,6 +293,7 @@ def test_the_code_makes_the_run_of_the_panel_with_any_search(kind):
     opened(used, lab())
 
 
+@pytest.mark.slow
 def test_the_code_holds_what_differs_from_the_defaults():
     async def used(shown):
         assert shown.code == (
@@ -337,6 +347,7 @@ def test_a_strategy_that_wraps_another_has_its_form_inside():
     opened(used, lab())
 
 
+@pytest.mark.slow
 def test_what_the_domain_has_no_prompt_for_is_not_run():
     async def used(shown):
         control(shown, "evaluate").value = "Parts"
@@ -349,6 +360,7 @@ def test_what_the_domain_has_no_prompt_for_is_not_run():
     opened(used, lab())
 
 
+@pytest.mark.slow
 def test_what_cannot_run_is_not_run():
     async def used(shown):
         control(shown, "depth").value = 0
@@ -408,6 +420,7 @@ def test_a_task_that_holds_a_function_keeps_its_name_in_the_code():
     opened(used, lab(), tasks)
 
 
+@pytest.mark.slow
 def test_an_example_of_a_domain_or_a_problem_that_is_typed():
     async def used(shown):
         listed = [label for label, _ in control(shown, "problem").options]
@@ -556,6 +569,7 @@ def test_what_only_the_notebook_has_is_named_in_the_code(tmp_path):
         assert "sk-secret" not in code
 
 
+@pytest.mark.slow
 def test_no_key_is_written():
     async def used(shown):
         assert "sk-secret" not in shown.code
@@ -564,6 +578,7 @@ def test_no_key_is_written():
     opened(used, tl.Lab(tl.LiteLLM(model="openai/x", api_key="sk-secret"), runs=None))
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_keeps_the_name_of_the_lab():
     async def model(call):
         return "Answer: <script>alert(1)</script>$x$"
@@ -589,6 +604,7 @@ def test_a_model_of_ones_own_keeps_the_name_of_the_lab():
 # Runs.
 
 
+@pytest.mark.slow
 def test_progress_is_said():
     async def used(shown):
         assert "at most 30 calls" in said(shown)
@@ -650,6 +666,7 @@ def test_closing_stops_the_run():
     wait(closed())
 
 
+@pytest.mark.slow
 def test_what_ends_a_run_with_an_error_is_said(tmp_path):
     async def used(shown):
         run = await run_of(shown)
@@ -673,6 +690,7 @@ def test_a_lab_that_cannot_begin_says_why(tmp_path):
     opened(used, tl.Lab("sim/game24", runs=tmp_path / "runs"))
 
 
+@pytest.mark.slow
 def test_what_another_thread_brings_is_done_on_the_loop():
     async def used(shown):
         def pressed():

@@ -156,6 +156,7 @@ def no_kaleido(monkeypatch):
     monkeypatch.setattr("tot_lab.views.figures.saving.find_spec", lambda name: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tree.pdf", "tree.png"])
 def test_without_kaleido_the_error_says_what_is_missing(tmp_path, no_kaleido, name):
     path = tmp_path / name
@@ -208,6 +209,7 @@ def heading(figure):
     return f"{figure.layout.title.text}<br>{figure.layout.title.subtitle.text}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", figures_of("run"), ids=lambda figure: figure.__name__)
 def test_every_figure_of_a_run_has_title_verdict_and_legend(tmp_path, saved, figure):
     for task, verdict in ((RIGHT, "answer: 42 ✓ correct"), (WRONG, "answer: 42 ✗ wrong")):

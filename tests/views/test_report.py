@@ -104,6 +104,7 @@ def with_tools():
     return wait(tl.Lab(model, runs=None, tools=tools).run(tl.ToolLoop(), TASK))
 
 
+@pytest.mark.slow
 def test_tools_are_said_in_one_line(tmp_path):
     made = with_tools()
     text = run_text(made)
@@ -213,6 +214,7 @@ def test_large_trees_are_not_drawn_in_a_card():
     assert "151 thoughts: tl.figures.plot_tree(run) draws them" in card
 
 
+@pytest.mark.slow
 def test_page_stands_alone_and_is_inert(tmp_path):
     runs = [search(), hostile(), tl.Recorder().run, search(budget=tl.Budget(calls=4))]
     path = report_html(runs, tmp_path / "deep" / "report.html", title=f"t {HOSTILE}")

@@ -57,6 +57,7 @@ def test_a_setting_without_cost_is_left_out():
     assert scaling_info(rows(("free", "a", True, 0), ("unknown", "a", True, None))) == []
 
 
+@pytest.mark.slow
 def test_the_oracle_is_the_share_of_runs_with_a_right_leaf_and_is_dashed():
     lab = tl.Lab(tl.sim.SimGame24(skill=0.3, seed=3), runs=None)
     sweep = wait(lab.sweep({"vote": tl.grid(tl.SelfConsistency, {"attempts": [3, 12]})}, tl.game24_tasks(4)))

@@ -7,10 +7,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-import statsmodels.formula.api as formula
 from plotly.offline import get_plotlyjs
-from statsmodels.stats.anova import anova_lm
-from statsmodels.stats.proportion import proportion_confint
 from support import Scripted, answer_to, run
 
 import tot_lab as tl
@@ -74,7 +71,10 @@ CROSSED = grid(
 # Points.
 
 
+@pytest.mark.slow
 def test_a_rate_has_wilsons_interval_and_a_mean_a_bootstrap_over_tasks():
+    from statsmodels.stats.proportion import proportion_confint
+
     rate = points(CROSSED, ["setting"], "correct")["b=1 sample",]
     assert (rate.value, rate.runs, rate.known) == (0.2, 10, 10)
     assert (rate.low, rate.high) == pytest.approx(proportion_confint(2, 10, method="wilson"))
@@ -89,8 +89,12 @@ def test_a_rate_has_wilsons_interval_and_a_mean_a_bootstrap_over_tasks():
     assert np.isnan(alone.low)
 
 
+@pytest.mark.slow
 def test_repeats_of_a_task_are_one_sample_of_it():
     """However often each of 4 tasks is repeated, they stay 4."""
+
+    from statsmodels.stats.proportion import proportion_confint
+
     rows = [row("a", f"{k}", k < 2, calls=k, repeat=r) for k in range(4) for r in range(50)]
     point = points(table(rows), ["setting"], "correct")["a",]
     assert (point.low, point.high) == pytest.approx(proportion_confint(2, 4, method="wilson"), abs=0.02)
@@ -122,6 +126,7 @@ def test_sweep_by_hand():
     assert (info.places, info.pooled, info.left_out) == ([], [], (0, 0))
 
 
+@pytest.mark.slow
 def test_sweep_says_what_it_pools():
     info = sweep_info(CROSSED, "beam_width")
     (curve,) = info.curves
@@ -132,6 +137,7 @@ def test_sweep_says_what_it_pools():
     assert sweep_info(CROSSED).pooled == []
 
 
+@pytest.mark.slow
 def test_names_stand_beside_each_other_in_their_order():
     info = sweep_info(CROSSED)
     assert info.places == ["IO", "b=1 sample", "b=1 propose", "b=5 sample", "b=5 propose"]
@@ -213,6 +219,7 @@ def test_many_names_are_cut_in_the_middle_and_stay_apart():
     assert tick_labels(alike, 20) == alike
 
 
+@pytest.mark.slow
 def test_points_lead_to_their_runs():
     figure = plot_sweep(CROSSED, "beam_width", color="generate")
     ids = figure.data[0].customdata[1]
@@ -233,6 +240,7 @@ def test_points_lead_to_their_runs():
 # The frontier.
 
 
+@pytest.mark.slow
 def test_frontier_by_hand():
     info = frontier_info(CROSSED)
     assert info.names == ["IO", "b=1 sample", "b=1 propose", "b=5 propose", "b=5 sample"]
@@ -245,6 +253,7 @@ def test_frontier_by_hand():
     assert frontier_info(CROSSED, "tokens").cost[0].value == 5.5 * 110
 
 
+@pytest.mark.slow
 def test_cost_and_success_are_means_over_the_same_tasks():
     """A task that was repeated often weighs no more than the others, in success and in cost."""
     rows = [row("a", "often", False, calls=90, repeat=r) for r in range(8)]
@@ -263,6 +272,7 @@ def test_settings_of_unknown_cost_are_named():
     assert "unknown, not shown: a" in plot_pareto(table(rows), "cost").layout.title.subtitle.text
 
 
+@pytest.mark.slow
 def test_costs_far_apart_get_a_logarithmic_axis():
     near = grid([("a", 1, "sample", 10, 3), ("b", 2, "sample", 20, 5)])
     far = grid([("a", 1, "sample", 10, 3), ("b", 2, "sample", 2000, 5)])
@@ -270,6 +280,7 @@ def test_costs_far_apart_get_a_logarithmic_axis():
     assert plot_pareto(far).layout.xaxis.type == "log"
 
 
+@pytest.mark.slow
 def test_only_the_frontier_bears_names_and_none_leaves_the_picture():
     figure = plot_pareto(CROSSED)
     worse, front = (figure.data[k] for k in (1, 2))
@@ -283,6 +294,7 @@ def test_only_the_frontier_bears_names_and_none_leaves_the_picture():
     assert sides[-1].endswith("left")
 
 
+@pytest.mark.slow
 def test_names_that_would_cover_each_other_are_not_drawn():
     frame = grid([(f"a rather long name {k}", k, "sample", 500 + k, k + 1) for k in range(10)], tasks=100)
     info = frontier_info(frame)
@@ -382,7 +394,11 @@ def test_holes_and_unknown_cells_are_no_low_ones():
 # Importance.
 
 
+@pytest.mark.slow
 def test_importance_of_a_crossed_grid_is_its_analysis_of_variance():
+    import statsmodels.formula.api as formula
+    from statsmodels.stats.anova import anova_lm
+
     solved = {(b, g): 2 * b + 3 * g + b * g for b in range(3) for g in range(2)}
     frame = grid([(f"{b} {g}", b, str(g), 1, right) for (b, g), right in solved.items()])
     info = importance_info(frame)
@@ -408,7 +424,11 @@ def test_settings_that_were_changed_together_explain_nothing_beyond_each_other()
     assert held["temperature"] == pytest.approx((0, 0))
 
 
+@pytest.mark.slow
 def test_an_unbalanced_design_is_that_of_statsmodels():
+    import statsmodels.formula.api as formula
+    from statsmodels.stats.anova import anova_lm
+
     solved = [("a", 1, "x", 2), ("b", 1, "y", 5), ("c", 2, "x", 3), ("d", 3, "y", 9), ("e", 2, "y", 4)]
     frame = grid([(name, b, g, 1, n) for name, b, g, n in solved])
     frame["twin"] = [str(b == 1) for b in frame["beam_width"]]  # says nothing that beam_width does not
@@ -440,6 +460,7 @@ def test_only_common_tasks_are_compared():
     assert importance_info(table(apart)).unpaired is None
 
 
+@pytest.mark.slow
 def test_a_baseline_that_lacks_the_settings_explains_none_of_them():
     baseline_free = importance_info(CROSSED[CROSSED["setting"] != "IO"])
     info = importance_info(CROSSED)
@@ -483,6 +504,7 @@ def searches():
     return [run(tl.TreeOfThoughts(evaluate=tl.Value(samples=3)), hand, model=model) for hand in hands]
 
 
+@pytest.mark.slow
 def test_calibration_is_that_of_the_diagnosis(searches):
     found = tl.stats.judge_evaluator(searches)
     info = calibration_info(found)
@@ -603,11 +625,15 @@ def test_one_row_is_enough_or_it_is_said(plot, options):
 @pytest.mark.slow
 @every_figure
 def test_large_tables_are_reduced_and_it_is_said(plot, options):
+    """Each is a little larger than what its figure draws."""
+    largest = (
+        2000 if plot is plot_parallel else 500 if plot is plot_pareto or options.get("y") == "cost" else 150
+    )
     rows = [
         row(
             f"setting {k}", f"task {t}", (k + t) % 3 == 0, beam=k % 70, generate=f"way {k // 70}", calls=1 + k
         )
-        for k in range(2100 if plot is plot_parallel else 700)
+        for k in range(largest + 10)
         for t in range(2)
     ]
     figure = plot(table(rows), **options)
@@ -618,15 +644,24 @@ def test_large_tables_are_reduced_and_it_is_said(plot, options):
 
 
 @pytest.mark.slow
-def test_how_much_is_reduced():
-    curves, values = MAX_CURVES + 2, MAX_VALUES + 5
+@pytest.mark.parametrize(
+    ("curves", "values", "left_out"),
+    [
+        (MAX_CURVES + 2, 2, (0, 2)),
+        (2, MAX_VALUES + 5, (5, 0)),
+        (MAX_CURVES, 2, (0, 0)),
+        (2, MAX_VALUES, (0, 0)),
+    ],
+)
+def test_how_much_is_reduced(curves, values, left_out):
     rows = [
         row(f"{k} {beam}", "t", True, beam=beam, generate=f"{k}", calls=k * values + beam + 1)
         for k in range(curves)
         for beam in range(values)
     ]
     info = sweep_info(table(rows), "beam_width", color="generate")
-    assert (len(info.curves), len(info.curves[0].x), info.left_out) == (MAX_CURVES, MAX_VALUES, (5, 2))
+    assert (len(info.curves), len(info.curves[0].x)) == (min(curves, MAX_CURVES), min(values, MAX_VALUES))
+    assert info.left_out == left_out
 
 
 @every_figure
@@ -707,6 +742,7 @@ def many(settings, widths=(1, 2, 4, 8)):
     return grid([*solved, ("one answer", None, None, 1, 2)])
 
 
+@pytest.mark.slow
 def test_up_to_eight_curves_share_a_plot_and_more_get_one_each():
     for count, plots in ((2, 1), (8, 1), (9, 9), (24, 24)):
         figure = plot_sweep(many(count), "beam_width", color="generate")
@@ -724,6 +760,7 @@ def test_up_to_eight_curves_share_a_plot_and_more_get_one_each():
         assert ("others in grey" in figure.layout.title.subtitle.text) == (plots > 1)
 
 
+@pytest.mark.slow
 def test_a_small_plot_shows_its_curve_and_the_others_in_one_grey():
     figure = plot_sweep(many(9), "beam_width", color="generate")
     by_plot = {}
@@ -737,6 +774,7 @@ def test_a_small_plot_shows_its_curve_and_the_others_in_one_grey():
     assert list(curve.customdata[0]) == info.curves[2].points[0].run_ids
 
 
+@pytest.mark.slow
 def test_more_than_eight_names_stand_on_the_vertical_axis():
     few, lots = plot_sweep(many(2, (1, 2))), plot_sweep(many(6))
     assert "one answer" in few.layout.xaxis.ticktext
@@ -749,6 +787,7 @@ def test_more_than_eight_names_stand_on_the_vertical_axis():
     assert lots.layout.height > few.layout.height
 
 
+@pytest.mark.slow
 def test_the_heading_says_what_was_held_constant():
     frame = many(3).assign(lr=0.5, note="a <b>", cost=1.0, calls=3, propose_calls=2, strategy_used="x")
     said = plot_sweep(frame, "beam_width", color="generate").layout.title.subtitle.text
@@ -759,6 +798,7 @@ def test_the_heading_says_what_was_held_constant():
     assert "beam_width 2" not in plot_sweep(part, "beam_width").layout.title.subtitle.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", [plot_pareto, plot_sweep, tl.figures.plot_scaling])
 def test_a_setting_that_some_runs_do_not_have_was_not_held_constant(plot):
     """`None` may be a value, such as no limit of nodes."""

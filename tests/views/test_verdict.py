@@ -46,6 +46,7 @@ def test_it_says_whether_the_answer_is_right(which):
     assert verdict.expected == {"right": "42", "wrong": "41", "ungraded": ""}[which]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", GRADED)
 def test_the_star_is_filled_only_if_the_answer_is_right_and_crossed_if_it_is_wrong(which):
     run = made(which)

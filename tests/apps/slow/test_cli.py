@@ -1,4 +1,7 @@
-"""`tot-lab` as a shell sees it: a real process, in a folder of its own."""
+"""`tot-lab` as a shell sees it, in a folder of its own.
+
+Ten tests start a real process. The others call the command in this one, which saves its imports.
+"""
 
 import asyncio
 import json
@@ -15,10 +18,10 @@ from xml.etree import ElementTree
 import networkx
 import pandas
 import pytest
-from support import run
+from support import ROOT, run
 from support.providers import Hang, Providers, Said
 from support.published import GAME24
-from support.shell import ENV, ROOT, tot_lab
+from support.shell import ENV, shell, tot_lab
 
 import tot_lab as tl
 from tot_lab.apps.cli import main
@@ -39,22 +42,19 @@ class Links(HTMLParser):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch, capsys):
-    """The command in this process, which spares its imports: exit code, output and errors."""
+def here(tmp_path, monkeypatch):
+    """The command in the folder of the test: exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
 
     def ran(*words):
-        try:
-            code = main(list(words))
-        except SystemExit as ended:
-            code = ended.code
-        return code, *capsys.readouterr()
+        done = tot_lab(*words, folder=tmp_path)
+        return done.returncode, done.stdout, done.stderr
 
     return ran
 
 
 def test_demo_runs_twenty_searches_and_writes_what_it_says(tmp_path):
-    done = tot_lab("demo", folder=tmp_path)
+    done = shell("demo", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = re.findall(r"^\d+ \d+ \d+ \d+ .*$", done.stdout, re.MULTILINE)
     assert len(rows) == 20
@@ -99,7 +99,7 @@ def test_notebooks_are_copied_and_nothing_is_overwritten(tmp_path):
 
 def test_help_and_mistakes(tmp_path):
     assert "demo" in tot_lab("--help", folder=tmp_path).stdout
-    assert tot_lab("--version", folder=tmp_path).stdout.strip() == f"tot-lab {tl.__version__}"
+    assert shell("--version", folder=tmp_path).stdout.strip() == f"tot-lab {tl.__version__}"
     wrong = tot_lab("dance", folder=tmp_path)
     assert wrong.returncode == 2
     assert "dance" in wrong.stderr
@@ -205,7 +205,7 @@ def test_run_says_what_came_of_it_and_where_it_lies(tmp_path):
         "--out",
         "a/b.jsonl",
     )
-    done = tot_lab(*words, folder=tmp_path)
+    done = shell(*words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     made = tl.load(tmp_path / "a" / "b.jsonl")
     assert made.strategy == tl.TreeOfThoughts(propose="propose", search=tl.BeamSearch(width=5))
@@ -242,38 +242,29 @@ def test_run_takes_a_preset_a_model_with_settings_a_budget_and_a_repeat(tmp_path
     assert (made.stop_reason, made.usage.calls) == ("budget:calls", 7)
 
 
-def test_a_text_is_written_with_open_ended(tmp_path, here):
+def test_a_text_is_written_with_open_ended(tmp_path, monkeypatch):
     """A line `Answer: …` in the text is part of it."""
     text = "Questions\nAnswer: one\nAnswer: two"
     words = ("run", "one_answer", "--task", "open_ended", "Write.", "--model", "openai/m", "--out", "a.jsonl")
     with Providers(lambda asked: Said(text)) as server:
-        env = {**ENV, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.base("openai")}
-        command = [sys.executable, "-m", "tot_lab", *words, "--cache", "calls"]
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
+        done = tot_lab(*words, "--cache", "calls", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     made = tl.load(tmp_path / "a.jsonl")
     assert (made.answer, made.task.domain.kind) == (text, "open_ended")
-    assert "open_ended" in here("run", "--help")[1]
+    assert "open_ended" in tot_lab("run", "--help", folder=tmp_path).stdout
 
 
-def test_run_shows_no_key_and_fails_aloud(tmp_path):
+def test_run_shows_no_key_and_fails_aloud(tmp_path, monkeypatch):
     key = "sk-not-to-be-seen"
     words = ("run", "one_answer", "--task", "general", "What is 17 * 3?", "answer=51", "grade=number")
     with Providers(lambda asked: Said("Answer: 51")) as server:
-        env = {**ENV, "OPENAI_API_KEY": key, "OPENAI_BASE_URL": server.base("openai")}
-        command = [sys.executable, "-m", "tot_lab", *words, "--cache", "calls", "--model"]
-        good, bad = (
-            subprocess.run(
-                [*command, name],
-                cwd=tmp_path,
-                env=env,
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
-            for name in ("openai/gpt-4.1-mini", "no-such-provider/x")
-        )
+        for name, value in {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": server.base("openai")}.items():
+            monkeypatch.setenv(name, value)
+            monkeypatch.setitem(ENV, name, value)
+        good = shell(*words, "--cache", "calls", "--model", "openai/gpt-4.1-mini", folder=tmp_path)
+        bad = tot_lab(*words, "--cache", "calls", "--model", "no-such-provider/x", folder=tmp_path)
         assert server.calls
     assert good.returncode == 0, good.stderr
     assert "✓ correct" in good.stdout
@@ -424,8 +415,8 @@ def test_answers_that_nothing_is_held_against_are_said(tmp_path):
     assert "add grade=number" not in tot_lab(*words[:-2], "grade=number", *SIM, folder=tmp_path).stdout
 
 
-def test_what_a_full_disk_did_not_take_is_said(tmp_path, small_disk, monkeypatch):
-    monkeypatch.setitem(ENV, "PYTHONWARNINGS", "default")  # it is warned of, too
+@pytest.mark.filterwarnings("default")  # it is warned of, too
+def test_what_a_full_disk_did_not_take_is_said(tmp_path, small_disk):
     disk = small_disk(16)
     done = tot_lab("run", "tree_of_thoughts", *HAND, *SIM, "--out", str(disk / "x.jsonl"), folder=tmp_path)
     assert done.returncode == 1
@@ -522,9 +513,8 @@ def test_sweep_interrupted_says_how_to_go_on_and_does(tmp_path):
     }
     assert len(ended) == finished
     kept = {path: path.read_bytes() for path in ended}
-    on = subprocess.run(
-        command, cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=120, check=True
-    )
+    on = tot_lab(*words, "--out", "t.csv", folder=tmp_path)
+    assert on.returncode == 0, on.stderr
     assert f"64 of 64 runs · {finished} of them found on the disk" in on.stdout
     assert {path: path.read_bytes() for path in ended} == kept
     trees = tl.grid(tl.TreeOfThoughts, {"propose": ["sample", "propose"], "search.width": [1, 2]})
@@ -747,7 +737,7 @@ def own_settings(tmp_path, monkeypatch):
 def test_think_prints_what_comes_of_it_and_tells_its_way_apart(tmp_path, own_settings):
     (tmp_path / "notes.md").write_text("It rained.")
     words = ("think", "Why <is> it wet?", "--preset", "quick", "--branches", "7", "--files", "*.md")
-    done = tot_lab(*words, folder=tmp_path)
+    done = shell(*words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (path,) = (tmp_path / "runs").glob("*.jsonl")
     run = tl.load(path)

@@ -154,6 +154,13 @@ PIECES += [
     "satisfied:",
 ]
 PIECES += ["[[]", "{[}]", "¹", "1/2", ". ", "//", "/*", "\\n", "https://a", "“a"]
+FEW = [*' \na1*({["', "a ", "1,", "- ", "a({", "\n ", "[{", "<think>", "score: ", "```\n", '{"a":', "next:"]
+
+
+@pytest.fixture(params=["few", pytest.param("all", marks=pytest.mark.nightly)])
+def pieces(request) -> list[str]:
+    """The pieces of texts: a selection, and at night all of them."""
+    return FEW if request.param == "few" else PIECES
 
 
 def repeated(start: str, piece: str, end: str) -> Callable[[int], str]:
@@ -308,15 +315,15 @@ def _written(kind: object, value: object) -> str:
     return names[name].upper() if negated else names[name]
 
 
-def own_shapes(pattern: re.Pattern[str]) -> Iterator[tuple[str, Callable[[int], str]]]:
+def own_shapes(pattern: re.Pattern[str], samples: int) -> Iterator[tuple[str, Callable[[int], str]]]:
     """The beginnings of texts that it matches, again and again, and its repetitions at length."""
     pieces = {}
-    for seed in range(4):
+    for seed in range(samples):
         text = Sample(pattern, seed).text()[:200]
         for end in {*range(1, min(len(text), 12) + 1), len(text)}:
             pieces[text[:end]] = pieces[text[-end:]] = None
     yield from shapes([""], list(pieces))
-    for seed in range(2):
+    for seed in range(min(samples, 2)):
         repetitions = Sample(pattern, seed)
         repetitions.text()
         for number in range(min(repetitions.seen, 12)):
@@ -327,7 +334,7 @@ def own_shapes(pattern: re.Pattern[str]) -> Iterator[tuple[str, Callable[[int], 
             yield f"repetition {number}", pumped
 
 
-def test_every_pattern_is_linear():
+def test_every_pattern_is_linear(pieces):
     found = patterns()
     assert len(found) > 200
     quadratic = []
@@ -338,9 +345,9 @@ def test_every_pattern_is_linear():
         words = sorted(set(re.findall(r"[A-Za-z]{2,}", re.sub(r"\\.", " ", pattern.pattern))))[:6]
         mine = [f"{word}{after}" for word in words for after in ("", " ", ":", "(")]
         for about, shape in (
-            *shapes([""], PIECES),
+            *shapes([""], pieces),
             *shapes(["", *words[:2]], [*mine, " ", "\n", "1", "a"]),
-            *own_shapes(pattern),
+            *own_shapes(pattern, samples=4 if pieces is PIECES else 1),
         ):
             if is_quadratic(read, shape):
                 quadratic.append(f"{where} {method} {pattern.pattern[:60]!r}: {about}")
@@ -348,7 +355,7 @@ def test_every_pattern_is_linear():
     assert not quadratic, "\n".join(quadratic)
 
 
-def test_the_search_finds_what_is_quadratic():
+def test_the_search_finds_what_is_quadratic(pieces):
     """The patterns that were: without this the test above might be blind."""
     for text in (
         r"(?im)^[\s*_`#>-]*next[\s*_`]*:[\s*_`]*(\S.*)",
@@ -357,7 +364,8 @@ def test_the_search_finds_what_is_quadratic():
         r"(?s)\bsure\b.*\bimpossible\b",
     ):
         pattern = re.compile(text)
-        every = (*shapes([""], PIECES), *shapes([""], ["sure "]), *own_shapes(pattern))
+        own = own_shapes(pattern, samples=4 if pieces is PIECES else 1)
+        every = (*shapes([""], pieces), *shapes([""], ["sure "]), *own)
         assert any(is_quadratic(applied(pattern, "search"), shape) for _, shape in every), text
 
 
@@ -452,9 +460,9 @@ def readers() -> list[tuple[str, Callable[[str], object]]]:
 @pytest.mark.parametrize(
     ("name", "read"), readers(), ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_every_reader_is_linear(name, read):
+def test_every_reader_is_linear(name, read, pieces):
     starts = ["", "{", '{"a": "'] if name in ("find_json", "repaired") else [""]
-    for about, shape in shapes(starts, PIECES):
+    for about, shape in shapes(starts, pieces):
         assert not is_quadratic(read, shape), f"{name} on {about}"
 
 
@@ -466,7 +474,7 @@ def test_every_public_reader_of_core_is_in_the_table():
 @pytest.mark.parametrize(
     "kind", [kind for kind in MODELS if issubclass(kind, Simulated)], ids=lambda k: k.kind
 )
-def test_a_simulated_model_reads_any_prompt_in_linear_time(kind):
+def test_a_simulated_model_reads_any_prompt_in_linear_time(kind, pieces):
     model = kind()
 
     def read(text: str) -> object:
@@ -479,7 +487,7 @@ def test_a_simulated_model_reads_any_prompt_in_linear_time(kind):
         finally:
             asking.close()
 
-    for about, shape in shapes([""], [*PIECES, "sure ", "s1 [completed]\n", "yes ", "Candidate 1\n", "1. "]):
+    for about, shape in shapes([""], [*pieces, "sure ", "s1 [completed]\n", "yes ", "Candidate 1\n", "1. "]):
         assert not is_quadratic(read, shape), about
 
 

@@ -14,7 +14,7 @@ import textwrap
 import pytest
 from playwright.sync_api import expect
 from support import ROOT, TESTS
-from support.browser import JupyterLab, soon
+from support.browser import soon
 
 import tot_lab as tl
 from tot_lab.apps.cli.help import describe_names
@@ -54,9 +54,19 @@ def python(installed, code, cwd, *arguments):
     return made.stdout
 
 
-def tot_lab(installed, cwd, *arguments):
-    """What the command line prints."""
-    return python(installed, "", cwd, "-m", "tot_lab", *arguments)
+def tot_lab(installed, cwd, *commands):
+    """What the command line prints for each of the commands, which one process carries out."""
+    code = f"""
+        from tot_lab.apps.cli import main
+        for words in {commands!r}:
+            try:
+                code = main(words)
+            except SystemExit as ended:
+                code = ended.code
+            assert code == 0, (words, code)
+            print(chr(0))
+        """
+    return python(installed, code, cwd).split("\0")[:-1]
 
 
 def test_the_package_has_one_file_for_each_group_of_the_registry(installed, tmp_path):
@@ -124,28 +134,41 @@ def test_a_strategy_of_a_package_runs_by_name_from_a_file_and_in_a_sweep(install
 
 
 def test_the_command_line_takes_the_components_of_a_package(installed, tmp_path):
-    out = tot_lab(installed, tmp_path, "run", "acme_twice", "samples=3", *CLIMB)
-    assert "double, double" in out
     tasks = ["--tasks", "acme_climb", "count=3", "--model", "sim/acme_climb"]
-    out = tot_lab(installed, tmp_path, "sweep", "acme-again", "samples=1,2", "one_answer", *tasks)
-    assert "samples=1" in out
-    assert "100.0%" in out
-    out = tot_lab(
-        installed, tmp_path, "run", "one_answer", "--task", "general", "Hi", "--model", "acme/parrot"
+    made, swept, answered, described = tot_lab(
+        installed,
+        tmp_path,
+        ["run", "acme_twice", "samples=3", *CLIMB],
+        ["sweep", "acme-again", "samples=1,2", "one_answer", *tasks],
+        ["run", "one_answer", "--task", "general", "Hi", "--model", "acme/parrot"],
+        ["run", "--help"],
     )
-    assert "Hi" in out
-    help_ = " ".join(tot_lab(installed, tmp_path, "run", "--help").split())
-    assert "from installed packages: acme-again, acme/parrot, acme:, acme_chat, acme_climb" in help_
+    assert "double, double" in made
+    assert "samples=1" in swept
+    assert "100.0%" in swept
+    assert "Hi" in answered
+    words = " ".join(described.split())
+    assert "from installed packages: acme-again, acme/parrot, acme:, acme_chat, acme_climb" in words
+
+
+def test_a_shell_takes_the_components_of_a_package(installed, tmp_path):
+    out = python(installed, "", tmp_path, "-m", "tot_lab", "run", "acme_twice", "samples=3", *CLIMB)
+    assert "double, double" in out
 
 
 def test_the_command_line_takes_the_tools_of_a_package(installed, tmp_path):
     words = ["run", "tool_loop", "--task", "acme_climb", "3", "--model", "acme/parrot", "--out", "a.jsonl"]
-    tot_lab(installed, tmp_path, *words, "--tools", "acme_tools,acme_legs")
+    tot_lab(installed, tmp_path, [*words, "--tools", "acme_tools,acme_legs"])
     assert list(tl.load(tmp_path / "a.jsonl").header.tools) == ["reverse", "search-of-acme", "legs"]
 
 
 def test_the_axes_the_domain_and_its_player_may_come_from_a_package(installed, tmp_path):
-    tot_lab(installed, tmp_path, "run", "tree_of_thoughts", *AXES, *CLIMB, "--out", "a.jsonl")
+    tot_lab(
+        installed,
+        tmp_path,
+        ["run", "tree_of_thoughts", *AXES, *CLIMB, "--out", "a.jsonl"],
+        ["show", "a.jsonl", "--no-open", "--out", "b.html"],
+    )
     made = python(
         installed,
         """
@@ -170,18 +193,19 @@ def test_the_axes_the_domain_and_its_player_may_come_from_a_package(installed, t
     page = (tmp_path / "a.html").read_text()
     assert len(page) > 10_000
     assert "start" in page
-    tot_lab(installed, tmp_path, "show", "a.jsonl", "--no-open", "--out", "b.html")
     assert (tmp_path / "b.html").stat().st_size > 10_000
 
 
 def test_a_built_in_search_solves_the_tasks_of_a_package(installed, tmp_path):
     words = ["tree_of_thoughts", "propose=propose", "evaluate=value", "stop.depth=6", *CLIMB]
-    assert "accepted a solution" in tot_lab(installed, tmp_path, "run", *words)
+    (out,) = tot_lab(installed, tmp_path, ["run", *words])
+    assert "accepted a solution" in out
 
 
 def test_a_model_of_a_package_takes_the_rest_of_its_name(installed, tmp_path):
     words = ["run", "one_answer", "--task", "general", "Count.", "--model", "acme:one", "--out", "a.jsonl"]
-    assert "one 0" in tot_lab(installed, tmp_path, *words)
+    (out,) = tot_lab(installed, tmp_path, words)
+    assert "one 0" in out
     assert tl.load(tmp_path / "a.jsonl").header.model == {"kind": "acme_voice", "words": "one"}
 
 
@@ -383,7 +407,7 @@ def test_settings_go_with_a_name():
 
 
 def test_a_further_name_may_not_be_another_kind(packages):
-    with pytest.raises(TypeError, match=r"kind 'beam' of test_plugins.*is taken"):
+    with pytest.raises(TypeError, match=rf"kind 'beam' of {__name__}\..*is taken"):
 
         class Mine(tl.OneAnswer):
             aliases = ("beam",)
@@ -394,18 +418,12 @@ def test_a_further_name_may_not_be_another_kind(packages):
 # In a browser, at the end: until its module ends, the browser keeps an event loop running.
 
 
-@pytest.fixture(scope="module")
-def jupyter(installed):
-    """A JupyterLab whose kernels have the package."""
-    lab = JupyterLab({"PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"})
-    yield lab
-    lab.close()
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jupyter_client's own
-def test_a_task_of_a_package_is_run_from_the_panel_in_a_browser(notebook):
-    book = notebook('import tot_lab as tl\nshown = tl.panel(tl.Lab("sim/acme_climb", runs=None))\nshown')
+def test_a_task_of_a_package_is_run_from_the_panel_in_a_browser(installed, fresh_notebook):
+    begin = f"import sys\nsys.path.insert(0, {str(installed)!r})\nimport tot_lab as tl"
+    book = fresh_notebook(begin, 'shown = tl.panel(tl.Lab("sim/acme_climb", runs=None))\nshown')
     book.run(0)
+    book.run(1)
 
     def field(name):
         return book.page.get_by_label(name, exact=True)

@@ -69,7 +69,6 @@ def failure(model: LiteLLM, *calls: Call, observer: CallObserver | None = None) 
 # What it is
 
 
-@pytest.mark.slow
 def test_building_and_naming_an_endpoint_imports_no_litellm():
     code = """
 import sys
@@ -93,7 +92,6 @@ sys.meta_path.insert(0, Seen)
 """Code that notes the threads in which litellm is imported."""
 
 
-@pytest.mark.slow
 def test_litellm_is_loaded_in_a_thread_and_nothing_is_downloaded(server, tmp_path):
     """In a process of its own, which still has litellm to load, and a hub that would show it."""
     server.will(Said("Four.", usage=False))
@@ -129,7 +127,6 @@ assert constants.HF_HUB_OFFLINE is False
     assert [asked.path for asked in server.asked] == ["/v1/chat/completions"] * 2
 
 
-@pytest.mark.slow
 def test_a_capped_run_that_is_replayed_or_resumed_imports_litellm_in_a_thread(server, tmp_path):
     """In processes of their own, which still have litellm to load."""
     server.will(Said("Answer: 4", usage=False))
@@ -172,7 +169,6 @@ print(made.stop_reason, made.usage.calls, made.answer)
     assert said == said[:1] * 3
 
 
-@pytest.mark.slow
 def test_loading_litellm_takes_nothing_of_a_calls_time(server):
     """In a process of its own, where the import is made to take longer than a call may."""
     server.will(Said("Four."))
@@ -294,7 +290,6 @@ def test_a_key_is_in_nothing_that_is_shown():
 # What is asked
 
 
-@pytest.mark.slow
 @each_family
 def test_a_plain_question_is_answered(server, family):
     server.will(Said("Four.", model="the-model-itself"))
@@ -383,7 +378,6 @@ def found(data: object, path: str) -> object:
     return data
 
 
-@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("setting", SENT)
 def test_each_setting_arrives_or_is_named_as_dropped(server, family, setting):
@@ -673,7 +667,6 @@ def test_cost_is_the_tables_or_ones_own_or_unknown(server):
 # Streams
 
 
-@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize(
     "said",
@@ -707,7 +700,6 @@ def test_a_stream_gives_the_same_reply(server, family, said):
         assert all(b.startswith(a) for a, b in zip(observer.texts, observer.texts[1:], strict=False))
 
 
-@pytest.mark.slow
 def test_text_comes_while_the_model_writes(server):
     server.will(Said("one two three four", pause=0.05))
     observer = CallObserver(watched=True)
@@ -731,7 +723,6 @@ def test_log_probabilities_and_several_samples_are_not_streamed(server):
     assert not any(asked.stream for asked in server.calls)
 
 
-@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("cleanly", [False, True])
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.8])
@@ -753,8 +744,6 @@ def test_an_error_inside_a_stream_is_the_providers(server, family):
 # Faults
 
 
-@pytest.mark.slow
-@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize(
@@ -782,7 +771,6 @@ def test_an_http_error_keeps_its_status_and_the_providers_words(server, family, 
     assert len(server.calls) == 1  # nobody but us tries again
 
 
-@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 def test_the_provider_says_how_long_to_wait(server, family, watched):
@@ -930,7 +918,6 @@ def test_a_key_that_a_proxy_repeats_is_in_no_file(server, tmp_path, caplog, capf
         assert KEY not in (shown if isinstance(shown, str) else repr(shown))
 
 
-@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize(
@@ -1005,7 +992,6 @@ def test_what_ollama_would_cut_off_is_not_sent(server):
     ask(endpoint(server, "openai"), call("word " * 5000))
 
 
-@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 def test_a_cancelled_call_is_a_cancelled_request(server, family, watched):

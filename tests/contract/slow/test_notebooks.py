@@ -58,7 +58,6 @@ def test_no_stored_output_shows_the_source_of_a_page(path):
         assert not re.search("<(div|p|title|svg)>", "".join(data.get("text/plain", "")))
 
 
-@pytest.mark.slow
 @each
 def test_a_converted_notebook_has_as_many_pictures_as_figures(path):
     page, _ = HTMLExporter(exclude_input=True).from_notebook_node(nbformat.read(str(path), as_version=4))
@@ -120,7 +119,6 @@ PICTURES = """() => {
 }""".replace("KINDS", json.dumps([FIGURE, WIDGET]))
 
 
-@pytest.mark.slow
 @each
 def test_a_jupyterlab_that_does_not_trust_a_notebook_shows_its_pictures(path, opened):
     view = opened(path)
@@ -136,7 +134,6 @@ def test_a_jupyterlab_that_does_not_trust_a_notebook_shows_its_pictures(path, op
 DOLLARS = "A pen costs $5, and two cost $9. <b>Why</b>?"
 
 
-@pytest.mark.slow
 def test_the_card_of_a_run_survives_the_sanitiser_of_jupyterlab(opened, tmp_path):
     """Its words are those of the card, and the tree is drawn. No two dollar signs become a formula."""
     recorder = tl.Recorder(DOLLARS)
@@ -185,7 +182,6 @@ def published(folder):
     ]
 
 
-@pytest.mark.slow
 def test_without_the_published_logs_one_sentence_says_so(tmp_path):
     folder = tmp_path / "a" / "b"
     folder.mkdir(parents=True)
@@ -194,7 +190,6 @@ def test_without_the_published_logs_one_sentence_says_so(tmp_path):
     assert "not here" in said
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not RECORDS.is_dir(), reason="needs the published logs")
 def test_the_published_logs_are_found_under_their_real_names(tmp_path):
     """In a clone of their repository beside the notebook."""

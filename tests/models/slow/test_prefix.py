@@ -562,7 +562,7 @@ def test_an_architecture_that_cannot_go_back_gets_no_beginnings(server, tmp_path
     assert [asked.json["max_tokens"] for asked in server.calls] == [1, 6, 6, 6]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_smollm2
 def test_calls_at_the_same_time_process_what_they_share_once(models, monkeypatch):
     model = models(slots=4)
@@ -582,7 +582,6 @@ def test_calls_at_the_same_time_process_what_they_share_once(models, monkeypatch
         assert first[likely] == pytest.approx(same[likely], abs=0.1)
 
 
-@pytest.mark.slow
 @needs_smollm2
 def test_a_seed_gives_the_same_bits_whatever_came_before_and_reuses_the_beginning(models):
     model = models()
@@ -597,7 +596,7 @@ def test_a_seed_gives_the_same_bits_whatever_came_before_and_reuses_the_beginnin
     assert other == first, "on another server too"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_smollm2
 def test_states_that_were_removed_are_computed_again_with_the_same_bits(models, monkeypatch):
     model = models()
@@ -621,7 +620,7 @@ def test_states_that_were_removed_are_computed_again_with_the_same_bits(models, 
     assert not folder.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_smollm2
 def test_without_room_for_states_calls_are_answered_all_the_same(models):
     model = models()
@@ -638,7 +637,7 @@ def test_without_room_for_states_calls_are_answered_all_the_same(models):
     assert other == first, "with saved states too"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_smollm2
 def test_cancelled_calls_leave_their_slots_to_others(models):
     model = models(slots=2)
@@ -660,7 +659,7 @@ def test_cancelled_calls_leave_their_slots_to_others(models):
     assert _server_for(model).prefixes._requests == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_smollm2
 @pytest.mark.filterwarnings("ignore")  # of loops that are closed
 def test_event_loops_in_several_threads_share_the_slots_whenever_they_end(models):
@@ -699,7 +698,7 @@ def test_event_loops_in_several_threads_share_the_slots_whenever_they_end(models
     assert [reply.error for reply in replies] == [None] * 4
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_smollm2
 @pytest.mark.parametrize("seed", [None, 3])
 def test_a_search_recorded_with_sharing_replays_equally_without(models, monkeypatch, tmp_path, seed):

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 
 import distributed
 import nbformat
@@ -51,33 +50,50 @@ def reply_of_a_server(asked):
     return Said("score: 0.5" if "score" in str(asked.json) else "Answer: 26")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", EXECUTED)
-def test_the_cells_of_a_page_show_what_they_promise(page, tmp_path, monkeypatch):
-    """In a real kernel and in order. A server on this machine stands for those of the providers."""
-    cells = blocks(page)
-    with Providers(reply_of_a_server) as server:
-        for provider, family in (("OPENAI", "openai"), ("ANTHROPIC", "anthropic")):
-            monkeypatch.setenv(f"{provider}_BASE_URL", server.base(family))
-            monkeypatch.setenv(f"{provider}_API_KEY", "none")
-        cells = [code.replace(SERVER, server.base("openai")) for code in cells]
-        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in cells])
-        execute_book(book, tmp_path)
-    problems = {code: shown for code, cell in zip(cells, book.cells, strict=True) if (shown := problem(cell))}
-    assert not problems
+EMPTIED = """
+import os, sys
+os.chdir({folder!r})
+os.environ.update({variables})
+if "ipywidgets" in sys.modules:
+    sys.modules["ipywidgets"].Widget.close_all()
+get_ipython().reset()
+"""
+"""Ends the widgets of a kernel, forgets every name, and goes to another folder."""
 
 
-def execute_book(book: nbformat.NotebookNode, folder: Path) -> None:
-    """Run a notebook. Two kernels that start at the same time may choose the same port, and one of them dies
-    before it runs anything: then it is started again.
+@pytest.fixture(scope="module")
+def kernel():
+    """One kernel for all pages. Two kernels that start at the same time may choose the same port, and one of
+    them dies before it runs anything: then it is started again.
     """
-    for start in range(3):
-        try:
-            NotebookClient(book, timeout=120, resources={"metadata": {"path": folder}}).execute()
-            return
-        except RuntimeError as error:
-            if "before replying to kernel_info" not in str(error) or start == 2:
-                raise
+    with ExitStack() as after:
+        for start in range(3):
+            client = NotebookClient(nbformat.v4.new_notebook(), timeout=120)
+            try:
+                after.enter_context(client.setup_kernel())
+                break
+            except RuntimeError as error:
+                if "before replying to kernel_info" not in str(error) or start == 2:
+                    raise
+        yield client
+
+
+@pytest.mark.parametrize("page", EXECUTED)
+def test_the_cells_of_a_page_show_what_they_promise(kernel, page, tmp_path):
+    """In a real kernel and in order. A server on this machine stands for those of the providers."""
+    with Providers(reply_of_a_server) as server:
+        variables = {"TOT_LAB_CACHE": str(tmp_path / "calls")}
+        for provider, family in (("OPENAI", "openai"), ("ANTHROPIC", "anthropic")):
+            variables |= {f"{provider}_BASE_URL": server.base(family), f"{provider}_API_KEY": "none"}
+        sources = [code.replace(SERVER, server.base("openai")) for code in blocks(page)]
+        sources.insert(0, EMPTIED.format(folder=str(tmp_path), variables=variables))
+        cells = [nbformat.v4.new_code_cell(code) for code in sources]
+        kernel.nb = nbformat.v4.new_notebook(cells=cells)
+        kernel.reset_execution_trackers()
+        for index, cell in enumerate(cells):
+            kernel.execute_cell(cell, index)
+    problems = {cell.source: shown for cell in cells[1:] if (shown := problem(cell))}
+    assert not problems
 
 
 def problem(cell: nbformat.NotebookNode) -> str:
@@ -110,7 +126,6 @@ def test_a_cell_that_shows_nothing_useful_is_found():
         assert problem(cell(wrong))
 
 
-@pytest.mark.slow
 def test_the_search_in_the_pictures_goes_as_they_say(tmp_path, monkeypatch):
     """The only way to the answer was pruned at `0.1`; with another score there, the answer is found."""
     monkeypatch.chdir(tmp_path)
@@ -122,7 +137,6 @@ def test_the_search_in_the_pictures_goes_as_they_say(tmp_path, monkeypatch):
     assert execute(branched, names)["other"].correct
 
 
-@pytest.mark.slow
 def test_the_mark_in_the_guide_is_about_the_thought_that_it_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = blocks("docs/concepts/run_and_record.md")
@@ -136,7 +150,6 @@ def test_the_mark_in_the_guide_is_about_the_thought_that_it_names(tmp_path, monk
     assert sorted(re.findall(r"\d+", way)) == sorted(left)
 
 
-@pytest.mark.slow
 def test_the_cluster_page_runs_on_a_cluster(tmp_path, monkeypatch):
     """With a Redis and a scheduler of this machine at the addresses that it names."""
     monkeypatch.chdir(tmp_path)
@@ -155,7 +168,6 @@ def test_the_cluster_page_runs_on_a_cluster(tmp_path, monkeypatch):
         assert names["sweep"].df().answer.tolist() == ["4"]
 
 
-@pytest.mark.slow
 def test_the_script_of_the_cluster_page_ends_cleanly(tmp_path):
     (tmp_path / "script.py").write_text(blocks(CLUSTER)[1])
     command = [sys.executable, "script.py"]
@@ -164,22 +176,6 @@ def test_the_script_of_the_cluster_page_ends_cleanly(tmp_path):
     assert all(line.startswith("sweep sweep: ") for line in done.stderr.splitlines()), done.stderr
 
 
-def test_the_pages_link_what_exists_and_the_readme_is_short():
-    for page in PAGES:
-        text = (ROOT / page).read_text()
-        for path, anchor in re.findall(r"\]\((?!http)([^)#\s]*)(#[^)]*)?\)", text):
-            target = (ROOT / page).parent / path if path else ROOT / page
-            assert target.exists(), f"{page} links {path}"
-            if anchor:
-                titles = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
-                slugs = ["#" + re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
-                assert anchor in slugs, f"{page} links {path}{anchor}"
-        for notebook in re.findall(r"notebooks/\w+\.ipynb", text):
-            assert (ROOT / notebook).exists(), f"{page} names {notebook}"
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 250
-
-
-@pytest.mark.slow
 def test_the_strategy_in_contributing_runs():
     code, _, held = blocks("CONTRIBUTING.md")
     names = {name: getattr(tl, name) for name in tl.__all__ if name != "plot_tree"}
@@ -190,7 +186,6 @@ def test_the_strategy_in_contributing_runs():
     execute(held, {"Twice": twice})["test_twice"]()
 
 
-@pytest.mark.slow
 def test_the_search_in_contributing_keeps_the_contract():
     _, code, _ = blocks("CONTRIBUTING.md")
     by_score = execute(code, {})["ByScore"]

@@ -49,7 +49,6 @@ def notes(run, name):
     return [line.e for line in run.lines if isinstance(line.e, Note) and line.e.name == name]
 
 
-@pytest.mark.slow
 @each_family
 def test_a_search_is_paid_for_once_and_replays_offline(server, family, tmp_path):
     first = lab(server, family, tmp_path)
@@ -69,7 +68,6 @@ def test_a_search_is_paid_for_once_and_replays_offline(server, family, tmp_path)
     assert wait(tl.load(made.path).replay(cache=tl.Cache(tmp_path / "calls"))).identical
 
 
-@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize(
     "trouble",
@@ -89,7 +87,6 @@ def test_passing_trouble_ends_in_a_reply_and_is_visible(server, family, trouble,
         assert retried.data["status"] == 429
 
 
-@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("trouble", [Fault(400, "the thing is wrong"), Fault(401, "no entry with {key}")])
 def test_lasting_trouble_is_an_error_in_the_provider_s_words(server, family, trouble, tmp_path):
@@ -103,7 +100,6 @@ def test_lasting_trouble_is_an_error_in_the_provider_s_words(server, family, tro
     assert list(tl.Cache(tmp_path / "calls").entries()) == []
 
 
-@pytest.mark.slow
 def test_a_provider_that_hangs_costs_the_call_alone(server, tmp_path):
     server.will(Hang())
     made = wait(lab(server, "anthropic", tmp_path, timeout=1.0).run(tl.SelfConsistency(attempts=3), TASK))
@@ -243,7 +239,6 @@ ABSURD = [
 ]
 
 
-@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("tokens", ABSURD, ids=str)
 def test_a_reply_with_absurd_usage_is_kept_and_its_usage_is_unknown(server, family, tokens):
@@ -269,7 +264,6 @@ async def everything(stream):
     return stream.run
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", ["openai", "anthropic"])
 @pytest.mark.parametrize("tokens", ABSURD[:5], ids=str)
 @pytest.mark.parametrize(
@@ -292,7 +286,6 @@ def test_caps_hold_against_absurd_usage(server, family, tokens, caps, calls):
         assert end.spent == pytest.approx(0.3)
 
 
-@pytest.mark.slow
 def test_no_byte_of_a_key_is_anywhere(server, tmp_path, caplog, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}-env")
     caplog.set_level(logging.DEBUG)

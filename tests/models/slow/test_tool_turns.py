@@ -211,7 +211,6 @@ def test_what_goes_back_counts_as_prompt(server, family):
     assert not server.calls
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("synthesis", ["fast", "deep"])
 @pytest.mark.parametrize("outer", [tl.WithSynthesis, tl.WithThinking])
 def test_a_rewritten_conversation_parts_no_result_from_its_call(server, synthesis, outer):
@@ -537,7 +536,6 @@ def small():
         wait(model.close())
 
 
-@pytest.mark.slow
 @needs_smollm2
 def test_a_real_model_runs_the_loop_to_its_end(small):
     """Without native tool calls: those it has from the prompt."""
@@ -547,7 +545,6 @@ def test_a_real_model_runs_the_loop_to_its_end(small):
     assert made.stop_reason in ("answered", "limit:iterations")
 
 
-@pytest.mark.slow
 @needs_smollm2
 @pytest.mark.parametrize("choice", [None, "auto", "none", "required", "legs"])
 def test_what_a_real_models_template_has_no_place_for_is_said(small, choice):
@@ -558,7 +555,6 @@ def test_what_a_real_models_template_has_no_place_for_is_said(small, choice):
     assert observer.dropped == (["tools", "tool_choice"] if choice in ("required", "legs") else ["tools"])
 
 
-@pytest.mark.slow
 @needs_smollm2
 def test_a_real_model_is_shown_a_call_in_text_and_what_it_gave(small):
     written = '{"name": "legs", "arguments": {"animal": "duck"}}'
