@@ -5,6 +5,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 import time
 
 import msgspec
@@ -25,9 +26,11 @@ from support.deep_thinker import (
     notes,
     thinker,
 )
+from support.endpoint import scripted
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
+from tot_lab.models.stack import Failure
 from tot_lab.strategies.deep_think_names import core, match_once
 
 
@@ -951,25 +954,72 @@ def test_d9_the_report_says_which_limit_cut():
 
 @pytest.mark.slow
 def test_d9_a_group_has_twice_the_time_of_a_call_from_its_first_call_on():
+    """Each request is repeated in time, so that no call is too long by itself. Together they are."""
+
+    def reply(call):
+        if call.purpose == "develop":
+            raise Failure("busy", status=503, retry=True, retry_after=0.0)
+        return answers(call)
+
+    answers = thinker(names=NAMES).reply
+    end = scripted(reply, seconds=0.2, retries=50)
+    lab = tl.Lab(end, runs=None, mode="off")
+    made = wait(lab.run(tl.DeepThink(num_branches=3, timeout=0.5, max_iterations=1), TASK))
+    calls = made.calls_df().query("purpose == 'develop'")
+    assert {*calls.error} == {"timeout: no reply within 1 s, the strategy's limit for the group of calls"}
+    assert calls.tries.min() > 3
+    assert "the strategy's limit for the group of calls" in tl.deep_thought(made).report()
+
+
+@pytest.mark.slow
+def test_d9_waiting_for_a_place_takes_none_of_a_groups_time():
     """Another run holds three of the four places, so that the five calls of this one go one at a time. Each
-    is in time; together they are not."""
-    lab = tl.Lab(Slow(lambda call: 0.0 if call.purpose == "branch" else 1.1), runs=None)
+    is in time, and together they take more than twice the time of a call."""
+    lab = tl.Lab(Slow(lambda call: 0.0 if call.purpose == "branch" else 0.6), runs=None)
     holding = tl.Lab(Slow(lambda call: 0.0 if call.purpose == "branch" else 20.0), runs=None)
 
     async def both():
         other = asyncio.ensure_future(holding.run(tl.DeepThink(num_branches=3, timeout=60), TASK))
         await asyncio.sleep(0.2)
-        made = await lab.run(tl.DeepThink(num_branches=5, timeout=2.0, max_iterations=1), TASK)
+        made = await lab.run(tl.DeepThink(num_branches=5, timeout=1.0, max_iterations=1), TASK)
         other.cancel()
         await asyncio.gather(other, return_exceptions=True)
         return made
 
     made = wait(both())
-    (result,) = iterations(made)
-    errors = [branch.error for branch in result.branches if branch.error]
-    assert 1 <= len(errors) <= 4
-    assert {*errors} == {"timeout: no reply within 4 s, the strategy's limit for the group of calls"}
-    assert "the strategy's limit for the group of calls" in tl.deep_thought(made).report()
+    assert made.seconds > 2.5
+    assert [branch.error for branch in iterations(made)[0].branches] == [None] * 5
+
+
+@pytest.mark.slow
+def test_d9_four_calls_at_once_over_threads_and_event_loops():
+    model, lock = Slow(lambda call: 0.02), threading.Lock()
+    under_way = most = 0
+
+    async def counted(call):
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        try:
+            return await model(call)
+        finally:
+            with lock:
+                under_way -= 1
+
+    def work(made):
+        lab = tl.Lab(counted, runs=None)
+        made += [asyncio.run(lab.run(tl.DeepThink(num_branches=5, timeout=0.5), TASK)) for _ in range(2)]
+
+    made = []
+    threads = [threading.Thread(target=work, args=[made]) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 4
+    assert [run.stop_reason for run in made] == ["converged"] * 12
+    assert not [branch.error for run in made for branch in iterations(run)[0].branches if branch.error]
 
 
 @pytest.mark.slow
