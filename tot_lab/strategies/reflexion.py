@@ -21,10 +21,9 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import halts
-from tot_lab.core.domain import Path
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
-from tot_lab.core.task import Answer, Task
+from tot_lab.core.task import Answer, Path, Task
 from tot_lab.core.thinking import Thinking, ThinkingStep, ask, emit, intercept, resample
 from tot_lab.strategies.react import ReAct
 

@@ -19,11 +19,10 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from tot_lab.apps.cli.help import PRESETS, Formatter
-from tot_lab.core.domain import Domain
 from tot_lab.core.parts import REGISTRY, Part, class_of, known_names
 from tot_lab.core.registry import built_in, offered
 from tot_lab.core.strategy import Strategy
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import tasks
 from tot_lab.domains.named import domain_names, factory_of, problem_in

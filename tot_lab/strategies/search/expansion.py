@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tot_lab.core.calls import Reply
-from tot_lab.core.domain import Path
 from tot_lab.core.records import Decided, Event, Scored, Thought
+from tot_lab.core.task import Path
 from tot_lab.core.thinking import Thinking, emit
 from tot_lab.strategies.search.sampling import Sampler, emit_as_list
 

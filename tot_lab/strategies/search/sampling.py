@@ -14,10 +14,9 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.domain import Path
 from tot_lab.core.records import Decided, Event, Note, Scored
 from tot_lab.core.strategy import Prompting
-from tot_lab.core.task import Task
+from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask, gather
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from typing import ClassVar, Literal
 import msgspec
 
 from tot_lab.core.calls import Call
-from tot_lab.core.domain import Path
 from tot_lab.core.records import Event, Scored, Thought
+from tot_lab.core.task import Path
 from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import _Templated
 from tot_lab.strategies.search.expansion import Place
