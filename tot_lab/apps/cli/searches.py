@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tot_lab.analysis.statistics import success_rates
-from tot_lab.analysis.sweep_tables import summary, warned, write
+from tot_lab.analysis.sweep_summary import summary
+from tot_lab.analysis.sweep_tables import warned, write
 from tot_lab.apps.cli.arguments import (
     InvalidArgument,
     add_cache,

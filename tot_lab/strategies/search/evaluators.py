@@ -26,7 +26,7 @@ from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Effect, Thinking, ask, carry_out
 from tot_lab.core.tools import function_call
 from tot_lab.strategies.confidence import ALTERNATIVES
-from tot_lab.strategies.search.expansion import Place
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.sampling import (
     Count,
     Prompt,

@@ -13,7 +13,8 @@ from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Event
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking
-from tot_lab.strategies.search.expansion import Children, Place
+from tot_lab.strategies.search.children import Children
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample, WithTools
 from tot_lab.strategies.search.sampling import Sampler
 

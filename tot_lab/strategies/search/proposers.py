@@ -20,7 +20,8 @@ from tot_lab.core.records import Event
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.acting import Acting, ToolLimits, names_of_tools
-from tot_lab.strategies.search.expansion import Children, Place
+from tot_lab.strategies.search.children import Children
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.sampling import (
     Count,
     Prompt,

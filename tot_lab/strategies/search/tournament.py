@@ -15,7 +15,7 @@ from tot_lab.core.records import Event, Scored, Thought
 from tot_lab.core.task import Path
 from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import _Templated
-from tot_lab.strategies.search.expansion import Place
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.sampling import (
     Sampler,
     call_failed,
