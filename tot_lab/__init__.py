@@ -38,7 +38,7 @@ from typing import Any
 from tot_lab import analysis, lab, runtime, views  # noqa: F401  each attaches what it implements
 from tot_lab._version import __version__ as __version__
 from tot_lab.core.attach import imported
-from tot_lab.core.namespaces import Namespace, places
+from tot_lab.core.namespaces import Namespace, add_names, places
 
 _NAMES = places(
     {
@@ -96,6 +96,15 @@ _NAMES |= {
     "presets": "tot_lab.strategies.presets",
     "tools": "tot_lab.tools",
 }
+
+add_names(
+    "tot_lab.tools",
+    {
+        "tot_lab.domains.multi_hop": "multi_hop_tools",
+        "tot_lab.domains.multi_hop.documents": "document_tools",
+        "tot_lab.lab.deep_think_tool": "DeepThinkTool deep_think",
+    },
+)
 
 methods = Namespace(
     "methods",
@@ -179,7 +188,7 @@ errors = Namespace(
         "tot_lab.apps.deep_thinking": "NoModel",
         "tot_lab.lab.lessons": "LessonsError",
         "tot_lab.lab.session": "Busy",
-        "tot_lab.lab.settings": "SettingsError",
+        "tot_lab.lab.places": "SettingsError",
         "tot_lab.models": "CacheError CacheMiss",
         "tot_lab.record.journal": "JournalError",
         "tot_lab.runtime.recorder": "Divergence",

@@ -82,11 +82,11 @@ from tot_lab.lab.lab import Lab as Lab
 from tot_lab.lab.lab import Stream as _Stream
 from tot_lab.lab.lessons import Lessons as Lessons
 from tot_lab.lab.lessons import LessonsError as _LessonsError
+from tot_lab.lab.places import SettingsError as _SettingsError
 from tot_lab.lab.plan_store import PlanStore as PlanStore
 from tot_lab.lab.session import Busy as _Busy
 from tot_lab.lab.session import Session as Session
 from tot_lab.lab.settings import Settings as Settings
-from tot_lab.lab.settings import SettingsError as _SettingsError
 from tot_lab.lab.sweeps.axes import grid as grid
 from tot_lab.lab.sweeps.sweep import Sweep as Sweep
 from tot_lab.models import Cache as Cache

@@ -24,9 +24,10 @@ from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lessons import Lessons, LessonsError
+from tot_lab.lab.model_settings import named_model, with_named_models
 from tot_lab.lab.plan_store import PlanStore
-from tot_lab.lab.settings import named_model, with_named_models
 from tot_lab.lab.sweeps.axes import Strategies
+from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep, SweepEstimate
 from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import Mode
@@ -417,7 +418,7 @@ class Lab:
             asyncio.CancelledError: If the sweep was cancelled.
         """
         self.last_sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
-        await self.last_sweep.carry_out(at_once, client and _by_workers(client))
+        await self.last_sweep.carry_out(at_once, progress, client and _by_workers(client))
         return self.last_sweep
 
     async def estimate_sweep(
