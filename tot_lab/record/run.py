@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -29,10 +29,6 @@ from tot_lab.record.journal import Header, JournalError, read_journal, write_jou
 from tot_lab.record.marks import Mark, Verdict, changed, made, read_marks, write_marks
 from tot_lab.record.methods import RunMethods
 from tot_lab.record.routed import Routed, routed_in, selected_in
-
-if TYPE_CHECKING:
-    from tot_lab.models import Cache
-
 
 GRADING = 5.0
 """Seconds of CPU time that matching the pattern of a task from a file may take."""
@@ -75,6 +71,15 @@ def money(amount: float | None) -> str:
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
 
 
+class ReplyCache(Protocol):
+    """Cached replies, as a replay reads them; see `tot_lab.models.Cache`."""
+
+    path: Path
+
+    def replies(self, key: str) -> Iterator[Reply]:
+        """Yield all cached replies under `key`."""
+
+
 class Run(RunMethods):
     """One run, finished or not.
 
@@ -93,7 +98,7 @@ class Run(RunMethods):
         loaded: bool = False,
         task: Task | None = None,
         strategy: Strategy | None = None,
-        cache: Cache | None = None,
+        cache: ReplyCache | None = None,
     ) -> None:
         self.header = header
         self.lines = lines
