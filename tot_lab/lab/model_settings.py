@@ -21,9 +21,9 @@ from tot_lab.core.registry import names
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.places import ADVICE, PREFIX, Place, SettingsError, in_file, settings_files
-from tot_lab.models import LiteLLM, Local, model_named
-from tot_lab.models.chat.endpoint import ChatEndpoint
-from tot_lab.models.lite_llm.naming import (
+from tot_lab.models.model_table import is_in_table
+from tot_lab.models.named import model_named
+from tot_lab.models.providers import (
     checked_url,
     is_safe_url,
     key_variables,
@@ -31,8 +31,6 @@ from tot_lab.models.lite_llm.naming import (
     url_in_environment,
     whole_name,
 )
-from tot_lab.models.lite_llm.table import is_in_table
-from tot_lab.models.named import configured
 from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.strategies import ResearchDelegate
 
@@ -123,17 +121,24 @@ class ModelSettings(BaseModel):
             raise SettingsError(
                 f"api_key_env: the environment has no variable {missing}. It should hold the key of {name}."
             )
+        if self.model is None and not provider_of(name) and name not in names("models"):
+            raise SettingsError(f"provider {self.provider!r} has no default model: set `model`.")
+        if key is not None:
+            given["api_key"] = os.environ[key]
         model = model_named(name)
-        if isinstance(model, ChatEndpoint):
-            if isinstance(model, LiteLLM) and "/" not in model.name and not model.provider:
-                raise SettingsError(f"provider {self.provider!r} has no default model: set `model`.")
-            return configured(model, **given, api_key=key and os.environ[key])
-        if isinstance(model, Local) and given.keys() <= {"context_window"} and key is None:
-            return Local(weights=model.weights, **given)
-        if given or key:
-            unused = ", ".join([*given, *(["api_key_env"] if key else [])])
-            raise SettingsError(f"{name} does not accept {unused}.")
-        return model
+        if not given:
+            return model
+        unused: Collection[int | str] = given
+        if isinstance(model, Endpoint):
+            try:
+                return model.configured(**given)
+            except ValidationError as error:
+                problems = error.errors(include_input=False)
+                unused = [problem["loc"][0] for problem in problems if problem["type"] == "extra_forbidden"]
+                if not unused:
+                    raise
+        shown = ["api_key_env" if field == "api_key" else field for field in given if field in unused]
+        raise SettingsError(f"{name} does not accept {', '.join(shown)}.")
 
 
 # Named models.

@@ -24,7 +24,6 @@ from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import Requests, SampleScope, in_order, request_of
 from tot_lab.models.limits import BY_KIND, Limited, Measured, RateLimiter, shared_limiter
-from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.named import model_named
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
@@ -128,13 +127,12 @@ class Gateway:
         """Context window of the lab's own model in tokens, or `None` if it is unknown.
 
         The first of these that is known: the model's `context_window` setting, the size that its server
-        reported, the size in litellm's table of models. For Ollama only the setting counts, since Ollama
-        truncates prompts to the size that it is configured with.
+        reported, if a prompt may have it (`Endpoint.uses_reported_window`), and `Endpoint.window`.
         """
         own = getattr(self.model, "context_window", None)
         if own is None and isinstance(self.model, Endpoint):
-            is_ollama = isinstance(self.model, LiteLLM) and self.model.provider == "ollama_chat"
-            return (None if is_ollama else self.checked_window) or self.model.window()
+            reported = self.checked_window if self.model.uses_reported_window else None
+            return reported or self.model.window()
         return own if isinstance(own, int) and own > 0 else None
 
     def ask(self, call: Call, observer: CallObserver) -> Awaitable[Reply]:
@@ -163,9 +161,9 @@ class Gateway:
         budget refuses the same calls.
         """
         model = self.model_of(name)
-        if isinstance(model, Endpoint) and (self.mode != "replay" or isinstance(model, LiteLLM)):
+        if isinstance(model, Endpoint):
             async with asyncio.timeout(ready.LOADING):
-                await model.ready()
+                await (model.load_prices() if self.mode == "replay" else model.ready())
 
     def need(self, call: Call) -> Need | None:
         """Return the most that `call` can use, or `None` for a function and if the endpoint does not know."""
@@ -237,9 +235,7 @@ class Gateway:
             end: Backend = model if model.concurrency is not None else Measured(model, model)
             stack: Backend = Retried(end, model)
             stack = Spending(Limited(stack, model), model, self.spend_limiter)
-            if isinstance(model, LiteLLM) and model.provider == "anthropic":
-                stack = Warmed(stack, model.cached_beginning)
-            stack = Ready(stack, model)
+            stack = Ready(Warmed(stack, model.cached_beginning), model)
         else:
             stack = self._end(model)
         if self.is_cached(model) and self.mode != "replay":

@@ -30,8 +30,7 @@ from tot_lab.lab.settings import allowed_by_user
 from tot_lab.lab.sweeps.axes import grid
 from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import default_folder
-from tot_lab.models.chat.endpoint import ChatEndpoint
-from tot_lab.models.named import configured
+from tot_lab.models.stack import Endpoint
 from tot_lab.strategies import baselines
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
@@ -184,8 +183,8 @@ def parse_model(words: Sequence[str]) -> Any:
                 raise InvalidArgument(
                     f"{field} must not be given on the command line. Set it in the environment."
                 )
-        if isinstance(model, ChatEndpoint):
-            return configured(model, **given)
+        if isinstance(model, Endpoint):
+            return model.configured(**given)
         kept = {field: getattr(model, field) for field in model.model_fields_set}
         return type(model)(**{**kept, **given})
 
