@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Part
 from tot_lab.core.policy import EffectPolicy
-from tot_lab.core.records import Event
+from tot_lab.core.records import Event, call_failed
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.acting import Acting, ToolLimits, names_of_tools
@@ -27,7 +27,6 @@ from tot_lab.strategies.search.sampling import (
     Prompt,
     Retries,
     Sampler,
-    call_failed,
     checked_template,
     emit_as_list,
     unreadable,

@@ -105,11 +105,6 @@ def error_in(event: Event) -> str | None:
     return None
 
 
-def call_failed(at: str, purpose: str, error: str) -> Note:
-    """A call that got no reply."""
-    return Note("call.failed", at, {"kind": purpose, "error": error})
-
-
 def unreadable(at: str, purpose: str, sample_index: int) -> Note:
     """A reply that could not be read."""
     return Note("parse.unreadable", at, {"kind": purpose, "draw": sample_index})
