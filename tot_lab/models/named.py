@@ -42,6 +42,21 @@ def model_named(name: str) -> Model | Endpoint:
     return _checked(name, component.value.named(name[len(prefix) :]))
 
 
+def model_of(given: str | Model | Endpoint) -> Model | Endpoint:
+    """Return the model of that name, or `given` itself.
+
+    Raises:
+        ValueError: If the name is unknown.
+        TypeError: If it is no model.
+    """
+    if isinstance(given, str):
+        return model_named(given)
+    if not is_model(given):
+        shown = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
+        raise TypeError(f"model must be a name, a model part or an async callable: got {shown}.")
+    return given
+
+
 def _checked(name: str, model: Any) -> Model | Endpoint:
     if is_model(model):
         named: Model | Endpoint = model
