@@ -127,6 +127,15 @@ class Priced(ScriptedEndpoint):
         return super().need(calls)
 
 
+class Reward(Own):
+    generates = False
+
+
+def test_a_model_that_answers_no_prompts_cannot_be_checked():
+    with pytest.raises(TypeError, match="Only a model that answers prompts can be checked"):
+        wait(tl.Lab(Reward(), runs=None).check())
+
+
 def test_a_replay_loads_the_prices_alone(tmp_path):
     model = Priced()
     lab = tl.Lab(model, runs=None, cache=tmp_path)

@@ -31,7 +31,6 @@ from tot_lab.lab.sweeps.axes import Strategies
 from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep, SweepEstimate
 from tot_lab.models.checking import Check, check
-from tot_lab.models.reward_servers import RewardServer
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.journal import Header
@@ -162,7 +161,7 @@ class Lab:
         """
         if not isinstance(self.model, Endpoint):
             raise TypeError(f"Only a model with a server can be checked: got {self.model!r}.")
-        if isinstance(self.model, RewardServer):
+        if not self.model.generates:
             raise TypeError(f"Only a model that answers prompts can be checked: got {self.model!r}.")
         found = await check(self.model)
         self.gateway.use(self.model.model_copy(update={"concurrency": found.concurrency}))

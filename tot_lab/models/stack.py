@@ -142,6 +142,9 @@ class Endpoint(Part):
 
     kind: ClassVar[str] = ""
 
+    generates: ClassVar[bool] = True
+    """Whether the model answers prompts with text that it generates, so that each reply has tokens."""
+
     concurrency: Annotated[int, Field(ge=1)] | None = None
     """Concurrent requests of all labs that use this endpoint. `None` finds the number: it grows while the
     throughput does, and is reduced when the server refuses requests or slows down.

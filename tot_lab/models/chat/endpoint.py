@@ -71,9 +71,6 @@ class ChatEndpoint(Endpoint):
     price of prompt tokens that the server had cached, at most that of the others.
     """
 
-    _generates: ClassVar[bool] = True
-    """Whether the model generates its replies, so that each of them has tokens."""
-
     _is_loaded: bool = PrivateAttr(default=False)
     """Whether the settings come from a loaded run; see `mark_loaded`."""
 
@@ -230,7 +227,7 @@ class ChatEndpoint(Endpoint):
         if len(choices) > 1:
             sizes = [(len(call.prompt), choice.size) for call, choice in zip(calls, choices, strict=False)]
         shares = self._shares(usage, sizes, cached)
-        if len(choices) > 1 and self._generates and (few := undercounted(choices, shares)):
+        if len(choices) > 1 and self.generates and (few := undercounted(choices, shares)):
             self._ask_one_by_one()
             reported, shares = few, [(None, None, None)] * len(choices)
         replies = []

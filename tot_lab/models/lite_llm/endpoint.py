@@ -108,7 +108,7 @@ class LiteLLM(ChatEndpoint):
         base = settings.get("api_base")
         url = url_in_environment(self.provider) if base is None else checked_url(base)
         if self.provider != "openai" or url is None or _is_translated(self.name):
-            return LiteLLM.model_validate(settings)
+            return type(self).model_validate(settings)
         settings.pop("api_base", None)
         price = settings.pop("price", None) or price_in(in_table(self.name, self.provider))
         return OpenAIServer.model_validate({**settings, "base_url": url, "price": price})
