@@ -217,7 +217,7 @@ TABLES: dict[str, type[BaseModel]] = {
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """Return the error message for the setting `name`, which is none of `known`."""
+    """Return the message about the unknown setting `name`. `known` are the accepted names."""
     if _SECRET.search(name):
         return (
             "settings must not hold keys. Put the key into an environment variable: the provider's own, such "
