@@ -42,7 +42,7 @@ def model_named(name: str) -> Model | Endpoint:
     return _checked(name, component.value.named(name[len(prefix) :]))
 
 
-def model_of(given: str | Model | Endpoint) -> Model | Endpoint:
+def resolve_model(given: str | Model | Endpoint) -> Model | Endpoint:
     """Return the model of that name, or `given` itself.
 
     Raises:

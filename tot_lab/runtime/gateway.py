@@ -23,7 +23,7 @@ from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import Requests, SampleScope, in_order, request_of
 from tot_lab.models.limits import BY_KIND, Limited, Measured, RateLimiter, shared_limiter
-from tot_lab.models.named import model_named, model_of
+from tot_lab.models.named import model_named, resolve_model
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.spending import Costed, Spending, SpendLimiter
@@ -51,7 +51,7 @@ class Gateway:
         self._named: dict[str, Model | Endpoint] = {}
         models = {f"@{name}": role.model for name, role in self._roles.items()}
         self.enlist({name: model for name, model in models.items() if isinstance(model, Part)})
-        self.use(model_of(settings.model))
+        self.use(resolve_model(settings.model))
 
     @property
     def model(self) -> Model | Endpoint:
