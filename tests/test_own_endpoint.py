@@ -1,6 +1,6 @@
 """What is special to a provider: a user's own `Endpoint` can say all of it, without litellm."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from endpoint import ScriptedEndpoint, scripted
@@ -15,6 +15,7 @@ from tot_lab.models.stack import Failure, ServerFacts
 class Own(ScriptedEndpoint):
     """A server that reports 9,000 tokens and answers prompts of at most 1,000 unless it is configured."""
 
+    kind: ClassVar[str] = "test_own_endpoint.own"
     base_url: str = "http://one"
     hosted: bool = False
     truncates: bool = True
@@ -65,6 +66,8 @@ def test_a_providers_service_is_not_put_to_the_test(tmp_path, hosted):
 
 
 class Unreachable(Own):
+    kind: ClassVar[str] = "test_own_endpoint.unreachable"
+
     async def server_facts(self) -> ServerFacts:
         raise Failure("Name or service not known", connection_failed=True)
 
@@ -110,6 +113,7 @@ def test_calls_with_the_same_beginning_wait_for_the_first(tmp_path):
 class Priced(ScriptedEndpoint):
     """An endpoint whose prices must be loaded."""
 
+    kind: ClassVar[str] = "test_own_endpoint.priced"
     _loaded: list[str] = PrivateAttr(default_factory=list)
 
     @property
@@ -128,6 +132,7 @@ class Priced(ScriptedEndpoint):
 
 
 class Reward(Own):
+    kind: ClassVar[str] = "test_own_endpoint.reward"
     generates = False
 
 
