@@ -38,7 +38,7 @@ from typing import Any
 from tot_lab import analysis, lab, runtime, views  # noqa: F401  each attaches what it implements
 from tot_lab._version import __version__ as __version__
 from tot_lab.core.attach import imported
-from tot_lab.core.namespaces import Namespace, places
+from tot_lab.core.namespaces import Namespace, add_names, places
 
 _NAMES = places(
     {
@@ -48,12 +48,11 @@ _NAMES = places(
         "tot_lab.analysis.matching": "match",
         "tot_lab.apps.deep_thinking": "think",
         "tot_lab.core.calls": "Call Reply",
-        "tot_lab.core.domain": "Domain",
         "tot_lab.core.parts": "Part part_of",
         "tot_lab.core.policy": "EffectPolicy",
         "tot_lab.core.records": "Note Thought",
         "tot_lab.core.strategy": "Prompting Strategy",
-        "tot_lab.core.task": "Answer Task",
+        "tot_lab.core.task": "Answer Domain Task",
         "tot_lab.core.thinking": "Budget Thinking ask emit gather resample with_budget with_timeout",
         "tot_lab.core.tool": "Tool tool",
         "tot_lab.core.tree": "Node Tree",
@@ -97,6 +96,15 @@ _NAMES |= {
     "presets": "tot_lab.strategies.presets",
     "tools": "tot_lab.tools",
 }
+
+add_names(
+    "tot_lab.tools",
+    {
+        "tot_lab.domains.multi_hop": "multi_hop_tools",
+        "tot_lab.domains.multi_hop.documents": "document_tools",
+        "tot_lab.lab.deep_think_tool": "DeepThinkTool deep_think",
+    },
+)
 
 methods = Namespace(
     "methods",
@@ -180,7 +188,7 @@ errors = Namespace(
         "tot_lab.apps.deep_thinking": "NoModel",
         "tot_lab.lab.lessons": "LessonsError",
         "tot_lab.lab.session": "Busy",
-        "tot_lab.lab.settings": "SettingsError",
+        "tot_lab.lab.places": "SettingsError",
         "tot_lab.models": "CacheError CacheMiss",
         "tot_lab.record.journal": "JournalError",
         "tot_lab.runtime.recorder": "Divergence",

@@ -38,7 +38,6 @@ from tot_lab.core.calls import TokenLogprob as _TokenLogprob
 from tot_lab.core.calls import ToolCall as _ToolCall
 from tot_lab.core.calls import halts as _halts
 from tot_lab.core.calls import stop_of as _stop_of
-from tot_lab.core.domain import Domain as Domain
 from tot_lab.core.parts import Part as Part
 from tot_lab.core.parts import part_of as part_of
 from tot_lab.core.policy import EffectPolicy as EffectPolicy
@@ -51,6 +50,7 @@ from tot_lab.core.records import parent_of as _parent_of
 from tot_lab.core.strategy import Prompting as Prompting
 from tot_lab.core.strategy import Strategy as Strategy
 from tot_lab.core.task import Answer as Answer
+from tot_lab.core.task import Domain as Domain
 from tot_lab.core.task import Task as Task
 from tot_lab.core.thinking import Budget as Budget
 from tot_lab.core.thinking import BudgetLeft as _BudgetLeft
@@ -82,11 +82,11 @@ from tot_lab.lab.lab import Lab as Lab
 from tot_lab.lab.lab import Stream as _Stream
 from tot_lab.lab.lessons import Lessons as Lessons
 from tot_lab.lab.lessons import LessonsError as _LessonsError
+from tot_lab.lab.places import SettingsError as _SettingsError
 from tot_lab.lab.plan_store import PlanStore as PlanStore
 from tot_lab.lab.session import Busy as _Busy
 from tot_lab.lab.session import Session as Session
 from tot_lab.lab.settings import Settings as Settings
-from tot_lab.lab.settings import SettingsError as _SettingsError
 from tot_lab.lab.sweeps.axes import grid as grid
 from tot_lab.lab.sweeps.sweep import Sweep as Sweep
 from tot_lab.models import Cache as Cache

@@ -28,11 +28,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
-from tot_lab.core.domain import Domain
 from tot_lab.core.parts import part_of
 from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
-from tot_lab.core.task import Answer, Task
+from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget, Gather, Request, Thinking, WithBudget, gather, resample
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree

@@ -1,8 +1,9 @@
-"""The names of `tl`: few, lazy, in namespaces, and written in the stub that type checkers read.
+"""The names of `tl`: few, lazy, in namespaces, and written in the stubs that type checkers read.
 
-`python tests/contract/test_names.py` writes the stub anew.
+`python tests/contract/test_names.py` writes the stubs anew.
 """
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 
 import tot_lab as tl
 from tot_lab.core.attach import imported
+from tot_lab.core.namespaces import names_added
 from tot_lab.core.registry import AXES, BUILT_IN
 
 ROOT = Path(__file__).parents[2]
 STUB = ROOT / "tot_lab/__init__.pyi"
+TOOLS = ROOT / "tot_lab/tools/__init__.pyi"
 
 
 def stub() -> str:
@@ -42,8 +45,31 @@ def stub() -> str:
         "def path_of(name: str, value: object = None) -> str | None: ...",
         "def load_ipython_extension(shell: Any) -> None: ...",
     ]
+    return formatted(text, STUB)
+
+
+def stub_of_tools() -> str:
+    """The stub of `tl.tools`, to which names of other rooms are added."""
+    tree = ast.parse(TOOLS.with_suffix(".py").read_text())
+    own = {
+        alias.name: node.module
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    added = {name: place.partition(":")[0] for name, place in names_added("tot_lab.tools").items()}
+    text = [
+        '"""The names of `tl.tools`; `python tests/test_names.py` writes this file."""\n',
+        *(f"from {(own | added)[name]} import {name} as {name}" for name in tl.tools.__all__),
+        "",
+        "__all__: list[str]",
+    ]
+    return formatted(text, TOOLS)
+
+
+def formatted(text: list[str], path: Path) -> str:
     ruff = [sys.executable, "-m", "ruff"]
-    name = ["--stdin-filename", str(STUB), "-"]
+    name = ["--stdin-filename", str(path), "-"]
     ordered = subprocess.run(
         [*ruff, "check", "--fix", "--quiet", "--exit-zero", *name],
         input="\n".join(text),
@@ -148,9 +174,24 @@ def test_import_loads_no_strategy():
     assert out.stdout.strip() == "[]"
 
 
-def test_the_stub_is_up_to_date():
+def test_the_stubs_are_up_to_date():
     assert STUB.read_text() == stub(), "run: python tests/contract/test_names.py"
+    assert TOOLS.read_text() == stub_of_tools(), "run: python tests/contract/test_names.py"
+
+
+@pytest.mark.parametrize("name", ["DeepThinkTool", "deep_think", "document_tools", "multi_hop_tools"])
+def test_tools_of_other_rooms_are_imported_at_their_first_use(name):
+    code = f"""
+import sys
+from tot_lab import tools
+print({name!r} in tools.__all__, "tot_lab.lab.lab" in sys.modules, "tot_lab.domains" in sys.modules)
+from tot_lab.tools import {name}
+print({name} is getattr(tools, {name!r}))
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.split() == ["True", "False", "False", "True"]
 
 
 if __name__ == "__main__":
     STUB.write_text(stub())
+    TOOLS.write_text(stub_of_tools())

@@ -55,19 +55,9 @@ MODULES = {".".join(module_of(path)): path for path in FILES}
 
 @cache
 def imports_of(path: Path) -> list[tuple[str, int]]:
-    """Modules of tot_lab that a file imports anywhere, also inside functions, but not for type checkers."""
-    tree = parsed(path)
-    typing = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
+    """Modules of tot_lab that a file imports anywhere, also inside functions and for type checkers."""
     found = []
-    for node in ast.walk(tree):
-        if node in typing:
-            continue
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -14,8 +14,9 @@ from support.providers import Providers, Said
 
 import tot_lab as tl
 from tot_lab.apps.cli import main
-from tot_lab.lab.settings import PREFIX, approve_project_file
-from tot_lab.models.lite_llm.naming import is_safe_url
+from tot_lab.lab.places import PREFIX
+from tot_lab.lab.settings import approve_project_file
+from tot_lab.models.providers import is_safe_url
 
 
 @pytest.fixture(autouse=True)

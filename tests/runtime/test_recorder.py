@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from support import wait
 
@@ -272,3 +273,36 @@ def test_calls_are_records_like_any_other():
 def test_an_unknown_decision_is_refused_when_it_is_made(what):
     with pytest.raises(ValueError, match=rf"Unknown decision: got {what!r}\. Use kept, pruned, .*, answer"):
         tl.records.Decided("0", what)
+
+
+class FallsBack(tl.Strategy):
+    """Answers without a model, and says so in a note."""
+
+    kind = "test_recorder.falls_back"
+    is_fallback: bool = True
+
+    def think(self, task, at="0"):
+        yield tl.Thought(at, None, task.question)
+        yield Note("mine.guessed", at, {"why": "no model"}, fallback=self.is_fallback)
+        return tl.Answer("26", "answered")
+
+
+def test_a_note_of_a_fallback_is_logged_and_recorded_as_any_other(caplog, tmp_path):
+    lab = tl.Lab("sim/general", runs=tmp_path)
+    task = tl.general("What is 13 · 2?")
+    made = wait(lab.run(FallsBack(), task))
+    (logged,) = caplog.records
+    expected = f'run {made.id}, thought 0: mine.guessed {{"why":"no model"}}'
+    assert (logged.name, logged.levelname, logged.getMessage()) == ("tot_lab", "WARNING", expected)
+    caplog.clear()
+    plain = wait(lab.run(FallsBack(is_fallback=False), task))
+    assert made.events == plain.events
+
+    def lines(run):
+        return [msgspec.json.decode(line)["e"] for line in run.path.read_bytes().splitlines()[1:]]
+
+    assert lines(made) == lines(plain)
+    assert {"type": "note", "name": "mine.guessed", "at": "0", "data": {"why": "no model"}} in lines(made)
+    assert wait(made.replay()).identical
+    assert wait(tl.load(made.path).replay(FallsBack())).identical
+    assert not caplog.records

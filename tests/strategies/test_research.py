@@ -18,7 +18,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.tools import ToolSpec, characters_within, tokens_in
 from tot_lab.models.lite_llm.loading import load_litellm
-from tot_lab.models.lite_llm.table import window_in_table
+from tot_lab.models.model_table import window_in_table
 from tot_lab.strategies.research import (
     ToolUse,
     agent_used_web_tools,

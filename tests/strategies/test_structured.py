@@ -200,7 +200,7 @@ def test_after_the_last_retry_it_says_why_there_is_nothing():
 def test_a_call_that_is_refused_or_fails_ends_it(error):
     result, calls, notes = told("?", Reply(error=error))
     assert (result.value, result.error, len(calls)) == (None, error, 2)
-    assert notes[-1] == Note("call.failed", "0.1", {"kind": "plan", "error": error})
+    assert notes[-1] == Note("call.failed", "0.1", {"kind": "plan", "error": error}, fallback=True)
 
 
 def test_the_error_is_told_of_what_was_meant_and_is_short():

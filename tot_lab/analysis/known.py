@@ -12,9 +12,8 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import cached_property
 from typing import TypeVar
 
-from tot_lab.core.domain import Domain
 from tot_lab.core.parts import needs_functions
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Task
 from tot_lab.core.tree import Node
 from tot_lab.record.run import Run
 

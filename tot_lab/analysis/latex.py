@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.statistics import compare_all, success_rates
+from tot_lab.analysis.sweep_summary import Summary
 from tot_lab.record.losses import describe, without_losses
 from tot_lab.record.run import money
 
 if TYPE_CHECKING:
     import pandas
-
-    from tot_lab.analysis.sweep_tables import Summary
 
 Column = tuple[str, list[str]]
 

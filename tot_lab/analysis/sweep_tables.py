@@ -17,21 +17,22 @@ from datetime import UTC, datetime
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tot_lab._version import __version__
 from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.latex import latex_table
+from tot_lab.analysis.sweep_summary import losses_in, summary
 from tot_lab.analysis.tables import any_of_kept
 from tot_lab.core.calls import html_text
 from tot_lab.core.extras import requires
 from tot_lab.core.files import write_whole
 from tot_lab.lab.sweeps.axes import differing_settings, flat_settings, format_value
-from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
+from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.entries import Exported
 from tot_lab.record.journal import Header
-from tot_lab.record.losses import ByRole, columns_of, describe, total, warn_of, warning_of
+from tot_lab.record.losses import columns_of, describe, warn_of, warning_of
 from tot_lab.record.run import Run, money
 
 if TYPE_CHECKING:
@@ -134,64 +135,6 @@ def joined_df(sweep: Sweep, frame: Callable[[Run], pandas.DataFrame]) -> pandas.
         }
     )
     return pd.concat([place, whole.drop(columns=["repeat"], errors="ignore")], axis=1)
-
-
-class Summary(NamedTuple):
-    """One setting of a sweep. `None` means unknown.
-
-    Attributes:
-        runs: Number of finished runs.
-        success: Share of correct answers among the graded runs.
-        score: Mean grade of the graded runs.
-        calls, tokens, cost: Means per run; cost in USD without a cache.
-        errors: Number of runs with an error.
-        losses: Lost calls by role.
-    """
-
-    setting: str
-    runs: int
-    success: float | None
-    score: float | None
-    calls: float | None
-    tokens: float | None
-    cost: float | None
-    errors: int
-    losses: ByRole | None
-
-
-def summary(sweep: Sweep) -> list[Summary]:
-    """Return the settings of a sweep, so far."""
-    by_setting: list[list[Row]] = [[] for _ in sweep.settings]
-    for cell in sweep.cells:
-        if cell.run_id in sweep.rows:
-            by_setting[cell.setting].append(sweep.rows[cell.run_id])
-    return [_summed(label, rows) for label, rows in zip(sweep.settings, by_setting, strict=True)]
-
-
-def _summed(label: str, rows: list[Row]) -> Summary:
-    graded = [row for row in rows if row.correct is not None]
-    tokens = [
-        None
-        if row.input_tokens is None or row.output_tokens is None
-        else row.input_tokens + row.output_tokens
-        for row in rows
-    ]
-    return Summary(
-        label,
-        len(rows),
-        mean([float(row.correct) for row in graded if row.correct is not None]),
-        mean([row.score for row in graded]),
-        mean([row.calls for row in rows]),
-        mean(tokens),
-        mean([row.cost for row in rows]),
-        sum(row.error is not None for row in rows),
-        total(row.losses for row in rows),
-    )
-
-
-def losses_in(sweep: Sweep) -> dict[str, ByRole | None]:
-    """Return the losses of each setting, so far."""
-    return {line.setting: line.losses for line in summary(sweep)}
 
 
 # Text and HTML.

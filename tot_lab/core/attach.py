@@ -7,8 +7,6 @@ module and `tot_lab.core.registry` are the only ones that import by name.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -61,21 +59,3 @@ def attach(owner: type, module: str, *names: str, properties: tuple[str, ...] = 
 def _set(owner: type, name: str, attached: Attached) -> None:
     attached.__set_name__(owner, name)
     setattr(owner, name, attached)
-
-
-def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose names are imported at first use.
-
-    Args:
-        package: The package's `__name__`.
-        modules: Maps each name to the full name of its module.
-    """
-
-    def find(name: str) -> Any:
-        if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = imported(f"{modules[name]}:{name}")
-        setattr(sys.modules[package], name, value)
-        return value
-
-    return find

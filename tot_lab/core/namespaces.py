@@ -1,11 +1,13 @@
 """Namespaces of the package: names that are imported at their first use.
 
 A namespace of a registry group lists the components of the group, including those of installed packages. No
-second list must be kept.
+second list must be kept. A package such as `tl.tools` is a namespace too, to which names of other rooms are
+added.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -21,6 +23,38 @@ def places(modules: Mapping[str, str]) -> dict[str, str]:
         modules: Maps each module to its names, separated by spaces.
     """
     return {name: f"{module}:{name}" for module, names in modules.items() for name in names.split()}
+
+
+_ADDED: dict[str, dict[str, str]] = {}
+
+
+def add_names(package: str, modules: Mapping[str, str]) -> None:
+    """Add names of modules that `package` must not import. They are imported at their first use.
+
+    Args:
+        package: Full name of the package, whose `__getattr__` calls `added_name`.
+        modules: Maps each module to its names, separated by spaces.
+    """
+    _ADDED[package] = places(modules)
+
+
+def names_added(package: str) -> dict[str, str]:
+    """Map each name that was added to `package` to its place, `MODULE:NAME`."""
+    return _ADDED.get(package, {})
+
+
+def added_name(package: str, name: str) -> Any:
+    """Import a name that was added to `package`.
+
+    Raises:
+        AttributeError: If there is no such name.
+    """
+    place = names_added(package).get(name)
+    if place is None:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    value = imported(place)
+    setattr(sys.modules[package], name, value)
+    return value
 
 
 class Namespace:

@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tot_lab.core.domain import Ungraded
+from tot_lab.core.task import Ungraded
 
 APART = ("unshare", "--user", "--map-current-user", "--net", "--pid", "--ipc", "--fork", "--kill-child")
 """The command that starts a process in its own namespaces."""

@@ -89,11 +89,25 @@ class Decided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="de
 
 
 class Note(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="note"):
-    """A named event of a strategy (`tot.started`, or a user's own) with JSON data."""
+    """A named event of a strategy (`tot.started`, or a user's own) with JSON data.
+
+    Attributes:
+        name: Its name.
+        at: The thought that it is about.
+        data: Its data.
+        fallback: Whether it reports a result that replaces a requested one. The recorder logs such a note and
+            records it without this flag.
+    """
 
     name: str
     at: str
     data: dict[str, Any] = {}
+    fallback: bool = False
+
+
+def call_failed(at: str, purpose: str, error: str, **more: Any) -> Note:
+    """The note that a call got no reply, and that the strategy goes on without one."""
+    return Note("call.failed", at, {"kind": purpose, "error": error, **more}, fallback=True)
 
 
 class Ended(

@@ -1,14 +1,283 @@
-"""Tasks and their answers."""
+"""Tasks, the domains that they belong to, and answers.
+
+A domain contains what a search needs to know about a family of tasks, and nothing about how to search. A path
+is the list of thoughts from the first step to a node; the root is not a step.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny
 
-from tot_lab.core.domain import Domain, Path
+from tot_lab.core.calls import TokenLogprob
+from tot_lab.core.parts import Part
+from tot_lab.core.reading import (
+    read_choice,
+    read_label,
+    read_label_logprobs,
+    read_list,
+    read_score,
+    read_scores,
+)
+from tot_lab.core.tool import Tool
 from tot_lab.core.tools import ToolSpec
+
+Path = Sequence[str]
+
+
+class Ungraded(Exception):
+    """Raised if answers cannot be graded. The message gives the reason."""
+
+
+class Prompts:
+    """The prompts of a domain.
+
+    `statement` adds `task.context` to each. An evaluator's prompt ends with the candidate, so that siblings
+    share a prefix that a server can cache.
+    """
+
+    kind: ClassVar[str]
+
+    def statement(self, task: Task) -> str:
+        """The problem as every prompt shows it, with the context added by research or lessons."""
+        return f"{task.question}\n\nWhat is known so far:\n{task.context}" if task.context else task.question
+
+    def steps(self, path: Path) -> str:
+        """A path as numbered lines."""
+        return "\n".join(f"{k}. {step}" for k, step in enumerate(path, 1)) or "(no steps yet)"
+
+    def sample_prompt(self, task: Task, path: Path) -> str:
+        """Asks for one next step."""
+        raise NotImplementedError(f"the domain {self.kind!r} has no sample_prompt")
+
+    def propose_prompt(self, task: Task, path: Path, count: int) -> str:
+        """Asks for up to `count` different next steps in one reply."""
+        raise NotImplementedError(f"the domain {self.kind!r} has no propose_prompt")
+
+    def value_prompt(self, task: Task, path: Path) -> str:
+        """Asks how promising the last step of `path` is."""
+        raise NotImplementedError(f"the domain {self.kind!r} has no value_prompt")
+
+    def part_prompts(self, task: Task, path: Path) -> list[str]:
+        """Asks for a verdict on each part of the state separately, for `evaluate="parts"`.
+
+        Equal prompts count as one part. A state without prompts is unreadable.
+        """
+        raise NotImplementedError(f"the domain {self.kind!r} has no part_prompts")
+
+    def max_parts(self, task: Task) -> int:
+        """The maximum number of `part_prompts` of a state. It bounds the calls; more prompts are an error."""
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no max_parts, the most part_prompts of a state"
+        )
+
+    def judge_prompt(self, task: Task, path: Path) -> str:
+        """Asks for a verdict on the last step of `path`: one of `judge_labels` and no other word."""
+        raise NotImplementedError(f"the domain {self.kind!r} has no judge_prompt")
+
+    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
+        """Asks which of `paths`, numbered from 1, is the most promising."""
+        raise NotImplementedError(f"the domain {self.kind!r} has no vote_prompt")
+
+    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
+        """Asks for a score of each of `candidates`, next steps after `path`, in one reply."""
+        raise NotImplementedError(f"the domain {self.kind!r} has no joint_prompt")
+
+    def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        """Asks for the whole answer at once, after step-by-step reasoning if `reasoning`.
+
+        Strategies use `Task.answer_prompt`, which also shows the earlier steps.
+        """
+        raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt")
+
+    def response_format(self, purpose: str, task: Task, path: Path) -> dict[str, Any] | None:
+        """A JSON schema for the reply to a prompt of that purpose (`sample`, `value`, …), or `None`."""
+        return None
+
+
+class Readers:
+    """How replies are read. `None` means that a reply could not be read.
+
+    Attributes:
+        value_labels: Labels that an evaluator answers with, and their values in the domain's own units. Empty
+            if it answers with a score from 0 to 1.
+        judge_labels: Labels whose probabilities `evaluate="logprob"` reads, and their values from 0 to 1.
+    """
+
+    value_labels: ClassVar[dict[str, float]] = {}
+    judge_labels: ClassVar[dict[str, float]] = {"yes": 1.0, "no": 0.0}
+
+    @property
+    def value_top(self) -> float:
+        """The highest value of one sample."""
+        return max(self.value_labels.values(), default=1.0)
+
+    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
+        """The step in the reply to `sample_prompt`."""
+        return text.strip() or None
+
+    def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
+        """The steps in the reply to `propose_prompt`, in order, repeats included."""
+        return read_list(text)
+
+    def pool_proposals(self, task: Task, path: Path, texts: Sequence[str]) -> list[str]:
+        """The steps in several replies to one `propose_prompt`, in order of first appearance, without repeats
+        between replies.
+
+        For a single reply it equals `read_proposals`.
+        """
+        pooled: list[str] = []
+        for text in texts:
+            known = set(pooled)
+            pooled += [step for step in self.read_proposals(task, path, text) if step not in known]
+        return pooled
+
+    def read_value(self, text: str) -> float | None:
+        """The value that an evaluator's reply states, in the domain's own units (see `value_labels`)."""
+        return read_label(text, self.value_labels) if self.value_labels else read_score(text)
+
+    def read_part(self, text: str) -> float | None:
+        """The value that a reply about one part of a state gives it, in the same units."""
+        return self.read_value(text)
+
+    def join_parts(self, scores: Sequence[float]) -> float:
+        """The score of a state from the scores of its readable parts (at least one): the lowest."""
+        return min(scores)
+
+    def read_judge(self, tokens: Sequence[TokenLogprob]) -> tuple[float, float] | None:
+        """Read a verdict from log-probabilities.
+
+        Returns:
+            The score from 0 to 1 among the labels alone, and the probability that the verdict is one of them.
+            `None` if it could not be read.
+        """
+        return read_label_logprobs(tokens, self.judge_labels)
+
+    def read_vote(self, text: str, count: int) -> int | None:
+        """The chosen candidate among `count`, counted from 0."""
+        return read_choice(text, count)
+
+    def read_joint(self, text: str, count: int) -> list[float | None]:
+        """`count` scores from 0 to 1 out of one reply, `None` for each that is missing."""
+        return read_scores(text, count)
+
+    def read_answer(self, task: Task, text: str) -> str | None:
+        """The answer in the reply to `answer_prompt`."""
+        return text.strip() or None
+
+
+class Rules:
+    """When two paths reach the same state, when a path is complete, and how an answer is found and graded."""
+
+    def assess(self, task: Task, path: Path) -> float | None:
+        """A score from 0 to 1 that needs no model. `None` leaves the thought to the evaluator."""
+        return None
+
+    def complete(self, task: Task, path: Path) -> bool | None:
+        """Whether `path` needs no further step. `None` if the domain cannot tell."""
+        return None
+
+    def state(self, task: Task, path: Path) -> Hashable | None:
+        """A key that is equal for paths that reach the same state. `None` means that no other path does."""
+        return None
+
+    def answer(self, task: Task, path: Path) -> str | None:
+        """The answer that `path` holds. `None` if there is none."""
+        return path[-1] if path else None
+
+    def solvable(self, task: Task, path: Path) -> bool | None:
+        """Whether a correct answer can still be reached from `path`. `None` if the domain cannot tell.
+
+        For finished runs (`tl.diagnose`, `tl.stats.judge_evaluator`). No strategy may call it.
+        """
+        return None
+
+    def same(self, task: Task, answer: str) -> Hashable:
+        """A key that is equal for answers that count as the same."""
+        return " ".join(answer.casefold().split())
+
+    def verify(self, task: Task, answer: str) -> bool | None:
+        """Whether `answer` keeps the rules that the problem itself states, judged without the reference.
+
+        `None` if the domain cannot tell.
+        """
+        return None
+
+    def grade(self, task: Task, answer: str) -> float | None:
+        """How correct `answer` is, from 0 to 1 (correct). `None` if there is no reference.
+
+        Raises `Ungraded` if it needs a package that is not installed.
+        """
+        return None
+
+    def credit(self, task: Task, answer: str) -> float | None:
+        """Partial credit for `answer`, from 0 to 1, which never counts as solved. `None` without any
+        besides `grade`.
+        """
+        return None
+
+    def is_bounded(self, task: Task) -> bool:
+        """Whether `grade` and `solvable` are fast for every possible `task`. If not, a run loaded from a file
+        is graded only on request.
+        """
+        return False
+
+    def expected(self, task: Task) -> Any:
+        """Return the right answer in the form shown to people. Returns `None` if it is not known."""
+        return task.reference
+
+    def answer_pattern(self, task: Task) -> str | None:
+        """The regular expression that decides which answers are correct. `None` if another rule decides."""
+        return None
+
+    def runs_code(self, task: Task) -> bool:
+        """Whether `grade` runs code that `task` holds. A run loaded from a file is then not graded."""
+        return False
+
+
+class Domain(Prompts, Readers, Rules, Part):
+    """What a search needs to know about a family of tasks. The defaults suit any question.
+
+    Methods may not do I/O or keep state. They are also used to inspect finished runs, and the path of a
+    baseline is a single whole reply: methods must accept any text, and may not raise.
+    """
+
+    kind: ClassVar[str] = ""
+
+    verifies_paths: ClassVar[bool] = False
+    """Whether a path of steps holds an answer only if `verify` accepts it."""
+
+    player: ClassVar[str] = "sim/general"
+    """Name of the simulated model that knows the prompts of this domain."""
+
+    @classmethod
+    def task_factory(cls) -> Callable[..., Task] | None:
+        """A function that makes a task from a problem and keyword settings. `None` makes a task from any
+        question, with the settings of the domain.
+        """
+        return None
+
+    @classmethod
+    def example_tasks(cls) -> Callable[..., list[Task]] | None:
+        """A function that makes the first `count` tasks of the domain. `None` if it has none."""
+        return None
+
+    @classmethod
+    def tools(cls) -> tuple[Tool, ...]:
+        """Tools for its tasks. A lab accepts the name of the domain for them."""
+        return ()
+
+    def part(self, task: Task, question: str, known: str) -> Task:
+        """The task of answering `question` as a part of `task`.
+
+        By default it is the same problem, with `known` and the question in its context. A domain that accepts
+        any question makes a new problem of it.
+        """
+        now = f"Of all this only one part is to be done now, and nothing else:\n{question}"
+        return task.with_context(known, now)
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tot_lab.core.domain import Path
-from tot_lab.core.task import Task
+from tot_lab.core.task import Path, Task
 from tot_lab.domains.open_ended import OpenEnded
 
 

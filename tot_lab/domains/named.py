@@ -10,10 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, get_args, get_type_hints
 
-from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
 from tot_lab.core.registry import names
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Task
 
 
 def domain_names() -> list[str]:

@@ -6,9 +6,8 @@ record shows that it was used.
 
 from __future__ import annotations
 
-from tot_lab.core.domain import Path
 from tot_lab.core.parts import UserFunction
-from tot_lab.core.task import Task
+from tot_lab.core.task import Path, Task
 
 
 def oracle(task: Task) -> UserFunction:

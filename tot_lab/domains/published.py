@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Hashable
 from typing import ClassVar
 
-from tot_lab.core.domain import Path
-from tot_lab.core.task import Task
+from tot_lab.core.task import Path, Task
 from tot_lab.domains.creative_writing import CreativeWriting, creative_writing
 from tot_lab.domains.game24 import Game24, game24
 from tot_lab.domains.mini_crossword import MiniCrossword

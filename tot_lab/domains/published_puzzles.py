@@ -14,8 +14,7 @@ from functools import lru_cache
 from itertools import product
 from typing import ClassVar, TypeAlias
 
-from tot_lab.core.domain import Domain, Path
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Path, Task
 from tot_lab.domains.published import MARK
 
 State: TypeAlias = tuple[int, ...]

@@ -9,8 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from tot_lab.core.domain import Path
-from tot_lab.core.task import Task
+from tot_lab.core.task import Path, Task
 from tot_lab.domains.general import General, final_answer, stated_answer
 
 

@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import fields
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -19,22 +19,20 @@ from typing import Any, cast
 import msgspec
 
 from tot_lab.core.calls import Model, Reply, is_made
+from tot_lab.core.parameters import takes_fields_of
 from tot_lab.core.records import Line, Record
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lessons import Lessons, LessonsError
+from tot_lab.lab.model_settings import named_model, with_named_models
 from tot_lab.lab.plan_store import PlanStore
-from tot_lab.lab.settings import named_model, with_named_models
 from tot_lab.lab.sweeps.axes import Strategies
+from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep, SweepEstimate
-from tot_lab.models import Cache, model_named
-from tot_lab.models.cache import Mode
 from tot_lab.models.checking import Check, check
-from tot_lab.models.keys import SampleScope
-from tot_lab.models.reward_servers import RewardServer
 from tot_lab.models.simulated import Simulated
-from tot_lab.models.stack import Endpoint, is_model
+from tot_lab.models.stack import Endpoint
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
 from tot_lab.record.search_notes import SearchNotes
@@ -44,11 +42,34 @@ from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of
 from tot_lab.runtime.roles import Role, roles_of
-from tot_lab.runtime.runner import Estimate, Execution, Runner, RunnerSettings, check_arguments
+from tot_lab.runtime.runner import Estimate, Execution, Runner, check_arguments
+from tot_lab.runtime.settings import RunnerSettings
 from tot_lab.runtime.steering import Steering
 from tot_lab.strategies.react import ReAct
-from tot_lab.strategies.structured import Tier
-from tot_lab.tools import EffectPolicy, Tool
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabSettings(RunnerSettings):
+    """The settings of a `Lab`: those of its runs, and where it keeps what they leave."""
+
+    runs: str | os.PathLike[str] | None = "runs"
+    """Folder in which the journal of each run is written. `None` keeps runs in memory only."""
+
+    plans: str | os.PathLike[str] | PlanStore | None = None
+    """SQLite file, or a `tl.PlanStore`, in which each plan of `tl.PlanExecute` is kept while it runs. `None`
+    keeps plans in the record of their run only (`run.plans`).
+    """
+
+    memory: str | os.PathLike[str] | Lessons | None = None
+    """SQLite file, or a `tl.Lessons`, of answers and critiques from earlier runs. `run` and `stream` add what
+    was kept for similar tasks to the task, and the header of the run records it. Branches and sweeps neither
+    read nor write the memory. `None` turns it off.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.memory, str | os.PathLike | Lessons | None):
+            raise TypeError(f"memory must be a path or tl.Lessons(path): got {self.memory!r}.")
 
 
 class Lab:
@@ -57,128 +78,37 @@ class Lab:
         lab = tl.Lab("ollama/qwen3:8b", cache="cache")
         run = await lab.run(tl.TreeOfThoughts(), tl.game24("4 9 10 13"))
 
-    Args:
-        model: A name (`gpt-4.1-mini`, `ollama/qwen3:8b`, `local/qwen2.5-coder-1.5b`, `sim/game24`), a model
-            part (`tl.LiteLLM(model="…", api_base="…")`), or any async callable `Call -> Reply | str`. An
-            async generator of text pieces is a model that streams. A part also sets how it is called:
-            `concurrency` (requests at once, found by itself if not set), `requests_per_minute`, `retries`.
-        roles: Models and sampling settings by role. Each is whatever `model` accepts, or a `tl.Role`. The
-            standard roles are `propose`, `evaluate`, `answer`, `act`, `plan`, `critique`, `synthesize` and
-            `route`. A call purpose such as `vote` is a role as well, and so is any other name that the
-            `model` setting of a strategy refers to.
-        runs: Folder in which the journal of each run is written. `None` keeps runs in memory only.
-        cache: Folder of cached replies, a file of exported ones, or a `tl.Cache`. `None` means the user's own
-            cache folder for real models, and no cache for simulated models and functions.
-        mode: `auto`, `off`, `refresh` or `replay`; see `tot_lab.models.cache.Mode`.
-        sample_scope: Whether two thoughts that lead to the same prompt share its samples (`state`) or not
-            (`path`).
-        spend: USD that this lab may really pay. `None` means no limit. The limit includes what the journals
-            of resumed runs and sweeps already paid. A function that names a `cost` in its replies is not
-            called once less than its most expensive call is left. What a run would cost without a cache is
-            limited by its `Budget` instead.
-        timeout: Seconds that one call may take after it was sent. `None` means no limit. The limit of a
-            strategy that has its own (`tl.DeepThink`) takes precedence.
-        tools: Tools that strategies may call: functions decorated with `@tl.tool`, tools of `tl.tools`, and
-            names (`calculator`, `python`, `web_fetch`, `multi_hop`, or a tool of an installed package). A
-            strategy uses all of them, or those that its own `tools` setting names.
-        effect_policy: Effects that the tools may have (`tl.EffectPolicy`). `None` allows all that these tools
-            have, except to `tl.tools.WriteFile`. A tool that is denied is a ValueError.
-        tool_context: Data that is passed to tools and never shown to a model. Values whose name contains key,
-            token, secret or password are also removed from results.
-        plans: SQLite file, or a `tl.PlanStore`, in which each plan of `tl.PlanExecute` is kept while it runs.
-            `None` keeps plans in the record of their run only (`run.plans`).
-        memory: SQLite file, or a `tl.Lessons`, of answers and critiques from earlier runs. `run` and `stream`
-            add what was kept for similar tasks to the task, and the header of the run records it. Branches
-            and sweeps neither read nor write the memory. `None` turns it off.
-        strategy: What `lab.run(task)` runs, a strategy or its name. `None` means `tl.ReAct()` for a lab with
-            tools.
-        system_prompt: System prompt of tasks that have none.
-        thinking_level: Level of each `tl.WithThinking` that was not given one: `off`, `low`, `medium` or
-            `high`, in any case.
-        profile: Tier of the model: `local`, `mid`, `large` or `frontier`. It decides how much of a tool's
-            result the model is shown, how long a history `tl.WithSynthesis` leaves, and the `tier` of
-            strategies, wherever these were not given. See `tot_lab.strategies.defaults.PROFILES`.
-        agent_id: Recorded in the header of each run, to say for whom its tools were called.
-        session_id: Likewise.
-
     Raises:
         ValueError: If a setting is unknown or invalid, or `effect_policy` denies one of the tools.
     """
 
-    def __init__(
-        self,
-        model: str | Model | Endpoint,
-        *,
-        roles: Mapping[str, str | Model | Endpoint | Role | dict[str, Any]] | None = None,
-        runs: str | os.PathLike[str] | None = "runs",
-        cache: str | os.PathLike[str] | Cache | None = None,
-        mode: Mode = "auto",
-        sample_scope: SampleScope = "state",
-        spend: float | None = None,
-        timeout: float | None = 120.0,
-        tools: Iterable[Tool | str | Callable[..., Any]] = (),
-        effect_policy: EffectPolicy | None = None,
-        tool_context: Mapping[str, Any] | None = None,
-        plans: str | os.PathLike[str] | PlanStore | None = None,
-        memory: str | os.PathLike[str] | Lessons | None = None,
-        strategy: Strategy | str | None = None,
-        system_prompt: str = "",
-        thinking_level: str | None = None,
-        profile: Tier | None = None,
-        agent_id: str = "",
-        session_id: str = "",
-    ) -> None:
-        if timeout is not None and (isinstance(timeout, str) or not timeout > 0):
-            raise ValueError(f"timeout must be a positive number of seconds or None: got {timeout!r}.")
-        self.plans = plans if plans is None or isinstance(plans, PlanStore) else PlanStore(plans)
-        settings = RunnerSettings(
-            self._resolve(model),
-            roles=_with_named_models(roles_of(roles)),
-            cache=cache,
-            mode=mode,
-            sample_scope=sample_scope,
-            spend=spend,
-            timeout=timeout,
-            tools=tools,
-            effect_policy=effect_policy,
-            tool_context=tool_context or {},
-            strategy=None if strategy is None else strategy_named(strategy),
-            system_prompt=system_prompt,
-            thinking_level=thinking_level,
-            profile=profile,
-            agent_id=agent_id,
-            session_id=session_id,
+    @takes_fields_of(LabSettings)
+    def __init__(self, settings: LabSettings) -> None:
+        """Create a lab."""
+        plans, memory = settings.plans, settings.memory
+        self._plans = plans if plans is None or isinstance(plans, PlanStore) else PlanStore(plans)
+        model = settings.model
+        resolved = replace(
+            settings,
+            model=(named_model(model) or model) if isinstance(model, str) else model,
+            roles=_with_named_models(roles_of(settings.roles)),
+            runs=None,  # a runner does not have these three, and a worker must not receive them
+            plans=None,
+            memory=None,
         )
-        for name in ("system_prompt", "agent_id", "session_id"):
-            if not isinstance(value := getattr(settings, name), str):
-                raise TypeError(f"{name} must be a string: got {value!r}.")
-        if not isinstance(settings.strategy, Strategy | None):
-            raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(): got {strategy!r}.")
-        self.runner = Runner(settings, self.plans)
+        self.runner = Runner(resolved, self._plans)
         """What carries out the runs of this lab."""
-        self.runs = None if runs is None else Path(runs)
-        if not isinstance(memory, str | os.PathLike | Lessons | None):
-            raise TypeError(f"memory must be a path or tl.Lessons(path): got {memory!r}.")
+        self.runs = None if settings.runs is None else Path(settings.runs)
         self.memory = Lessons(memory) if isinstance(memory, str | os.PathLike) else memory
         self.last: Run | None = None
         """The latest run, including one that was cancelled or ended with an error."""
         self.last_sweep: Sweep | None = None
         """The latest sweep, including one that was interrupted."""
 
-    @staticmethod
-    def _resolve(model: str | Model | Endpoint) -> Model | Endpoint:
-        if isinstance(model, str):
-            return named_model(model) or model_named(model)
-        if not is_model(model):
-            shown = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
-            raise TypeError(f"model must be a name, a model part or an async callable: got {shown}.")
-        return model
-
-    @classmethod
-    def of(cls, settings: RunnerSettings, *, runs: Path | None, plans: PlanStore | None) -> Lab:
-        """Return a lab with these settings."""
-        given = {one.name: getattr(settings, one.name) for one in fields(settings)}
-        return cls(**given, runs=runs, plans=plans)
+    @property
+    def plans(self) -> PlanStore | None:
+        """Where the plans of `tl.PlanExecute` are kept while they run, or `None`."""
+        return self._plans
 
     @property
     def gateway(self) -> Gateway:
@@ -214,7 +144,8 @@ class Lab:
         A call that is not cached ends the run with `CacheMiss`. The returned lab has no memory, since
         recalled text would change the prompts.
         """
-        lab = Lab.of(self.runner.settings.replaying(), runs=self.runs, plans=self.plans)
+        settings = vars(self.runner.settings.replaying())
+        lab = Lab(**{**settings, "runs": self.runs, "plans": self.plans})
         lab.gateway.checked_window = self.gateway.checked_window
         return lab
 
@@ -230,7 +161,7 @@ class Lab:
         """
         if not isinstance(self.model, Endpoint):
             raise TypeError(f"Only a model with a server can be checked: got {self.model!r}.")
-        if isinstance(self.model, RewardServer):
+        if not self.model.generates:
             raise TypeError(f"Only a model that answers prompts can be checked: got {self.model!r}.")
         found = await check(self.model)
         self.gateway.use(self.model.model_copy(update={"concurrency": found.concurrency}))
@@ -417,7 +348,7 @@ class Lab:
             asyncio.CancelledError: If the sweep was cancelled.
         """
         self.last_sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
-        await self.last_sweep.carry_out(at_once, client and _by_workers(client))
+        await self.last_sweep.carry_out(at_once, progress, client and _by_workers(client))
         return self.last_sweep
 
     async def estimate_sweep(
@@ -485,7 +416,7 @@ class Lab:
         """Return the strategy that was given or named, or the default one, and the task."""
         if not isinstance(strategy, Task):
             return strategy_named(strategy), cast("Task", task)  # `check_arguments` reports a missing task
-        default = self.runner.settings.strategy or (ReAct() if self.gateway.toolbox.tools else None)
+        default = self.runner.strategy or (ReAct() if self.gateway.toolbox.tools else None)
         if task is not None or default is None:
             raise TypeError(
                 "Pass a strategy and a task: lab.run(strategy, task). Only a lab with a `strategy` or with "

@@ -1,8 +1,8 @@
 """Checks of a model and its server: `await lab.check()`.
 
-The model is tested with small calls, and what servers report (`/v1/models`, llama.cpp's `/props`, Ollama's
-`/api/show`) adds what replies do not show. `None` means unknown, and problems are described with a remedy. An
-unreachable server, a slow one, a failing one and one with another API are facts apart.
+The model is tested with small calls, and what its server reports (`Endpoint.server_facts`) adds what replies
+do not show. `None` means unknown, and problems are described with a remedy. An unreachable server, a slow
+one, a failing one and one with another API are facts apart.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.reading import read_json, separated
-from tot_lab.models.chat.about import describe, entries_in
-from tot_lab.models.lite_llm import OLLAMA_WINDOW, LiteLLM
-from tot_lab.models.openai_compatible import OpenAICompatible
-from tot_lab.models.stack import Endpoint, Failure, NullObserver
+from tot_lab.models.chat.about import describe
+from tot_lab.models.stack import Endpoint, Failure, NullObserver, ServerFacts
 
 PATIENCE = 120.0
 """Seconds to wait for one reply."""
@@ -45,7 +43,7 @@ class Check(NamedTuple):
         concurrency: The recommended concurrency. `None` lets the lab find it.
         model_there: Whether the server has the model.
         server: Which server it is, in which version, and with which weights.
-        context_window: Tokens, as reported by the server or by litellm's table.
+        context_window: Tokens, as reported by the server or known of the model.
         schema: Whether replies follow a JSON schema.
         logprobs: Whether log-probabilities are returned.
         n: Whether one request can return several samples.
@@ -117,14 +115,6 @@ class _Notes(NullObserver):
                 self.prefill.append(data["prefill_tokens_per_second"])
 
 
-class _ServerFacts(NamedTuple):
-    """What a server reports about itself."""
-
-    models: tuple[str, ...] = ()
-    context_window: int | None = None
-    slots: int | None = None
-
-
 async def check(endpoint: Endpoint) -> Check:
     """Test `endpoint` with about ten small calls, outside cache and budget.
 
@@ -132,13 +122,11 @@ async def check(endpoint: Endpoint) -> Check:
     """
     found = Check(endpoint.name, endpoint.address, False, endpoint.concurrency)
     try:
-        facts = await asyncio.wait_for(_facts_of(endpoint), PATIENCE)
+        facts = await asyncio.wait_for(endpoint.server_facts(), PATIENCE)
     except (Failure, TimeoutError) as error:
-        facts = _ServerFacts()
+        facts = ServerFacts()
         if isinstance(error, Failure) and error.connection_failed:
-            problem = None
-            if isinstance(endpoint, LiteLLM) and endpoint.is_providers_own:
-                problem = await endpoint.problem()  # such as a missing key
+            problem = await endpoint.problem() if endpoint.is_hosted else None  # such as a missing key
             return found._replace(problems=(problem or _explain(endpoint, error, facts),))
         # A slow server accepted the connection, and its model may still answer.
     found = found._replace(reachable=True, context_window=facts.context_window, slots=facts.slots)
@@ -206,7 +194,7 @@ def _reason(error: BaseException) -> str:
     return f"no answer in {PATIENCE:g} seconds"
 
 
-def _explain(endpoint: Endpoint, error: BaseException, facts: _ServerFacts) -> str:
+def _explain(endpoint: Endpoint, error: BaseException, facts: ServerFacts) -> str:
     """Describe why the first call failed, and how to fix it."""
     why = _reason(error)
     if not isinstance(error, Failure):
@@ -279,12 +267,11 @@ async def _speed(endpoint: Endpoint, problems: list[str], notes: _Notes) -> tupl
     They queue when half of `AT_ONCE` take longer than one alone: 2.5 times with one slot, 1.5 times
     with two. A single late call is chance, and so are late calls that a second attempt does not repeat.
     A provider's own service is not put to that test."""
-    own = isinstance(endpoint, LiteLLM) and endpoint.is_providers_own
     slots = None
     try:
         alone = [await _timed(endpoint, 0, place, notes) for place in range(2)]
         seconds = mean(took for took, _ in alone)
-        for turn in () if own else (1, 2):
+        for turn in () if endpoint.is_hosted else (1, 2):
             calls = [_timed(endpoint, turn, place, notes) for place in range(AT_ONCE)]
             longer = median(took for took, _ in await asyncio.gather(*calls)) / seconds
             slots = max(slots or 1, 1 if longer > 2 else 2 if longer > 1.4 else AT_ONCE)
@@ -310,53 +297,8 @@ async def _timed(endpoint: Endpoint, turn: int, place: int, notes: _Notes) -> tu
 # Reports of the server.
 
 
-async def _facts_of(endpoint: Endpoint) -> _ServerFacts:
-    if isinstance(endpoint, OpenAICompatible):
-        return await _listed_facts(endpoint, "models", endpoint.model)
-    if not isinstance(endpoint, LiteLLM):
-        own = {name: getattr(endpoint, name, None) for name in ("context_window", "slots")}
-        return _ServerFacts((), **own)
-    name = endpoint.name.partition("/")[2] or endpoint.name
-    if endpoint.provider == "ollama_chat":
-        _, tags = await endpoint.look("/api/tags")
-        _, shown = await endpoint.look("/api/show", {"model": name})
-        info = _get(shown, "model_info") or {}
-        windows = [value for key, value in info.items() if key.endswith(".context_length")]
-        models = [_get(model, "name") for model in _get(tags, "models") or ()]
-        return _ServerFacts(tuple(filter(None, models)), _whole_number(windows[0] if windows else None))
-    if endpoint.provider == "gemini":
-        _, page = await endpoint.look(f"models/{name}")
-        return _ServerFacts(context_window=_whole_number(_get(page, "inputTokenLimit")))
-    return await _listed_facts(endpoint, "/v1/models" if endpoint.provider == "anthropic" else "models", name)
-
-
-async def _listed_facts(endpoint: LiteLLM | OpenAICompatible, path: str, name: str) -> _ServerFacts:
-    """Return what a server lists about the model of that name, and what llama.cpp adds."""
-    _, page = await endpoint.look(path)
-    entries = entries_in(page)
-    models = [str(entry["id"]) for entry in entries if "id" in entry]
-    mine = next((entry for entry in entries if entry.get("id") == name), {})
-    window = _whole_number(mine.get("max_model_len") or mine.get("max_input_tokens"))  # vLLM, Anthropic
-    if endpoint.base_url is None:
-        return _ServerFacts(tuple(models), window)
-    _, props = await endpoint.look("/props")
-    slots = _whole_number(_get(props, "total_slots"))
-    if slots is None:
-        return _ServerFacts(tuple(models), window)
-    window = _whole_number(_get(_get(props, "default_generation_settings"), "n_ctx"))
-    return _ServerFacts(tuple(models), window, slots)
-
-
-def _get(page: Any, name: str) -> Any:
-    return page.get(name) if isinstance(page, dict) else None
-
-
-def _whole_number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
 def _named(endpoint: Endpoint, models: Sequence[str]) -> bool:
-    """Whether the endpoint's model is listed. Ollama adds `:latest` to names, and Anthropic a date."""
+    """Whether the endpoint's model is listed. Servers may add a tag or a date to its name."""
     name = endpoint.name.rpartition("/")[2]
     return any(model.rpartition("/")[2].startswith(name) for model in models)
 
@@ -366,19 +308,19 @@ def _listed(models: Sequence[str]) -> str:
     return ", ".join(models[:5]) + more
 
 
-def _window(endpoint: Endpoint, facts: _ServerFacts) -> tuple[int | None, list[str]]:
+def _window(endpoint: Endpoint, facts: ServerFacts) -> tuple[int | None, list[str]]:
     """Return the context window and the problems with it."""
     own = getattr(endpoint, "context_window", None)
-    window = facts.context_window or own
-    if isinstance(endpoint, LiteLLM):
-        if endpoint.provider == "ollama_chat" and own is None:
-            hint = f", the model has {window}" if window else ""
-            return window, [
-                f"prompts of more than {OLLAMA_WINDOW} tokens are refused{hint}. Set context_window"
-            ]
-        window = window or endpoint.known_window()
+    if own is None and not endpoint.uses_reported_window:
+        hint = f", the model has {facts.context_window}" if facts.context_window else ""
+        return facts.context_window, [
+            f"prompts of more than {endpoint.window()} tokens are refused{hint}. Set context_window"
+        ]
     if own is not None and facts.context_window is not None and own > facts.context_window:
-        return window, [f"context_window is set to {own}, but the server has {facts.context_window}"]
+        return facts.context_window, [
+            f"context_window is set to {own}, but the server has {facts.context_window}"
+        ]
+    window = facts.context_window or endpoint.window()
     if window is None:
         return None, ["the context window is unknown, so a long prompt may be truncated. Set context_window"]
     return window, []

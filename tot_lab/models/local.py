@@ -31,7 +31,7 @@ from tot_lab.core.extras import requires
 from tot_lab.models import ready
 from tot_lab.models.openai_compatible import LlamaCpp
 from tot_lab.models.prefixes import Prefixes
-from tot_lab.models.stack import Endpoint, Failure
+from tot_lab.models.stack import Endpoint, Failure, ServerFacts
 from tot_lab.models.weights import KNOWN, check, find, sha256_of
 
 Count = Annotated[int, Field(ge=1)]
@@ -136,6 +136,9 @@ class Local(Endpoint):
             if (endpoint := _server_for(self).endpoint) is not None:
                 return await endpoint.about()
         return {}
+
+    async def server_facts(self) -> ServerFacts:
+        return ServerFacts(context_window=self.context_window, slots=self.slots)
 
     def need(self, calls: Sequence[Call]) -> Need:
         return Need(self.context_window * len(calls), 0.0)

@@ -61,7 +61,7 @@ class RewardServer(ServedModel):
 
     kind: ClassVar[str] = ""
     _path: ClassVar[str] = ""
-    _generates: ClassVar[bool] = False
+    generates: ClassVar[bool] = False
 
     def need(self, calls: Sequence[Call]) -> Need:
         """Return the most tokens that the prompt can have. A reward has none."""

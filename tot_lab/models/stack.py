@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -123,10 +123,27 @@ class Failure(Exception):
         self.unreadable = unreadable
 
 
+class ServerFacts(NamedTuple):
+    """What a server reports about its models. `None` means unknown.
+
+    Attributes:
+        models: The names of its models.
+        context_window: The context window of the endpoint's model, in tokens.
+        slots: Calls that it answers at the same time.
+    """
+
+    models: tuple[str, ...] = ()
+    context_window: int | None = None
+    slots: int | None = None
+
+
 class Endpoint(Part):
     """A real model at the end of the stack; the base class of all adapters."""
 
     kind: ClassVar[str] = ""
+
+    generates: ClassVar[bool] = True
+    """Whether the model answers prompts with text that it generates, so that each reply has tokens."""
 
     concurrency: Annotated[int, Field(ge=1)] | None = None
     """Concurrent requests of all labs that use this endpoint. `None` finds the number: it grows while the
@@ -159,9 +176,34 @@ class Endpoint(Part):
         """Endpoints with the same address share their limits."""
         return str(self.identity())
 
+    def configured(self, **given: Any) -> Endpoint:
+        """Return the model with the settings `given`, of which `base_url` is the URL of the server.
+
+        Raises:
+            pydantic.ValidationError: If a setting is unknown or invalid.
+        """
+        settings = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self).model_validate({**settings, **given})
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether it is the service of a provider, whose capacity a check does not test."""
+        return False
+
     def window(self) -> int | None:
         """Return the context window in tokens, or `None` if it is unknown."""
         return getattr(self, "context_window", None)
+
+    @property
+    def uses_reported_window(self) -> bool:
+        """Whether a prompt may be as long as the server reports. `False` means that only `window` counts."""
+        return True
+
+    def cached_beginning(self, call: Call) -> str | None:
+        """Return the beginning of the prompt that the provider is asked to cache, or `None`. Concurrent calls
+        with the same beginning wait until the first of them has a reply.
+        """
+        return None
 
     def takes_n(self, call: Call) -> bool:
         """Whether several samples of `call` can be one request."""
@@ -185,6 +227,10 @@ class Endpoint(Part):
         """
         return {}
 
+    async def server_facts(self) -> ServerFacts:
+        """Return what the server reports about its models. May raise `Failure`."""
+        return ServerFacts()
+
     @property
     def is_ready(self) -> bool:
         """Whether a request can be sent without loading anything."""
@@ -192,6 +238,9 @@ class Endpoint(Part):
 
     async def ready(self) -> None:
         """Load what `need` requires, without blocking the event loop."""
+
+    async def load_prices(self) -> None:
+        """Load what `need` requires to price a call in a replay, which sends no requests."""
 
     async def start(self) -> None:
         """Load what a request requires, without blocking the event loop. `answer` reports what cannot be

@@ -20,7 +20,6 @@ import msgspec
 from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
 from tot_lab.core.purposes import role_of
 from tot_lab.core.reading import finite
@@ -36,7 +35,7 @@ from tot_lab.core.records import (
     Thought,
     positions,
 )
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError, encoder
 from tot_lab.record.run import Run
 

@@ -9,31 +9,26 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
-from tot_lab.core.domain import Domain, Ungraded
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import needs_functions, part_of
 from tot_lab.core.processes import found_in
 from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
-from tot_lab.core.task import Answer, Task
+from tot_lab.core.task import Answer, Domain, Task, Ungraded
 from tot_lab.core.tree import Node, Tree
 from tot_lab.record.journal import Header, JournalError, read_journal, write_journal
 from tot_lab.record.marks import Mark, Verdict, changed, made, read_marks, write_marks
 from tot_lab.record.methods import RunMethods
 from tot_lab.record.routed import Routed, routed_in, selected_in
-
-if TYPE_CHECKING:
-    from tot_lab.models import Cache
-
 
 GRADING = 5.0
 """Seconds of CPU time that matching the pattern of a task from a file may take."""
@@ -76,6 +71,15 @@ def money(amount: float | None) -> str:
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
 
 
+class ReplyCache(Protocol):
+    """Cached replies, as a replay reads them; see `tot_lab.models.Cache`."""
+
+    path: Path
+
+    def replies(self, key: str) -> Iterator[Reply]:
+        """Yield all cached replies under `key`."""
+
+
 class Run(RunMethods):
     """One run, finished or not.
 
@@ -94,7 +98,7 @@ class Run(RunMethods):
         loaded: bool = False,
         task: Task | None = None,
         strategy: Strategy | None = None,
-        cache: Cache | None = None,
+        cache: ReplyCache | None = None,
     ) -> None:
         self.header = header
         self.lines = lines

@@ -27,10 +27,9 @@ import msgspec
 from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.domain import Domain
 from tot_lab.core.parts import class_of
 from tot_lab.core.records import Decided, Ended, Note, Record, Scored, Thought
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.logs.common import contents
 from tot_lab.record.nodes import question_task

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from pathlib import Path
 from typing import Any
 
 from tot_lab.core.calls import Call, CallObserver, Model, Need, Reply
@@ -18,57 +17,31 @@ from tot_lab.core.scrubbing import secrets_in
 from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.models import ready
 from tot_lab.models.batching import Batched
-from tot_lab.models.cache import MODES, Cache, Cached, Mode, StoreReplies
+from tot_lab.models.cache import Cache, Cached, Mode, StoreReplies
 from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
 from tot_lab.models.keys import Requests, SampleScope, in_order, request_of
 from tot_lab.models.limits import Limited, Measured
-from tot_lab.models.lite_llm import LiteLLM
-from tot_lab.models.named import model_named
+from tot_lab.models.named import model_named, resolve_model
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.spending import Costed, Spending, SpendLimiter
 from tot_lab.models.stack import Backend, Endpoint, is_model
 from tot_lab.models.warming import Warmed
-from tot_lab.runtime.roles import Role
+from tot_lab.runtime.roles import Role, roles_of
+from tot_lab.runtime.settings import RunnerSettings
 from tot_lab.tools import Carrying, Tool, Toolbox
 
 
 class Gateway:
-    """All models and tools of a lab. `tot_lab.Lab` documents the settings."""
+    """All models and tools of a lab."""
 
-    def __init__(
-        self,
-        model: Model | Endpoint,
-        *,
-        roles: Mapping[str, Role],
-        cache: Cache | str | os.PathLike[str] | None,
-        mode: Mode,
-        sample_scope: SampleScope,
-        spend: float | None,
-        toolbox: Toolbox | None = None,
-    ) -> None:
-        if mode not in MODES:
-            raise ValueError(f"mode must be one of {', '.join(MODES)}: got {mode!r}.")
-        if sample_scope not in ("state", "path"):
-            raise ValueError(f"sample_scope must be 'state' or 'path': got {sample_scope!r}.")
-        if spend is not None and not (isinstance(spend, int | float) and spend >= 0):
-            raise ValueError(f"spend must be at least 0 USD or None: got {spend!r}.")
-        if mode == "off":
-            cache = None
-        exported = cache.path if isinstance(cache, Cache) else Path(cache) if cache is not None else None
-        if exported is not None and exported.is_file() and mode in ("auto", "refresh"):
-            raise ValueError(
-                f"{exported} is an exported file, which cannot be written. Use mode='replay', or import it "
-                f"into a folder with `tot-lab cache import`."
-            )
-        self.roles = roles
-        self.toolbox = toolbox or Toolbox()
-        self.mode = mode
-        self.sample_scope = sample_scope
-        self.spend_limiter = SpendLimiter(spend)
-        self.given_cache = cache
+    def __init__(self, settings: RunnerSettings) -> None:
+        self._given = settings
+        self._roles = roles_of(settings.roles)
+        self.toolbox = Toolbox(settings.tools, settings.effect_policy, settings.tool_context)
+        self.spend_limiter = SpendLimiter(settings.spend)
         self.opened: Cache | None = None
         """The cache, once it was used."""
         self.checked_window: int | None = None
@@ -76,8 +49,39 @@ class Gateway:
         self._flights: dict[str, Flight] = {}
         self._routes: dict[str | None, Callable[[Call, CallObserver], Awaitable[Reply]]] = {}
         self._named: dict[str, Model | Endpoint] = {}
-        self.enlist({f"@{name}": role.model for name, role in roles.items() if isinstance(role.model, Part)})
-        self.use(model)
+        models = {f"@{name}": role.model for name, role in self._roles.items()}
+        self.enlist({name: model for name, model in models.items() if isinstance(model, Part)})
+        self.use(resolve_model(settings.model))
+
+    @property
+    def model(self) -> Model | Endpoint:
+        """The lab's own model."""
+        return self._model
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the lab's own model, for a header."""
+        return self._settings
+
+    @property
+    def roles(self) -> Mapping[str, Role]:
+        """Models and sampling settings by role."""
+        return self._roles
+
+    @property
+    def mode(self) -> Mode:
+        """How the cache is used."""
+        return self._given.mode
+
+    @property
+    def sample_scope(self) -> SampleScope:
+        """Whether two thoughts that lead to the same prompt share its samples."""
+        return self._given.sample_scope
+
+    @property
+    def given_cache(self) -> Cache | str | os.PathLike[str] | None:
+        """The cache as it was given, or `None` if the mode is `off`."""
+        return None if self.mode == "off" else self._given.cache
 
     def open(self) -> None:
         """Open the cache if the lab's own model is cached, so that an unusable cache stops a run before it
@@ -93,9 +97,9 @@ class Gateway:
         """Make `model` the lab's own model."""
         if self.is_cached(model) and not isinstance(model, Part):
             _check_function(model)
-        self.model = model
+        self._model = model
+        self._settings = settings_of(model)
         self.checked_window = None
-        self.settings = settings_of(model)
         self._routes.pop(None, None)
 
     def enlist(self, models: Mapping[str, Part]) -> None:
@@ -128,13 +132,12 @@ class Gateway:
         """Context window of the lab's own model in tokens, or `None` if it is unknown.
 
         The first of these that is known: the model's `context_window` setting, the size that its server
-        reported, the size in litellm's table of models. For Ollama only the setting counts, since Ollama
-        truncates prompts to the size that it is configured with.
+        reported, if a prompt may have it (`Endpoint.uses_reported_window`), and `Endpoint.window`.
         """
         own = getattr(self.model, "context_window", None)
         if own is None and isinstance(self.model, Endpoint):
-            is_ollama = isinstance(self.model, LiteLLM) and self.model.provider == "ollama_chat"
-            return (None if is_ollama else self.checked_window) or self.model.window()
+            reported = self.checked_window if self.model.uses_reported_window else None
+            return reported or self.model.window()
         return own if isinstance(own, int) and own > 0 else None
 
     def ask(self, call: Call, observer: CallObserver) -> Awaitable[Reply]:
@@ -159,9 +162,9 @@ class Gateway:
         budget refuses the same calls.
         """
         model = self.model_of(name)
-        if isinstance(model, Endpoint) and (self.mode != "replay" or isinstance(model, LiteLLM)):
+        if isinstance(model, Endpoint):
             async with asyncio.timeout(ready.LOADING):
-                await model.ready()
+                await (model.load_prices() if self.mode == "replay" else model.ready())
 
     def need(self, call: Call) -> Need | None:
         """Return the most that `call` can use, or `None` for a function and if the endpoint does not know."""
@@ -233,9 +236,7 @@ class Gateway:
             end: Backend = model if model.concurrency is not None else Measured(model, model)
             stack: Backend = Retried(end, model)
             stack = Spending(Limited(stack, model), model, self.spend_limiter)
-            if isinstance(model, LiteLLM) and model.provider == "anthropic":
-                stack = Warmed(stack, model.cached_beginning)
-            stack = Ready(stack, model)
+            stack = Ready(Warmed(stack, model.cached_beginning), model)
         else:
             stack = self._end(model)
         if self.is_cached(model) and self.mode != "replay":

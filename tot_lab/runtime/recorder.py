@@ -41,25 +41,8 @@ except ImportError:  # not available on Windows, where two writers of one journa
     fcntl = None  # type: ignore[assignment]
 
 
-FALLBACKS = frozenset(
-    {
-        "call.failed",
-        "deep_think.assumed",
-        "deep_think.empty",
-        "deep_think.matched",
-        "deep_think.truncated",
-        "deep_think.unrated",
-        "tools.called_for_model",
-    }
-)
-"""Notes of results that replace a requested one.
-
-A run of a lab logs each of them once as a warning of the logger `tot_lab` when it is recorded, but not in a
-replay, in an estimate, or in the repeated part of a resumed run. Strategies are pure, so only the recorder
-logs. Nothing is printed unless logging is configured (`logging.NullHandler`).
-"""
-
 _LOGGER = logging.getLogger("tot_lab")
+"""Logs fallbacks. Nothing is printed unless logging is configured (`logging.NullHandler`)."""
 _LOGGER.addHandler(logging.NullHandler())
 
 
@@ -146,7 +129,9 @@ class Recorder:
         self.watchers: list[Callable[[Sequence[Line]], None]] = []
         self.text_watchers: list[Callable[[Note], None]] = []
         self.logs = False
-        """Whether fallbacks are logged (`FALLBACKS`), which is so in a run of a lab."""
+        """Whether fallbacks (`Note.fallback`) are logged when they are recorded, as in a run of a lab. A
+        replay, an estimate and the repeated part of a resumed run log nothing.
+        """
         self._start = time.perf_counter()
         self._written = 0
         self._expected: dict[Position, list[Record]] = {}
@@ -214,11 +199,14 @@ class Recorder:
 
     def record(self, position: Position, record: Record, paid: float | None = None) -> None:
         """Take in one record, which the next `flush` writes."""
+        fallback: Note | None = None
+        if type(record) is Note and record.fallback:
+            record = fallback = msgspec.structs.replace(record, fallback=False)
         if (self._expected or self._only_expected) and self._repeats(position, record):
             return
-        if type(record) is Note and record.name in FALLBACKS and self.logs:
-            data = encoder.encode(record.data).decode()
-            _LOGGER.warning("run %s, thought %s: %s %s", self.header.id, record.at, record.name, data)
+        if fallback is not None and self.logs:
+            data = encoder.encode(fallback.data).decode()
+            _LOGGER.warning("run %s, thought %s: %s %s", self.header.id, fallback.at, fallback.name, data)
         self.lines.append(Line(position, time.perf_counter() - self._start, record, paid))
 
     def beside(self, name: str, at: str, **data: Any) -> None:

@@ -61,15 +61,16 @@ async def replay(
         cache: A cache that replaces the run's own.
     """
     replies = replies_of(run.lines)
-    if (cache := cache or run.cache) is not None:
+    cached = cache or run.cache
+    if cached is not None:
         inherited = _inherited(run.lines)
         for position, request, real in requests_of(run):
-            known = list(cache.replies(request.key))
+            known = list(cached.replies(request.key))
             if not known and (not real or position in inherited):
                 continue  # free calls are not always cached, and inherited ones were made by another run
             if not known:
                 place = ".".join(map(str, position))
-                reason = f"at position {place}: the call is not in the cache {cache.path}"
+                reason = f"at position {place}: the call is not in the cache {cached.path}"
                 return Replay(False, len(run.events), reason)
             if replies[position] not in known:
                 replies[position] = known[0]

@@ -8,27 +8,24 @@ streams, sweeps and workers all use these two.
 from __future__ import annotations
 
 import math
-import os
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tot_lab.core.acts import acts_of
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import REFUSED, Call, CallObserver, Model, Reply, is_cost, is_made
+from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, is_cost, is_made
 from tot_lab.core.model_setting import models_of
-from tot_lab.core.parts import Part, UserFunction, map_parts, part_of
+from tot_lab.core.parts import UserFunction, map_parts, part_of
 from tot_lab.core.records import Ended, Line
-from tot_lab.core.strategy import Strategy
+from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import asks_no_model
-from tot_lab.models.cache import Cache, CacheMiss, Mode
-from tot_lab.models.keys import SampleScope
-from tot_lab.models.stack import Endpoint
+from tot_lab.models.cache import CacheMiss
 from tot_lab.record.edits import Edits
 from tot_lab.record.journal import Header, read_journal
 from tot_lab.record.run import Run, replies_of
@@ -39,11 +36,10 @@ from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.gateway import Gateway, identity_of
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of, runnable
-from tot_lab.runtime.roles import Role, thinking_of
+from tot_lab.runtime.roles import thinking_of
+from tot_lab.runtime.settings import RunnerSettings
 from tot_lab.runtime.steering import Steered, Steering
 from tot_lab.strategies.defaults import lab_defaults
-from tot_lab.strategies.structured import Tier
-from tot_lab.tools import EffectPolicy, Tool, Toolbox
 
 S = TypeVar("S", bound=Strategy)
 
@@ -81,39 +77,6 @@ class Estimate(NamedTuple):
     whole: bool
 
 
-@dataclass(frozen=True)
-class RunnerSettings:
-    """Settings that all runs of a lab share. `tot_lab.Lab` documents them."""
-
-    model: Model | Endpoint
-    roles: Mapping[str, Role] = field(default_factory=dict)
-    cache: str | os.PathLike[str] | Cache | None = None
-    mode: Mode = "auto"
-    sample_scope: SampleScope = "state"
-    spend: float | None = None
-    timeout: float | None = 120.0
-    tools: Iterable[Tool | str | Callable[..., Any]] = ()
-    effect_policy: EffectPolicy | None = None
-    tool_context: Mapping[str, Any] = field(default_factory=dict)
-    strategy: Strategy | None = None
-    system_prompt: str = ""
-    thinking_level: str | None = None
-    profile: Tier | None = None
-    agent_id: str = ""
-    session_id: str = ""
-
-    def replaying(self) -> RunnerSettings:
-        """Return the settings of a lab without network access that answers every call from the cache."""
-        return replace(self, mode="replay", spend=None)
-
-    def portable(self) -> RunnerSettings:
-        """Return the settings for another process, without the cache. A function is represented by its
-        source.
-        """
-        model = self.model if isinstance(self.model, Part) else UserFunction.of(self.model)
-        return replace(self, model=model, cache=None, spend=None)
-
-
 class Runner:
     """Carries out runs.
 
@@ -123,16 +86,9 @@ class Runner:
     """
 
     def __init__(self, settings: RunnerSettings, follower: Follower | None = None) -> None:
-        self.gateway = Gateway(
-            settings.model,
-            roles=settings.roles,
-            cache=settings.cache,
-            mode=settings.mode,
-            sample_scope=settings.sample_scope,
-            spend=settings.spend,
-            toolbox=Toolbox(settings.tools, settings.effect_policy, settings.tool_context),
-        )
-        self.timeout = settings.timeout
+        self.gateway = Gateway(settings)
+        self.strategy = None if settings.strategy is None else strategy_named(settings.strategy)
+        """The strategy of runs for which none is given."""
         self.follower = follower
         self._given = settings
         self._defaults = lab_defaults(settings.profile, settings.thinking_level)
@@ -143,6 +99,11 @@ class Runner:
         """The settings with the current model and the tools in place of their names."""
         tools = tuple(self.gateway.toolbox.tools.values())
         return replace(self._given, model=self.gateway.model, tools=tools)
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that one call may take after it was sent, or `None`."""
+        return self._given.timeout
 
     # Parts of a run.
 

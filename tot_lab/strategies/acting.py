@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.parts import Part
 from tot_lab.core.policy import EffectPolicy
-from tot_lab.core.records import Note, Thought, parent_of
+from tot_lab.core.records import Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather
@@ -215,7 +215,7 @@ class Acting(ToolLimits, Prompting):
     ) -> Thinking[list[ToolCall]]:
         calls = []
         for name in names:
-            yield Note("tools.called_for_model", at, {"tool": name})
+            yield Note("tools.called_for_model", at, {"tool": name}, fallback=True)
             parameters = available.tools[name].parameters
             given = dict.fromkeys(parameters.get("required", []), task.question)
             if "context" in parameters.get("properties", {}):
@@ -249,7 +249,7 @@ class Acting(ToolLimits, Prompting):
         )
         reply = yield from ask(call)
         if reply.error is not None:
-            yield Note("call.failed", at, {"kind": "act", "error": reply.error})
+            yield call_failed(at, "act", reply.error)
             return Turn(at, error=reply.error)
         turn = yield from self._cut(turn_of(f"{at}.0", reply, known))
         thought = yield from emit(Thought(turn.id, at, text_of(turn), tuple(source)))

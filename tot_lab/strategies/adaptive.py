@@ -20,7 +20,7 @@ from pydantic import model_validator
 from tot_lab.core.calls import halts
 from tot_lab.core.parts import REGISTRY
 from tot_lab.core.reading import read_label
-from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.records import Decided, Note, Thought, call_failed, parent_of
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
@@ -277,7 +277,7 @@ class Adaptive(Prompting):
         }
         reply = yield from ask(self.call(at, "route", prompt, response_format=schema))
         if reply.error is not None:
-            yield Note("call.failed", at, {"kind": "route", "error": reply.error})
+            yield call_failed(at, "route", reply.error)
             if halts(reply.error):
                 return reply.error
             return Choice(self.default, None, "default", f"the model could not be asked: {reply.error}")

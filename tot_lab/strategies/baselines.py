@@ -14,7 +14,7 @@ from pydantic import Field
 from tot_lab.core.calls import stop_of
 from tot_lab.core.parts import UserFunction
 from tot_lab.core.reading import verdict
-from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
+from tot_lab.core.records import Decided, Note, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather, resample
@@ -106,7 +106,7 @@ class JudgedAttempts(Prompting):
             call = self.call(answer.node, "judge", task.domain.value_prompt(task, path))
             reply = yield from resample(number, ask(call))
             if reply.error is not None:
-                yield Note("call.failed", answer.node, {"kind": "judge", "error": reply.error})
+                yield call_failed(answer.node, "judge", reply.error)
                 return answer
             raw = task.domain.read_value(reply.text)
             score = None if raw is None else min(raw / task.domain.value_top, 1.0)
@@ -187,7 +187,7 @@ def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -
     prompt = task.answer_prompt(reasoning)
     reply = yield from ask(strategy.call(at, "answer", prompt))
     if reply.error is not None:
-        yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
+        yield call_failed(at, "answer", reply.error)
         return Answer("", stop_of(reply.error))
     node = f"{at}.0"
     thought = yield from emit(Thought(node, at, reply.text))

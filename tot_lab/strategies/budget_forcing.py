@@ -8,7 +8,7 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Message, stop_of
-from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.records import Decided, Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit
@@ -50,7 +50,7 @@ class BudgetForcing(Prompting):
                 call = msgspec.structs.replace(call, messages=continued)
             reply = yield from ask(call)
             if reply.error is not None:
-                yield Note("call.failed", node, {"kind": "answer", "error": reply.error})
+                yield call_failed(node, "answer", reply.error)
                 stop = stop_of(reply.error)
                 break
             part = yield from emit(Thought(f"{node}.0", node, begun + reply.text))

@@ -9,7 +9,7 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Message, Reply, halts, stop_of
-from tot_lab.core.records import Note, Thought, parent_of
+from tot_lab.core.records import Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather
@@ -69,7 +69,7 @@ class Debate(Prompting):
         call = self.call(node, "answer", "", number * self.agents + speaker.number)
         reply: Reply = yield from ask(msgspec.structs.replace(call, messages=messages))
         if reply.error is not None:
-            yield Note("call.failed", node, {"kind": "answer", "error": reply.error})
+            yield call_failed(node, "answer", reply.error)
             return speaker._replace(error=reply.error)
         id = f"{node}.0" if speaker.last else f"{at}.{speaker.number}"
         sources = tuple(other.id for other in others) if speaker.last else ()

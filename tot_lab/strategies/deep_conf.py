@@ -9,7 +9,7 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import halts, stop_of
-from tot_lab.core.records import Note, Thought, parent_of
+from tot_lab.core.records import Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather
@@ -72,7 +72,7 @@ class DeepConf(Prompting):
         call = self.call(at, "answer", task.answer_prompt(True), number)
         reply = yield from ask(msgspec.structs.replace(call, logprobs=ALTERNATIVES))
         if reply.error is not None:
-            yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
+            yield call_failed(at, "answer", reply.error)
             return _Chain(Answer("", stop_of(reply.error)), None)
         thought = yield from emit(Thought(f"{at}.{number}", at, reply.text))
         text = task.domain.read_answer(task, thought.text) or ""

@@ -204,7 +204,7 @@ class _Iterations:
             return [], failed
         self.direct = result.value is None
         if result.truncated:
-            yield Note("deep_think.truncated", base, {"what": "branch"})
+            yield Note("deep_think.truncated", base, {"what": "branch"}, fallback=True)
         if result.value is None:
             yield from self._assume(base, "branch", result.error)
             strategy = _raw(result) or "Solve the task directly."
@@ -257,7 +257,7 @@ class _Iterations:
             empty = "the reply was cut off before its answer" if result.truncated else "the reply was empty"
             why = (failed and result.error) or empty
             if not failed:
-                yield Note("deep_think.empty", branch.node, {"what": "develop", "error": why})
+                yield Note("deep_think.empty", branch.node, {"what": "develop", "error": why}, fallback=True)
             yield Decided(branch.node, "failed", why)
             return msgspec.structs.replace(branch, error=why), failed or "error"
         if made is None:
@@ -267,7 +267,9 @@ class _Iterations:
         written = {**vars(made), "strengths": tuple(made.strengths), "weaknesses": tuple(made.weaknesses)}
         written |= {"solution": thought.text, "solution_node": thought.id}
         if result.truncated:
-            yield Note("deep_think.truncated", thought.id, {"what": "develop", "confidence": ASSUMED})
+            yield Note(
+                "deep_think.truncated", thought.id, {"what": "develop", "confidence": ASSUMED}, fallback=True
+            )
         if result.truncated or result.value is None:
             written |= {"assumed": True, "truncated": result.truncated, "confidence": ASSUMED}
         return msgspec.structs.replace(branch, **written), ""
@@ -294,7 +296,9 @@ class _Iterations:
         if made is None:
             made = read_json_as(Judgement, _raw(result)) or Judgement()
         if result.truncated:
-            yield Note("deep_think.truncated", base, {"what": "converge", "confidence": ASSUMED})
+            yield Note(
+                "deep_think.truncated", base, {"what": "converge", "confidence": ASSUMED}, fallback=True
+            )
         whole = made if isinstance(made, Convergence) and not result.truncated else None
         ranked = yield from self._ranked(base, solved, made, whole is not None)
         if whole is not None:
@@ -320,7 +324,7 @@ class _Iterations:
         if not whole and any(judged.get(k, Evaluation()).score is None for k in range(len(solved))):
             judged = {}
         elif warning := " ".join(filter(None, [match.warning, made.scale])):
-            yield Note("deep_think.matched", base, {"why": warning})
+            yield Note("deep_think.matched", base, {"why": warning}, fallback=True)
         scored = []
         for k, branch in enumerate(solved):
             given = judged.get(k, Evaluation())
@@ -347,7 +351,7 @@ class _Iterations:
         why = "the reply was cut off" if reply.truncated else reply.error
         why = why if _raw(reply) else "the reply was empty"
         data = {"what": "converge", "error": why, "confidence": ASSUMED, "branch": best.id}
-        yield Note("deep_think.assumed", base, data)
+        yield Note("deep_think.assumed", base, data, fallback=True)
         return IterationResult(
             iteration=number,
             branches=(),
@@ -383,7 +387,7 @@ class _Iterations:
         score = yield from _score(thought.id, made.confidence)
         if score is None:
             why = "the confidence is not a number from 0 to 10"
-            yield Note("deep_think.unrated", thought.id, {"error": why, "confidence": ASSUMED})
+            yield Note("deep_think.unrated", thought.id, {"error": why, "confidence": ASSUMED}, fallback=True)
         return IterationResult(
             iteration=number,
             branches=(),
@@ -459,7 +463,12 @@ class _Iterations:
     def _assume(self, at: str, what: str, error: str | None) -> Thinking[None]:
         """Note that a reply is used as plain text."""
         data = {"what": what, "error": error}
-        yield Note("deep_think.assumed", at, data if what == "branch" else {**data, "confidence": ASSUMED})
+        yield Note(
+            "deep_think.assumed",
+            at,
+            data if what == "branch" else {**data, "confidence": ASSUMED},
+            fallback=True,
+        )
 
 
 def _score(node: str, value: float | None) -> Thinking[float | None]:

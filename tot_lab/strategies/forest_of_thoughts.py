@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from tot_lab.core.calls import halts
-from tot_lab.core.records import Note, Thought, parent_of
+from tot_lab.core.records import Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, gather, resample
@@ -95,7 +95,7 @@ class ForestOfThoughts(Prompting):
         paths = [task.path([f"Answer: {text}"]) for text in texts.values()]
         reply = yield from ask(self.call(at, "vote", task.domain.vote_prompt(task, paths)))
         if reply.error is not None:
-            yield Note("call.failed", at, {"kind": "vote", "error": reply.error})
+            yield call_failed(at, "vote", reply.error)
             return None
         choice = task.domain.read_vote(reply.text, len(paths))
         if choice is None:

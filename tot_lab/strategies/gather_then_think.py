@@ -17,7 +17,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from tot_lab.core.calls import Call, halts
-from tot_lab.core.records import Note, Scored, Thought, parent_of
+from tot_lab.core.records import Note, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, intercept, map_steps
@@ -152,7 +152,7 @@ class GatherThenThink(Prompting):
         }
         reply = yield from ask(self.call(at, "classify", prompt, response_format=schema))
         if reply.error is not None:
-            yield Note("call.failed", at, {"kind": "classify", "error": reply.error})
+            yield call_failed(at, "classify", reply.error)
             if halts(reply.error):
                 return reply.error
             return Classified(GENERAL, "default", f"the model could not be asked: {reply.error}")

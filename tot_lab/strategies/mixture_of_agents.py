@@ -9,7 +9,7 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Reply, halts, stop_of
-from tot_lab.core.records import Decided, Note, Thought, parent_of
+from tot_lab.core.records import Decided, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather
@@ -79,7 +79,7 @@ class MixtureOfAgents(Prompting):
             call = msgspec.structs.replace(call, model=model)
         reply: Reply = yield from ask(call)
         if reply.error is not None:
-            yield Note("call.failed", at, {"kind": "answer", "error": reply.error})
+            yield call_failed(at, "answer", reply.error)
             return reply.error
         sources = tuple(thought.id for thought in read)
         return (yield from emit(Thought(f"{at}.{number}", at, reply.text, sources)))

@@ -23,7 +23,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, field_validator
 
 from tot_lab.core.calls import halts, stop_of
 from tot_lab.core.parts import Part
-from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
+from tot_lab.core.records import Decided, Note, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather, map_steps
@@ -331,7 +331,7 @@ class _Work:
         parts = [self.goal, _now(step, instruction), self._results(step, known), _again(error)]
         reply = yield from ask(self.by.call(step.node, "analysis", "\n\n".join(filter(None, parts)), number))
         if reply.error is not None:
-            yield Note("call.failed", step.node, {"kind": "analysis", "error": reply.error})
+            yield call_failed(step.node, "analysis", reply.error)
             return "", "", reply.error
         thought = yield from emit(Thought(f"{step.node}.{number}", step.node, reply.text))
         return thought.id, thought.text, "" if thought.text.strip() else "the reply was empty"
@@ -388,7 +388,7 @@ class _Work:
         most = REFLECTION_TOKENS[self.by.reflection_depth]
         reply = yield from ask(msgspec.structs.replace(call, max_tokens=most))
         if reply.error is not None:
-            yield Note("call.failed", self.at, {"kind": "review", "error": reply.error})
+            yield call_failed(self.at, "review", reply.error)
             return False, "", stop_of(reply.error)
         thought = yield from emit(self._thought(reply.text, tuple(self.results.values())))
         verdict = read_verdict(thought.text)
@@ -498,7 +498,7 @@ class _Work:
         if not held.text and self.version and not refused:
             reply = yield from ask(self.by.call(self.at, "answer", f"{self._shown()}\n\n{self.goal}"))
             if reply.error is not None:
-                yield Note("call.failed", self.at, {"kind": "answer", "error": reply.error})
+                yield call_failed(self.at, "answer", reply.error)
                 stop, refused = stop_of(reply.error), True
             else:
                 thought = yield from emit(self._thought(reply.text, tuple(self.results.values())))

@@ -21,10 +21,9 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import halts
-from tot_lab.core.domain import Path
-from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
+from tot_lab.core.records import Decided, Note, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
-from tot_lab.core.task import Answer, Task
+from tot_lab.core.task import Answer, Path, Task
 from tot_lab.core.thinking import Thinking, ask, emit, intercept, resample
 from tot_lab.strategies.react import ReAct
 
@@ -122,7 +121,7 @@ class Reflexion(Prompting):
         call = self.call(node, "critique", self._prompt(task, path, answer.text))
         reply = yield from resample(number, ask(call))
         if reply.error is not None:
-            yield Note("call.failed", node, {"kind": "critique", "error": reply.error})
+            yield call_failed(node, "critique", reply.error)
             return _Critique("", answer.score, halt=reply.error if halts(reply.error) else None)
         source = (answer.node,) if answer.node is not None else ()
         thought = yield from emit(Thought(way.free_child(root), root, reply.text, source))

@@ -8,7 +8,7 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Reply, stop_of
-from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
+from tot_lab.core.records import Decided, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit
@@ -75,7 +75,7 @@ class SelfRefine(Prompting):
     def _asked(self, node: str, purpose: str, prompt: str, sample_index: int = 0) -> Thinking[Reply]:
         reply = yield from ask(self.call(node, purpose, prompt, sample_index))
         if reply.error is not None:
-            yield Note("call.failed", node, {"kind": purpose, "error": reply.error})
+            yield call_failed(node, purpose, reply.error)
         return reply
 
     def _answer_prompt(self, task: Task, history: list[str]) -> str:

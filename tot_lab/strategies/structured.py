@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tot_lab.core.calls import Call, Message, Reply, readable, refused
 from tot_lab.core.reading import ends_open, find_json, split_thinking
-from tot_lab.core.records import Note
+from tot_lab.core.records import Note, call_failed
 from tot_lab.core.thinking import Thinking, ask
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ def ask_json(
             problem = reply.error
             over_schema = native is not None and bool(_ABOUT_SCHEMAS.search(problem)) and not refused(problem)
             if not over_schema or sample_index == call.sample_index + retries:
-                yield Note("call.failed", call.node, {"kind": call.purpose, "error": problem})
+                yield call_failed(call.node, call.purpose, problem)
                 return Structured(None, problem, tuple(replies), schema_refused=over_schema)
             native = None  # the server has no schema output; the prompt describes the form
             continue

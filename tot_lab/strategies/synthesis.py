@@ -17,7 +17,7 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, estimated_tokens
-from tot_lab.core.records import Note
+from tot_lab.core.records import Note, call_failed
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, intercept
@@ -141,7 +141,7 @@ class _Condenser:
         reply = yield from ask(msgspec.structs.replace(sent, attempt=call.attempt))
         if reply.error is not None or not reply.text.strip():
             why = reply.error or "an empty reply"
-            yield Note("call.failed", call.node, {"kind": _SYNTHESIZE, "error": why, "instead": "fast"})
+            yield call_failed(call.node, _SYNTHESIZE, why, instead="fast")
             return fast
         return reply.text.strip()
 

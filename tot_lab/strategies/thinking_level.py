@@ -22,7 +22,7 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.reading import read_confidence
-from tot_lab.core.records import Note, Thought
+from tot_lab.core.records import Note, Thought, call_failed
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, intercept
@@ -302,7 +302,7 @@ class ThinkingManager:
         )
         reply = yield from ask(sent)
         if reply.error is not None:
-            yield Note("call.failed", call.node, {"kind": "reflect", "error": reply.error})
+            yield call_failed(call.node, "reflect", reply.error)
             return ""
         yield Note("thinking.reflected", call.node, self.record_reflection(reply.text, why).to_dict())
         return reply.text

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tot_lab.core.calls import halts
 from tot_lab.core.reading import read_json
-from tot_lab.core.records import Note
+from tot_lab.core.records import Note, call_failed
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, ask
 from tot_lab.core.tools import read_quantities, tool_name
@@ -47,7 +47,7 @@ def classify_tools(strategy: Acting, task: Task, available: AvailableTools, at: 
     )
     reply = yield from ask(strategy.call(at, "route", prompt))
     if reply.error is not None:
-        yield Note("call.failed", at, {"kind": "route", "error": reply.error})
+        yield call_failed(at, "route", reply.error)
         return ToolNeeds(refused=reply.error if halts(reply.error) else None)
     needs = read_needs(reply.text, available)
     if needs is None:

@@ -11,9 +11,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from tot_lab.core.domain import Domain
 from tot_lab.core.parts import REGISTRY, class_of, known_names
 from tot_lab.core.registry import built_in, import_parts, load_installed, names, offered
+from tot_lab.core.task import Domain
 from tot_lab.core.tool import Tool, tool
 from tot_lab.core.tools import tool_name
 

@@ -15,9 +15,9 @@ from support import SETTINGS, STRATEGIES, Scripted, answer_to, for_each, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply, ToolCall
-from tot_lab.core.domain import Domain
 from tot_lab.core.processes import Killed, can_be_apart
 from tot_lab.core.registry import BUILT_IN
+from tot_lab.core.task import Domain
 from tot_lab.domains import gym
 from tot_lab.domains.gym import Gym, exact, worker
 from tot_lab.domains.gym.exact import EXACT, is_solved

@@ -147,7 +147,7 @@ def test_a_missing_key_is_named_where_the_provider_cannot_be_reached(monkeypatch
         raise Failure("Name or service not known", connection_failed=True)
 
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr(checking, "_facts_of", unreachable)
+    monkeypatch.setattr(LiteLLM, "server_facts", unreachable)
     (problem,) = wait(check(LiteLLM(model="openai/gpt-4.1-mini"))).problems
     assert problem == "No API key for openai/gpt-4.1-mini. Set the environment variable OPENAI_API_KEY"
 

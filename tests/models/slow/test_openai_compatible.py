@@ -26,7 +26,6 @@ from tot_lab.models import connections
 from tot_lab.models.chat.requests import setting_arguments
 from tot_lab.models.keys import request_of
 from tot_lab.models.lite_llm import LiteLLM
-from tot_lab.models.named import configured
 from tot_lab.models.openai_compatible import VLLM, LlamaCpp, OpenAICompatible, OpenAIServer, SGLang
 from tot_lab.models.stack import Failure
 
@@ -991,7 +990,7 @@ def test_both_count_cached_tokens_and_only_litellm_checks_the_window_before_a_ca
     base = server.base("openai")
     both = [
         LiteLLM(model="openai/gpt-4.1-mini", api_base=base, api_key=KEY),
-        configured(LiteLLM(model="openai/gpt-4.1-mini", api_key=KEY), base_url=base),
+        LiteLLM(model="openai/gpt-4.1-mini", api_key=KEY).configured(base_url=base),
     ]
     server.will(Raw(json.dumps(page)), Raw(json.dumps(page)))
     costs = [wait(model.answer((call(),), CallObserver()))[0].cost for model in both]
@@ -999,7 +998,7 @@ def test_both_count_cached_tokens_and_only_litellm_checks_the_window_before_a_ca
     long = call("word " * 10_000)
     both = [
         LiteLLM(model="openai/gpt-4", api_base=base, api_key=KEY),
-        configured(LiteLLM(model="openai/gpt-4", api_key=KEY), base_url=base),
+        LiteLLM(model="openai/gpt-4", api_key=KEY).configured(base_url=base),
     ]
     with pytest.raises(Failure, match="do not fit the context window of 8192"):
         wait(both[0].answer((long,), CallObserver()))

@@ -19,11 +19,10 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from tot_lab.apps.cli.help import PRESETS, Formatter
-from tot_lab.core.domain import Domain
 from tot_lab.core.parts import REGISTRY, Part, class_of, known_names
 from tot_lab.core.registry import built_in, offered
 from tot_lab.core.strategy import Strategy
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import tasks
 from tot_lab.domains.named import domain_names, factory_of, problem_in
@@ -31,8 +30,7 @@ from tot_lab.lab.settings import allowed_by_user
 from tot_lab.lab.sweeps.axes import grid
 from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import default_folder
-from tot_lab.models.chat.endpoint import ChatEndpoint
-from tot_lab.models.named import configured
+from tot_lab.models.stack import Endpoint
 from tot_lab.strategies import baselines
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
@@ -185,8 +183,8 @@ def parse_model(words: Sequence[str]) -> Any:
                 raise InvalidArgument(
                     f"{field} must not be given on the command line. Set it in the environment."
                 )
-        if isinstance(model, ChatEndpoint):
-            return configured(model, **given)
+        if isinstance(model, Endpoint):
+            return model.configured(**given)
         kept = {field: getattr(model, field) for field in model.model_fields_set}
         return type(model)(**{**kept, **given})
 

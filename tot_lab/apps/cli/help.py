@@ -14,10 +14,10 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from tot_lab.core.domain import Domain
 from tot_lab.core.parts import Part, class_of, field_docs, known_names
 from tot_lab.core.registry import AXES, axes, built_in, names, offered
 from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Domain
 from tot_lab.core.tool import Tool
 from tot_lab.domains.named import domain_names, factory_of
 from tot_lab.models import simulated_models

@@ -20,7 +20,8 @@ from tot_lab.apps.cli.arguments import (
 from tot_lab.apps.cli.help import first_sentence
 from tot_lab.apps.cli.runs import find_journals, load_run
 from tot_lab.core.registry import offered
-from tot_lab.lab.settings import FILE, approve_project_file, project_file
+from tot_lab.lab.places import FILE, project_file
+from tot_lab.lab.settings import approve_project_file
 from tot_lab.lab.sharing import contents_of, export_calls, import_calls, prune, replies_by_key, verify
 from tot_lab.models import Cache, simulated_models
 from tot_lab.models.weights import KNOWN, models_folder, pull

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tot_lab.analysis.statistics import success_rates
-from tot_lab.analysis.sweep_tables import summary, warned, write
+from tot_lab.analysis.sweep_summary import summary
+from tot_lab.analysis.sweep_tables import warned, write
 from tot_lab.apps.cli.arguments import (
     InvalidArgument,
     add_cache,
@@ -34,6 +35,7 @@ from tot_lab.apps.cli.colour import run_in_colour
 from tot_lab.apps.cli.help import PartHelp
 from tot_lab.core.extras import requires
 from tot_lab.lab.lab import Lab
+from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.cache import MODES
 from tot_lab.models.simulated import Simulated
@@ -266,7 +268,7 @@ def _sweep(args: argparse.Namespace) -> int:
         return 0
     interrupted = False
     try:
-        asyncio.run(sweep.carry_out(args.at_once))
+        asyncio.run(sweep.carry_out(args.at_once, progress))
     except KeyboardInterrupt:
         interrupted = True
         print(

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from tot_lab.core.domain import Domain, Path
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Path, Task
 from tot_lab.domains.creative_writing.closing_sentences import closing_sentences
 
 _RULES = (

@@ -17,9 +17,8 @@ from math import log2
 from typing import Any, ClassVar, NamedTuple
 
 from tot_lab.core.arithmetic import OPERATORS, TARGET, joined, number, plain, value_of, win_share
-from tot_lab.core.domain import Domain, Path
 from tot_lab.core.reading import read_json
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Path, Task
 from tot_lab.domains.general import final_answer, stated_answer
 
 _RULES = (

@@ -11,10 +11,9 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
-from tot_lab.core.domain import Domain, Path
 from tot_lab.core.parts import UserFunction
 from tot_lab.core.reading import verdict
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Path, Task
 from tot_lab.domains.general.graders import GRADERS
 from tot_lab.domains.general.mathematics import boxed_answer, last_number, unboxed
 

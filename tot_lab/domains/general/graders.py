@@ -14,10 +14,9 @@ from fractions import Fraction
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from tot_lab.core.domain import Ungraded
 from tot_lab.core.extras import requires
 from tot_lab.core.processes import Failed, Killed, Worker, found_in, passes_tests
-from tot_lab.core.task import Task
+from tot_lab.core.task import Task, Ungraded
 from tot_lab.domains.general.mathematics import (
     as_latex,
     boxed_answer,

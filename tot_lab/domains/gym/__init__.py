@@ -18,12 +18,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tot_lab.core.domain import Domain, Ungraded
 from tot_lab.core.extras import requires
 from tot_lab.core.parts import class_of, known_names
 from tot_lab.core.processes import Failed, Killed, Worker
 from tot_lab.core.registry import names
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Task, Ungraded
 from tot_lab.domains.general import General
 from tot_lab.domains.gym.exact import EXACT, is_solved
 from tot_lab.domains.multiline import read_answer

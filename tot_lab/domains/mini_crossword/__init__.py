@@ -13,9 +13,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from tot_lab.core.domain import Domain, Path
 from tot_lab.core.reading import read_json, read_label
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Path, Task
 from tot_lab.domains.general import final_answer
 from tot_lab.domains.mini_crossword.puzzles import puzzles
 

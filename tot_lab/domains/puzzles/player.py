@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
-from tot_lab.core.domain import Domain, Path
 from tot_lab.core.parts import REGISTRY, class_of
 from tot_lab.core.registry import names
-from tot_lab.core.task import Task
+from tot_lab.core.task import Domain, Path, Task
 from tot_lab.domains.player import Player, Responder, candidates_in
 from tot_lab.domains.puzzles.base import Position, PuzzleDomain, solve
 from tot_lab.models.simulated import JUDGING, Share

@@ -8,14 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from tot_lab.core.calls import html_text
+from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.record.run import money
 from tot_lab.record.waiting import notebook_display
-
-if TYPE_CHECKING:
-    from tot_lab.lab.sweeps.sweep import Sweep
 
 REFRESH = 1.0
 """Seconds between two updates in a notebook."""

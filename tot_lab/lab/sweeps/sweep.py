@@ -14,7 +14,7 @@ import math
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -28,10 +28,9 @@ from tot_lab.core.records import Line, Note, Position
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.lab.settings import with_named_models
+from tot_lab.lab.model_settings import with_named_models
 from tot_lab.lab.sweeps.axes import Strategies, label_strategies, label_tasks
 from tot_lab.lab.sweeps.methods import SweepMethods
-from tot_lab.lab.sweeps.progress import progress
 from tot_lab.models.keys import in_order, request_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.journal import HeldByAnother, JournalError, encoder, read_journal
@@ -43,6 +42,9 @@ from tot_lab.runtime.runner import Estimate, Execution, Runner, check_arguments,
 
 ByWorkers: TypeAlias = Callable[["Sweep", Sequence["Cell"], int | None, Callable[[], None]], Awaitable[None]]
 """Makes cells of a sweep with a limited number of concurrent runs, and calls the function after each."""
+
+Progress: TypeAlias = Callable[["Sweep"], AbstractContextManager[Callable[[], None]]]
+"""Shows the progress of a sweep, and gives a function to call after each run."""
 
 UNDER_WAY = 64
 """Concurrent runs for a model without a limit of concurrent calls. With a limit, as many runs as calls keep
@@ -229,7 +231,9 @@ class Sweep(SweepMethods):
 
     # Running.
 
-    async def carry_out(self, at_once: int | None, by_workers: ByWorkers | None = None) -> None:
+    async def carry_out(
+        self, at_once: int | None, progress: Progress, by_workers: ByWorkers | None = None
+    ) -> None:
         """Make the unfinished runs, at most `at_once` at a time, here or with the workers of a cluster."""
         if at_once is not None and at_once < 1:
             raise ValueError(f"at_once must be at least 1 or None: got {at_once}.")

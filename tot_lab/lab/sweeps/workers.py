@@ -31,7 +31,8 @@ from tot_lab.lab.sweeps.sweep import Sweep, forget_warnings
 from tot_lab.models.cache import Cache
 from tot_lab.models.limits import Limits, RateLimiter, make_limiters
 from tot_lab.record.journal import header_text, lines_text
-from tot_lab.runtime.runner import Runner, RunnerSettings
+from tot_lab.runtime.runner import Runner
+from tot_lab.runtime.settings import RunnerSettings
 
 REPORT_INTERVAL = 0.2
 """Seconds between two reports of a worker, and so the work that is lost at most when it dies."""

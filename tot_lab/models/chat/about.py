@@ -17,6 +17,7 @@ from typing import Any
 
 from tot_lab.core.scrubbing import clean
 from tot_lab.models.chat.failures import shortened
+from tot_lab.models.stack import ServerFacts
 
 LLAMA_CPP = "llama.cpp"
 
@@ -42,6 +43,29 @@ def entries_in(page: Any) -> list[dict[str, Any]]:
     """Return the entries of a server's list of models."""
     entries = page.get("data") if isinstance(page, dict) else None
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def listed_in(page: Any, model: str) -> ServerFacts:
+    """Return the facts about `model` in a server's list of models."""
+    entries = entries_in(page)
+    mine = next((entry for entry in entries if entry.get("id") == model), {})
+    window = count_in(mine, "max_model_len") or count_in(mine, "max_input_tokens")  # vLLM, Anthropic
+    return ServerFacts(tuple(str(entry["id"]) for entry in entries if "id" in entry), window)
+
+
+def with_props(facts: ServerFacts, page: Any) -> ServerFacts:
+    """Return `facts` with those in llama.cpp's page `/props`."""
+    slots = count_in(page, "total_slots")
+    if slots is None:
+        return facts
+    window = count_in(page.get("default_generation_settings"), "n_ctx")
+    return facts._replace(context_window=window, slots=slots)
+
+
+def count_in(page: Any, name: str) -> int | None:
+    """Return the positive integer of that name in a page, or `None`."""
+    value = page.get(name) if isinstance(page, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def root_in(page: Any, model: str) -> Facts:

@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading import read_json
 from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
+from tot_lab.models.chat.about import listed_in, with_props
 from tot_lab.models.chat.replies import (
     Answers,
     Choice,
@@ -27,7 +28,7 @@ from tot_lab.models.chat.replies import (
     undercounted,
 )
 from tot_lab.models.connections import body_of, opened
-from tot_lab.models.stack import UNLISTED, Endpoint, Failure
+from tot_lab.models.stack import UNLISTED, Endpoint, Failure, ServerFacts
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Pair = Annotated[tuple[Usd, Usd], Field(strict=False)]  # files hold lists
@@ -69,9 +70,6 @@ class ChatEndpoint(Endpoint):
     """USD per million tokens of (prompt, reply), for a model whose price is not known. A third number is the
     price of prompt tokens that the server had cached, at most that of the others.
     """
-
-    _generates: ClassVar[bool] = True
-    """Whether the model generates its replies, so that each of them has tokens."""
 
     _is_loaded: bool = PrivateAttr(default=False)
     """Whether the settings come from a loaded run; see `mark_loaded`."""
@@ -229,7 +227,7 @@ class ChatEndpoint(Endpoint):
         if len(choices) > 1:
             sizes = [(len(call.prompt), choice.size) for call, choice in zip(calls, choices, strict=False)]
         shares = self._shares(usage, sizes, cached)
-        if len(choices) > 1 and self._generates and (few := undercounted(choices, shares)):
+        if len(choices) > 1 and self.generates and (few := undercounted(choices, shares)):
             self._ask_one_by_one()
             reported, shares = few, [(None, None, None)] * len(choices)
         replies = []
@@ -258,6 +256,15 @@ class ChatEndpoint(Endpoint):
     @abstractmethod
     def _page(self, path: str) -> tuple[str, dict[str, str]] | None:
         """Return the URL and the headers for a page of the server, or `None` without a server."""
+
+    async def _listed_facts(self, path: str, name: str) -> ServerFacts:
+        """Return what the server reports about the model `name` on its page `path`, a list of models."""
+        _, page = await self.look(path)
+        facts = listed_in(page, name)
+        if self.is_hosted:
+            return facts
+        _, props = await self.look("/props")
+        return with_props(facts, props)
 
     async def look(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
         """Request another page of the server.

@@ -15,8 +15,8 @@ from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.failures import shortened
 from tot_lab.models.chat.replies import Answers, Choice, Share, Sizes, shares_of, usd, wanted_back
 from tot_lab.models.connections import opened, was_refused
-from tot_lab.models.lite_llm.naming import checked_url, is_safe_url, key_in_environment, one_url
-from tot_lab.models.lite_llm.table import UNKNOWN_OUTPUT
+from tot_lab.models.model_table import UNKNOWN_OUTPUT
+from tot_lab.models.providers import checked_url, is_safe_url, key_in_environment, one_url
 from tot_lab.models.stack import Failure
 
 if TYPE_CHECKING:

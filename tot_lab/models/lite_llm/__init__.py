@@ -4,15 +4,14 @@ litellm only translates requests and replies; retries, caching and logging are d
 hides is detected.
 
     endpoint.py    the model part, and one request
-    naming.py      from the user's input to a model, a server and a key
     loading.py     the late import of litellm, without its output
-    table.py       what litellm's table says about a model: provider, window, tokens, price
+    table.py       what litellm says about a model: its provider, its entry, the tokens of a prompt
+    reachable.py   what can be found before the first call, such as a missing key
     asking.py      from a call to litellm's arguments, and what would be dropped
     answers.py     replies, complete or streamed
     failures.py    errors, and the removal of keys
 """
 
 from tot_lab.models.lite_llm.endpoint import LiteLLM
-from tot_lab.models.lite_llm.table import OLLAMA_WINDOW
 
-__all__ = ["OLLAMA_WINDOW", "LiteLLM"]
+__all__ = ["LiteLLM"]

@@ -16,9 +16,11 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, CallObserver, Need, estimated_tokens
+from tot_lab.models.chat.about import count_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.replies import Answers, Choice, Price, Share, Sizes, shares_of, usd, wanted_back
 from tot_lab.models.chat.requests import last_paragraph_of, messages_of
+from tot_lab.models.connections import was_refused
 from tot_lab.models.lite_llm.answers import streamed, whole
 from tot_lab.models.lite_llm.asking import settings_of
 from tot_lab.models.lite_llm.failures import failure_of
@@ -29,7 +31,17 @@ from tot_lab.models.lite_llm.loading import (
     load_litellm,
     silence_warnings,
 )
-from tot_lab.models.lite_llm.naming import (
+from tot_lab.models.lite_llm.reachable import (
+    not_pulled,
+    problem_of_server,
+    problem_of_service,
+    pulled_in,
+    window_shown_in,
+)
+from tot_lab.models.lite_llm.table import OLLAMA_WINDOW, is_plain, known_of, prompt_tokens, resolved
+from tot_lab.models.model_table import UNKNOWN_OUTPUT, in_table, price_in, window_in_table
+from tot_lab.models.openai_compatible import OpenAIServer
+from tot_lab.models.providers import (
     HOMES,
     checked_url,
     is_safe_url,
@@ -39,18 +51,7 @@ from tot_lab.models.lite_llm.naming import (
     url_in_environment,
     whole_name,
 )
-from tot_lab.models.lite_llm.reachable import problem_of
-from tot_lab.models.lite_llm.table import (
-    OLLAMA_WINDOW,
-    UNKNOWN_OUTPUT,
-    is_plain,
-    known_of,
-    price_in,
-    prompt_tokens,
-    resolved,
-    window_in_table,
-)
-from tot_lab.models.stack import Failure
+from tot_lab.models.stack import Failure, ServerFacts
 
 # Gemini is excluded, since its thinking models may refuse several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}
@@ -88,9 +89,29 @@ class LiteLLM(ChatEndpoint):
     # Identity.
 
     @classmethod
-    def named(cls, name: str) -> LiteLLM:
+    def named(cls, name: str) -> ChatEndpoint:
         """Return the model of that name, of any provider that litellm supports."""
-        return cls(model=name)
+        return cls(model=name).configured()
+
+    def configured(self, **given: Any) -> ChatEndpoint:
+        """Return the model with the settings `given`, of which `base_url` is the URL of the server.
+
+        A model of OpenAI's API at another server is called directly, unless litellm translates its settings:
+        reasoning models have other names for them and reject some.
+
+        Raises:
+            ValueError: If a setting is unknown or invalid.
+        """
+        settings = {**{name: getattr(self, name) for name in self.model_fields_set}, **given}
+        if (base := settings.pop("base_url", None)) is not None:
+            settings["api_base"] = checked_url(base, "base_url")
+        base = settings.get("api_base")
+        url = url_in_environment(self.provider) if base is None else checked_url(base)
+        if self.provider != "openai" or url is None or _is_translated(self.name):
+            return type(self).model_validate(settings)
+        settings.pop("api_base", None)
+        price = settings.pop("price", None) or price_in(in_table(self.name, self.provider))
+        return OpenAIServer.model_validate({**settings, "base_url": url, "price": price})
 
     @property
     def name(self) -> str:
@@ -109,7 +130,7 @@ class LiteLLM(ChatEndpoint):
         return None if base is None else one_url(base)
 
     @property
-    def is_providers_own(self) -> bool:
+    def is_hosted(self) -> bool:
         """Whether this is the service of a provider rather than a custom server."""
         return self.base_url is None and self.provider != "ollama_chat"
 
@@ -147,7 +168,30 @@ class LiteLLM(ChatEndpoint):
         """Find a missing key, an unknown provider, or a custom server that does not answer. The service of a
         provider is not contacted.
         """
-        return await problem_of(self)
+        if self.is_hosted:
+            return await problem_of_service(self.name, self.provider, has_key=self.api_key is not None)
+        is_ollama = self.provider == "ollama_chat"
+        try:
+            status, page = await self.look("api/tags" if is_ollama else "models")
+        except Failure as failure:
+            return (
+                problem_of_server(self.name, self.provider, self.base_url) if was_refused(failure) else None
+            )
+        return not_pulled(self.name, page) if is_ollama and status == 200 else None
+
+    async def server_facts(self) -> ServerFacts:
+        name = self.name.partition("/")[2] or self.name
+        match self.provider:
+            case "ollama_chat":
+                _, tags = await self.look("/api/tags")
+                _, shown = await self.look("/api/show", {"model": name})
+                return ServerFacts(pulled_in(tags), window_shown_in(shown))
+            case "gemini":
+                _, page = await self.look(f"models/{name}")
+                return ServerFacts(context_window=count_in(page, "inputTokenLimit"))
+            case "anthropic":
+                return await self._listed_facts("/v1/models", name)
+        return await self._listed_facts("models", name)
 
     @property
     def is_ready(self) -> bool:
@@ -157,6 +201,10 @@ class LiteLLM(ChatEndpoint):
     async def ready(self) -> None:
         """Import litellm in a thread, which takes seconds."""
         await litellm_ready()
+
+    async def load_prices(self) -> None:
+        """Import litellm, whose table has the prices."""
+        await self.ready()
 
     def need(self, calls: Sequence[Call]) -> Need:
         """Return the counted tokens of the prompt and the longest possible replies. It may take seconds
@@ -199,6 +247,13 @@ class LiteLLM(ChatEndpoint):
         if self.provider == "ollama_chat":
             return OLLAMA_WINDOW
         return window_in_table(self.name, self.provider)
+
+    @property
+    def uses_reported_window(self) -> bool:
+        """Whether a prompt may be as long as the server reports. Ollama truncates prompts to the size that it
+        is configured with.
+        """
+        return self.provider != "ollama_chat"
 
     def _price(self, litellm: ModuleType) -> Price | None:
         return self.price or price_in(known_of(litellm, self.name))
@@ -318,3 +373,8 @@ class LiteLLM(ChatEndpoint):
             name = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}.get(self.provider)
             headers |= {name: key} if name else bearer(key)
         return page_below(base, path), headers
+
+
+def _is_translated(name: str) -> bool:
+    """Whether litellm sends a model of OpenAI other settings than those of the call."""
+    return "gpt-5" in name or bool(in_table(name, "openai").get("supports_reasoning"))

@@ -1,4 +1,4 @@
-"""Checks before the first call whether a model can be reached.
+"""Problems that can be found before the first call to a model.
 
 Only certain problems are reported: a missing key, an unknown provider, or a custom server that does not
 answer. The service of a provider is not contacted.
@@ -7,40 +7,28 @@ answer. The service of a provider is not contacted.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tot_lab.models.connections import was_refused
+from tot_lab.models.chat.about import count_in
 from tot_lab.models.lite_llm.loading import litellm_ready
-from tot_lab.models.lite_llm.naming import HOMES, key_in_environment
-from tot_lab.models.stack import Failure
-
-if TYPE_CHECKING:
-    from tot_lab.models.lite_llm.endpoint import LiteLLM
+from tot_lab.models.providers import HOMES, key_in_environment
 
 
-async def problem_of(model: LiteLLM) -> str | None:
-    """Return why `model` cannot be called; see `Endpoint.problem`."""
-    if model.is_providers_own:
-        if model.provider not in HOMES:
-            return await _no_provider(model.name)
-        if model.api_key is not None or key_in_environment(model.provider):
-            return None
-        name = f"{model.provider.upper()}_API_KEY"
-        return f"No API key for {model.name}. Set the environment variable {name}"
-    ollama = model.provider == "ollama_chat"
-    try:
-        status, page = await model.look("api/tags" if ollama else "models")
-    except Failure as failure:
-        if not was_refused(failure):
-            return None
-        if ollama:
-            where = model.base_url or HOMES[model.provider]
-            wanted = model.name.partition("/")[2]
-            return f"No Ollama server answers at {where} for {wanted}. Start it with `ollama serve`"
-        return f"No server answers at {model.base_url} for {model.name}"
-    if ollama and status == 200:
-        return _not_pulled(model.name.partition("/")[2], page)
-    return None
+async def problem_of_service(name: str, provider: str, *, has_key: bool) -> str | None:
+    """Return why the service of a provider cannot be called; see `Endpoint.problem`."""
+    if provider not in HOMES:
+        return await _no_provider(name)
+    if has_key or key_in_environment(provider):
+        return None
+    return f"No API key for {name}. Set the environment variable {provider.upper()}_API_KEY"
+
+
+def problem_of_server(name: str, provider: str, base_url: str | None) -> str:
+    """Return the message about a custom server that refuses connections."""
+    if provider != "ollama_chat":
+        return f"No server answers at {base_url} for {name}"
+    where, wanted = base_url or HOMES[provider], name.partition("/")[2]
+    return f"No Ollama server answers at {where} for {wanted}. Start it with `ollama serve`"
 
 
 async def _no_provider(name: str) -> str | None:
@@ -59,14 +47,32 @@ async def _no_provider(name: str) -> str | None:
     return None
 
 
-def _not_pulled(name: str, page: Any) -> str | None:
-    """Return a message if Ollama does not list the model."""
-    listed = page.get("models") if isinstance(page, dict) else None
-    if not isinstance(listed, list):
-        return None
-    names = [str(one.get("name")) for one in listed if isinstance(one, dict)]
+def not_pulled(name: str, page: Any) -> str | None:
+    """Return a message if Ollama's list of models lacks the model `name`."""
+    name = name.partition("/")[2]
+    names = _names_in(page)
     whole = name if ":" in name else f"{name}:latest"
-    if whole in names:
+    if names is None or whole in names:
         return None
     others = ", ".join(names) or "no models"
     return f"Ollama does not have the model {name}: got {others}. Get it with `ollama pull {name}`"
+
+
+def pulled_in(page: Any) -> tuple[str, ...]:
+    """Return the names in Ollama's list of models."""
+    return tuple(_names_in(page) or ())
+
+
+def window_shown_in(page: Any) -> int | None:
+    """Return the context window in Ollama's page about a model, or `None`."""
+    info = page.get("model_info") if isinstance(page, dict) else None
+    names = [name for name in info if name.endswith(".context_length")] if isinstance(info, dict) else []
+    return count_in(info, names[0]) if names else None
+
+
+def _names_in(page: Any) -> list[str] | None:
+    """Return the names in Ollama's list of models, or `None` if the page is no such list."""
+    listed = page.get("models") if isinstance(page, dict) else None
+    if not isinstance(listed, list):
+        return None
+    return [str(model["name"]) for model in listed if isinstance(model, dict) and model.get("name")]

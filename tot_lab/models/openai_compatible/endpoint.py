@@ -11,10 +11,10 @@ from tot_lab.models.chat.replies import Answers
 from tot_lab.models.chat.requests import messages_of, setting_arguments
 from tot_lab.models.chat.served import ServedModel
 from tot_lab.models.connections import body_of, events_of, read_to_end
-from tot_lab.models.lite_llm.naming import provider_of, whole_name
-from tot_lab.models.lite_llm.table import window_in_table
+from tot_lab.models.model_table import window_in_table
 from tot_lab.models.openai_compatible.answers import streamed, whole
-from tot_lab.models.stack import Failure
+from tot_lab.models.providers import provider_of, whole_name
+from tot_lab.models.stack import Failure, ServerFacts
 
 _OURS = {"model", "messages", "prompt", "n", "stream", "stream_options"}
 
@@ -64,6 +64,9 @@ class OpenAICompatible(ServedModel):
         if facts.get("server") == LLAMA_CPP:
             self._ask_one_by_one()
         return facts
+
+    async def server_facts(self) -> ServerFacts:
+        return await self._listed_facts("models", self.model)
 
     # The request.
 
@@ -168,9 +171,9 @@ class LlamaCpp(OpenAICompatible):
 class OpenAIServer(OpenAICompatible):
     """A model by OpenAI's or another name, as `openai/NAME`, at a server other than OpenAI's.
 
-    `openai/NAME` means this class if its base URL is set (see `configured`). Without a `revision`, its
-    identity is the one that it has through litellm, with the server, so that the replies of either path are
-    found by the other.
+    `openai/NAME` means this class if its base URL is set (see `LiteLLM.configured`). Without a `revision`,
+    its identity is the one that it has through litellm, with the server, so that the replies of either path
+    are found by the other.
     """
 
     kind: ClassVar[str] = "openai_server"

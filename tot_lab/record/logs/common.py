@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from tot_lab.core.calls import Message, Reply, ToolCall, is_token_count
-from tot_lab.core.domain import Domain
 from tot_lab.core.parquet import MAGIC, parquet_rows
 from tot_lab.core.parts import class_of
 from tot_lab.core.reading import finite
+from tot_lab.core.task import Domain
 from tot_lab.record.journal import JournalError
 from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, run_of_nodes
 from tot_lab.record.run import Run

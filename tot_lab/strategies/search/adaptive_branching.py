@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.members import Members
+from tot_lab.strategies.search.posterior import Posterior
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
@@ -19,35 +20,6 @@ if TYPE_CHECKING:
 
 Selected: TypeAlias = tuple[str, dict[str, dict[str, Any]]]
 """The thought that gets a child, and by thought the draws of the choices on the way to it."""
-
-
-class Posterior:
-    """The scores of one arm, and what they say about their mean."""
-
-    def __init__(self) -> None:
-        self.count, self.total, self.squares = 0, 0.0, 0.0
-        self.known: dict[str, float] | None = None  # the parameters, until the next score
-
-    def observe(self, score: float, times: int = 1) -> None:
-        """Add a score, or remove it with `times=-1`."""
-        self.count += times
-        self.total += times * score
-        self.squares += times * score * score
-        self.known = None
-
-    def parameters(self) -> dict[str, float]:
-        """The parameters of the posterior."""
-        if self.known is None:
-            self.known = self.update()
-        return self.known
-
-    def update(self) -> dict[str, float]:
-        """The parameters of the posterior, from the scores."""
-        raise NotImplementedError
-
-    def draw(self, random: Random) -> float:
-        """A draw of the mean."""
-        raise NotImplementedError
 
 
 class Arms:

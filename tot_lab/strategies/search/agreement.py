@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Literal
 
-from tot_lab.core.domain import Path
 from tot_lab.core.records import Event, Scored, Thought
-from tot_lab.core.task import Task
+from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.answers import finished_answer
 from tot_lab.strategies.search.evaluators import Evaluator
-from tot_lab.strategies.search.expansion import Place
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.sampling import Sampler, emit_as_list, no_score
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from tot_lab.core.domain import Path
 from tot_lab.core.parts import Part
-from tot_lab.core.task import Task
+from tot_lab.core.task import Path, Task
 from tot_lab.core.tree import Node, Tree
 from tot_lab.strategies.search.sampling import Count
 

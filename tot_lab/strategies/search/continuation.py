@@ -8,9 +8,8 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Call, Message
-from tot_lab.core.domain import Path
-from tot_lab.core.task import Task
-from tot_lab.strategies.search.expansion import Place
+from tot_lab.core.task import Path, Task
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Sample
 from tot_lab.strategies.search.sampling import Prompt, Sampler
 

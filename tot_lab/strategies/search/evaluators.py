@@ -19,21 +19,19 @@ import msgspec
 from pydantic import field_validator
 
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.domain import Path
 from tot_lab.core.parts import Part, UserFunction, is_function
 from tot_lab.core.reading import verdict
-from tot_lab.core.records import Event, Scored, Thought, id_key
-from tot_lab.core.task import Task
+from tot_lab.core.records import Event, Scored, Thought, call_failed, id_key
+from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Effect, Thinking, ask, carry_out
 from tot_lab.core.tools import function_call
 from tot_lab.strategies.confidence import ALTERNATIVES
-from tot_lab.strategies.search.expansion import Place
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.sampling import (
     Count,
     Prompt,
     Retries,
     Sampler,
-    call_failed,
     checked_template,
     emit_as_list,
     failed,

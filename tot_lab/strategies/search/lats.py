@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from tot_lab.core.records import call_failed
 from tot_lab.core.thinking import ThinkingStep
-from tot_lab.strategies.search.sampling import Count, call_failed
+from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import (
     Pick,
     Search,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tot_lab.strategies.search.posterior import Posterior
 from tot_lab.strategies.search.proposers import Proposer
 from tot_lab.strategies.search.searches import SearchState
-
-if TYPE_CHECKING:
-    from tot_lab.strategies.search.adaptive_branching import Posterior
 
 
 class Members:

@@ -10,11 +10,11 @@ import msgspec
 from pydantic import Field, model_validator
 
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.domain import Path
 from tot_lab.core.records import Event
-from tot_lab.core.task import Task
+from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking
-from tot_lab.strategies.search.expansion import Children, Place
+from tot_lab.strategies.search.children import Children
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample, WithTools
 from tot_lab.strategies.search.sampling import Sampler
 

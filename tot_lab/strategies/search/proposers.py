@@ -14,20 +14,19 @@ import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.domain import Path
 from tot_lab.core.parts import Part
 from tot_lab.core.policy import EffectPolicy
-from tot_lab.core.records import Event
-from tot_lab.core.task import Task
+from tot_lab.core.records import Event, call_failed
+from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.acting import Acting, ToolLimits, names_of_tools
-from tot_lab.strategies.search.expansion import Children, Place
+from tot_lab.strategies.search.children import Children
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.sampling import (
     Count,
     Prompt,
     Retries,
     Sampler,
-    call_failed,
     checked_template,
     emit_as_list,
     unreadable,

@@ -10,11 +10,10 @@ from typing import ClassVar, Literal
 import msgspec
 
 from tot_lab.core.calls import Message
-from tot_lab.core.domain import Path
 from tot_lab.core.model_setting import ModelSetting, model_name
 from tot_lab.core.reading import read_score, read_scores
 from tot_lab.core.records import Event, Scored
-from tot_lab.core.task import Task
+from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.sampling import Prompt, Sampler, emit_as_list, failed, unreadable

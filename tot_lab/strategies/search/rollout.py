@@ -7,15 +7,13 @@ from functools import partial
 import msgspec
 from pydantic import field_validator
 
-from tot_lab.core.domain import Path
-from tot_lab.core.records import Decided, Event, Scored
-from tot_lab.core.task import Task
+from tot_lab.core.records import Decided, Event, Scored, call_failed
+from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask, map_steps, resample
 from tot_lab.strategies.search.evaluators import Evaluator, Value
 from tot_lab.strategies.search.sampling import (
     Count,
     Sampler,
-    call_failed,
     emit_as_list,
     error_in,
     failed,

@@ -14,10 +14,9 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.domain import Path
 from tot_lab.core.records import Decided, Event, Note, Scored
 from tot_lab.core.strategy import Prompting
-from tot_lab.core.task import Task
+from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask, gather
 
 T = TypeVar("T")
@@ -104,11 +103,6 @@ def error_in(event: Event) -> str | None:
     if isinstance(event, Note) and event.name == "call.failed":
         return str(event.data["error"])
     return None
-
-
-def call_failed(at: str, purpose: str, error: str) -> Note:
-    """A call that got no reply."""
-    return Note("call.failed", at, {"kind": purpose, "error": error})
 
 
 def unreadable(at: str, purpose: str, sample_index: int) -> Note:

@@ -13,7 +13,7 @@ import inspect
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from tot_lab.core.calls import Call
 from tot_lab.core.parts import Part, UserFunction, is_function
@@ -21,12 +21,9 @@ from tot_lab.core.records import Decided
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import RandomNumbers, ThinkingStep
 from tot_lab.core.tree import Tree
-from tot_lab.strategies.search.expansion import Place
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer
 from tot_lab.strategies.search.sampling import Count
-
-if TYPE_CHECKING:
-    from tot_lab.strategies.search.tree_of_thoughts import TreeOfThoughts
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +53,17 @@ Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, Any]
 """A search under way. It returns `None`, or the id of its answer, which replaces that of the answer rule."""
 
 
+class SearchStrategy(Protocol):
+    """What a search may use of the strategy that carries it out."""
+
+    @property
+    def propose(self) -> Proposer:
+        """The proposer of the picks that name none."""
+
+    def call(self, node: str, purpose: str, prompt: str, sample_index: int = 0) -> Call:
+        """A call with the model and sampling settings of the strategy."""
+
+
 class Memory(Protocol):
     """What a search keeps besides the tree and computes from scores, such as backed-up values."""
 
@@ -74,7 +82,8 @@ class SearchState:
     Attributes:
         task: The problem.
         root: The id of the thought that the search starts from.
-        strategy: The settings of the search. Its own calls have their model and sampling settings.
+        strategy: The strategy that carries out the search. The search's own calls have its model and
+            sampling settings.
         tree: All thoughts, with their scores and decisions.
         closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
         places: What each expansion so far has used, by parent.
@@ -83,7 +92,7 @@ class SearchState:
         memories: What the search keeps besides the tree; see `remember`.
     """
 
-    def __init__(self, task: Task, root: str, strategy: TreeOfThoughts) -> None:
+    def __init__(self, task: Task, root: str, strategy: SearchStrategy) -> None:
         self.task = task
         self.root = root
         self.strategy = strategy

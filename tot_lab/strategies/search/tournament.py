@@ -11,14 +11,13 @@ from typing import ClassVar, Literal
 import msgspec
 
 from tot_lab.core.calls import Call
-from tot_lab.core.domain import Path
-from tot_lab.core.records import Event, Scored, Thought
+from tot_lab.core.records import Event, Scored, Thought, call_failed
+from tot_lab.core.task import Path
 from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import _Templated
-from tot_lab.strategies.search.expansion import Place
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.sampling import (
     Sampler,
-    call_failed,
     emit_as_list,
     failed,
     no_score,

@@ -29,8 +29,9 @@ from tot_lab.core.tree import Node
 from tot_lab.strategies.search.answers import AnswerRule, BestPath, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
 from tot_lab.strategies.search.evaluators import Evaluator, Value
-from tot_lab.strategies.search.expansion import Place, expand
+from tot_lab.strategies.search.expansion import expand
 from tot_lab.strategies.search.migration import migrate_settings
+from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample
 from tot_lab.strategies.search.sampling import Sampler, error_in
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,7 +23,7 @@ from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import Game24, General, OpenEnded, game24
 from tot_lab.domains.multi_hop.documents import OpenDocument, SearchDocuments
-from tot_lab.lab.lab import Lab
+from tot_lab.lab.lab import Lab, LabSettings
 from tot_lab.models import Cache, model_named
 from tot_lab.runtime.roles import Role
 from tot_lab.tools import Tool, tools_named
@@ -93,14 +94,14 @@ def _lab(lab: Lab, imports: set[str]) -> str:
         "sample_scope": gateway.sample_scope,
         "spend": gateway.spend_limiter.cap,
         "timeout": lab.timeout,
-        "tools": _replace_by_names(list(gateway.toolbox.tools.values())) or None,
+        "tools": _replace_by_names(list(gateway.toolbox.tools.values())) or (),
         "effect_policy": gateway.toolbox.policy,
         "plans": lab.plans and str(lab.plans.path),
-        **{name: getattr(lab.runner.settings, name) or None for name in _DEFAULTS},
+        **{name: getattr(lab.runner.settings, name) for name in _DEFAULTS},
     }
-    defaults = {"runs": "runs", "mode": "auto", "sample_scope": "state", "timeout": 120.0}
+    defaults = {field.name: field.default for field in fields(LabSettings)}
     changed = [
-        f"{name}={_source(value, imports)}" for name, value in settings.items() if value != defaults.get(name)
+        f"{name}={_source(value, imports)}" for name, value in settings.items() if value != defaults[name]
     ]
     return _call("tl.Lab", [_model(lab.model, imports), *changed])
 

@@ -1,4 +1,4 @@
-"""Names: from the user's input to a model, a server and a key.
+"""Providers: from the name that a user types to a model, a server and a key.
 
 Each model has one canonical name and each server one canonical URL, since cache keys depend on them. The
 environment variables that litellm would read are read here first. litellm is not imported.

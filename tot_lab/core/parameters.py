@@ -1,0 +1,68 @@
+"""Constructors that take the fields of a settings class as keyword arguments.
+
+Each setting is declared and documented once, as a field of the settings class. Signature, help, completion
+and type checkers see the fields as parameters of the constructor.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from functools import update_wrapper
+from itertools import pairwise
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def takes_fields_of(
+    kind: Callable[P, S],
+) -> Callable[[Callable[[T, S], None]], Callable[Concatenate[T, P], None]]:
+    """Let an `__init__` that receives an object of the dataclass `kind` take the fields of `kind` instead."""
+
+    def decorate(init: Callable[[T, S], None]) -> Callable[Concatenate[T, P], None]:
+        def made(self: T, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                signature.bind(self, *args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{init.__qualname__}() {error}") from None
+            init(self, kind(*args, **kwargs))
+
+        first, *_ = inspect.signature(init).parameters.values()
+        parameters = inspect.signature(kind).parameters.values()
+        signature = inspect.Signature([first, *parameters], return_annotation="None")
+        shown: Any = update_wrapper(made, init)
+        shown.__signature__ = signature
+        shown.__doc__ = "\n".join([f"{init.__doc__}\n\nArgs:", *map(_line, field_docs(kind).items())])
+        return made
+
+    return decorate
+
+
+def _line(field: tuple[str, str]) -> str:
+    """Return the entry of a field in an `Args` section."""
+    text = ": ".join(field)
+    return textwrap.fill(text, 110, initial_indent=" " * 4, subsequent_indent=" " * 8)
+
+
+def field_docs(kind: Any) -> dict[str, str]:
+    """Return the attribute docstrings of the fields of a class and its bases, by name.
+
+    They are read from the source. Without it, the result is empty.
+    """
+    docs: dict[str, str] = {}
+    for owner in reversed(kind.__mro__[:-1]):
+        try:
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        except OSError:
+            continue
+        assert isinstance(tree, ast.ClassDef)
+        for field, doc in pairwise(tree.body):
+            match field, doc:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    docs[name] = inspect.cleandoc(text)
+    return docs

@@ -1,0 +1,272 @@
+"""Settings of a model: which one, at which server, with which key.
+
+Files never hold keys, and an unapproved project file must not combine a server with a key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+
+from tot_lab.core.calls import Model
+from tot_lab.core.parts import Part, known_names, map_parts
+from tot_lab.core.registry import names
+from tot_lab.core.strategy import Strategy
+from tot_lab.core.thinking import Budget
+from tot_lab.lab.places import ADVICE, PREFIX, Place, SettingsError, in_file, settings_files
+from tot_lab.models.model_table import is_in_table
+from tot_lab.models.named import model_named
+from tot_lab.models.providers import (
+    checked_url,
+    is_safe_url,
+    key_variables,
+    provider_of,
+    url_in_environment,
+    whole_name,
+)
+from tot_lab.models.stack import Endpoint, is_model
+from tot_lab.strategies import ResearchDelegate
+
+S = TypeVar("S", bound=Strategy)
+
+_OF_A_PROVIDER = ("base_url", "context_window", "api_key_env")
+_SECRET = re.compile(r"(?:key|token|secret|password)s?$", re.IGNORECASE)
+
+
+class ModelSettings(BaseModel):
+    """A model and the server that offers it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    provider: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] | None = None
+    """`openai`, `ollama`, `anthropic`, `google`, or any other provider that litellm supports. `None` means
+    the provider in the name of the model (`openai/…`, `gpt-…`, `sim/…`, `local/…`), or else `ollama`.
+    """
+
+    model: Annotated[str, Field(min_length=1)] | None = None
+    """Name of the model. `None` means the provider's default: `gpt-4.1-mini` for openai, `qwen3:8b` for
+    ollama.
+    """
+
+    base_url: str | None = None
+    """URL of the server. `None` means the provider's own."""
+
+    context_window: Annotated[int, Field(ge=1, strict=True)] | None = None
+    """Tokens of a prompt and its reply together. Ollama is configured to this size (`num_ctx`)."""
+
+    api_key_env: str | None = None
+    """Environment variable that holds the key. `None` means the provider's, such as `OPENAI_API_KEY`."""
+
+    _refusal: str = PrivateAttr(default="")
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_url(cls, url: str | None) -> str | None:
+        try:
+            return None if url is None else checked_url(url)
+        except ValueError:  # The message must not repeat the URL, which may contain a key.
+            example = "http://localhost:8000/v1"
+            raise ValueError(f"expected a URL such as {example}, without a name, password or query") from None
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _is_a_name(cls, name: str | None) -> str | None:
+        if name is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(
+                "expected the name of an environment variable, such as OPENAI_API_KEY, not a key"
+            )
+        return name
+
+    @property
+    def name(self) -> str:
+        """The full name of the model, as `tl.Lab` accepts it."""
+        if self.model is None:
+            return whole_name(self.provider or "ollama")
+        named = provider_in(self.model)
+        whole = "/" in self.model and canonical_provider(named) == canonical_provider(self.provider or named)
+        if named and (self.provider is None or whole):
+            return self.model
+        return f"{self.provider or 'ollama'}/{self.model}"
+
+    @property
+    def refusal(self) -> str:
+        """Why the model must not be called, or "": an unapproved project file names its server or its key."""
+        return self._refusal
+
+    def check_place(self, place: Place, prefix: str, given: Collection[str]) -> None:
+        """Set `refusal` if `place` may not contribute the settings `given`, whose names follow `prefix`."""
+        self._refusal = _refusal(place, prefix, self, given)
+
+    def endpoint(self) -> Model | Endpoint:
+        """Return the model.
+
+        Raises:
+            SettingsError: If these settings do not describe a model, or an unapproved project file must not
+                use it.
+        """
+        if self._refusal:
+            raise SettingsError(self._refusal)
+        name = self.name
+        given = {field: getattr(self, field) for field in _OF_A_PROVIDER if getattr(self, field) is not None}
+        key = given.pop("api_key_env", None)
+        if key is not None and not os.environ.get(key):
+            # A name in lower case may be a key that was entered by mistake.
+            missing = key if key.isupper() else "of that name"
+            raise SettingsError(
+                f"api_key_env: the environment has no variable {missing}. It should hold the key of {name}."
+            )
+        if self.model is None and not provider_of(name) and name not in names("models"):
+            raise SettingsError(f"provider {self.provider!r} has no default model: set `model`.")
+        if key is not None:
+            given["api_key"] = os.environ[key]
+        model = model_named(name)
+        if not given:
+            return model
+        unused: Collection[int | str] = given
+        if isinstance(model, Endpoint):
+            try:
+                return model.configured(**given)
+            except ValidationError as error:
+                problems = error.errors(include_input=False)
+                unused = [problem["loc"][0] for problem in problems if problem["type"] == "extra_forbidden"]
+                if not unused:
+                    raise
+        shown = ["api_key_env" if field == "api_key" else field for field in given if field in unused]
+        raise SettingsError(f"{name} does not accept {', '.join(shown)}.")
+
+
+# Named models.
+
+
+def named_model(name: str) -> Model | Endpoint | None:
+    """Return the model `models.NAME` of the settings files. `None` if no file names it.
+
+    Names that mean a model without the files are never looked up, so that no file can redirect them.
+
+    Raises:
+        SettingsError: If the model cannot be used. See `ModelSettings.endpoint`.
+    """
+    if "/" in name or name in names("models") or provider_in(name) or is_in_table(name):
+        return None
+    for place in map(in_file, settings_files(Path.cwd())):
+        tables = place.values.get("models")
+        if isinstance(tables, dict) and name in tables:
+            check(ModelSettings, place.name, tables[name], ("models", name))
+            table = ModelSettings.model_validate(tables[name])
+            table.check_place(place, f"models.{name}.", table.model_fields_set)
+            return table.endpoint()
+    return None
+
+
+def with_named_models(strategy: S, roles: Collection[str] = ()) -> S:
+    """Return `strategy` with the models of the settings files in place of their names.
+
+    Args:
+        strategy: The strategy. Its parts are changed too.
+        roles: Roles of the lab, which take precedence.
+    """
+
+    def named(part: Part) -> dict[str, Any]:
+        name = getattr(part, "model", None)
+        if not isinstance(name, str) or name in roles or is_model(part):
+            return {}
+        model = named_model(name)
+        return {} if model is None else {"model": model}
+
+    changed: S = map_parts(strategy, named)
+    return changed
+
+
+# Validation.
+
+
+def check(kind: type[BaseModel], place: str, values: Any, table: tuple[str, ...] = ()) -> None:
+    """Raise `SettingsError` if the settings of one place are not valid.
+
+    Args:
+        kind: The class of the settings.
+        place: The name of the place.
+        values: The settings.
+        table: The path of the table that holds them, in a file.
+    """
+    try:
+        kind.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        path = (*table, *map(str, problem["loc"]))
+        key = ".".join(path) if place != "environment" else f"{PREFIX}{'_'.join(path).upper()}"
+        if problem["type"] == "extra_forbidden":
+            reason = unknown(path[-1], TABLES.get(path[0], kind).model_fields)
+        else:
+            reason = problem["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{place}: {key}: {reason}") from None
+
+
+TABLES: dict[str, type[BaseModel]] = {
+    "models": ModelSettings,
+    "research": ResearchDelegate,
+    "budget": Budget,
+}
+"""The settings that are tables in a file."""
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """Return the message about the unknown setting `name`. `known` are the accepted names."""
+    if _SECRET.search(name):
+        return (
+            "settings must not hold keys. Put the key into an environment variable: the provider's own, such "
+            "as OPENAI_API_KEY, or one that api_key_env names."
+        )
+    return f"unknown setting; {known_names(name, known)}"
+
+
+# What an unapproved project file may not do.
+
+
+def _refusal(place: Place, prefix: str, table: ModelSettings, given: Collection[str]) -> str:
+    """Return why the model of `table` must not be called, or "". `given` are the settings that `place`
+    contributes.
+    """
+    provider = provider_of(whole_name(table.name)) or table.provider or ""
+    server = table.base_url or url_in_environment(provider)
+    if not place.is_approved and "://" in table.name:  # litellm reads a server from some names
+        return (
+            f"{place.name}: {prefix}model: this project file may not name a server: got {table.name!r}. "
+            f"{ADVICE.format(shlex.quote(place.name))}"
+        )
+    named = [name for name in ("base_url", "api_key_env") if name in given]
+    if place.is_approved or not named or server is None or is_safe_url(server, provider):
+        return ""
+    variable = table.api_key_env or key_variables(provider)[-1]
+    if not variable.isupper():  # it may be a key that was entered by mistake
+        variable = "the variable that api_key_env names"
+    host = urlsplit(server).hostname
+    return (
+        f"{place.name}: {prefix}{named[0]}: this project file may not combine a server with a key: got the "
+        f"server {host!a} and the key in {variable}. {ADVICE.format(shlex.quote(place.name))}"
+    )
+
+
+# Providers.
+
+
+def provider_in(model: str) -> str:
+    """Return the provider in the name of a model.
+
+    This is "" for a bare name such as Ollama's, in which a tag follows a colon.
+    """
+    if model.startswith("local:"):
+        return "local"
+    whole = whole_name(model)  # a provider's name alone means its default model
+    return "" if ":" in whole and "/" not in whole else provider_of(whole)
+
+
+def canonical_provider(provider: str) -> str:
+    """Return one canonical name of a provider: `google` and `gemini` are the same."""
+    return provider_of(whole_name(f"{provider}/"))

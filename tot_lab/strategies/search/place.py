@@ -1,0 +1,48 @@
+"""The place of an expansion: the thought that gets children, and what its earlier expansions have used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tot_lab.core.task import Path
+
+
+@dataclass(slots=True)
+class Place:
+    """Where children are added, and what earlier expansions of the same thought have used.
+
+    Only one expansion of a thought runs at a time, and it owns the thought's place.
+    """
+
+    node: str
+    """The thought that gets children."""
+
+    path: Path
+    """The texts from the first step to `node`."""
+
+    next_child: int = 0
+    """Number of the next child. Further expansions continue from it."""
+
+    counted: int = 0
+    """Children of the thought that `next_child` and `children` take into account."""
+
+    samples: dict[str, int] = field(default_factory=dict)
+    """The next sample index by purpose, for calls made for `node`."""
+
+    children: dict[str, int] = field(default_factory=dict)
+    """The numbers of the children by text. Of equal texts, the first counts."""
+
+    texts: list[str] = field(default_factory=list)
+    """The texts of all children that expansions have made, repeats included."""
+
+    sources: tuple[str, ...] = ()
+    """Further thoughts that the children continue (aggregation)."""
+
+    source_paths: tuple[Path, ...] = ()
+    """The paths of `sources`."""
+
+    def take_sample_index(self, purpose: str) -> int:
+        """An index that no earlier call of that purpose has used for this thought."""
+        index = self.samples.get(purpose, 0)
+        self.samples[purpose] = index + 1
+        return index
