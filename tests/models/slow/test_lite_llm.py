@@ -127,6 +127,7 @@ assert constants.HF_HUB_OFFLINE is False
     assert [asked.path for asked in server.asked] == ["/v1/chat/completions"] * 2
 
 
+@pytest.mark.nightly
 def test_a_capped_run_that_is_replayed_or_resumed_imports_litellm_in_a_thread(server, tmp_path):
     """In processes of their own, which still have litellm to load."""
     server.will(Said("Answer: 4", usage=False))

@@ -73,6 +73,7 @@ def test_a_reply_is_whole_and_costs_nothing(model: Local) -> None:
     assert (cut.finish_reason, cut.output_tokens) == ("length", 2)
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_same_seed_same_text_whatever_came_before(model: Local) -> None:
     call = asked("Tell me a story about a fox and a crow.", seed=7, temperature=0.9)
@@ -138,6 +139,7 @@ def test_a_prompt_too_long_is_refused_and_not_cut(model: Local) -> None:
     assert (caught.value.status, caught.value.retry) == (400, False)
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_four_calls_at_once(model: Local) -> None:
     for slots in (1, 2):
@@ -153,6 +155,7 @@ def test_four_calls_at_once(model: Local) -> None:
 # The server.
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_equal_models_share_a_server_until_the_last_lets_go(model: Local) -> None:
     first, second = (Local(weights=NAME, context_window=256) for _ in range(2))
