@@ -11,10 +11,9 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-from support import TASK, Scripted, answer_to, dice, run, shuffled, wait
+from support import ROOT, TASK, TESTS, Scripted, answer_to, dice, run, shuffled, wait
 from support.endpoint import scripted
 
 import tot_lab as tl
@@ -27,7 +26,7 @@ from tot_lab.record.search_notes import SearchNotes
 
 ENVIRON = {
     **os.environ,
-    "PYTHONPATH": os.pathsep.join([str(Path(tl.__file__).parent.parent), str(Path(__file__).parent)]),
+    "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)]),
 }
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3))
 SEVERAL = [
