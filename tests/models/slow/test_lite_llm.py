@@ -41,7 +41,7 @@ TOOL = {"name": "add", "description": "a + b", "parameters": {"type": "object", 
 
 
 @pytest.fixture
-def server(shared, monkeypatch):
+def server(shared, loaded, monkeypatch):
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     shared.forget()

@@ -26,7 +26,7 @@ WORDS = "A sentence of about forty characters.. " * 2  # 78 bytes, about 16 toke
 
 
 @pytest.fixture
-def server(shared):
+def server(shared, loaded):
     shared.forget()
     return shared
 

@@ -47,7 +47,7 @@ def call(text: str = "2 + 2?", **more: object) -> Call:
 
 
 @pytest.fixture
-def server(shared, monkeypatch):
+def server(shared, loaded, monkeypatch):
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "VLLM_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     shared.forget()

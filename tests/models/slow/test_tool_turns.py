@@ -44,7 +44,7 @@ def legs(animal: str) -> str:
 
 
 @pytest.fixture
-def server(shared: Providers) -> Providers:
+def server(shared: Providers, loaded: None) -> Providers:
     shared.forget()
     return shared
 
