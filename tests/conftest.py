@@ -70,6 +70,14 @@ def own_cache(caches, monkeypatch):
     monkeypatch.setenv("TOT_LAB_CACHE", str(caches / str(next(NUMBERS)) / "own"))
 
 
+@pytest.fixture(scope="session")
+def loaded():
+    """litellm is imported before a time limit runs: that takes seconds, on a busy machine a minute."""
+    from tot_lab.models.lite_llm.loading import load_litellm
+
+    load_litellm()
+
+
 @pytest.fixture(scope="module")
 def shared():
     """A server that speaks the providers' formats."""

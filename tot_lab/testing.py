@@ -40,6 +40,7 @@ from tot_lab.lab.lab import Lab
 from tot_lab.record.importers import load
 from tot_lab.record.run import Run
 from tot_lab.runtime.roles import thinking_of
+from tot_lab.runtime.stepper import default_answer
 from tot_lab.strategies import BeamSearch, OneAnswer, Stop, TreeOfThoughts
 from tot_lab.tools import Tool, Toolbox, tool
 from tot_lab.views.figures import figures_of
@@ -570,7 +571,7 @@ def can_be_driven_by_hand(trial: Trial) -> None:
             elif isinstance(step, WithBudget):
                 value = drive(step.thinking)
             elif isinstance(step, Request):
-                value = step.default()
+                value = default_answer(step)
 
     answer = drive(thinking_of(trial.strategy, whole.task or trial.task, {}))
     expect(isinstance(answer, Answer), f"it must return an Answer: got {answer!r}")

@@ -561,9 +561,9 @@ def test_it_is_linear_in_the_run():
             recorder.score(id, (k % 100) / 100, samples=[0.1, 0.9])
         made = recorder.run
         made.tree  # noqa: B018
-        began = time.perf_counter()
+        began = time.process_time()
         diagnose(made)
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     small, large = min(seconds(2_000) for _ in range(3)), min(seconds(20_000) for _ in range(3))
     assert large < 30 * small

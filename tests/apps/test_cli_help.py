@@ -139,26 +139,29 @@ def test_an_unknown_name_is_compared_with_the_known_ones(here):
 
 
 def on_terminal(code: str, folder: Path, **env: str) -> str:
-    """What a terminal shows of a program."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={**ENV, "TERM": "xterm", **env},
-        stdout=theirs,
-        stderr=theirs,
-    ):
-        os.close(theirs)
-        shown = b""
-        while True:
+    """What a terminal shows of a program, which a fork of this process runs."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(folder)
+        os.environ.pop("NO_COLOR", None)
+        os.environ.update({"TERM": "xterm", **env})
+        with open(1, "w", closefd=False) as sys.stdout, open(2, "w", closefd=False) as sys.stderr:
             try:
-                part = os.read(ours, 1 << 16)
-            except OSError:  # the program has ended
-                break
-            shown += part
-            if not part:
-                break
-    os.close(ours)
+                exec(compile(code, "<program>", "exec"), {"__name__": "__main__"})
+            finally:
+                sys.stdout.flush()
+                os._exit(0)
+    shown = b""
+    while True:
+        try:
+            part = os.read(terminal, 1 << 16)
+        except OSError:  # the program has ended
+            break
+        shown += part
+        if not part:
+            break
+    os.close(terminal)
+    os.waitpid(child, 0)
     return shown.decode()
 
 
@@ -182,7 +185,7 @@ print(run_in_colour(run))
 
 
 @pytest.mark.slow
-def test_verdicts_are_coloured_on_a_terminal_only(tmp_path):
+def test_verdicts_are_coloured_on_a_terminal_only(tmp_path, capsys):
     shown = on_terminal(COLOURED, tmp_path)
     assert re.findall(r"\x1b\[(\d+)m([^\x1b,]*)[^\x1b]*\x1b\[0m", shown) == [
         *[("32", "✓ correct")] * 2,
@@ -193,11 +196,10 @@ def test_verdicts_are_coloured_on_a_terminal_only(tmp_path):
         plain = on_terminal(COLOURED, tmp_path, **env)
         assert "\x1b" not in plain
         assert "✓ correct" in plain
-    piped = subprocess.run(
-        [sys.executable, "-c", COLOURED], env=ENV, capture_output=True, text=True, check=True
-    )
-    assert "\x1b" not in piped.stdout
-    assert "✗ wrong" in piped.stdout
+    exec(COLOURED, {"__name__": "__main__"})
+    piped = capsys.readouterr().out
+    assert "\x1b" not in piped
+    assert "✗ wrong" in piped
 
 
 @pytest.mark.slow
@@ -293,10 +295,9 @@ def test_extras_have_one_spelling_everywhere():
 
 
 def completed(line: str, folder: Path) -> list[str]:
-    """What the shell offers after Tab at the end of `line`."""
+    """What the shell offers after Tab at the end of `line`. The command ends its process, here a fork."""
     answer = folder / "answer"
     env = {
-        **ENV,
         "_ARGCOMPLETE": "1",
         "_ARGCOMPLETE_IFS": "\n",
         "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
@@ -305,7 +306,14 @@ def completed(line: str, folder: Path) -> list[str]:
         "COMP_POINT": str(len(line.encode())),
         "COMP_TYPE": "9",
     }
-    subprocess.run([sys.executable, "-m", "tot_lab"], cwd=folder, env=env, check=True, capture_output=True)
+    if (child := os.fork()) == 0:
+        os.chdir(folder)
+        os.environ.update(env)
+        try:
+            main([])
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     return answer.read_text().split("\n")
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import DOMAINS, SMALL, STRATEGIES, wait
-from support.contract import HANDS, MADE, PATHS, every_strategy, in_lane, trial_of
+from support.contract import FIRST, HANDS, MADE, PATHS, every_strategy, in_lane, trial_of
 from support.puzzle_tasks import MOVES, WORDS
 
 import tot_lab as tl
@@ -28,27 +28,12 @@ from tot_lab.models.stack import Endpoint
 from tot_lab.testing import (
     PROMISES,
     bounds_its_calls,
-    can_be_cancelled_at_any_time,
-    keeps_its_budget,
     records_the_same_for_any_latency,
-    replays_and_resumes_from_any_line,
-    survives_a_model_that_fails,
     survives_any_reply,
 )
 from tot_lab.views.figures import figures_of
 
 # Strategies.
-
-
-FIRST = (
-    records_the_same_for_any_latency,
-    bounds_its_calls,
-    keeps_its_budget,
-    can_be_cancelled_at_any_time,
-    replays_and_resumes_from_any_line,
-    survives_a_model_that_fails,
-)
-"""What is tried one lane before the other promises."""
 
 
 @pytest.mark.parametrize(

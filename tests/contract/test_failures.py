@@ -64,13 +64,13 @@ def test_cached_replies_need_no_key_and_no_server(keyless, tmp_path):
 
 
 def test_a_server_that_does_not_answer_is_named_without_retries(tmp_path):
-    model = tl.LiteLLM(model="hosted_vllm/small", api_base=NOWHERE, retries=5)
+    model = tl.LiteLLM(model="hosted_vllm/small", api_base=NOWHERE, retries=8)
     lab = tl.Lab(model, runs=None, cache=tmp_path)
     wait(lab.run(tl.OneAnswer(), TASK))  # imports litellm
     began = time.monotonic()
     run = wait(lab.run(tl.OneAnswer(), TASK))
     assert run.failure == f"No server answers at {NOWHERE} for hosted_vllm/small."
-    assert time.monotonic() - began < 5  # five retries take at least 7.75 s
+    assert time.monotonic() - began < 30  # eight retries take at least a minute
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def stub_of_tools() -> str:
     }
     added = {name: place.partition(":")[0] for name, place in names_added("tot_lab.tools").items()}
     text = [
-        '"""The names of `tl.tools`; `python tests/test_names.py` writes this file."""\n',
+        '"""The names of `tl.tools`; `python tests/contract/test_names.py` writes this file."""\n',
         *(f"from {(own | added)[name]} import {name} as {name}" for name in tl.tools.__all__),
         "",
         "__all__: list[str]",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Scripted, run, wait
+from support import Scripted, mostly_nightly, run, wait
 
 import tot_lab as tl
 from tot_lab.core import processes
@@ -571,9 +571,23 @@ ATTACKS = {
 }
 """Answers that are not 2, and that take a parser or sympy long or would do harm if they were evaluated."""
 
+BY_DAY = [
+    *("nested parentheses", "power tower", "factorial tower", "large determinant", "endless integral"),
+    *(
+        "names of sympy",
+        "import",
+        "import in text",
+        "open",
+        "exec",
+        "classes",
+        "endless loop",
+        "1 MB of boxes",
+    ),
+]
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", mostly_nightly(ATTACKS, BY_DAY))
 def test_no_answer_keeps_the_math_grader_busy_or_is_executed(name, monkeypatch, tmp_path):
     monkeypatch.setattr(graders, "SECONDS", 0.5)
     task = tl.general("q", answer="2", grade="math")

@@ -97,7 +97,14 @@ def test_skill_is_the_chance_that_a_rule_is_kept() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", [tl.DeepThink(), tl.Reflexion(strategy=tl.ChainOfThought()), INNER])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param(tl.DeepThink(), marks=pytest.mark.nightly),
+        tl.Reflexion(strategy=tl.ChainOfThought()),
+        pytest.param(INNER, marks=pytest.mark.nightly),
+    ],
+)
 def test_more_skill_is_a_better_grade(strategy: tl.Strategy) -> None:
     grades = [mean(runs(strategy, skill)) for skill in (0.0, 0.3, 0.6, 1.0)]
     assert all(one < other for one, other in pairwise(grades)), grades

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from support import TASK, Scripted, answer_to, dice, resealed, run, shuffled, wait
 from support.budgets import SMALL
 from support.endpoint import ScriptedEndpoint, scripted
+from support.virtual_time import run_virtually
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, estimated_tokens
@@ -451,10 +452,12 @@ def test_a_cap_on_seconds_ends_the_calls_in_flight():
             cancelled.append(call)
             raise
 
-    made = run(Asks(count=5), model=hangs, budget=tl.Budget(seconds=0.05))
+    made, seconds = run_virtually(
+        tl.Lab(hangs, runs=None).run(Asks(count=5), TASK, budget=tl.Budget(seconds=60))
+    )
     assert made.stop_reason == "budget:seconds"
     assert made.answer == "1"
-    assert 0.04 < made.seconds < 5
+    assert seconds == pytest.approx(60, abs=0.1)
     assert wait(made.replay()).divergence is None
     gc.collect()
     assert len(cancelled) == 4

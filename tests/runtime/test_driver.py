@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import pytest
 from support import ROOT, TASK, TESTS, Scripted, answer_to, dice, run, shuffled, wait
 from support.endpoint import scripted
+from support.virtual_time import run_virtually
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
@@ -254,7 +255,7 @@ def test_a_part_may_give_each_of_its_calls_a_time():
         inner = yield from with_timeout(60, with_timeout(0.1, asking(draw=2, prompt="slow")))
         return tl.Answer(str([reply.error for reply in (*parts, inner)]), "answered")
 
-    made = wait(tl.Lab(model, runs=None).run(saying(say), TASK))
+    made, _ = run_virtually(tl.Lab(model, runs=None).run(saying(say), TASK))
     late = "timeout: no reply within 0.1 s, the strategy's limit for one call"
     assert made.answer == str([late, None, late])
     for labs_own in (0.05, None):  # it takes the place of the lab's
@@ -262,7 +263,6 @@ def test_a_part_may_give_each_of_its_calls_a_time():
         assert again.answer == made.answer
 
 
-@pytest.mark.slow
 def test_branches_may_have_a_time_together():
     async def model(call):
         await asyncio.sleep(30 if call.prompt == "slow" else 0)
@@ -279,10 +279,10 @@ def test_branches_may_have_a_time_together():
         after = yield from asking(draw=60, prompt="fast")
         return tl.Answer(str([*parts, after.error]), "answered")
 
-    made = wait(tl.Lab(model, runs=None).run(saying(say), TASK))
+    made, seconds = run_virtually(tl.Lab(model, runs=None).run(saying(say), TASK))
     late = "timeout: no reply within 0.5 s, the strategy's limit for the group of calls"
     assert made.answer == str([[None] * 3, [None, late, late], [None, late, late], None])
-    assert made.seconds < 10
+    assert seconds == pytest.approx(0.5, abs=0.01)
     assert wait(made.replay()).identical
 
 
@@ -308,7 +308,6 @@ class Grouped:
         return tl.Answer(str([error for part in parts for error in part]), "answered")
 
 
-@pytest.mark.slow
 def test_a_far_away_cap_takes_none_of_a_groups_time():
     """The ramp of the cap lets one call through, then two, then four: that takes three times 0.4 s."""
 
@@ -317,34 +316,31 @@ def test_a_far_away_cap_takes_none_of_a_groups_time():
         return "ok"
 
     cap = tl.Budget(tokens=10**9)
-    made = wait(tl.Lab(model, runs=None).run(saying(Grouped(5, 0.7)), TASK, budget=cap))
+    made, seconds = run_virtually(tl.Lab(model, runs=None).run(saying(Grouped(5, 0.7)), TASK, budget=cap))
     assert made.answer == str([None] * 5)
-    assert made.seconds > 0.8
+    assert seconds == pytest.approx(1.2, abs=0.01)
     in_a_row = saying(Grouped(3, 0.7, in_a_row=3))  # their own time counts all the same
-    made = wait(tl.Lab(model, runs=None).run(in_a_row, TASK, budget=cap))
+    made, _ = run_virtually(tl.Lab(model, runs=None).run(in_a_row, TASK, budget=cap))
     assert made.answer.count("the group of calls") >= 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [None, 1])
 def test_requests_per_minute_take_none_of_a_groups_time(at_once, monkeypatch):
     monkeypatch.setattr(limits, "MINUTE", 0.4)
     end = scripted(requests_per_minute=1)
     lab = tl.Lab(end, runs=None, mode="off", timeout=None)
-    made = wait(lab.run(saying(Grouped(4, 0.3, at_once=at_once)), TASK))
+    made, seconds = run_virtually(lab.run(saying(Grouped(4, 0.3, at_once=at_once)), TASK))
     assert made.answer == str([None] * 4)
-    assert made.seconds > 1
+    assert seconds > 1
 
 
-@pytest.mark.slow
 def test_a_group_that_waits_for_its_first_place_has_its_whole_time_where_calls_have_no_time():
     """A queued call does not set the clock back while another one is with the model."""
     end = scripted(seconds=30, concurrency=1)
     lab = tl.Lab(end, runs=None, mode="off", timeout=None)
-    made = wait(lab.run(saying(Grouped(2, 0.3)), TASK))
+    made, seconds = run_virtually(lab.run(saying(Grouped(2, 0.3)), TASK))
     assert made.answer.count("timeout: no reply within 0.3 s") == 2
-    # The second was sent when the first had had its time. A timer may be a few ms early.
-    assert 0.55 <= made.seconds < 5
+    assert seconds == pytest.approx(0.6, abs=0.01)  # the second was sent when the first had had its time
 
 
 def test_nothing_is_sent_once_the_time_of_a_group_is_up():
@@ -354,7 +350,7 @@ def test_nothing_is_sent_once_the_time_of_a_group_is_up():
         asked.append(call.sample_index)
         await asyncio.sleep(30)
 
-    made = wait(tl.Lab(model, runs=None).run(saying(Grouped(3, 0.2, in_a_row=2)), TASK))
+    made, _ = run_virtually(tl.Lab(model, runs=None).run(saying(Grouped(3, 0.2, in_a_row=2)), TASK))
     assert asked == [0, 1, 2]
     assert made.answer.count("timeout: no reply within 0.2 s") == 6
     assert wait(made.replay()).identical

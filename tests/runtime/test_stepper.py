@@ -12,7 +12,7 @@ from tot_lab.core.records import Note, Thought
 from tot_lab.core.thinking import Acts, BudgetLeft, RandomNumbers
 from tot_lab.core.tree import Tree
 from tot_lab.runtime.budget import Scope
-from tot_lab.runtime.stepper import LONG, Stepper
+from tot_lab.runtime.stepper import LONG, Stepper, default_answer
 
 ROOT = Scope(None, None, 0.0)
 
@@ -23,7 +23,7 @@ class Unlimited:
     def __init__(self, at_once=None):
         self.at_once = at_once
 
-    def within(self, scope, step):
+    def of_part(self, scope, step):
         return Scope(scope, step.budget, 0.0)
 
     def of_branches(self, scope, step):
@@ -131,8 +131,9 @@ def test_without_anybody_who_limits_or_steers_requests_have_their_defaults():
     assert (position, asked) == ((1,), BudgetLeft())  # only this one has a place in the record
     stepper.resume(branch, tl.Budget(calls=7))
     assert not list(stepper.turn())
-    assert stepper.result.text == f"{RandomNumbers('a task').default(3).random()} [] 7"
-    assert RandomNumbers("a task").default(3).random() != RandomNumbers("a task").default(0).random()
+    assert stepper.result.text == f"{default_answer(RandomNumbers('a task'), 3).random()} [] 7"
+    others = [default_answer(RandomNumbers("a task"), repeat).random() for repeat in range(5)]
+    assert len({*others}) == 5
     assert len(recorded) == 1
 
 

@@ -215,7 +215,7 @@ def agree_in_frequency(fits, count):
         assert stats.chi2_contingency(table).pvalue > 0.001, (name, options, table)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_chooses_each_child_and_a_new_one_as_often_as_its_authors_with_nuts():
     agree_in_frequency(MIXED["fits"], 1500)
 

@@ -8,7 +8,7 @@ import time
 import pandas as pd
 import pytest
 from pydantic import ValidationError
-from support import TASK, Scripted, run, wait
+from support import TASK, Scripted, mostly_nightly, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
@@ -414,7 +414,10 @@ def test_bad_settings_are_named(settings, said):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("question", [PLAIN, "Write a poem about rain.", "Write a letter to the mayor."])
+@pytest.mark.parametrize(
+    "question",
+    mostly_nightly([PLAIN, "Write a poem about rain.", "Write a letter to the mayor."], [PLAIN]),
+)
 def test_it_keeps_the_contract_whatever_it_chooses(question):
     check_strategy(tl.Adaptive(), tl.general(question))
 

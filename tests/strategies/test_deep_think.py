@@ -27,6 +27,7 @@ from support.deep_thinker import (
     thinker,
 )
 from support.endpoint import scripted
+from support.virtual_time import run_virtually
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
@@ -863,6 +864,11 @@ def test_a_server_without_schemas_costs_one_call_more():
     assert made.stop_reason == "limit:iterations"
 
 
+def virtually(strategy, model, lab_timeout=300.0, **options):
+    """A run in virtual time."""
+    return run_virtually(tl.Lab(model, runs=None, timeout=lab_timeout).run(strategy, TASK, **options))[0]
+
+
 class Slow:
     """A model that takes its time, and counts how many calls it has at once."""
 
@@ -907,52 +913,47 @@ def test_d9_a_call_that_takes_too_long_costs_its_branch():
     def seconds(call):
         return 30.0 if call.purpose == "develop" and approach_of(call) == "a queue" else 0.0
 
-    made = run(tl.DeepThink(timeout=0.2), TASK, Slow(seconds))
+    made = virtually(tl.DeepThink(timeout=0.2), Slow(seconds))
     (result,) = iterations(made)
     assert made.stop_reason == "converged"
     assert [branch.name for branch in result.branches if branch.error] == ["a queue"]
 
 
-@pytest.mark.slow
 def test_d9_the_time_of_deep_think_takes_the_place_of_the_labs():
     """Also where it is the longer one of the two."""
     slow = Slow(lambda call: 0.4)
-    made = wait(tl.Lab(slow, runs=None, timeout=0.1).run(tl.DeepThink(timeout=20), TASK))
+    made = virtually(tl.DeepThink(timeout=20), slow, lab_timeout=0.1)
     assert made.stop_reason == "converged"
     assert not [branch.error for branch in iterations(made)[0].branches if branch.error]
-    cut = wait(tl.Lab(slow, runs=None, timeout=20).run(tl.DeepThink(timeout=0.1), TASK))
+    cut = virtually(tl.DeepThink(timeout=0.1), slow, lab_timeout=20)
     assert cut.stop_reason == "limit:timeout"
-    plain = wait(tl.Lab(slow, runs=None, timeout=0.1).run(tl.OneAnswer(), TASK))
+    plain = virtually(tl.OneAnswer(), slow, lab_timeout=0.1)
     assert "timeout: no reply within 0.1 s" in str(plain.events), "others keep to the lab's"
 
 
-@pytest.mark.slow
 def test_d9_the_report_says_which_limit_cut():
     def seconds(call):
         return 30.0 if call.purpose == "develop" and approach_of(call) == "a queue" else 0.0
 
-    made = run(tl.DeepThink(timeout=0.2), TASK, Slow(seconds))
+    made = virtually(tl.DeepThink(timeout=0.2), Slow(seconds))
     report = tl.deep_thought(made).report()
     assert "✗ a queue: failed, timeout: no reply within 0.2 s, the strategy's limit for one call" in report
-    last = run(
-        tl.DeepThink(timeout=0.2), TASK, Slow(lambda call: 30.0 if call.purpose == "converge" else 0.0)
+    last = virtually(
+        tl.DeepThink(timeout=0.2), Slow(lambda call: 30.0 if call.purpose == "converge" else 0.0)
     )
     report = tl.deep_thought(last).report()
     assert "*Failed:* converge: timeout: no reply within 0.2 s, the strategy's limit for one call" in report
     assert "stopped: limit:timeout" in report
-    budget = tl.Budget(seconds=0.3)
-    out = run(
+    out = virtually(
         tl.DeepThink(timeout=60),
-        TASK,
         Slow(lambda call: 0.0 if call.purpose == "branch" else 30.0),
-        budget=budget,
+        budget=tl.Budget(seconds=0.3),
     )
     report = tl.deep_thought(out).report()
     assert "✗ a queue: failed, budget:seconds" in report
     assert "stopped: budget:seconds" in report
 
 
-@pytest.mark.slow
 def test_d9_a_group_has_twice_the_time_of_a_call_from_its_first_call_on():
     """Each request is repeated in time, so that no call is too long by itself. Together they are."""
 
@@ -964,14 +965,13 @@ def test_d9_a_group_has_twice_the_time_of_a_call_from_its_first_call_on():
     answers = thinker(names=NAMES).reply
     end = scripted(reply, seconds=0.2, retries=50)
     lab = tl.Lab(end, runs=None, mode="off")
-    made = wait(lab.run(tl.DeepThink(num_branches=3, timeout=0.5, max_iterations=1), TASK))
+    made, _ = run_virtually(lab.run(tl.DeepThink(num_branches=3, timeout=0.5, max_iterations=1), TASK))
     calls = made.calls_df().query("purpose == 'develop'")
     assert {*calls.error} == {"timeout: no reply within 1 s, the strategy's limit for the group of calls"}
     assert calls.tries.min() > 3
     assert "the strategy's limit for the group of calls" in tl.deep_thought(made).report()
 
 
-@pytest.mark.slow
 def test_d9_waiting_for_a_place_takes_none_of_a_groups_time():
     """Another run holds three of the four places, so that the five calls of this one go one at a time. Each
     is in time, and together they take more than twice the time of a call."""
@@ -986,12 +986,11 @@ def test_d9_waiting_for_a_place_takes_none_of_a_groups_time():
         await asyncio.gather(other, return_exceptions=True)
         return made
 
-    made = wait(both())
-    assert made.seconds > 2.5
+    made, seconds = run_virtually(both())
+    assert seconds > 2.5
     assert [branch.error for branch in iterations(made)[0].branches] == [None] * 5
 
 
-@pytest.mark.slow
 def test_d9_four_calls_at_once_over_threads_and_event_loops():
     model, lock = Slow(lambda call: 0.02), threading.Lock()
     under_way = most = 0
@@ -1022,7 +1021,6 @@ def test_d9_four_calls_at_once_over_threads_and_event_loops():
     assert not [branch.error for run in made for branch in iterations(run)[0].branches if branch.error]
 
 
-@pytest.mark.slow
 def test_d9_a_group_that_waits_for_its_first_place_loses_no_time():
     lab = tl.Lab(Slow(lambda call: 0.0 if call.purpose == "branch" else 0.1), runs=None)
     holding = tl.Lab(Slow(lambda call: 0.0 if call.purpose == "branch" else 2.5), runs=None)
@@ -1036,17 +1034,17 @@ def test_d9_a_group_that_waits_for_its_first_place_loses_no_time():
         await asyncio.gather(*others, return_exceptions=True)
         return made
 
-    made = wait(both())
-    assert made.seconds > 2
+    made, seconds = run_virtually(both())
+    assert seconds > 2
     assert [branch.error for branch in iterations(made)[0].branches] == [None] * 3
 
 
-@pytest.mark.slow
 def test_d9_a_group_takes_twice_that_at_most():
     slow = Slow(lambda call: 30.0 if call.purpose == "develop" else 0.0)
-    made = run(tl.DeepThink(num_branches=5, timeout=0.3), TASK, slow)
+    lab = tl.Lab(slow, runs=None)
+    made, seconds = run_virtually(lab.run(tl.DeepThink(num_branches=5, timeout=0.3), TASK))
     assert made.stop_reason == "limit:timeout"
-    assert 0.55 <= made.seconds < 10  # four at once, and then the fifth
+    assert seconds == pytest.approx(0.6, abs=0.01)  # four at once, and then the fifth
 
 
 @pytest.mark.slow

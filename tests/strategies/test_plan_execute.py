@@ -5,7 +5,8 @@ import re
 
 import pytest
 from pydantic import ValidationError
-from support import wait
+from support import mostly_nightly, wait
+from support.contract import FIRST
 from support.plans import GOOD, TASK, Planner, add, echo, plan, run, think, tool
 
 import tot_lab as tl
@@ -554,7 +555,7 @@ def test_the_bound_holds_for_steps_that_are_other_kinds_of_task(mode):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+@pytest.mark.parametrize("promise", mostly_nightly(PROMISES, FIRST), ids=lambda promise: promise.__name__)
 def test_waves_and_replanning_keep_the_contract(promise):
     promise(
         Trial(tl.PlanExecute(plan_mode="dag", patch_strategy="replan-remaining", required_tools={"legs": 2}))

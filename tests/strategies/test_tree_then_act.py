@@ -5,7 +5,7 @@ import json
 
 import pytest
 from pydantic import ValidationError
-from support import TASK, Scripted, run, wait
+from support import TASK, Scripted, mostly_nightly, run, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply, ToolCall
@@ -232,8 +232,8 @@ def test_any_strategy_acts_and_nests():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("generate", ["propose", "sample"])
-@pytest.mark.parametrize("evaluate", ["joint", "value", "logprob"])
+@pytest.mark.parametrize("generate", mostly_nightly(["propose", "sample"], ["propose"]))
+@pytest.mark.parametrize("evaluate", mostly_nightly(["joint", "value", "logprob"], ["joint"]))
 def test_it_keeps_the_contract_however_thoughts_are_made(generate, evaluate):
     propose = {"propose": tl.Propose, "sample": tl.Sample}[generate](count=2, max_parse_retries=1)
     check_strategy(tl.TreeThenAct(propose=propose, evaluate=evaluate))

@@ -17,6 +17,12 @@ from support.puzzle_tasks import MOVES, puzzle_task
 from tot_lab.domains.gym import Gym
 from tot_lab.testing import (
     Trial,
+    bounds_its_calls,
+    can_be_cancelled_at_any_time,
+    keeps_its_budget,
+    records_the_same_for_any_latency,
+    replays_and_resumes_from_any_line,
+    survives_a_model_that_fails,
 )
 
 MADE = [kind(**SETTINGS.get(kind, {})) for kind in STRATEGIES]
@@ -44,6 +50,16 @@ MADE += [
     ),
     tl.BestOf(strategy=tl.SelfConsistency(attempts=2), attempts=2, evaluate="score"),
 ]
+FIRST = (
+    records_the_same_for_any_latency,
+    bounds_its_calls,
+    keeps_its_budget,
+    can_be_cancelled_at_any_time,
+    replays_and_resumes_from_any_line,
+    survives_a_model_that_fails,
+)
+"""What is tried one lane before the other promises."""
+
 LANES = ("check", "slow", "nightly")
 
 

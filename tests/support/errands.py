@@ -66,8 +66,8 @@ def changed(tool, **settings):
 
 
 def quick(function=None, **more):
-    """A tool that is not waited for long."""
-    more = {"timeout": 0.2, "backoff": 0.0, **more}
+    """A tool whose retries follow at once, and whose time is enough on a busy machine too."""
+    more = {"timeout": 30, "backoff": 0.0, **more}
     return tl.tool(**more) if function is None else tl.tool(**more)(function)
 
 

@@ -102,7 +102,7 @@ def test_nothing_goes_on_after_the_end(soon, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_first_import_of_litellm_is_named(tmp_path):
     with Providers(lambda asked: Said("Answer: 4")) as server:
         code = (

@@ -16,6 +16,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.thinking import Effect, Gather, Request, Thinking, WithBudget
 from tot_lab.record.run import Run, replies_of
 from tot_lab.runtime.roles import thinking_of
+from tot_lab.runtime.stepper import default_answer
 
 NEAREST = 5
 """A reply is drawn from those to the recorded prompts of this many nearest lengths."""
@@ -130,6 +131,6 @@ def _carry_out(thinking: Thinking[Any], answer: Callable[[Call], Reply]) -> Any:
             case WithBudget():
                 value = _carry_out(step.thinking, answer)
             case Request():
-                value = step.default()
+                value = default_answer(step)
             case _:
                 value = step

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import closing
-from random import Random
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
-from tot_lab.core.acts import Change
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Event
 from tot_lab.core.tree import Tree
@@ -126,10 +124,6 @@ class Request(msgspec.Struct, frozen=True):
 
     recorded: ClassVar[bool] = False
 
-    def default(self, repeat: int = 0) -> Any:
-        """Return the answer where nothing is limited and nobody steers. `repeat` is that of the run."""
-        raise NotImplementedError(f"{type(self).__name__} has no default.")
-
 
 class BudgetLeft(Request, frozen=True):
     """A request for what is left of the enclosing budgets. The strategy receives a `Budget`.
@@ -145,10 +139,6 @@ class BudgetLeft(Request, frozen=True):
 
     at: str = "0"
     sample_index: int = 0
-
-    def default(self, repeat: int = 0) -> Budget:
-        """Return a budget without limits."""
-        return Budget()
 
 
 class RandomNumbers(Request, frozen=True):
@@ -168,10 +158,6 @@ class RandomNumbers(Request, frozen=True):
     purpose: str = "search"
     attempt: str = ""
 
-    def default(self, repeat: int = 0) -> Random:
-        """Return the random numbers of the run with this `repeat`."""
-        return Random("\0".join([self.task, self.purpose, self.attempt, str(repeat)]))
-
 
 class Acts(Request, frozen=True):
     """A request for what a person has changed in a search. The strategy receives a list of `Change`.
@@ -189,10 +175,6 @@ class Acts(Request, frozen=True):
     pick: int
     tree: Tree
     next_child: Callable[[str], str]
-
-    def default(self, repeat: int = 0) -> list[Change]:
-        """Return no changes."""
-        return []
 
 
 ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | Request | Event

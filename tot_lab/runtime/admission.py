@@ -55,7 +55,7 @@ class Admission:
 
     # Scopes.
 
-    def within(self, scope: Scope, step: WithBudget) -> Scope:
+    def of_part(self, scope: Scope, step: WithBudget) -> Scope:
         """Return the scope of a part with its own budget or time limit."""
         inner = Scope(scope, step.budget, self.recorder.now, call_seconds=step.call_seconds, slots=step.slots)
         self._watch(inner)

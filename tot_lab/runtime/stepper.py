@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
 from typing import Any, Protocol, TypeAlias
 
 from tot_lab.core.calls import Call
@@ -25,7 +26,17 @@ from tot_lab.core.records import (
     is_stop_code,
 )
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import Effect, Gather, Request, Thinking, WithBudget
+from tot_lab.core.thinking import (
+    Acts,
+    Budget,
+    BudgetLeft,
+    Effect,
+    Gather,
+    RandomNumbers,
+    Request,
+    Thinking,
+    WithBudget,
+)
 from tot_lab.runtime.budget import Scope
 
 DEEPEST = 1000
@@ -46,7 +57,7 @@ PLAIN = EVENT_TYPES | {Call}
 class Scopes(Protocol):
     """Makes the scopes of the branches of a strategy. The stepper itself enforces no limit."""
 
-    def within(self, scope: Scope, step: WithBudget) -> Scope:
+    def of_part(self, scope: Scope, step: WithBudget) -> Scope:
         """Return the scope of a part with its own budget or time limit."""
 
     def of_branches(self, scope: Scope, step: Gather) -> tuple[Iterable[Scope], int]:
@@ -233,7 +244,7 @@ class Stepper:
             if kind not in PLAIN and isinstance(step, Request) and not step.recorded:
                 answering = self.respond(step)
                 if answering is None:
-                    value = step.default(self.repeat)
+                    value = default_answer(step, self.repeat)
                 else:
                     branch.thinking, branch.asking = answering, branch.thinking
                     send, value = answering.send, None
@@ -253,7 +264,7 @@ class Stepper:
                     return None
                 value = []
             elif kind is WithBudget:
-                scope = self.scopes.within(branch.scope, step)
+                scope = self.scopes.of_part(branch.scope, step)
                 self._start(Branch(step.thinking, (*position, 0), scope, Join(branch, 1, single=True), 0))
                 return None
             elif kind is Effect:
@@ -364,6 +375,25 @@ class Stepper:
                 raise ValueError(f"Unknown thought in the answer: got {id!r}.")
         if result.score is not None and not 0 <= result.score <= 1:
             raise ValueError(f"The score of the answer must be between 0 and 1: got {result.score}.")
+
+
+def default_answer(request: Request, repeat: int = 0) -> Any:
+    """Return the answer to a request where nothing is limited and nobody changes the search.
+
+    Args:
+        request: The request.
+        repeat: Number of the repeat of the run.
+
+    Raises:
+        TypeError: If the request is of an unknown kind.
+    """
+    if isinstance(request, RandomNumbers):
+        return Random("\0".join([request.task, request.purpose, request.attempt, str(repeat)]))
+    if isinstance(request, BudgetLeft):
+        return Budget()
+    if isinstance(request, Acts):
+        return []
+    raise TypeError(f"Unknown request: got {type(request).__name__}.")
 
 
 def _no_thinking(got: Any) -> Thinking[Answer]:

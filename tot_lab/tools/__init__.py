@@ -1,7 +1,7 @@
 """Tools: what strategies may have done, and within which limits.
 
 `tl.tools` offers all of them. `tot_lab` adds those of other rooms, which need a lab or a domain: they are
-imported when they are first used. `python tests/test_names.py` writes the stub `__init__.pyi`.
+imported when they are first used. `python tests/contract/test_names.py` writes the stub `__init__.pyi`.
 """
 
 from typing import Any

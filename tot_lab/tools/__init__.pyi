@@ -1,4 +1,4 @@
-"""The names of `tl.tools`; `python tests/test_names.py` writes this file."""
+"""The names of `tl.tools`; `python tests/contract/test_names.py` writes this file."""
 
 from tot_lab.core.policy import EffectPolicy as EffectPolicy
 from tot_lab.core.tool import FunctionTool as FunctionTool

@@ -16,7 +16,6 @@ from tot_lab.apps.magics import await_magics, keep_question_marks
 
 SLOW = """
 import asyncio
-from support import ROOT
 import tot_lab as tl
 
 async def slow(call):

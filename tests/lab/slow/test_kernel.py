@@ -9,7 +9,6 @@ from support import ROOT
 
 SLOW = """
 import asyncio
-from support import ROOT
 import tot_lab as tl
 
 async def slow(call):

@@ -234,6 +234,7 @@ def test_a_server_whose_every_page_is_slow_is_there_all_the_same(monkeypatch):
     assert "slow or busy" in found.problems[0]
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_a_real_llama_cpp_server():
     with llama_server(path=str(WEIGHTS), key=KEY, context_window=512, slots=2, threads=1) as base:
@@ -248,6 +249,7 @@ def test_a_real_llama_cpp_server():
     assert wrong.problems[0].startswith("401: ")
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_the_local_model():
     model = Local(weights=str(WEIGHTS), context_window=512)

@@ -41,7 +41,7 @@ TOOL = {"name": "add", "description": "a + b", "parameters": {"type": "object", 
 
 
 @pytest.fixture
-def server(shared, monkeypatch):
+def server(shared, loaded, monkeypatch):
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     shared.forget()
@@ -127,6 +127,7 @@ assert constants.HF_HUB_OFFLINE is False
     assert [asked.path for asked in server.asked] == ["/v1/chat/completions"] * 2
 
 
+@pytest.mark.nightly
 def test_a_capped_run_that_is_replayed_or_resumed_imports_litellm_in_a_thread(server, tmp_path):
     """In processes of their own, which still have litellm to load."""
     server.will(Said("Answer: 4", usage=False))

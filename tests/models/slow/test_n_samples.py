@@ -26,7 +26,7 @@ WORDS = "A sentence of about forty characters.. " * 2  # 78 bytes, about 16 toke
 
 
 @pytest.fixture
-def server(shared):
+def server(shared, loaded):
     shared.forget()
     return shared
 
@@ -214,6 +214,7 @@ def test_the_check_says_that_a_server_does_not_count(server):
     assert any("does not count the tokens of all of them" in problem for problem in found.problems)
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_a_real_llama_cpp_counts_the_first_reply_alone(tmp_path):
     """The reason for asking it one by one. If this fails, llama.cpp counts all, and n can be used."""

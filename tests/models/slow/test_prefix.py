@@ -27,7 +27,6 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.models import prefixes
 from tot_lab.models.lite_llm import LiteLLM
-from tot_lab.models.lite_llm.loading import load_litellm
 from tot_lab.models.local import Local, _server_for
 from tot_lab.models.openai_compatible import LlamaCpp, OpenAICompatible
 from tot_lab.models.prefixes import Prefixes, beginnings_of
@@ -40,12 +39,6 @@ ONE = tl.OneAnswer()
 
 def call(text: str = "2 + 2?", **more: Any) -> Call:
     return Call("0", "sample", (Message("user", text),), **more)
-
-
-@pytest.fixture(scope="module")
-def loaded():
-    """litellm is imported before a time limit runs."""
-    load_litellm()
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def legs(animal: str) -> str:
 
 
 @pytest.fixture
-def server(shared: Providers) -> Providers:
+def server(shared: Providers, loaded: None) -> Providers:
     shared.forget()
     return shared
 
@@ -536,6 +536,7 @@ def small():
         wait(model.close())
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_a_real_model_runs_the_loop_to_its_end(small):
     """Without native tool calls: those it has from the prompt."""

@@ -24,7 +24,7 @@ each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 @pytest.fixture
-def server(shared, monkeypatch):
+def server(shared, loaded, monkeypatch):
     monkeypatch.setattr(retries, "FIRST_WAIT", 0.01)
     shared.forget()
     shared.otherwise = scripted

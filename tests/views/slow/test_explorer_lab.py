@@ -325,6 +325,7 @@ recorder.end("done", node=ids[-1])"""
     soon(lambda: drawn(book)["nodes"] == tree(book, run="recorder"))
 
 
+@pytest.mark.nightly
 def test_what_comes_just_after_a_large_run_was_opened_is_told_at_once(notebook):
     """While nobody had answered, the explorer once slept twenty times as long as its first telling took."""
     grown = """
@@ -495,6 +496,7 @@ def test_a_widget_answers_while_a_cell_runs(notebook):
     assert prompts == [call["prompt"][0]["content"] for call in told["calls"]]
 
 
+@pytest.mark.nightly
 def test_without_subshells_it_waits_for_the_kernel_and_says_so(chrome):
     kernels = {"@jupyterlab/apputils-extension:kernels-settings": {"commsOverSubshells": "disabled"}}
     lab = JupyterLab(settings=kernels)
@@ -531,6 +533,7 @@ run = recorder.run
         lab.close()
 
 
+@pytest.mark.nightly
 def test_running_a_cell_again_frees_what_it_showed_and_closing_frees_the_last(fresh_notebook):
     count = """
 import gc

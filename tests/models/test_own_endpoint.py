@@ -3,9 +3,9 @@
 from typing import Any, ClassVar
 
 import pytest
-from endpoint import ScriptedEndpoint, scripted
 from pydantic import PrivateAttr, ValidationError
 from support import TASK, wait
+from support.endpoint import ScriptedEndpoint, scripted
 
 import tot_lab as tl
 from tot_lab.core.calls import Need
