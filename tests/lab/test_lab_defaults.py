@@ -7,8 +7,7 @@ import pytest
 from support import TASK, Scripted, for_each, wait
 
 import tot_lab as tl
-from tot_lab.core.parts import map_parts
-from tot_lab.strategies.defaults import PROFILES, lab_defaults
+from tot_lab.strategies.defaults import PROFILES
 from tot_lab.views.explorer.cell import cell
 
 DEFAULTS = {
@@ -139,7 +138,7 @@ def test_s2_a_profile_sets_how_much_of_a_result_the_model_is_shown():
 
 def test_s2_a_profile_fits_histories_prompts_and_nested_strategies():
     def prepared(strategy, profile):
-        return map_parts(strategy, lab_defaults(profile, None))
+        return tl.Lab(Scripted(), runs=None, profile=profile).runner.prepared(strategy)
 
     assert set(PROFILES) == {"local", "mid", "large", "frontier"}
     strategies = [

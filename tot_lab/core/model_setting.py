@@ -44,6 +44,12 @@ def model_name(model: str | Part | None) -> str | None:
     return f"@{getattr(model, 'name', model.kind)}-{hashlib.sha256(settings).hexdigest()[:8]}"
 
 
+def model_names(strategy: Part) -> set[str]:
+    """Return the names of models in the `model` settings of a strategy and its parts."""
+    models = (getattr(part, "model", None) for part in parts_in(strategy))
+    return {model for model in models if isinstance(model, str)}
+
+
 def models_of(strategy: Part) -> dict[str, Part]:
     """Return the model parts and functions in the `model` settings of a strategy and its parts, by name.
 

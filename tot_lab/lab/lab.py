@@ -10,7 +10,7 @@ import asyncio
 import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from tot_lab.core.calls import Model, Reply, is_made
+from tot_lab.core.model_setting import model_names
 from tot_lab.core.parameters import takes_fields_of
 from tot_lab.core.records import Line, Record
 from tot_lab.core.strategy import Strategy, strategy_named
@@ -33,10 +34,11 @@ from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep, SweepEstimate
 from tot_lab.models.checking import Check, check
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
+from tot_lab.record import waiting
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
 from tot_lab.record.search_notes import SearchNotes
-from tot_lab.record.waiting import counted, notebook_display
+from tot_lab.record.waiting import notebook_display, show_calls
 from tot_lab.runtime.branching import describe_change, doubts_of, source_of
 from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder
@@ -211,7 +213,7 @@ class Lab:
         execution = self._start(strategy, task, budget, self.runner.header(strategy, task, budget, repeat))
         run = await self._carry_out(execution, watch, shows=True)
         self._remember(run)
-        return run.prepare()
+        return run
 
     async def branch(
         self,
@@ -260,7 +262,7 @@ class Lab:
         header = msgspec.structs.replace(header, branched=changed)
         execution = self._start(by, task, budget, header, parent=run if strategy is None else None)
         made = await self._carry_out(execution, watch, shows=True)
-        made.prepare().loaded = run.loaded
+        made.loaded = run.loaded
         for doubt in doubts_of(run, made):
             warnings.warn(doubt, RuntimeWarning, stacklevel=2)
         return made
@@ -287,14 +289,28 @@ class Lab:
         try:
             if watch or not shows or chosen or execution.is_over or self.gateway.mode == "replay":
                 return await execution.carry_out()
-            async with self._counted(execution):
+            async with self._showing_progress(execution):
                 return await execution.carry_out()
         finally:
             self.last = execution.run
 
-    def _counted(self, execution: Execution) -> AbstractAsyncContextManager[None]:
-        """Show the calls of a run that takes longer than two seconds."""
-        calls, counted_lines = 0, len(execution.recorder.lines)
+    @asynccontextmanager
+    async def _showing_progress(self, execution: Execution) -> AsyncIterator[None]:
+        """Show the calls of a run that takes longer than `QUIET` seconds."""
+        loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
+        timer = loop.call_later(
+            waiting.QUIET, lambda: tasks.append(loop.create_task(self._show_calls(execution)))
+        )
+        try:
+            yield
+        finally:
+            timer.cancel()
+            for task in tasks:
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def _show_calls(self, execution: Execution) -> None:
+        calls, counted_lines = 0, 0
 
         def count() -> tuple[int, str]:
             nonlocal calls, counted_lines
@@ -309,7 +325,7 @@ class Lab:
         strategy, total = execution.strategy, None
         with suppress(Exception):  # of a strategy or a domain of the user
             total = strategy.max_calls(self.runner.equipped(execution.task))
-        return counted(strategy.kind or type(strategy).__name__, total, count)
+        await show_calls(strategy.kind or type(strategy).__name__, total, count)
 
     async def sweep(
         self,
@@ -410,7 +426,7 @@ class Lab:
         run = await self._carry_out(execution, shows=True)
         if not was_over and run.parent is None:
             self._remember(run)
-        return run.prepare()
+        return run
 
     def _chosen(self, strategy: Strategy | str | Task, task: Task | None) -> tuple[Strategy, Task]:
         """Return the strategy that was given or named, or the default one, and the task."""
@@ -425,6 +441,8 @@ class Lab:
         return default, strategy
 
     def _with_models(self, strategy: Strategy) -> Strategy:
+        if model_names(strategy).issubset(self.gateway.roles):
+            return strategy
         return with_named_models(strategy, self.gateway.roles)
 
     def _prepared(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
@@ -518,7 +536,7 @@ class Stream:
 
         def ended(_: object) -> None:
             execution.recorder.close()  # It is still open if the run was cancelled before it began.
-            self.run = execution.run.prepare()
+            self.run = execution.run
 
         async def drive() -> Run:
             run = await lab._carry_out(execution)

@@ -520,7 +520,7 @@ def load(path: str | os.PathLike[str]) -> Run:
                 msgspec.convert(line.e.data, _Beside)
             except msgspec.ValidationError as error:
                 raise JournalError(f"{path}, line {number}: {line.e.name}: {error}") from None
-    return run.prepare()
+    return run
 
 
 class _Beside(msgspec.Struct):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -45,25 +45,14 @@ def with_progress(items: Iterable[T], what: str, total: int, unit: str = "run") 
                 print(f"{what}: {number + 1:,} of {total:,} {unit}s", file=sys.stderr, flush=True)
 
 
-@asynccontextmanager
-async def counted(what: str, total: int | None, count: Callable[[], tuple[int, str]]) -> AsyncIterator[None]:
-    """Show on stderr how many calls were made while the block waits.
+async def show_calls(what: str, total: int | None, count: Callable[[], tuple[int, str]]) -> None:
+    """Show on stderr how many calls were made, until it is cancelled.
 
     Args:
         what: The work, such as the name of a strategy.
         total: The maximum number of calls, if it is known.
         count: Returns the number of calls, and what the work waits for, or "".
     """
-    showing = asyncio.create_task(_show(what, total, count))
-    try:
-        yield
-    finally:
-        showing.cancel()
-        await asyncio.wait([showing])
-
-
-async def _show(what: str, total: int | None, count: Callable[[], tuple[int, str]]) -> None:
-    await asyncio.sleep(QUIET)
     if _shows_bars():
         from tqdm import tqdm  # noqa: PLC0415
 

@@ -24,7 +24,7 @@ from tot_lab.core.calls import (
     readable,
     refused,
 )
-from tot_lab.core.records import Ended, Position
+from tot_lab.core.records import Ended, Note, Position
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Request, Slots, Thinking
 from tot_lab.core.tools import asks_no_model, function_call, tool_of
@@ -279,8 +279,16 @@ class Driver:
         return bool(self.recorder.text_watchers)
 
     def on_text(self, pending: PendingCall, text: str) -> None:
-        """Forward the text of a reply so far."""
-        self.recorder.partial(pending.position, pending.call, text)
+        """Pass the text of a reply so far to the watchers as a note `call.partial`, which is not recorded."""
+        call = pending.call
+        data = {
+            "call": list(pending.position),
+            "kind": call.purpose,
+            "draw": call.sample_index,
+            "text": text,
+        }
+        for watcher in self.recorder.text_watchers:
+            watcher(Note("call.partial", call.node, data))
 
     def on_note(self, pending: PendingCall, name: str, data: dict[str, Any]) -> None:
         """Record a note about a call from the layers between the driver and the model."""

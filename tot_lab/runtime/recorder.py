@@ -213,14 +213,6 @@ class Recorder:
         """Record a note that depends on timing, outside the canonical record."""
         self.record((), Note(name, at, data))
 
-    def partial(self, position: Position, call: Call, text: str) -> None:
-        """Pass the text so far of an open call to the watchers as a note `call.partial`, which is not
-        recorded.
-        """
-        at = {"call": list(position), "kind": call.purpose, "draw": call.sample_index}
-        for watcher in self.text_watchers:
-            watcher(Note("call.partial", call.node, {**at, "text": text}))
-
     def _repeats(self, position: Position, record: Record) -> bool:
         """Whether `record` repeats the expected record at `position`. Raises `Divergence` if it differs."""
         expected = self._expected.get(position)
@@ -417,8 +409,6 @@ class Recorder:
         """The run so far, with its tree, frames and figures (`tl.Run`)."""
         if self._run is None or len(self._run.lines) != len(self.lines) or self._run.path != self.path:
             self._run = Run(self.header, list(self.lines), self.path)
-            if self._ended:
-                self._run.prepare()
         return self._run
 
 

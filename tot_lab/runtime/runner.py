@@ -109,6 +109,8 @@ class Runner:
 
     def prepared(self, strategy: S) -> S:
         """Return the strategy with the lab's defaults for settings that were not given."""
+        if self._defaults is None:
+            return strategy
         made: S = map_parts(strategy, self._defaults)
         return made
 
@@ -384,12 +386,14 @@ class Execution:
         """Carry out the strategy, with the changes of a person in the record so far, in that of the parent,
         and by whoever steers the run.
         """
-        edits = Edits.of(self.recorder.header.branched)
+        branched, roles = self.recorder.header.branched, self.runner.gateway.roles
+        edits = Edits.of(branched) if branched else None
+        thinking = thinking_of(self.strategy, self.task, roles, edits)
+        if self._kept is None and self.parent is None and self.steering is None:
+            return driver.drive(thinking)
         acts = {} if self.parent is None else acts_of(self.parent.lines)
         acts |= acts_of(self._kept or ())
-        steered = Steered(acts, self.steering, driver.raise_budget, edits)
-        thinking = thinking_of(self.strategy, self.task, self.runner.gateway.roles, edits)
-        return driver.drive(thinking, steered.respond)
+        return driver.drive(thinking, Steered(acts, self.steering, driver.raise_budget, edits).respond)
 
     async def _make_ready(self) -> None:
         """Load what determines how much a call can use.

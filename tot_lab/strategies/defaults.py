@@ -39,14 +39,18 @@ PROFILES: Mapping[Tier, Profile] = {
 """The profiles of a lab. `mid` has the defaults of the strategies."""
 
 
-def lab_defaults(profile: Tier | None, thinking_level: str | None) -> Callable[[Part], dict[str, Any]]:
+def lab_defaults(profile: Tier | None, thinking_level: str | None) -> Callable[[Part], dict[str, Any]] | None:
     """Return a function that gives the settings that a lab adds to a part, for `core.parts.map_parts`.
+
+    Returns `None` if the lab has no defaults.
 
     Raises:
         ValueError: If the profile is unknown.
     """
     if profile is not None and profile not in PROFILES:
         raise ValueError(f"profile must be one of {', '.join(get_args(Tier))}: got {profile!r}.")
+    if profile is None and thinking_level is None:
+        return None
     level = None if thinking_level is None else ThinkingLevel(thinking_level).value
     of_kinds: list[tuple[type[Part], dict[str, Any]]] = []
     if level is not None:

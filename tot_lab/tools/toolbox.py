@@ -64,6 +64,8 @@ class Toolbox:
             raise TypeError(f"tool_context must be a dict: got {context!r}.")
         self.tools: dict[str, Tool] = {}
         self.policy = policy
+        self.policy_settings: dict[str, Any] = {} if policy is None else policy.model_dump(mode="json")
+        """The settings of the policy, for a header."""
         self.context = dict(context or {})
         for made in chain.from_iterable(map(_tools_of, tools)):
             if made.name in self.tools:
@@ -88,11 +90,6 @@ class Toolbox:
                 f"there is no tool {name!r}; there are {', '.join(sorted(self.tools)) or 'none'}"
             )
         return self.tools[name]
-
-    @property
-    def policy_settings(self) -> dict[str, Any]:
-        """The settings of the policy, for a header."""
-        return {} if self.policy is None else self.policy.model_dump(mode="json")
 
     def _refusal(self, tool: Tool) -> str | None:
         """Return why the policy denies `tool`, or `None`."""

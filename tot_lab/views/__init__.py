@@ -5,7 +5,7 @@ from tot_lab.core.attach import attach
 from tot_lab.lab.sweeps.methods import SweepMethods
 from tot_lab.record.methods import RunMethods
 
-attach(RunMethods, "tot_lab.views.report", "prepare", __repr__="run_text", _repr_html_="run_html")
+attach(RunMethods, "tot_lab.views.report", __repr__="run_text", _repr_html_="run_html")
 attach(RunMethods, "tot_lab.views.figures", "plot")
 attach(RunMethods, "tot_lab.views.figures.graph", graph="graph_of")
 attach(RunMethods, "tot_lab.views.explorer.page", "save_html")

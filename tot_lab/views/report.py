@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tot_lab.analysis.frames import CallRow, tools_of
-from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply, html_text, is_made, refused
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Note
@@ -144,26 +143,6 @@ def count_records(run: Run) -> RecordCounts:
     )
     run.__dict__["_counted"] = counts
     return counts
-
-
-LONG_RUN = 5_000
-"""Number of records above which `prepare` computes the summary of a run in advance."""
-
-
-@gc_paused()
-def _compute_summary(run: Run) -> None:
-    count_records(run)
-    _ = run.tree, run.usage, run.simulated, run.solution_path
-
-
-def prepare(run: Run) -> Run:
-    """Compute the summary of a long run in advance, so that it is shown without delay.
-
-    Short runs are skipped, because many of them are never shown.
-    """
-    if len(run.lines) > LONG_RUN:
-        _compute_summary(run)
-    return run
 
 
 def run_text(run: Run) -> str:
