@@ -24,6 +24,9 @@ from tot_lab.core.thinking import with_timeout
 from tot_lab.core.tree import Tree
 from tot_lab.models import limits
 from tot_lab.record.search_notes import SearchNotes
+from tot_lab.runtime.driver import Driver
+from tot_lab.runtime.pending import PendingCall
+from tot_lab.runtime.stepper import Stepper
 
 ENVIRON = {
     **os.environ,
@@ -1068,3 +1071,24 @@ def test_no_task_outlives_its_run():
         assert asyncio.all_tasks() == before
 
     wait(main())
+
+
+@pytest.mark.parametrize(
+    "budget", [{}, {"calls": 9}, {"tokens": 10**6, "seconds": 60}, {"seconds": 0.01}], ids=str
+)
+def test_a_finished_run_leaves_nothing_to_the_garbage_collector(budget):
+    """A reference cycle through the driver would keep each run until a collection, which is rare."""
+    kinds = (Driver, Stepper, PendingCall)
+
+    async def go():
+        lab = tl.Lab(Scripted(latency=shuffled(1)), runs=None)
+        await lab.run(SEARCH, TASK, budget=tl.Budget(**budget))
+        await asyncio.sleep(0.01)
+        return [type(one).__name__ for one in gc.get_objects() if isinstance(one, kinds)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert wait(go()) == []
+    finally:
+        gc.enable()

@@ -93,6 +93,49 @@ def test_a_graft_takes_part_in_the_next_choice(search):
     assert same(run)
 
 
+def test_levin_comes_back_to_a_thought_that_had_no_probability():
+    """A thought with the score 0 is never expanded, and neither is what a person adds below it. With a new
+    score, both are."""
+
+    def score(path):
+        return 0.0 if path == ["a"] else worth(path)
+
+    def act(steer):
+        steer.graft("0.0", "z", 1.0)
+        steer.rescore("0.0", 0.9)
+
+    usual = plain(tl.searches.Levin(), score=score)
+    assert ["0.0"] not in picks(usual)
+    below = steered(lambda steer: steer.graft("0.0", "z", 1.0), tl.searches.Levin(), at=1, score=score)
+    assert below.stop_reason == usual.stop_reason
+    assert not [id for pick in picks(below) for id in pick if id.startswith("0.0")]
+    run = steered(act, tl.searches.Levin(), at=1, score=score)
+    assert picks(run)[2] == ["0.0"]
+    assert ["0.0.0"] in picks(run)
+    assert same(run)
+
+
+def test_a_search_of_ones_own_hears_of_new_scores_by_what_it_registers():
+    heard = []
+
+    class Best:
+        """The score of the best thought, which a search may keep for itself."""
+
+        def __init__(self, state):
+            self.state = state
+
+        def rescored(self, id, old):
+            heard.append((id, round(old, 3), self.state.tree[id].score))
+
+    def search(state):
+        state.remember(Best(state))
+        children = yield tl.Pick([state.root])
+        yield tl.Pick(children[:1])
+
+    steered(lambda steer: steer.rescore("0.1", 0.25), search, at=0)
+    assert heard == [("0.1", round(worth(["b"]), 3), 0.25)]
+
+
 def test_mcts_comes_back_to_what_was_exhausted():
     # Everything is expanded to depth 2, so the tree is exhausted but for the graft.
     run = steered(lambda steer: steer.graft("0.1", "z", 1.0), tl.MCTS(), at=3, depth=2)
