@@ -16,7 +16,8 @@ from support import ROOT, run
 import tot_lab as tl
 from tot_lab.apps.cli import main
 from tot_lab.apps.cli.help import part_names
-from tot_lab.core.parts import REGISTRY, field_docs
+from tot_lab.core.parameters import field_docs
+from tot_lab.core.parts import REGISTRY
 from tot_lab.core.registry import built_in
 from tot_lab.models.weights import KNOWN
 

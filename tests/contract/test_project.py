@@ -16,7 +16,7 @@ from support import AXES, ROOT, STRATEGIES, for_each
 
 import tot_lab as tl
 from tot_lab.core.attach import Attached
-from tot_lab.core.parts import field_docs
+from tot_lab.core.parameters import field_docs
 from tot_lab.core.registry import built_in
 from tot_lab.lab.sweeps.methods import SweepMethods
 from tot_lab.record.methods import RunMethods

@@ -14,6 +14,8 @@ from functools import update_wrapper
 from itertools import pairwise
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from pydantic import BaseModel
+
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
@@ -50,19 +52,25 @@ def _line(field: tuple[str, str]) -> str:
 
 
 def field_docs(kind: Any) -> dict[str, str]:
-    """Return the attribute docstrings of the fields of a class and its bases, by name.
+    """Return the attribute docstrings of the fields of a dataclass or pydantic model, in the order of the
+    fields.
 
-    They are read from the source. Without it, the result is empty.
+    They are read from the source on demand. Pydantic's `use_attribute_docstrings` reads them when the class
+    is created, which adds 0.3 s to `import tot_lab`. Fields without a docstring or without available source
+    are omitted.
     """
     docs: dict[str, str] = {}
-    for owner in reversed(kind.__mro__[:-1]):
+    for owner in kind.__mro__:
+        if owner in (object, BaseModel):
+            continue
         try:
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-        except OSError:
+        except (OSError, TypeError, SyntaxError):
             continue
         assert isinstance(tree, ast.ClassDef)
         for field, doc in pairwise(tree.body):
             match field, doc:
                 case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                    docs[name] = inspect.cleandoc(text)
-    return docs
+                    docs.setdefault(name, inspect.cleandoc(text))
+    fields = kind.model_fields if issubclass(kind, BaseModel) else kind.__dataclass_fields__
+    return {name: docs[name] for name in fields if name in docs}

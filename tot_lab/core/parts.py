@@ -8,14 +8,11 @@ run can be displayed, and needs the function again before it can be run.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import inspect
 import re
-import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from itertools import pairwise
 from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
@@ -382,29 +379,3 @@ def map_parts(value: Any, change: Callable[[Part], Mapping[str, Any]]) -> Any:
         items = [map_parts(item, change) for item in value]
         return type(value)(items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
     return value
-
-
-def field_docs(kind: type[BaseModel]) -> dict[str, str]:
-    """The attribute docstrings of the fields of `kind`, by field name. Subclasses come before their bases.
-
-    They are read from the source on demand. Pydantic's `use_attribute_docstrings` reads them when the class
-    is created, which adds 0.3 s to `import tot_lab`. Fields without a docstring or without available source
-    are omitted.
-    """
-    docs: dict[str, str] = {}
-    for base in kind.__mro__:
-        if not issubclass(base, BaseModel) or base is BaseModel:
-            continue
-        try:
-            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        except (OSError, TypeError, SyntaxError):
-            continue
-        assert isinstance(body, ast.ClassDef)
-        for field, doc in pairwise(body.body):
-            match field, doc:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ) if name in kind.model_fields:
-                    docs.setdefault(name, inspect.cleandoc(text))
-    return docs

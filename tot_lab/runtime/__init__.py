@@ -5,7 +5,7 @@
     Driver.drive              driver.py       runs turns until the strategy has returned its answer
       Stepper.turn            stepper.py      advances the generator to its `Call`, and gives it a position
       Recorder.record         recorder.py     takes in the call
-      Admission.admit         admission.py    reserves what it may use, holds it back or refuses it (budget.py)
+      Admission.admit         admission.py    reserves, holds back or refuses (budget.py)
       Clock.start             clock.py        counts its time limit
       Workers.take            driver.py       a task waits for a slot (slots.py) and asks the gateway
       Gateway.ask             gateway.py      the stack of the model (models/stack.py) or the tool answers

@@ -14,7 +14,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from tot_lab.core.parts import Part, class_of, field_docs, known_names
+from tot_lab.core.parameters import field_docs
+from tot_lab.core.parts import Part, class_of, known_names
 from tot_lab.core.registry import AXES, axes, built_in, names, offered
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Domain

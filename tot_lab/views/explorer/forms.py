@@ -19,7 +19,8 @@ import ipywidgets
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from tot_lab.core.parts import Part, class_of, field_docs
+from tot_lab.core.parameters import field_docs
+from tot_lab.core.parts import Part, class_of
 from tot_lab.core.registry import AXES, axes, built_in, offered
 from tot_lab.strategies import ChainOfThought, Stop
 
