@@ -56,6 +56,7 @@ class NotebooksWithoutBars:
 
 def pytest_configure(config):
     config.pluginmanager.register(NotebooksWithoutBars())
+    config.pluginmanager.import_plugin("support.notebook_numbers")
 
 
 @pytest.fixture(scope="session")

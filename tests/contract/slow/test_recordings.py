@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from support import ROOT
+from support import ROOT, TESTS
 
 import tot_lab as tl
 from tot_lab.lab.sharing import verify
@@ -15,7 +15,7 @@ from tot_lab.lab.sharing import verify
 RECORDINGS = sorted((ROOT / "data").glob("*.jsonl.gz"))
 
 
-NBVAL = ["--nbval", "--nbval-sanitize-with", "tests/nbval_sanitize.cfg"]
+NBVAL = ["-p", "support.notebook_numbers", "--nbval", "--nbval-sanitize-with", "tests/nbval_sanitize.cfg"]
 
 ALONE = ["unshare", "--net", "--map-root-user"]
 
@@ -78,7 +78,7 @@ def test_its_notebook_runs_with_the_network_cut(recording, tmp_path):
             **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
             "IPYTHONDIR": str(tmp_path),
             "LOADED": str(tmp_path / "loaded"),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)]),
             "TQDM_DISABLE": "1",
         },
         capture_output=True,
