@@ -1,4 +1,4 @@
-"""Figures in notebooks are compared to ten digits: more differ between processors, fewer would hide changes."""
+"""Figures in notebooks are compared to ten digits: more differ between processors, fewer hide changes."""
 
 import base64
 import math
