@@ -1092,3 +1092,32 @@ def test_a_finished_run_leaves_nothing_to_the_garbage_collector(budget):
         assert wait(go()) == []
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("after", range(1, 12))
+def test_no_task_fails_after_a_run_was_cancelled_as_a_reply_arrived(after):
+    """The turn that uses the last replies makes calls whose tasks have not begun when the run ends."""
+    failed = []
+
+    async def go():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+        lab = tl.Lab(model, runs=None)
+        running = asyncio.ensure_future(lab.run(SEARCH, TASK))
+        while len(answered) < after:
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+        await asyncio.sleep(0.01)
+        gc.collect()
+        return lab.last
+
+    answered = []
+
+    async def model(call):
+        await asyncio.sleep(0)
+        answered.append(call)
+        return answer_to(call)
+
+    made = wait(go())
+    assert failed == []
+    assert made.stop_reason in ("cancelled", run(SEARCH).stop_reason)

@@ -271,6 +271,37 @@ def test_a_paused_run_makes_no_call_until_it_is_resumed():
     assert same(run)
 
 
+def test_a_call_that_waits_for_a_budget_waits_on_while_the_run_is_paused():
+    """The cap has no known price, so that its ramp lets one call through, then two, then four."""
+    calls = []
+
+    async def model(call):
+        calls.append(call)
+        if len(calls) == 2:
+            stream.steer.pause()
+        await asyncio.sleep(0)
+        return letters(call)
+
+    async def go():
+        _, task = stream.start()
+        while not stream.steer.paused:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.5)
+        made = len(calls)
+        await asyncio.sleep(0.5)
+        assert len(calls) == made <= 3  # two may have been sent together
+        stream.steer.resume()
+        return await task
+
+    search = strategy().with_(parallel=True)
+    cap = tl.Budget(tokens=10**9)
+    stream = tl.Lab(model, runs=None).stream(search, TASK_OF_LETTERS, budget=cap)
+    run = asyncio.run(go())
+    free = wait(tl.Lab(Scripted(letters), runs=None).run(search, TASK_OF_LETTERS))
+    assert texts(run) == texts(free)
+    assert same(run)
+
+
 def test_a_pause_alone_leaves_no_trace():
     async def go():
         _, task = stream.start()

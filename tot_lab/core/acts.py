@@ -1,7 +1,7 @@
 """Acts of a person on a search under way.
 
-A search asks for them once before each of its picks, by number (`tot_lab.core.thinking.Acts`). Those that it
-receives are recorded in one note, so a replay hands over the same acts before the same pick.
+A search asks for them once after each of its picks, by number (`tot_lab.core.thinking.Acts`). Those that it
+receives are recorded in one note, so a replay hands over the same acts after the same pick.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Change(NamedTuple):
 
 
 def note_of(acts: Sequence[Act], at: str, pick: int) -> Note:
-    """Return the note that records acts, taken by the search at `at` before its pick number `pick`."""
+    """Return the note that records acts, taken by the search at `at` after its pick number `pick`."""
     return Note(NOTE, at, {"pick": pick, "acts": msgspec.to_builtins(acts)})
 
 

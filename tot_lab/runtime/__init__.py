@@ -3,16 +3,22 @@
     Lab.run                   lab/lab.py      fills in the lab's defaults, opens the journal
     Execution.carry_out       runner.py       makes the driver and the generator of the strategy
     Driver.drive              driver.py       runs turns until the strategy has returned its answer
+
+    In one turn (Driver._turn):
       Stepper.turn            stepper.py      advances the generator to its `Call`, and gives it a position
-      Recorder.record         recorder.py     takes in the call
-      Admission.admit         admission.py    reserves, holds back or refuses (budget.py)
-      Clock.start             clock.py        counts its time limit
-      Workers.take            driver.py       a task waits for a slot (slots.py) and asks the gateway
+      Driver._take_up         driver.py       answers from the journal, or makes the call:
+        Recorder.record       recorder.py     takes in the call
+        Admission.admit       admission.py    reserves, holds back or refuses (budget.py)
+        Clock.start           clock.py        counts its time limit, and again when a request is sent
+        Workers.take          driver.py       hands it to a task
+      Recorder.flush          recorder.py     writes the journal, then calls the watchers
+
+    In the task (Workers._work):
+      SlotPool.enter          slots.py        waits for a slot, if the strategy shares slots (Deep Think)
       Gateway.ask             gateway.py      the stack of the model (models/stack.py) or the tool answers
-      Driver.receive          driver.py       settles the budget
-      Recorder.record         recorder.py     takes in the reply, at the position of the call
-      Stepper.answer          stepper.py      the next turn sends it to the generator
-    Recorder.flush            recorder.py     at the end of each turn: writes the journal, calls the watchers
+      Driver.receive          driver.py       settles the budget, and takes in the reply:
+        Recorder.record       recorder.py     at the position of the call
+        Stepper.answer        stepper.py      for the generator, in the next turn
 
 What a person changes (edits of a branch, acts on a live search) is added to the steps before they reach the
 driver: roles.py, steering.py, branching.py. replay.py carries out a recorded run with its own replies.

@@ -29,7 +29,7 @@ class Admission:
         recorder: Receives notes about the budgets.
         clock: Counts the limits on seconds.
         in_order: Whether branches run one after the other.
-        retry: Called when calls that are held back may be admitted.
+        on_loaded: Called when bounds of calls that are held back have been loaded.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Admission:
         clock: Clock,
         *,
         in_order: bool,
-        retry: Callable[[], None],
+        on_loaded: Callable[[], None],
     ) -> None:
         self.bounds = bounds
         self.recorder = recorder
@@ -49,16 +49,16 @@ class Admission:
         self.held: deque[PendingCall] = deque()
         """Calls that wait for room."""
         self.root = Scope(None, budget, 0.0)
-        self._retry = retry
+        self._on_loaded = on_loaded
         self._loading: dict[str | None, asyncio.Task[None]] = {}
-        self._watch(self.root)
+        self._set_deadline(self.root)
 
     # Scopes.
 
     def of_part(self, scope: Scope, step: WithBudget) -> Scope:
         """Return the scope of a part with its own budget or time limit."""
         inner = Scope(scope, step.budget, self.recorder.now, call_seconds=step.call_seconds, slots=step.slots)
-        self._watch(inner)
+        self._set_deadline(inner)
         return inner
 
     def of_branches(self, scope: Scope, step: Gather) -> tuple[Iterable[Scope], int]:
@@ -80,9 +80,9 @@ class Admission:
     def raise_to(self, limits: Mapping[str, float]) -> None:
         """Replace limits of the run's budget."""
         self.root.raise_to(limits)
-        self._watch(self.root)
+        self._set_deadline(self.root)
 
-    def _watch(self, scope: Scope) -> None:
+    def _set_deadline(self, scope: Scope) -> None:
         if scope.deadline is not None:
             left = max(scope.deadline - self.recorder.now, 0.0)
             self.clock.set(scope, self.clock.now() + left)
@@ -156,7 +156,7 @@ class Admission:
         """Stop loading bounds."""
         for task in self._loading.values():
             task.cancel()
-        del self._retry  # which refers to the driver
+        del self._on_loaded  # which refers to the driver
 
     def _need(self, pending: PendingCall) -> Need | None:
         """Return the most that a call can use, or `None` if it is unknown."""
@@ -179,7 +179,7 @@ class Admission:
             await bounds.ready(model)
         except Exception as error:  # the call itself will fail and report the reason
             self.recorder.beside("budget.unbounded", "", error=format_error(error))
-        self.clock.loop.call_soon(self._retry)  # when this task is done
+        self.clock.loop.call_soon(self._on_loaded)  # when this task is done
 
     def _warn(self, scope: Scope, at: str) -> None:
         """Note the limits of which most has been used."""

@@ -1,7 +1,8 @@
 """The clock of a run: one heap of deadlines, for calls, groups of calls and budgets.
 
-The time of a call is counted from when it is sent. Time in which it waits, for a budget, a limit of the
-endpoint or a slot, counts neither for the call nor for its group.
+The time of a call is counted from when it is made, and begins again with each request that is sent for it:
+after it has waited, and after a failure. Time in which it waits, for a budget, a limit of the endpoint or a
+slot, counts neither for the call nor for its group.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Clock:
             self._arm(ends)
 
     def start(self, pending: PendingCall) -> bool:
-        """Count the time of a call from now on: it is made, or sent after it had to wait.
+        """Count the time of a call from now on: it is made, or a request for it is sent.
 
         Returns whether any time is left, which is not so after the time of its group.
         """

@@ -79,7 +79,9 @@ class Driver:
         self.replies = replies or {}
         self.is_paused = is_paused
         self.clock = Clock(timeout, self._expire, self.wake)
-        self.admission = Admission(budget, bounds, recorder, self.clock, in_order=in_order, retry=self._retry)
+        self.admission = Admission(
+            budget, bounds, recorder, self.clock, in_order=in_order, on_loaded=self._on_loaded
+        )
         self.workers = Workers(ask, self)
         self.pending: dict[Branch, PendingCall] = {}
         self.servers: list[dict[str, Any]] = []
@@ -88,6 +90,7 @@ class Driver:
         """Whether an error ended the run, which a replay needs to know."""
         self._cut_short = False
         self._out_of: tuple[Position, str] | None = None
+        self._paused = False
         self._woken = False
         self._late: BaseException | None = None
         self._done: asyncio.Future[Answer] = self.clock.loop.create_future()
@@ -144,7 +147,7 @@ class Driver:
     def raise_budget(self, limits: Mapping[str, float]) -> None:
         """Replace limits of the run's budget."""
         self.admission.raise_to(limits)
-        self._let_go()
+        self._release_held()
 
     # Turns.
 
@@ -159,7 +162,10 @@ class Driver:
         self._woken = False
         done, stepper = self._done, self.stepper
         try:
-            if self.cancelled or not self.is_paused():
+            was_paused, self._paused = self._paused, self.is_paused() and not self.cancelled
+            if not self._paused:
+                if was_paused:
+                    self._release_held()
                 for branch, position, step in stepper.turn():
                     self._take_up(branch, position, step)
                     if done.done():
@@ -200,7 +206,7 @@ class Driver:
         else:
             verdict = self.admission.admit(pending) if branch.scope.chain else None
             if verdict is None:
-                self._send(pending)
+                self._make(pending)
             elif isinstance(verdict, Scope):
                 self.clock.hold(pending)
                 self.admission.held.append(pending)
@@ -218,7 +224,7 @@ class Driver:
         self.recorder.record(position, reply, 0.0)
         return Budget.model_validate_json(reply.text)
 
-    def _send(self, pending: PendingCall) -> None:
+    def _make(self, pending: PendingCall) -> None:
         """Make an admitted call. The clock ends one that comes after the time of its group."""
         self.pending[pending.branch] = pending
         if self.clock.start(pending):
@@ -241,7 +247,7 @@ class Driver:
             self.admission.settle(pending, reply)
         self._answer(pending, reply, reply.cost if pending.paid is None else pending.paid)
         if self.admission.held:
-            self._let_go()
+            self._release_held()
         if not self._woken:
             self.wake()
 
@@ -258,17 +264,19 @@ class Driver:
             self._out_of = min(self._out_of or (pending.position, error), (pending.position, error))
         self.stepper.refuse(pending.branch, reply, error)
 
-    def _let_go(self, *, all: bool = False) -> None:
-        """Make or refuse the held calls that need no longer wait."""
+    def _release_held(self, *, all: bool = False) -> None:
+        """Make or refuse the held calls that need no longer wait. In a paused run they wait on."""
+        if self._paused and not all:
+            return
         for pending, refusal in self.admission.released(all=all):
             if refusal is None:
-                self._send(pending)
+                self._make(pending)
             else:
                 self._answer(pending, refusal)
 
-    def _retry(self) -> None:
+    def _on_loaded(self) -> None:
         if not self._done.done():
-            self._let_go()
+            self._release_held()
             self.wake()
 
     # Reports about calls on their way.
@@ -331,7 +339,7 @@ class Driver:
             pending.ends = None
             pending.cancel()
             self._answer(pending, self.admission.settle_late(pending, scope))
-        self._let_go(all=True)
+        self._release_held(all=True)
         self.wake()
 
     # Ends.
@@ -423,9 +431,9 @@ class Workers:
     async def _work(self) -> None:
         """Carry out calls until none is left. Before a call that may wait, the next task is started."""
         self._starting = False
-        driver, task = self.driver, asyncio.current_task()
+        task = asyncio.current_task()
         while self.untaken:
-            pending = self.untaken.popleft()
+            driver, pending = self.driver, self.untaken.popleft()
             if driver.pending.get(pending.branch) is not pending:
                 continue  # its time was up before a task took it
             pending.worker = task
