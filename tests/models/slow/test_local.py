@@ -220,11 +220,11 @@ def test_the_loop_goes_on_while_it_loads(model: Local) -> None:
 SCRIPT = f"""
 import asyncio, sys
 from support.endpoint import CallObserver
-from support.local import asked, server_of
-from tot_lab.models.local import Local
+from support.local import asked
+from tot_lab.models.local import Local, _server_for
 model = Local(weights={NAME!r}, context_window=600)
 asyncio.run(model.answer([asked("Hello", max_tokens=1)], CallObserver()))
-print(server_of(model)._process.pid, flush=True)
+print(_server_for(model)._process.pid, flush=True)
 if sys.argv[1] == "busy":
     endless = asked("Hello", max_tokens=500, options={{"ignore_eos": True}})
     asyncio.run(asyncio.wait_for(model.answer([endless], CallObserver()), 60))
