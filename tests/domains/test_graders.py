@@ -405,6 +405,7 @@ def test_marked_latex_is_graded_as_math_verify_does(reference, answer):
     assert graded("math", reference, answer) == float(verify(parse(reference), parse(answer)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reference", "answer", "right"),
     [
