@@ -56,7 +56,7 @@ MODULES = {".".join(module_of(path)): path for path in FILES}
 @cache
 def imports_of(path: Path) -> list[tuple[str, int]]:
     """Modules of tot_lab that a file imports anywhere, also inside functions, but not for type checkers."""
-    tree = parsed(path)
+    tree = ast.parse(path.read_text())
     typing = {
         inner
         for node in ast.walk(tree)

@@ -732,6 +732,7 @@ def test_references_that_cannot_be_used_are_refused(monkeypatch):
         tl.general("q", answer="1", grade="math")
 
 
+@pytest.mark.slow
 def test_the_domain_keeps_its_contract_with_choices():
     check_domain(tl.general("q", answer="B", grade="choice"), ["first", "Answer: B"])
 

@@ -214,6 +214,7 @@ def later(server: Server) -> None:
     asyncio.get_running_loop().call_later(60, lambda: server.become(fails=0.0))
 
 
+@pytest.mark.slow
 def test_few_calls_do_not_raise_the_limit():
     made, server = loaded(calls=3000, clients=5, slots=128)
     assert made.changes == []
@@ -276,6 +277,7 @@ def test_cancelled_and_failed_calls_give_their_places_back():
     run_virtually(go())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "reasons"),
     [

@@ -776,6 +776,7 @@ def test_a_search_scores_by_the_likelihood_of_given_thoughts(server, tmp_path):
     assert server.asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_that_gives_no_reward_gives_no_score(server, kind):
     for body in (BAD[kind][0], "{}"):
