@@ -14,6 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The notebooks that need no recording; tests/contract/slow/test_recordings.py runs the others.
 RECORDED := $(patsubst data/%.jsonl.gz,notebooks/%.ipynb,$(wildcard data/*.jsonl.gz))
 NOTEBOOKS := $(filter-out $(RECORDED),$(wildcard notebooks/*.ipynb))
+NBVAL := --nbval --nbval-sanitize-with tests/nbval_sanitize.cfg
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo check test nightly proof lint bench clean
@@ -27,11 +28,10 @@ check: $(READY)         ## the fast lane, under a minute: nothing that is marked
 
 test: $(READY) $(JS_READY)  ## everything but nightly and proof, the notebooks included; CI runs this
 	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
-	$(PYTEST) -m "not nightly and not proof" --nbval --nbval-sanitize-with tests/nbval_sanitize.cfg \
-		tests $(NOTEBOOKS)
+	$(PYTEST) -m "not nightly and not proof" $(NBVAL) tests $(NOTEBOOKS)
 
 nightly: $(READY) $(JS_READY)  ## real servers, many processes, all values of all axes; before an issue is closed
-	$(PYTEST) -m nightly tests
+	$(PYTEST) -m nightly $(NBVAL) tests $(NOTEBOOKS)
 
 proof: $(READY)         ## comparisons with what others published, long simulations; before an issue is closed
 	$(PYTEST) -m proof tests

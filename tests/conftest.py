@@ -24,22 +24,30 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 LANES = ("slow", "nightly", "proof")
+LONG_NOTEBOOKS = {"10_sweeps"}
+"""Notebooks that take a minute or more. They run at night."""
+LONG_FILES = [
+    *("test_contract", "test_documents", "test_distributed", "test_sweep_figures", "test_lite_llm"),
+    *("test_recordings", "test_explorer_views", "test_linear_reading", "test_panel", "test_cli"),
+    *("test_explorer_access", "test_explorer_lab", "test_weights", "test_plugins"),
+]
+"""Files that take longest, longest first."""
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the tests of a folder `slow`, `nightly` or `proof` with its lane, and the cells of notebooks as
-    slow, since each notebook starts a kernel. Begin with the contract, which is long, and with the files that
-    have the most slow tests beyond their fast ones. A long file at the end would leave the other workers
-    without work.
+    """Mark the tests of a folder `slow`, `nightly` or `proof` with its lane, and the cells of notebooks too,
+    since each notebook starts a kernel. Begin with the files that take longest, and then with those that have
+    the most slow tests beyond their fast ones: a long file at the end leaves the other workers without work.
     """
     surplus = Counter()
     for item in items:
         if item.path.suffix == ".ipynb":
-            item.add_marker(pytest.mark.slow)
+            item.add_marker("nightly" if item.path.stem in LONG_NOTEBOOKS else "slow")
         elif item.path.parent.name in LANES:
             item.add_marker(item.path.parent.name)
         surplus[item.path] += 1 if item.get_closest_marker("slow") is None else -1
-    items.sort(key=lambda item: (item.path.name != "test_contract.py", surplus[item.path]))
+    first = {name: number for number, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: (first.get(item.path.stem, len(first)), surplus[item.path]))
 
 
 class NotebooksWithoutBars:

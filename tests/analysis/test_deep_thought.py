@@ -409,6 +409,7 @@ def test_an_assumed_confidence_is_drawn_apart():
     assert "3 of 9 branches have no score" in figure.layout.title.subtitle.text
 
 
+@pytest.mark.slow
 def test_the_figure_in_the_dark_and_with_any_text(made):
     for dark, paper in ((False, "#ffffff"), (True, "#111418")):
         figure = tl.figures.plot_confidence(made, dark=dark)

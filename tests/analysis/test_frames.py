@@ -194,6 +194,7 @@ def test_simulated_is_said():
     assert not RUNS["search"]().nodes_df().simulated.any()
 
 
+@pytest.mark.slow
 def test_a_large_run():
     lines = [Line((0,), 0.0, Thought("0", None, "q"))]
     lines += [Line((k,), 0.0, Thought(f"0.{k}", "0", "t")) for k in range(1, 30_000)]

@@ -139,6 +139,7 @@ def test_every_special_character_of_a_name_is_escaped(tmp_path):
     assert rows[-1][0] == r"a, b \& c"
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_any_name_is_one_cell(text):
     lines = [r"\begin{tabular}{lr}", r"\toprule", r"a & b \\", r"\midrule", rf"{escaped(text)} & 1 \\"]

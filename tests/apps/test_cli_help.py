@@ -69,6 +69,7 @@ def test_without_arguments_three_things_to_try_are_shown_and_each_works(here):
         assert out
 
 
+@pytest.mark.slow
 def test_help_is_grouped_short_and_as_wide_as_the_terminal(here):
     known = commands(here)
     names = {words[0] for words in known if len(words) == 1}

@@ -13,6 +13,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "CONFORMANCE.md"
 
@@ -778,6 +780,7 @@ def test_every_line_is_there_once_and_in_order():
     assert NOTES.keys() <= set(IDS)
 
 
+@pytest.mark.slow
 def test_what_is_named_is_a_test_that_is_never_skipped():
     from support import for_each
 

@@ -311,6 +311,7 @@ def test_a_setting_that_does_not_come_back_is_caught():
         check_strategy(Loses(), promises=[testing.keeps_its_settings])
 
 
+@pytest.mark.slow
 def test_one_that_never_ends_is_caught(monkeypatch):
     class Endless(Twice):
         def think(self, task, at="0"):

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from support import STRATEGIES, TASK, Scripted, wait
+from support import STRATEGIES, TASK, Scripted, mostly_nightly, wait
+from support.contract import FIRST
 from support.providers import FAMILIES, MODELS, Said
 
 import tot_lab as tl
@@ -81,7 +82,7 @@ PROMISED = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", PROMISED, ids=lambda made: made.kind)
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+@pytest.mark.parametrize("promise", mostly_nightly(PROMISES, FIRST), ids=lambda promise: promise.__name__)
 def test_with_it_a_strategy_keeps_what_it_promises(promise, strategy):
     promise(Trial(strategy, TOLD))
 

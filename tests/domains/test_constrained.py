@@ -213,6 +213,7 @@ def test_there_are_sixty_of_each_kind_from_two_rules_to_seven() -> None:
     )
 
 
+@pytest.mark.slow
 def test_rules_bite_and_do_so_against_each_other() -> None:
     """The answer to one task keeps all rules of hardly any other, and of its own rules some are missed."""
     for family in FORMS:

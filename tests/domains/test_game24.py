@@ -339,6 +339,7 @@ def test_answers_are_read(text: str, answer: str | None) -> None:
     assert GAME.read_answer(TASK, text) == answer
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text() | st.text(alphabet='0123456789+-*/=(). \n{}[]":abopxX×÷−,'))
 def test_no_text_breaks_a_reader(text: str) -> None:

@@ -70,7 +70,7 @@ def judged(task: tl.Task, text: str) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("grade", GRADES)
+@pytest.mark.parametrize("grade", mostly_nightly(GRADES, [grade for grade in GRADES if grade != "math"]))
 def test_a_grader_accepts_every_text(grade, monkeypatch):
     monkeypatch.setattr(graders, "SECONDS", 1 if grade == "python" else 0.1)
     task = tl.general("q", answer=REFERENCE.get(grade, "7"), grade=grade)
@@ -405,6 +405,7 @@ def test_marked_latex_is_graded_as_math_verify_does(reference, answer):
     assert graded("math", reference, answer) == float(verify(parse(reference), parse(answer)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reference", "answer", "right"),
     [
@@ -731,6 +732,7 @@ def test_references_that_cannot_be_used_are_refused(monkeypatch):
         tl.general("q", answer="1", grade="math")
 
 
+@pytest.mark.slow
 def test_the_domain_keeps_its_contract_with_choices():
     check_domain(tl.general("q", answer="B", grade="choice"), ["first", "Answer: B"])
 

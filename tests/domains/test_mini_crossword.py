@@ -402,6 +402,7 @@ def test_the_search_of_the_paper() -> None:
     assert judged == {"h1", "v1", "v5", "h2", "h3", "h4", "h5"}
 
 
+@pytest.mark.slow
 def test_the_preset_keeps_to_a_hundred_states() -> None:
     search = tl.presets.mini_crossword()
     assert (search.propose.count, search.stop.depth, search.stop.nodes) == (3, 10, 101)

@@ -330,6 +330,7 @@ def test_settings_share_equal_calls_and_the_counts_say_so(tmp_path):
     assert made.df().cost.sum() == asked
 
 
+@pytest.mark.slow
 def test_a_rerun_in_replay_mode_is_the_same_to_the_byte_and_asks_nothing(tmp_path):
     first = swept(tl.Lab(scripted(), runs=tmp_path, cache=tmp_path / "cache"), GRID, TASKS, 2)
     model = scripted()
@@ -357,6 +358,7 @@ def test_of_a_task_the_setting_with_the_most_calls_goes_first():
     assert kinds[-1] == (False, True)
 
 
+@pytest.mark.slow
 def test_a_budget_is_each_runs_own_and_spend_is_over_all(tmp_path):
     model = scripted(concurrency=1)
     capped = swept(tl.Lab(model, runs=None, mode="off"), GRID, TASKS, budget=tl.Budget(calls=3))
@@ -432,6 +434,7 @@ def test_calls_that_have_no_key_are_counted_all_the_same():
     assert made.counts == (3, 3, 3, 0)
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_half_the_time_costs_branches_not_the_sweep():
     made = swept(tl.Lab(scripted(broken, retries=0), runs=None, mode="off"), GRID, TASKS, 2)
     frame = made.df()
@@ -787,6 +790,7 @@ def test_a_reader_that_goes_away_does_not_stop_the_sweep(tmp_path):
         assert made.stdout.read().strip() == b"whole"
 
 
+@pytest.mark.slow
 def test_a_table_is_saved_with_where_it_comes_from(tmp_path):
     made = swept(
         tl.Lab(scripted(), runs=None, cache=tmp_path / "cache"),

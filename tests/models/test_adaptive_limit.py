@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from pydantic import PrivateAttr
-from support import TASK, wait
+from support import TASK, mostly_nightly, wait
 from support.endpoint import CallObserver, scripted
 from support.providers import Fault, Providers
 from support.virtual_time import run_virtually
@@ -164,7 +164,7 @@ def best_fixed(calls: int = 3000, **settings: Any) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 1.0], ids=["equal", "exponential"])
-@pytest.mark.parametrize("slots", [2, 16, 128])
+@pytest.mark.parametrize("slots", mostly_nightly([2, 16, 128], [16]))
 def test_the_slots_of_a_server_are_found(slots, spread):
     settings = {"slots": slots, "spread": spread}
     made, _ = loaded(**settings)
@@ -191,7 +191,7 @@ def test_a_batch_that_slows_down_is_not_filled_without_gain():
     assert made.per_second >= 0.75 / 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_server_that_shrinks_and_one_that_grows_are_followed():
     for before, after in ((128, 8), (8, 128)):
         server = Server(slots=before)
@@ -214,6 +214,7 @@ def later(server: Server) -> None:
     asyncio.get_running_loop().call_later(60, lambda: server.become(fails=0.0))
 
 
+@pytest.mark.slow
 def test_few_calls_do_not_raise_the_limit():
     made, server = loaded(calls=3000, clients=5, slots=128)
     assert made.changes == []
@@ -276,6 +277,7 @@ def test_cancelled_and_failed_calls_give_their_places_back():
     run_virtually(go())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "reasons"),
     [

@@ -299,6 +299,7 @@ def test_the_tokens_of_a_list_are_divided_by_the_sizes_of_the_prompts(server):
     assert many.input_tokens == 100 * sizes[1] // sum(sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [VLLMScore, TEIRerank, VLLMLikelihood])
 @pytest.mark.parametrize(
     "said", [400, 413, 422, {}, {"error": {"message": "maximum context length"}}], ids=str
@@ -775,6 +776,7 @@ def test_a_search_scores_by_the_likelihood_of_given_thoughts(server, tmp_path):
     assert server.asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_that_gives_no_reward_gives_no_score(server, kind):
     for body in (BAD[kind][0], "{}"):
@@ -923,6 +925,7 @@ def said_page(asked):
     return {"choices": choices, "usage": usage}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indexes", [(2, 2, 0), (2, None, 0), (7, 8, 3), (3, 2, 1, 0)], ids=str)
 def test_a_list_without_an_index_for_each_prompt_gives_no_prompt_the_reply_of_another(
     server, indexes, patient
@@ -985,6 +988,7 @@ def test_solutions_of_another_question_are_another_request(kind):
     assert model.list_key(reward_call("one")) != model.list_key(other)
 
 
+@pytest.mark.slow
 def test_after_a_refused_list_each_call_has_its_own_time_and_retries(server, patient):
     """Each of the twelve takes a part of a second alone, and all together more than the time limit of one."""
     busy = iter([503])

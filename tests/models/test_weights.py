@@ -180,7 +180,7 @@ def test_no_progress_is_shown_where_none_is_wanted(
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_terminal_shows_one_bar_for_all_parts(index: Index, folder: Path) -> None:
     termios = pytest.importorskip("termios")
     terminal, inside = os.openpty()
@@ -229,7 +229,7 @@ def test_a_damaged_part_is_downloaded_again(index: Index, folder: Path, damage: 
     assert index.sent == {"a byte": [1], "cut": [2, 3], "longer": []}[damage]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_damaged_wheel_is_downloaded_again(index: Index, folder: Path) -> None:
     (whole,) = index.wheels[2]
     index.wheels[2] = [whole[:1_000] + bytes(50) + whole[1_050:], whole]  # the index tells pip no hash
@@ -239,9 +239,7 @@ def test_a_damaged_wheel_is_downloaded_again(index: Index, folder: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "content", [pytest.param(b"?" * 300_000, marks=pytest.mark.nightly), CONTENT], ids=["other", "longer"]
-)
+@pytest.mark.parametrize("content", [b"?" * 300_000, CONTENT], ids=["other", "longer"])
 def test_another_file_in_a_wheel_is_refused(
     monkeypatch: pytest.MonkeyPatch, index: Index, folder: Path, content: bytes
 ) -> None:

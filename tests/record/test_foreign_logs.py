@@ -987,6 +987,7 @@ def test_all_runs_of_a_log_are_one_page(file, tmp_path, capsys):
     assert capsys.readouterr().out.count(str(out)) == 2
 
 
+@pytest.mark.slow
 def test_a_folder_of_logs_is_one_list_of_runs_and_one_page(tmp_path):
     runs = tl.load(LOGS)
     assert [run.lines for run in runs] == [run.lines for file in FILES for run in tl.load(LOGS / file)]

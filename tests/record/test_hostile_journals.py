@@ -206,6 +206,7 @@ def test_the_command_line_shows_and_exports_it(tmp_path, endless):
         assert main(words) in (0, None)
 
 
+@pytest.mark.slow
 def test_asked_for_it_ends_and_says_why_there_is_no_grade(monkeypatch, endless):
     monkeypatch.setattr("tot_lab.record.run.GRADING", PATIENCE)
     with pytest.warns(RuntimeWarning, match=r"run \w+ is not graded: the pattern .* was stopped"):

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import TASK, TESTS, Scripted, answer_to, lines_of, resealed, shuffled, wait
+from support import TASK, TESTS, Scripted, answer_to, lines_of, mostly_nightly, resealed, shuffled, wait
 from support.endpoint import scripted
 from support.journals import SEARCH
 
@@ -88,7 +88,7 @@ def killed_at(folder, lines, latency):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.05, 0.2, 0.4, 0.6, 0.7, 0.75])
+@pytest.mark.parametrize("share", mostly_nightly([0.05, 0.2, 0.4, 0.6, 0.7, 0.75], [0.05, 0.4, 0.75]))
 def test_a_killed_run_loads_resumes_and_pays_nothing_twice(tmp_path, never_killed, share):
     """Each level of the search is two or three rounds of calls; it has three levels."""
     for latency in (0.01, 0.05, 0.25):  # a slow machine may miss the moment

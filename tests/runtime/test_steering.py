@@ -242,6 +242,7 @@ def test_a_change_without_a_search_waits_in_vain():
         assert not [e for e in run.events if isinstance(e, Note) and e.name == "person.acts"]
 
 
+@pytest.mark.slow
 def test_a_paused_run_makes_no_call_until_it_is_resumed():
     calls = []
 

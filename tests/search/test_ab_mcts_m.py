@@ -238,6 +238,7 @@ def test_it_stays_in_the_subtree_with_the_high_scores(good):
     assert len(inside) > 70
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rescore", [{}, {25: {"0.0": 0.95, "0.1": None}}])
 def test_the_groups_hold_the_scores_of_the_tree_as_it_is(rescore):
     dice, given = Random(5), {}
@@ -256,6 +257,7 @@ def test_the_groups_hold_the_scores_of_the_tree_as_it_is(rescore):
     assert checked > 20
 
 
+@pytest.mark.slow
 def test_nothing_below_a_thought_that_a_person_has_pruned_is_expanded():
     check_prune(tl.searches.ABMCTSM(iterations=25))
 

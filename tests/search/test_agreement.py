@@ -113,6 +113,7 @@ def test_samples_of_another_thought_do_not_count():
     assert [node.raw for node in made.tree if node.depth == 2] == [2] * 4
 
 
+@pytest.mark.slow
 def test_it_counts_as_a_naive_count_does():
     def reply(call):
         return f"Answer: {dice(call).choice('abc')}"

@@ -97,6 +97,7 @@ def shape(budget, picks=60):
     return [statistics.fmean(column) for column in zip(*depths, strict=True)]
 
 
+@pytest.mark.slow
 def test_it_is_wide_while_the_budget_lasts_and_deep_when_it_runs_out():
     first, last = shape(70)
     _, rich = shape(10**6)

@@ -204,6 +204,7 @@ def test_levin_expands_as_its_pseudo_code_does(coarse):
         assert driven(tl.searches.Levin(), forest) == naive(forest, key), seed
 
 
+@pytest.mark.slow
 def test_levin_expands_at_most_depth_by_probability_thoughts():
     found = 0
     for seed in range(TREES):
@@ -216,6 +217,7 @@ def test_levin_expands_at_most_depth_by_probability_thoughts():
     assert found > TREES / 2
 
 
+@pytest.mark.slow
 def test_levin_compares_deep_paths_whose_probability_is_no_longer_a_float():
     """Both chains have probabilities below 1e-308; the second is more probable at each step."""
     forest = Forest(0)

@@ -149,6 +149,7 @@ def test_particles_can_be_weighed_by_a_reward_model():
     assert tl.part_of(json.loads(json.dumps(strategy.settings()))).evaluate.aggregate == "last"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallel", [True, False])
 def test_all_children_of_a_pick_are_rewarded_at_the_same_time(parallel):
     """Through the whole stack, so that a server can batch them. Cache, limits and budget see each call."""

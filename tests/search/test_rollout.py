@@ -140,6 +140,7 @@ def test_a_rerun_of_mcts_with_rollouts_takes_all_of_them_from_the_cache(tmp_path
     assert len(rollouts) > 10
 
 
+@pytest.mark.slow
 def test_the_score_is_an_unbiased_estimate_of_the_expected_reward():
     """Two steps of a fair coin each: three in four paths hold a head."""
     search = tl.TreeOfThoughts(

@@ -471,7 +471,7 @@ def test_a_table_is_calibrated_from_a_sweeps_frame():
     assert repr(found) == "puzzle → tree\nquestion → loop"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_few_tasks_settle_nothing_and_it_is_said():
     found = tl.stats.calibrate_router(frame(table(tasks=3)))
     assert found.routes == {"puzzle": "tree", "question": "loop"}
@@ -489,7 +489,7 @@ def test_of_equals_the_cheaper_is_taken():
     assert found.unsettled == ["d"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_its_own_runs_and_ungraded_ones_are_left_out():
     rows = adaptive(table(), lambda domain, k: "tree")
     rows += [("loop", "puzzle", "odd", None, 1)]

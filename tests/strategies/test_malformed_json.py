@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from support import Scripted, for_each, run
+from support import Scripted, for_each, mostly_nightly, run
 from support.deep_thinker import TASK, branches, convergence, development, iterations, notes, thinker
 
 import tot_lab as tl
@@ -183,7 +183,7 @@ def test_nothing_that_is_said_breaks_a_stage(stage, said):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", FORMS)
+@pytest.mark.parametrize("stage", mostly_nightly(FORMS, ["branch"]))
 def test_a_megabyte_is_read_in_time(stage):
     sound = thinker().reply
     for text in ("word " * 200_000, "{" * 1_000_000, '{"solution": "' + "a" * 1_000_000, '["' * 500_000):

@@ -138,6 +138,7 @@ VALUES = (
 ARGUMENTS = st.dictionaries(st.text(), VALUES, max_size=5)
 
 
+@pytest.mark.slow
 @given(ARGUMENTS, st.sampled_from(NAMES))
 def test_any_arguments_come_back(arguments, name):
     text = json.dumps({"name": name.replace("-", "_"), "arguments": arguments})
@@ -162,6 +163,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.slow
 @given(st.text() | st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.lists(st.text()))
 def test_no_text_breaks_it(text, names):
     for known in (NAMES, names):

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from support import TASK, Scripted, wait
+from support import TASK, Scripted, mostly_nightly, wait
+from support.contract import FIRST
 from support.plans import GOOD, Planner, plan, think, tool
 from support.scripts import LEGS, TOOLS, Script, final, legs, notes, read, said
 
@@ -159,6 +160,6 @@ def test_s1_a_plan_whose_classifier_is_refused_by_the_budget_stops():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+@pytest.mark.parametrize("promise", mostly_nightly(PROMISES, FIRST), ids=lambda promise: promise.__name__)
 def test_s1_a_plan_that_is_classified_for_keeps_the_contract(promise):
     promise(Trial(tl.PlanExecute(classify_tools=True)))

@@ -124,7 +124,8 @@ def for_each(items: Collection[T], check: Callable[[T], object]) -> None:
 
 
 def mostly_nightly(values: Iterable[T], kept: Collection[T]) -> list[ParameterSet]:
-    """Parameters of a test: `make nightly` runs it with all values, the other lanes with those in `kept`.
+    """Parameters of a test: `make nightly` runs it with all values, the other lanes with those in `kept`. A
+    tuple holds the values of several arguments.
 
     Raises:
         ValueError: If a value in `kept` is not in `values`.
@@ -132,7 +133,13 @@ def mostly_nightly(values: Iterable[T], kept: Collection[T]) -> list[ParameterSe
     values = list(values)
     if missing := [value for value in kept if value not in values]:
         raise ValueError(f"kept must contain values of the test only: got {missing}.")
-    return [pytest.param(value, marks=() if value in kept else pytest.mark.nightly) for value in values]
+    return [
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)),
+            marks=() if value in kept else pytest.mark.nightly,
+        )
+        for value in values
+    ]
 
 
 def lines_of(path: object) -> list[bytes]:

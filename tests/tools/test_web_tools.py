@@ -163,6 +163,7 @@ def test_a_private_address_is_refused_however_it_is_written(site, host):
     assert len(site.seen) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target", ["http://127.0.0.2:{port}/plain", "http://10.0.0.1/", "http://169.254.169.254/latest"]
 )

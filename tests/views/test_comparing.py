@@ -141,6 +141,7 @@ def test_the_browser_aligns_alike(other):
     assert in_the_browser(first, half) == align(first, half)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_the_browser_aligns_hand_made_runs_alike():
     a = recorded(("0.3", "x", 0.5, ""), ("0.1", "x", 1, ""), ("0.2", "", "-", ""), ("0.10", "u", "-", ""))

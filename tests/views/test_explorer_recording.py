@@ -276,6 +276,7 @@ def test_any_step_is_the_tree_of_the_lines_before_it(runs, tmp_path):
             check_frame(frame, lines[: frame["step"]])
 
 
+@pytest.mark.slow
 @needs_node
 def test_lost_repeated_and_overlapping_chunks(runs):
     lines = runs["propose, merged"]
@@ -495,6 +496,7 @@ def test_texts_come_in_batches():
     assert json.loads(next(Recording(lines).texts(500))) == {"first": 500, "texts": ["y" * LONGEST]}
 
 
+@pytest.mark.slow
 def test_a_big_run_is_told_in_little():
     """The figure for 10,000 thoughts is printed by benchmarks/explorer.py; it is linear."""
     search = tl.TreeOfThoughts(

@@ -465,6 +465,7 @@ ASKED = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(ASKED, max_size=12))
 def test_lanes_and_critical_path_are_what_they_say(rows):
     """Against the definition, over any calls: (asked, how long, answered at all, made, by whom)."""
@@ -704,6 +705,7 @@ def test_labels_are_broken_between_words(text, width, rows):
     assert label(text, width) == rows
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_plain_has_no_markup(text):
     assert not set("<>$") & set(plain(text))

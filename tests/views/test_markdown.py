@@ -106,7 +106,7 @@ def test_html_and_images_are_never_rendered():
     assert "javascript" not in "".join(re.findall('href="([^"]*)"', html))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_long_text_is_shown_as_it_is_at_once():
     started = time.process_time()
     text = "# ```` [" * 125_000

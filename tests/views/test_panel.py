@@ -207,6 +207,7 @@ def test_a_form_keeps_what_it_has_no_control_for():
         assert Form(type(start), lambda: None, start).value() == start
 
 
+@pytest.mark.slow
 def test_mistakes_stand_beside_their_controls():
     form = Form(tl.TreeOfThoughts, lambda: None)
     open_all(form.box)

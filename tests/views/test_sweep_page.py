@@ -41,6 +41,7 @@ def in_table(page: Any, column: str) -> list[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_file_has_one_script_and_names_no_address(swept, tmp_path):
     page = swept.save_html(tmp_path / "sweep.html").read_text()
     assert page.count("<script>") == 1

@@ -19,6 +19,7 @@ def test_short_work_shows_nothing(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_long_work_prints_lines_into_a_pipe(capsys, monkeypatch):
     monkeypatch.setattr(waiting, "QUIET", 0.02)
     monkeypatch.setattr(waiting, "_EVERY", 0.05)
@@ -72,6 +73,7 @@ def test_a_run_that_waits_for_its_model_prints_how_many_calls_it_made(soon, caps
     assert len(lines) >= 3
 
 
+@pytest.mark.slow
 def test_a_short_run_and_one_that_somebody_watches_print_nothing(soon, capsys, monkeypatch):
     lab = tl.Lab(slow, runs=None)
     wait(lab.run(tl.OneAnswer(), TASK, watch=lambda lines: None))

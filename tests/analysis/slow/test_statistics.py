@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, fisher_exact
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
+from support import mostly_nightly
 
 import tot_lab as tl
 from tot_lab.analysis import statistics
@@ -63,7 +64,7 @@ def test_without_repeats_the_interval_is_wilsons(solved, of, low, high):
 
 @pytest.mark.parametrize("rate", [0.2, 0.5])
 @pytest.mark.parametrize("alike", [0.0, 0.3, 0.7, 1 - 1e-9])
-@pytest.mark.parametrize(("tasks", "repeats"), [(10, 5), (30, 4), (100, 3)])
+@pytest.mark.parametrize(("tasks", "repeats"), mostly_nightly([(10, 5), (30, 4), (100, 3)], [(30, 4)]))
 def test_with_repeats_the_interval_covers(rate, alike, tasks, repeats):
     random = np.random.default_rng(5)
     drawn = [correlated(random, rate, alike, tasks, repeats) for _ in range(500)]
@@ -324,7 +325,9 @@ def test_dealing_runs_out_anew_is_fishers_exact_test_on_one_task():
     )  # one task, however often, is one sample
 
 
-@pytest.mark.parametrize(("rate_a", "rate_b"), [(0.5, 0.5), (0.7, 0.4), (0.1, 0.04)])
+@pytest.mark.parametrize(
+    ("rate_a", "rate_b"), mostly_nightly([(0.5, 0.5), (0.7, 0.4), (0.1, 0.04)], [(0.7, 0.4)])
+)
 @pytest.mark.parametrize(("tasks", "repeats"), [(12, 1), (30, 4)])
 def test_the_interval_of_the_difference_covers(rate_a, rate_b, tasks, repeats):
     random = np.random.default_rng(3)

@@ -357,12 +357,13 @@ def test_every_pattern_is_linear(pieces):
 
 def test_the_search_finds_what_is_quadratic(pieces):
     """The patterns that were: without this the test above might be blind."""
-    for text in (
+    texts = (
         r"(?im)^[\s*_`#>-]*next[\s*_`]*:[\s*_`]*(\S.*)",
         r"(?s)([a-z][a-z0-9-]*)\((\{.*\})\)",
         r"\s*(\d+(?:\.\d+)?|[-+*/()])",
         r"(?s)\bsure\b.*\bimpossible\b",
-    ):
+    )
+    for text in texts if pieces is PIECES else texts[::2]:
         pattern = re.compile(text)
         own = own_shapes(pattern, samples=4 if pieces is PIECES else 1)
         every = (*own, *shapes([""], ["sure ", *pieces]))

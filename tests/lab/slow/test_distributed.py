@@ -368,6 +368,7 @@ def elsewhere(client):
     client.restart()
 
 
+@pytest.mark.nightly
 def test_another_cache_is_not_answered_from_the_folders_that_workers_have(tmp_path, elsewhere):
     server = RedisServer(tmp_path)
     end = Logged(log=str(tmp_path / "log"))
@@ -397,6 +398,7 @@ def test_another_cache_is_not_answered_from_the_folders_that_workers_have(tmp_pa
         server.stop()
 
 
+@pytest.mark.nightly
 def test_a_sweep_goes_on_without_redis_says_so_and_sends_the_answers_later(tmp_path, elsewhere):
     server = RedisServer(tmp_path)
     end = Logged(log=str(tmp_path / "log"))
@@ -530,6 +532,7 @@ def expect_nothing_on(client):
     assert left == ([], [])
 
 
+@pytest.mark.nightly
 def test_without_a_cache_the_journals_hold_what_was_answered(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), deadly=r"What is 1 and 2\?.*\n2\. ", seconds=0.5)
     search = tl.TreeOfThoughts(search=tl.BeamSearch(width=1), stop=tl.Stop(depth=3))
@@ -543,6 +546,7 @@ def test_without_a_cache_the_journals_hold_what_was_answered(tmp_path, client):
     assert {asked[call] for call in first} == {1}, "they were answered a second before"
 
 
+@pytest.mark.nightly
 def test_a_run_that_kills_its_worker_each_time_is_a_row(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), deadly="What is 2 and 3", again=True)
     lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
@@ -586,6 +590,7 @@ def test_a_sweep_that_is_cancelled_stops_the_workers_and_goes_on_later(tmp_path,
     assert whole.df().drop(columns=["seconds", "paid"]).equals(known.drop(columns=["seconds", "paid"]))
 
 
+@pytest.mark.nightly
 def test_a_client_that_was_killed_leaves_no_worker_asking_and_the_sweep_goes_on_later(tmp_path, client):
     log = tmp_path / "log"
     make = f"""
@@ -709,6 +714,7 @@ def test_the_plans_of_workers_are_in_the_clients_database_as_they_run(tmp_path, 
     assert [plan.journal for plan in store.all()].count("") == 1
 
 
+@pytest.mark.nightly
 def test_a_plan_whose_worker_died_goes_on_from_its_journal(tmp_path, client):
     store, done = tl.PlanStore(tmp_path / "plans.db"), tmp_path / "done"
 

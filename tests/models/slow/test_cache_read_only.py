@@ -10,7 +10,7 @@ import warnings
 from functools import partial
 
 import pytest
-from support import ROOT, TASK, TESTS, wait
+from support import ROOT, TASK, TESTS, mostly_nightly, wait
 from support.cached import calls_in, entry, searched
 from support.endpoint import scripted
 
@@ -70,7 +70,7 @@ def fill(disk):
 HARM = {"read-only": read_only, "full": fill}
 
 
-@pytest.mark.parametrize("how", ["closed", "killed", "copied"])
+@pytest.mark.parametrize("how", mostly_nightly(["closed", "killed", "copied"], ["closed", "killed"]))
 @pytest.mark.parametrize("harm", HARM)
 def test_a_cache_that_cannot_be_written_is_read(small_disk, how, harm):
     disk = small_disk(4096)

@@ -170,6 +170,7 @@ print(made.stop_reason, made.usage.calls, made.answer)
     assert said == said[:1] * 3
 
 
+@pytest.mark.nightly
 def test_loading_litellm_takes_nothing_of_a_calls_time(server):
     """In a process of its own, where the import is made to take longer than a call may."""
     server.will(Said("Four."))

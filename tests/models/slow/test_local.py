@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TASK, TESTS, needs_smollm2, weights
+from support import TASK, TESTS, mostly_nightly, needs_smollm2, weights
 from support.endpoint import CallObserver
 from support.local import asked
 
@@ -88,6 +88,7 @@ def test_same_seed_same_text_whatever_came_before(model: Local) -> None:
     assert len({first.text, *(reply.text for reply in others)}) > 2
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_draws_of_one_request_are_its_draws_alone(model: Local) -> None:
     draws = [asked("Tell me a story.", seed=7, temperature=0.9, sample_index=k) for k in range(3)]
@@ -175,6 +176,7 @@ def test_equal_models_share_a_server_until_the_last_lets_go(model: Local) -> Non
     asyncio.run(first.close())
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_a_server_that_died_may_be_tried_again(model: Local) -> None:
     frail = Local(weights=NAME, context_window=300)
@@ -220,11 +222,11 @@ def test_the_loop_goes_on_while_it_loads(model: Local) -> None:
 SCRIPT = f"""
 import asyncio, sys
 from support.endpoint import CallObserver
-from support.local import asked, server_of
-from tot_lab.models.local import Local
+from support.local import asked
+from tot_lab.models.local import Local, _server_for
 model = Local(weights={NAME!r}, context_window=600)
 asyncio.run(model.answer([asked("Hello", max_tokens=1)], CallObserver()))
-print(server_of(model)._process.pid, flush=True)
+print(_server_for(model)._process.pid, flush=True)
 if sys.argv[1] == "busy":
     endless = asked("Hello", max_tokens=500, options={{"ignore_eos": True}})
     asyncio.run(asyncio.wait_for(model.answer([endless], CallObserver()), 60))
@@ -234,7 +236,7 @@ elif sys.argv[1] == "error":
 
 
 @needs_smollm2
-@pytest.mark.parametrize("how", ["end", "error", "busy"])
+@pytest.mark.parametrize("how", mostly_nightly(["end", "error", "busy"], ["end"]))
 def test_it_is_gone_with_the_interpreter(how: str) -> None:
     """busy: killed, with a request open."""
     paths = os.pathsep.join([str(TESTS), *sys.path])
@@ -315,6 +317,7 @@ def test_a_file_that_is_no_model_is_an_error(tmp_path: Path) -> None:
         answers(Local(weights=str(tmp_path / "own.gguf")), asked("Hello"))
 
 
+@pytest.mark.nightly
 def test_a_server_that_never_gets_ready_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A llama.cpp that loads for ever: each start is a real process, and all who waited for it are told."""
     pytest.importorskip("xllamacpp")
