@@ -767,6 +767,39 @@ def test_a_capped_run_that_was_cut_off_resumes_to_the_same_record(tmp_path, budg
         assert tl.load(cut).events == whole.events
 
 
+class Loading(ScriptedEndpoint):
+    """An endpoint that needs half a second to load what determines how much a call can use."""
+
+    kind = "test_budget.loading"
+
+    async def ready(self):
+        await asyncio.sleep(0.5)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_run_that_is_resumed_does_nothing_while_bounds_are_loaded(tmp_path, is_cancelled):
+    failed = []
+
+    async def go():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+        lab = tl.Lab(Loading(), runs=tmp_path, mode="off")
+        whole = await lab.run(Asks(count=2, rounds=2), TASK, budget=tl.Budget(tokens=10**6))
+        cut = tmp_path / "cut.jsonl"
+        cut.write_bytes(b"".join(whole.path.read_bytes().splitlines(keepends=True)[:4]))
+        resuming = asyncio.ensure_future(lab.resume(cut))
+        if is_cancelled:
+            await asyncio.sleep(0.1)
+            resuming.cancel()
+        await asyncio.wait([resuming])
+        await asyncio.sleep(1)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert not [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
+        return resuming.cancelled() or resuming.result().events == whole.events
+
+    assert run_virtually(go())[0]
+    assert failed == []
+
+
 def test_a_prompt_alone_that_exceeds_the_cap_is_refused():
     task = tl.general("x" * 400)
     got = wait(tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(), task, budget=tl.Budget(tokens=5)))

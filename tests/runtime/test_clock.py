@@ -27,6 +27,7 @@ class Run:
     def __init__(self, timeout=None):
         self.expired, self.ticks = [], []
         self.clock = Clock(timeout, self._expire, lambda: self.ticks.append(self.clock.now()))
+        self.clock.run()
 
     def _expire(self, one):
         self.expired.append((one.name, pytest.approx(self.clock.now())))
@@ -89,6 +90,45 @@ def test_it_ticks_while_nothing_else_happens_and_not_after_it_was_closed():
     run = virtually(go)
     assert run.ticks == [pytest.approx(PULSE * k) for k in range(1, 6)]
     assert run.expired == []
+
+
+def test_it_watches_nothing_before_it_runs_and_forgets_no_deadline():
+    async def go():
+        loop, expired = asyncio.get_running_loop(), []
+        clock = Clock(None, lambda one: expired.append((one.name, loop.time())), lambda: None)
+        for name, time in (("passed", 1.0), ("soon", 2.1), ("later", 3.0)):
+            clock.set(Deadline(name), time)
+        assert not loop._scheduled
+        await asyncio.sleep(2)
+        assert expired == []
+        clock.run()
+        await asyncio.sleep(2)
+        return expired
+
+    assert virtually(go) == [("passed", 2.0), ("soon", pytest.approx(2.1)), ("later", pytest.approx(3.0))]
+
+
+def test_a_timer_that_is_early_by_the_resolution_of_the_loop_counts_as_in_time():
+    """The event loop runs timers early, and the clock of Windows has a resolution of 15 ms."""
+
+    async def go():
+        loop = asyncio.get_running_loop()
+        loop._clock_resolution = 0.015
+        expired, ticks = [], []
+
+        def tick():
+            ticks.append(loop.time())
+            if len(ticks) < 100:
+                loop.call_soon(lambda: None)  # as a driver schedules a turn
+
+        clock = Clock(None, lambda one: expired.append(loop.time()), tick)
+        clock.set(Deadline(), 0.1)
+        clock.run()
+        await asyncio.sleep(0.09)
+        await asyncio.sleep(0.05)
+        return expired, ticks
+
+    assert virtually(go) == ([pytest.approx(0.09)], [pytest.approx(0.09)])
 
 
 def test_one_timer_serves_all_deadlines():

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
+from math import inf
 from typing import Protocol
 
 from tot_lab.core.tools import TOOL
@@ -32,7 +33,7 @@ class Timed(Protocol):
 
 
 class Clock:
-    """Ends what takes too long.
+    """Ends what takes too long, from `run` to `close`.
 
     Args:
         timeout: Seconds that a call may take if its strategy has no limit. `None` means no limit.
@@ -50,8 +51,12 @@ class Clock:
         self._tick = tick
         self._heap: list[tuple[float, int, Timed]] = []
         self._number = count()
-        self._rings = self.now() + PULSE
-        self._timer = self.loop.call_at(self._rings, self._ring)
+        self._rings = -inf  # no timer is set before `run`
+        self._timer: asyncio.TimerHandle | None = None
+
+    def run(self) -> None:
+        """Begin to watch the deadlines."""
+        self._arm(self._next())
 
     def set(self, one: Timed, ends: float | None) -> None:
         """Set or remove the deadline of `one`."""
@@ -102,7 +107,8 @@ class Clock:
 
     def close(self) -> None:
         """Forget all deadlines."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._heap.clear()
         del self._expire, self._tick  # which refer to the driver
 
@@ -117,13 +123,19 @@ class Clock:
             branch.held_since = None
         return group.began + group.seconds + branch.held
 
+    def _next(self) -> float:
+        """Return when the timer must ring."""
+        pulse = self.now() + PULSE
+        return min(pulse, self._heap[0][0]) if self._heap else pulse
+
     def _arm(self, when: float) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._rings = when
         self._timer = self.loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
-        now = self.now()
+        now = max(self.now(), self._rings)  # a timer may be early by the resolution of the loop's clock
         while self._heap and self._heap[0][0] <= now:
             ends, _, one = heappop(self._heap)
             if one.ends == ends:
@@ -133,4 +145,4 @@ class Clock:
         self._heap = [entry for entry in self._heap if entry[2].ends == entry[0]]
         heapify(self._heap)
         self._tick()
-        self._arm(min(now + PULSE, self._heap[0][0]) if self._heap else now + PULSE)
+        self._arm(self._next())

@@ -123,6 +123,7 @@ class Driver:
         root = self.admission.root
         record = self.recorder.record
         self.stepper = Stepper(thinking, record, self.admission, root, self.repeat, respond)
+        self.clock.run()
         self.wake()
         try:
             answer = await self._done
