@@ -64,7 +64,8 @@ class NotebooksWithoutBars:
 
 def pytest_configure(config):
     config.pluginmanager.register(NotebooksWithoutBars())
-    config.pluginmanager.import_plugin("support.notebook_numbers")
+    if config.getoption("nbval", False):
+        config.pluginmanager.import_plugin("support.notebook_numbers")
 
 
 @pytest.fixture(scope="session")
