@@ -20,7 +20,7 @@ from support.virtual_time import run_virtually
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Note, Scored, Thought, parent_of
-from tot_lab.core.thinking import with_timeout
+from tot_lab.core.thinking import BudgetLeft, with_timeout
 from tot_lab.core.tree import Tree
 from tot_lab.models import limits
 from tot_lab.record.search_notes import SearchNotes
@@ -669,12 +669,19 @@ def test_a_cancelled_search_answers_with_what_it_has():
     assert lab.last.best is not None
 
 
-@pytest.mark.slow
-def test_a_strategy_that_asks_nothing_for_ever_leaves_room_for_others_and_can_be_cancelled(tmp_path):
-    def talk(at):
-        while True:
-            yield Note("talk", at, {})
+def endless_talk(at):
+    while True:
+        yield Note("talk", at, {})
 
+
+def endless_requests(at):
+    for number in range(10**9):
+        yield BudgetLeft(at, number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("talk", [endless_talk, endless_requests])
+def test_a_strategy_that_asks_nothing_for_ever_leaves_room_for_others_and_can_be_cancelled(tmp_path, talk):
     lab = tl.Lab(Scripted(), runs=tmp_path)
     with within_seconds(20):
         wait(cancelled_after(0.1, saying(talk), lab))

@@ -93,6 +93,18 @@ def test_a_graft_takes_part_in_the_next_choice(search):
     assert same(run)
 
 
+def test_a_strategy_around_a_search_sees_what_a_person_adds():
+    """Reflexion adds its critique as the next child of the question, whoever has made the others."""
+    run = steered(
+        lambda steer: steer.graft("0.0", "d", 0.97),
+        at=0,
+        wrap=lambda search: tl.Reflexion(strategy=search, max_retries=1),
+    )
+    assert run.tree["0.0.3"].by == "person"
+    assert run.tree["0.0.4"].text == "score: 0.5"  # the critique, which the model of letters words so
+    assert same(run)
+
+
 def test_levin_comes_back_to_a_thought_that_had_no_probability():
     """A thought with the score 0 is never expanded, and neither is what a person adds below it. With a new
     score, both are."""

@@ -35,6 +35,7 @@ def begun(thinking, at_once=None, **more):
     """A stepper of `thinking`, and the list of its recorded events with their positions."""
     recorded = []
     record = lambda position, event: recorded.append((position, event))  # noqa: E731
+    more.setdefault("respond", lambda request, branch, position: default_answer(request))
     return Stepper(thinking, record, Unlimited(at_once), ROOT, **more), recorded
 
 
@@ -118,73 +119,87 @@ def test_a_reply_lets_its_own_branch_continue_and_no_other():
     assert (position, asked.sample_index) == ((1, 0, 1), 1)
 
 
-def test_without_anybody_who_limits_or_steers_requests_have_their_defaults():
-    def thinking():
-        yield Thought("0", None, "question")
+def test_requests_are_answered_at_once_and_only_some_have_a_place_in_the_record():
+    requests = []
+
+    def respond(request, branch, position):
+        requests.append((type(request), branch, position))
+        return tl.Budget(calls=7) if isinstance(request, BudgetLeft) else default_answer(request, 3)
+
+    def part():
         numbers = yield RandomNumbers("a task")
-        acts = yield Acts("0", 0, Tree(), lambda id: f"{id}.0")
+        changing = yield Acts("0", 0, Tree(), str)
         left = yield BudgetLeft()
-        return done(f"{numbers.random()} {acts} {left.calls}")
-
-    stepper, recorded = begun(thinking(), repeat=3)
-    ((branch, position, asked),) = stepper.turn()
-    assert (position, asked) == ((1,), BudgetLeft())  # only this one has a place in the record
-    stepper.resume(branch, tl.Budget(calls=7))
-    assert not list(stepper.turn())
-    assert stepper.result.text == f"{default_answer(RandomNumbers('a task'), 3).random()} [] 7"
-    others = [default_answer(RandomNumbers("a task"), repeat).random() for repeat in range(5)]
-    assert len({*others}) == 5
-    assert len(recorded) == 1
-
-
-def test_a_generator_may_answer_a_request_with_steps_of_its_own():
-    def answering(request):
-        yield Note("asked", request.at, {})
-        reply = yield from tl.ask(call(5))
-        yield Note("got", request.at, {"text": reply.text})
-        return [reply.text]
+        yield Note("answered", "0", {"text": f"{numbers.random()} {changing} {left.calls}"})
 
     def thinking():
         yield Thought("0", None, "question")
-        acts = yield Acts("0", 0, Tree(), str)
-        yield Note("acts", "0", {"acts": acts})
+        yield from tl.gather([part()])
         return done()
 
-    stepper, recorded = begun(thinking(), respond=lambda it: answering(it) if isinstance(it, Acts) else None)
-    ((branch, position, asked),) = stepper.turn()
-    assert (position, asked) == ((2,), call(5))
-    stepper.answer(branch, Reply("yes"))
+    stepper, recorded = begun(thinking(), respond=respond)
     assert not list(stepper.turn())
-    assert [(position, event.name) for position, event in recorded[1:]] == [
-        ((1,), "asked"),
-        ((3,), "got"),
-        ((4,), "acts"),
+    assert stepper.result == done()
+    expected = f"{default_answer(RandomNumbers('a task'), 3).random()} None 7"
+    assert recorded[1:] == [((1, 0, 1), Note("answered", "0", {"text": expected}))]
+    assert [(kind, position) for kind, _, position in requests] == [
+        (RandomNumbers, ()),
+        (Acts, ()),
+        (BudgetLeft, (1, 0, 0)),
     ]
-    assert recorded[-1][1].data == {"acts": ["yes"]}
+    assert {branch.prefix for _, branch, _ in requests} == {(1, 0)}
 
 
-def test_both_generators_are_closed_if_the_run_ends_while_a_request_is_answered():
+def test_random_numbers_differ_between_repeats():
+    others = [default_answer(RandomNumbers("a task"), repeat).random() for repeat in range(5)]
+    assert len({*others}) == 5
+
+
+def test_all_generators_are_closed_if_the_run_ends_whatever_they_raise():
     closed = []
 
-    def answering(request):
+    def branch(number):
         try:
-            yield from tl.ask(call(5))
+            yield from tl.ask(call(number))
         finally:
-            closed.append("answering")
+            closed.append(number)
+            raise ZeroDivisionError("on closing")
 
     def thinking():
         try:
             yield Thought("0", None, "question")
-            yield Acts("0", 0, Tree(), str)
+            yield from tl.gather([branch(1), branch(2)])
         finally:
-            closed.append("thinking")
-            raise ZeroDivisionError("on closing")
+            closed.append("parent")
 
-    stepper, _ = begun(thinking(), respond=answering)
-    assert len([*stepper.turn()]) == 1
+    stepper, _ = begun(thinking())
+    assert len([*stepper.turn()]) == 2
     errors = [*stepper.close()]
-    assert closed == ["answering", "thinking"]
-    assert [type(error) for error in errors] == [ZeroDivisionError]
+    assert closed == [2, 1, "parent"]
+    assert [type(error) for error in errors] == [ZeroDivisionError] * 2
+
+
+@pytest.mark.parametrize(
+    "request_of", [lambda number: BudgetLeft(sample_index=number), lambda number: RandomNumbers("a task")]
+)
+def test_a_branch_that_asks_for_something_on_and_on_leaves_room_for_the_others(request_of):
+    def long():
+        for number in range(LONG + 1):
+            yield request_of(number)
+
+    def short():
+        yield from tl.ask(call())
+
+    def thinking():
+        yield Thought("0", None, "question")
+        yield from tl.gather([long(), short()])
+        return done()
+
+    stepper, _ = begun(thinking())
+    assert [position for _, position, _ in stepper.turn()] == [(1, 1, 0)]
+    assert stepper.paused
+    assert list(stepper.turn()) == []
+    assert not stepper.paused
 
 
 def test_a_branch_that_goes_on_and_on_leaves_room_for_the_others():

@@ -47,9 +47,11 @@ def strategy(search=None, score=worth, count=3, **stop):
     )
 
 
-def steered(act, search=None, *, at=1, runs=None, budget=None, score=worth, **stop):
+def steered(
+    act, search=None, *, at=1, runs=None, budget=None, score=worth, wrap=lambda made: made, **stop
+):
     """A run in which `act(steer)` is done while the last child of the expansion number `at` (the root's is 0)
-    is scored, just before the search picks again."""
+    is scored, just before the search picks again. `wrap` makes another strategy of the search."""
     last = []
 
     def watching(path):
@@ -65,7 +67,7 @@ def steered(act, search=None, *, at=1, runs=None, budget=None, score=worth, **st
         return stream.run
 
     lab = tl.Lab(Scripted(letters), runs=runs)
-    stream = lab.stream(strategy(search, watching, **stop), TASK_OF_LETTERS, budget=budget)
+    stream = lab.stream(wrap(strategy(search, watching, **stop)), TASK_OF_LETTERS, budget=budget)
     run = asyncio.run(go())
     assert len(last) > at
     assert stream.steer.waiting == []

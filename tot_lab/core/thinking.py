@@ -160,9 +160,10 @@ class RandomNumbers(Request, frozen=True):
 
 
 class Acts(Request, frozen=True):
-    """A request for what a person has changed in a search. The strategy receives a list of `Change`.
+    """A request for what a person changes in a search. The strategy receives `None`, or a generator.
 
-    The changes are recorded and made in `tree` before the strategy receives them.
+    The generator yields the events of the changes, adds them to `tree`, and returns a list of `Change`. The
+    strategy runs it with `yield from`, so that whatever wraps the strategy sees these events like all others.
 
     Attributes:
         at: The thought that the search starts from.

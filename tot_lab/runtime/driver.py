@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -34,7 +35,7 @@ from tot_lab.runtime.clock import Clock, Timed
 from tot_lab.runtime.pending import PendingCall
 from tot_lab.runtime.recorder import Divergence, Recorder
 from tot_lab.runtime.slots import pool_of
-from tot_lab.runtime.stepper import Branch, Stepper
+from tot_lab.runtime.stepper import Branch, Stepper, default_answer
 
 LIMITS = {
     "lab": "",
@@ -108,21 +109,20 @@ class Driver:
     async def drive(
         self,
         thinking: Thinking[Answer],
-        respond: Callable[[Request], Thinking[Any] | None] = lambda request: None,
+        respond: Callable[[Request], Any] = lambda request: None,
     ) -> Answer:
         """Run to the end. In every case the recorder holds a valid run afterwards.
 
         Args:
             thinking: The generator of the strategy.
-            respond: Answers requests of the strategy; see `Stepper`.
+            respond: Answers requests of the strategy that are not recorded. `None` means the default answer.
 
         Raises:
             asyncio.CancelledError: If the run was cancelled.
             Exception: Whatever the strategy raises.
         """
-        root = self.admission.root
-        record = self.recorder.record
-        self.stepper = Stepper(thinking, record, self.admission, root, self.repeat, respond)
+        root, record = self.admission.root, self.recorder.record
+        self.stepper = Stepper(thinking, record, self.admission, root, partial(self._respond, respond))
         self.clock.run()
         self.wake()
         try:
@@ -183,16 +183,9 @@ class Driver:
 
     # Calls.
 
-    def _take_up(self, branch: Branch, position: Position, step: Call | Effect | Request) -> None:
-        """Answer what a branch waits for, or make its call."""
-        carry_out: Callable[[], Awaitable[str]] | None = None
-        if isinstance(step, Call):
-            call = step
-        elif isinstance(step, Effect):
-            call, carry_out = step
-        else:
-            self.stepper.resume(branch, self._budget_left(branch, position, step))
-            return
+    def _take_up(self, branch: Branch, position: Position, step: Call | Effect) -> None:
+        """Answer the call that a branch waits for, or make it."""
+        call, carry_out = (step, None) if isinstance(step, Call) else step
         if self.repeat:
             call = msgspec.structs.replace(call, repeat=self.repeat)
         self.recorder.record(position, call)
@@ -214,9 +207,17 @@ class Driver:
             else:
                 self._answer(pending, verdict)
 
-    def _budget_left(self, branch: Branch, position: Position, step: Request) -> Budget:
+    def _respond(
+        self, respond: Callable[[Request], Any], request: Request, branch: Branch, position: Position
+    ) -> Any:
+        """Return the answer to a request of the strategy."""
+        if isinstance(request, BudgetLeft):
+            return self._budget_left(branch, position, request)
+        answer = respond(request)
+        return default_answer(request, self.repeat) if answer is None else answer
+
+    def _budget_left(self, branch: Branch, position: Position, step: BudgetLeft) -> Budget:
         """Return what is left of the budgets around `branch`, and record it."""
-        assert isinstance(step, BudgetLeft)
         self.recorder.record(position, function_call(step.at, "budget", "budget_left", "", step.sample_index))
         reply = self.replies.get(position)
         if reply is None:

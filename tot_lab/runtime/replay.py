@@ -90,7 +90,7 @@ async def replay(
     )
     try:
         edits = Edits.of(run.header.branched)
-        steered = Steered(acts_of(run.lines), None, driver.raise_budget, edits)
+        steered = Steered(acts_of(run.lines), None, driver.raise_budget)
         thinking = thinking_of(strategy, task, roles_from(run.header.roles), edits)
         try:
             await driver.drive(thinking, steered.respond)

@@ -393,7 +393,7 @@ class Execution:
             return driver.drive(thinking)
         acts = {} if self.parent is None else acts_of(self.parent.lines)
         acts |= acts_of(self._kept or ())
-        return driver.drive(thinking, Steered(acts, self.steering, driver.raise_budget, edits).respond)
+        return driver.drive(thinking, Steered(acts, self.steering, driver.raise_budget).respond)
 
     async def _make_ready(self) -> None:
         """Load what determines how much a call can use.

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 from tot_lab.core.acts import Act, Change, Graft, Prune, RaiseBudget, Rescore, note_of
 from tot_lab.core.calls import readable
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.thinking import Acts, Budget, Request, Thinking, map_steps
-from tot_lab.record.edits import EDITED, Edits
+from tot_lab.core.thinking import Acts, Budget, Request, Thinking
 from tot_lab.record.run import Run
 
 PRUNABLE = ("proposed", "kept", "complete", "unreadable")
@@ -179,7 +178,6 @@ class Steered:
         recorded: The acts in a record that is repeated, by search and number of the pick.
         steering: Where a person makes new changes.
         raise_budget: Raises limits of the run.
-        edits: Thoughts and scores that a person changed for a branch of a run.
     """
 
     def __init__(
@@ -187,25 +185,20 @@ class Steered:
         recorded: Mapping[tuple[str, int], Sequence[Act]],
         steering: Steering | None,
         raise_budget: Callable[[Mapping[str, float]], None],
-        edits: Edits | None,
     ) -> None:
         self.recorded = recorded
         self.steering = steering
         self.raise_budget = raise_budget
-        self.edits = edits
 
     def respond(self, request: Request) -> Thinking[list[Change]] | None:
-        """Return a generator that makes the changes for which a search asks, or `None` without any."""
+        """Return a generator that makes the changes for which a search asks, or `None` if there are none."""
         if not isinstance(request, Acts):
             return None
         taken = self.recorded.get((request.at, request.pick), ())
         if not taken and self.steering is not None:
             taken = self.steering.take(request.tree)
         acts = [act for act in taken if isinstance(act, RaiseBudget) or act.node in request.tree]
-        if not acts:
-            return None
-        changing = self._changing(request, acts)
-        return changing if self.edits is None else map_steps(self.edits.applied, changing, EDITED)
+        return self._changing(request, acts) if acts else None
 
     def _changing(self, step: Acts, acts: Sequence[Act]) -> Thinking[list[Change]]:
         yield note_of(acts, step.at, step.pick)

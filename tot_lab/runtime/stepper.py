@@ -68,14 +68,12 @@ class Branch:
     """A running generator and its position in the program.
 
     Attributes:
-        asking: The generator that waits for the answer to its request, while `thinking` makes the answer.
         held_since: When its call began to wait, or `None`.
         held: Seconds that it has waited since the time of its group began.
     """
 
     __slots__ = (
         "answered",
-        "asking",
         "held",
         "held_since",
         "index",
@@ -91,7 +89,6 @@ class Branch:
         self, thinking: Thinking[Any], prefix: Position, scope: Scope, join: Join | None, index: int
     ):
         self.thinking = thinking
-        self.asking: Thinking[Any] | None = None
         self.prefix = prefix
         self.scope = scope
         self.join = join
@@ -120,8 +117,8 @@ class Join:
         self.answered = self.refused = False
 
 
-Question: TypeAlias = tuple[Branch, Position, Call | Effect | Request]
-"""What a branch waits for, and its position: the reply to a call, or the answer to a recorded request."""
+Question: TypeAlias = tuple[Branch, Position, Call | Effect]
+"""A call whose reply a branch waits for, and its position."""
 
 
 class Stepper:
@@ -132,9 +129,8 @@ class Stepper:
         record: Called with the position of each event and the event.
         scopes: Makes the scopes of branches.
         root: The scope of the whole run.
-        repeat: Number of the repeat, which the seeds of random numbers depend on.
-        respond: Returns a generator that makes the answer to a request that is not recorded, or `None` for
-            its default.
+        respond: Returns the answer to a request, given the branch that makes it and its position, which is
+            empty if the request is not recorded.
     """
 
     def __init__(
@@ -143,14 +139,12 @@ class Stepper:
         record: Callable[[Position, Record], None],
         scopes: Scopes,
         root: Scope,
-        repeat: int = 0,
-        respond: Callable[[Request], Thinking[Any] | None] = lambda request: None,
+        respond: Callable[[Request, Branch, Position], Any],
     ) -> None:
         if not hasattr(thinking, "send") or inspect.iscoroutine(thinking):
             thinking = _no_thinking(thinking)
         self.record = record
         self.scopes = scopes
-        self.repeat = repeat
         self.respond = respond
         self.result: Answer | None = None
         """The answer, once the strategy has returned it."""
@@ -202,10 +196,6 @@ class Stepper:
         self.ready.append((branch, refusal))
         self._count_refusal(branch, reason)
 
-    def resume(self, branch: Branch, value: Any) -> None:
-        """Give a branch the answer to its request, and let it continue before the others."""
-        self.ready.appendleft((branch, value))
-
     def stop(self) -> None:
         """Let no branch continue."""
         self.ready.clear()
@@ -214,12 +204,12 @@ class Stepper:
     def close(self) -> Iterator[Exception]:
         """Close all generators. Yields the errors that they raise."""
         self.stop()
+        del self.respond  # which may refer to the driver
         for branch in reversed(self.open):
-            for thinking in filter(None, (branch.thinking, branch.asking)):
-                try:
-                    thinking.close()
-                except Exception as error:
-                    yield error
+            try:
+                branch.thinking.close()
+            except Exception as error:
+                yield error
 
     # Branches.
 
@@ -228,26 +218,17 @@ class Stepper:
         self.ready.append((branch, None))
 
     def _advance(self, branch: Branch, value: Any) -> Question | None:
-        """Advance one branch until it waits. Returns what it waits for if somebody else has to answer."""
+        """Advance one branch until it waits. Returns the call that it waits for, if that is what it does."""
         send = branch.thinking.send
         for _ in range(LONG):
             try:
                 step: Any = send(value)
             except StopIteration as end:
-                if branch.asking is None:
-                    self._finish(branch, end.value)
-                    return None
-                branch.thinking, branch.asking = branch.asking, None
-                send, value = branch.thinking.send, end.value
-                continue
+                self._finish(branch, end.value)
+                return None
             kind = type(step)
             if kind not in PLAIN and isinstance(step, Request) and not step.recorded:
-                answering = self.respond(step)
-                if answering is None:
-                    value = default_answer(step, self.repeat)
-                else:
-                    branch.thinking, branch.asking = answering, branch.thinking
-                    send, value = answering.send, None
+                value = self.respond(step, branch, ())
                 continue
             branch.step += 1
             position = (*branch.prefix, branch.step)
@@ -271,7 +252,7 @@ class Stepper:
                 self._check_call(step.call)
                 return branch, position, step
             elif isinstance(step, Request):
-                return branch, position, step
+                value = self.respond(step, branch, position)
             else:
                 raise TypeError(
                     f"A strategy may yield calls and events: got {kind.__name__}. A generator needs "
@@ -392,7 +373,7 @@ def default_answer(request: Request, repeat: int = 0) -> Any:
     if isinstance(request, BudgetLeft):
         return Budget()
     if isinstance(request, Acts):
-        return []
+        return None
     raise TypeError(f"Unknown request: got {type(request).__name__}.")
 
 

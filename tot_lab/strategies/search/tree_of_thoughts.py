@@ -236,7 +236,10 @@ class _Run:
         This is the one place where the search has no call under way.
         """
         state = self.state
-        changes: list[Change] = yield Acts(self.at, len(self.best), self.tree, self._next_child)
+        changing: Thinking[list[Change]] | None = yield Acts(
+            self.at, len(self.best), self.tree, self._next_child
+        )
+        changes = [] if changing is None else (yield from changing)
         for act, node, old in changes:
             match act:
                 case Prune():
