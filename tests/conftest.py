@@ -1,5 +1,6 @@
 """What tests of several files stand on."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -48,6 +49,12 @@ def pytest_collection_modifyitems(items):
         surplus[item.path] += 1 if item.get_closest_marker("slow") is None else -1
     first = {name: number for number, name in enumerate(LONG_FILES)}
     items.sort(key=lambda item: (first.get(item.path.stem, len(first)), surplus[item.path]))
+
+
+def pytest_collection_finish():
+    """Modules and tests stay to the end, so that looking for garbage among them is a waste of time."""
+    gc.collect()
+    gc.freeze()
 
 
 class NotebooksWithoutBars:

@@ -146,6 +146,7 @@ class Fragile(tl.Strategy):
         return tl.Answer("26", "answered")
 
 
+@pytest.mark.slow
 def test_a_strategy_that_raises_has_its_error_in_the_row():
     rows = list(points(run(Fragile()), range(7)).itertuples())
     assert [row.stop_reason for row in rows] == [
@@ -234,6 +235,7 @@ def test_a_cancelled_run_is_known_up_to_its_cancel():
     ]
 
 
+@pytest.mark.slow
 def test_a_counterfactual_run_is_known_up_to_the_first_call_that_no_record_holds():
     wider = tl.TreeOfThoughts(
         propose=tl.Sample(count=3), search=tl.BeamSearch(width=3), stop=tl.Stop(depth=3)
@@ -302,6 +304,7 @@ def test_where_nobody_counts_tokens_are_estimated_as_a_budget_does():
 # The amounts.
 
 
+@pytest.mark.slow
 def test_the_grid_doubles_in_two_steps_and_holds_the_largest_run():
     small, large = run(tl.OneAnswer()), run(tl.SelfConsistency(attempts=21))
     assert points([small, large])["at"].unique().tolist() == [1, 2, 3, 4, 6, 8, 12, 16, 24]
@@ -311,6 +314,7 @@ def test_the_grid_doubles_in_two_steps_and_holds_the_largest_run():
     assert all(1.3 < b / a < 1.6 for a, b in pairwise(tokens))
 
 
+@pytest.mark.slow
 def test_the_work_of_all_points_is_a_few_times_the_record():
     whole = run(
         tl.TreeOfThoughts(propose=tl.Sample(count=4), search=tl.BeamSearch(width=4), stop=tl.Stop(depth=6))
@@ -520,6 +524,7 @@ def test_what_has_no_cost_or_no_grade_is_on_no_frontier():
         tl.stats.pareto_frontier(df, unit="cost")
 
 
+@pytest.mark.slow
 def test_points_make_a_frontier_of_every_amount():
     model = Scripted(lambda call: Reply(answer_to(call), input_tokens=9, output_tokens=call.attempt[0]))
     made = [run(tl.SelfConsistency(attempts=9), model=model, repeat=r) for r in range(6)]

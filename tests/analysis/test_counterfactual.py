@@ -177,6 +177,7 @@ def test_settings_are_a_part_of_what_was_asked():
     assert [lack.purpose for lack in tl.counterfactual(recorded, tl.OneAnswer()).lacking] == ["answer"]
 
 
+@pytest.mark.slow
 def test_roles_and_the_scope_of_draws_are_those_of_the_runs():
     for options in ({"roles": {"evaluate": {"temperature": 0.0}}}, {"sample_scope": "path"}):
         lab = tl.Lab(tl.sim.SimGame24(), runs=None, **options)
@@ -399,6 +400,7 @@ def test_a_narrower_beam_leaves_the_record_only_where_it_keeps_what_was_pruned(g
             assert (lack.purpose, log.tree[pruned].state) == ("propose", "pruned")
 
 
+@pytest.mark.slow
 @needs_records
 def test_fewer_draws_are_known_only_where_all_are_the_same(game24):
     """The order of the verdicts is not known."""
@@ -410,6 +412,7 @@ def test_fewer_draws_are_known_only_where_all_are_the_same(game24):
     assert {node.id for node in game24[0].tree if node.parent == "0"} & mixed == certain
 
 
+@pytest.mark.slow
 @needs_records
 def test_the_published_votes_choose_what_they_chose():
     logs = tl.load(RECORDS / "writing_vote_gpt4_first20.json")
@@ -426,6 +429,7 @@ def test_the_published_votes_choose_what_they_chose():
     assert {lack.purpose for would in wider for lack in would.lacking if lack.certain} == {"sample"}
 
 
+@pytest.mark.slow
 @needs_records
 def test_a_crossword_log_holds_no_reply_and_says_so():
     log = tl.load(RECORDS / "crosswords_dfs_gpt4_even.json")[0]

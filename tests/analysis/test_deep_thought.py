@@ -453,6 +453,7 @@ def test_a_synthesis_is_a_thought_of_several_parents(made, told):
     assert {(ids[source], ids[thought]) for thought, source in sources} == {arc[:2] for arc in arcs}
 
 
+@pytest.mark.slow
 def test_a_page_and_a_diagnosis_of_it(made, tmp_path):
     page = tl.figures.report_html([made], tmp_path / "a.html").read_text()
     assert "deep_think" in page

@@ -527,6 +527,7 @@ def test_every_node_of_every_finding_is_in_the_tree(strategy, hand):
         assert finding.text.endswith(".")
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_nested_search_do_not_hold_the_question():
     strategy = tl.BestOf(
         strategy=tl.TreeOfThoughts(propose=tl.Sample(count=6), search=tl.BeamSearch(width=6)), attempts=2

@@ -79,6 +79,7 @@ def test_columns_have_their_types(made):
             assert name in getattr(tl.analysis.frames, frame.__name__).__doc__
 
 
+@pytest.mark.slow
 def test_nodes_are_the_trees(made):
     frame = made.nodes_df()
     assert frame.id.tolist() == list(made.tree.nodes)
@@ -127,6 +128,7 @@ def test_refused_and_open_calls():
     assert killed.nodes_df().calls.sum() == killed.usage.calls == 0
 
 
+@pytest.mark.slow
 def test_any_beginning_of_a_run_has_frames():
     made = run(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), model=Scripted(counted))
     for length in range(0, len(made.lines), 7):
@@ -155,6 +157,7 @@ def test_events_have_the_fields_of_the_architecture():
     assert sorted(replies.node) == sorted(events[events.name == "call"].node)
 
 
+@pytest.mark.slow
 def test_events_are_named_after_the_innermost_strategy():
     events = RUNS["nested"]().events_df()
     thoughts = events[events.name.isin(["thought", "tot.proposed"])]

@@ -253,6 +253,7 @@ def test_a_score_between_two_bins_belongs_to_the_upper_one():
     assert bins_of(np.array([0.0, 0.999, 1.0]), 10).tolist() == [0, 9, 9]
 
 
+@pytest.mark.slow
 def test_what_labels_do_not_allow_is_not_known():
     for pairs in ([], [(0.5, True)], [(0.5, False), (0.7, False)]):
         m = judge_evaluator(labelled(pairs)).measures
@@ -274,6 +275,7 @@ def test_pooled_runs_may_rank_where_no_run_does():
     assert m["auc_within"] == 0.5
 
 
+@pytest.mark.slow
 def test_an_ungradable_thought_is_no_wrong_one():
     tree = Tree()
     tree.thought(GOOD, 0.9)
@@ -286,6 +288,7 @@ def test_an_ungradable_thought_is_no_wrong_one():
     assert "1 that nobody can label are left out" in repr(found)
 
 
+@pytest.mark.slow
 def test_unread_collapse_and_diversity():
     tree = Tree()
     first = tree.thought(GOOD, 0.5, samples=(0.5, None))
@@ -306,6 +309,7 @@ def test_unread_collapse_and_diversity():
     assert found.by("depth").loc[1, "thoughts"] == 4
 
 
+@pytest.mark.slow
 def test_who_is_no_evaluator_is_not_judged():
     tree = Tree()
     tree.thought(GOOD, 0.9)
@@ -345,6 +349,7 @@ def test_the_answer_of_a_complete_path_is_its_label():
     assert judge_evaluator(tree.run("24")).thoughts["solvable"].tolist() == [True, False, pd.NA]
 
 
+@pytest.mark.slow
 def test_a_persons_marks_are_labels_where_nothing_else_is_known():
     tree = Tree(tl.general("How many?"))
     right, wrong, open_ = (tree.thought(text, score) for text, score in (("a", 0.8), ("b", 0.4), ("c", 0.6)))
@@ -470,6 +475,7 @@ def test_a_merged_state_fares_as_the_one_it_was_merged_with(state, whose):
     assert blame_of(tree.run("1 + 1")) == (whose, depth, first)
 
 
+@pytest.mark.slow
 def test_marks_can_blame_where_there_is_no_ground_truth():
     tree = Tree(tl.general("How many?"))
     good, wrong = tree.thought("a", 0.1, state="pruned"), tree.thought("b", 0.9, state="kept")
@@ -512,6 +518,7 @@ def test_a_better_evaluator_has_better_measures():
     assert abs(found[2]["auc"] - 0.5) < 0.12
 
 
+@pytest.mark.slow
 def test_a_garbled_model_is_unread_as_often():
     m = judged(garble=0.3).measures
     assert 0.2 < m["unreadable"] < 0.4
@@ -526,6 +533,7 @@ def test_a_proposer_made_to_never_propose_well_is_found():
     assert misled["evaluator"] > misled["failed"] / 2 > misled["proposer"]
 
 
+@pytest.mark.slow
 def test_baselines_have_no_evaluator_and_still_a_blame():
     found = judged(tl.OneAnswer(), skill=0.2)
     assert len(found.thoughts) == 0
@@ -547,6 +555,7 @@ def test_every_failure_has_one_blame():
 # What it takes and shows.
 
 
+@pytest.mark.slow
 def test_a_sweep_is_read_run_by_run():
     runs = {"a": labelled(PAIRS), "b": labelled([(0.1, True), (0.9, False)])}
     frame = pd.DataFrame(

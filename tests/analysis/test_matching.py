@@ -79,6 +79,7 @@ def test_a_setting_that_is_no_strategy_is_named():
         tl.match({"vote": 3}, calls=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", [tl.SelfConsistency(), SEARCH.with_({"search": "best_first", "stop.depth": 1000})]
 )
@@ -101,6 +102,7 @@ def test_runs_that_cost_nothing_tell_nothing():
         tl.match({"vote": tl.SelfConsistency()}, usd=1, runs=first)
 
 
+@pytest.mark.slow
 def test_runs_at_a_large_scale_tell_the_use_at_a_small_one():
     """The recorded use is far above the amount."""
     vote = tl.SelfConsistency(attempts=40)
@@ -228,6 +230,7 @@ def test_one_small_scale_tells_how_prompts_grow(amount, small):
         assert use == pytest.approx(wanted, rel=0.15), name
 
 
+@pytest.mark.slow
 def test_a_limit_of_thoughts_follows_from_the_recorded_use_and_not_from_the_bound():
     lab = tl.Lab(tl.sim.SimGame24(skill=0.4, noise=0.2), runs=None)
     methods = {name: TREE.with_(search=name).with_({"stop.nodes": 12}) for name in ("depth_first", "a_star")}
@@ -237,6 +240,7 @@ def test_a_limit_of_thoughts_follows_from_the_recorded_use_and_not_from_the_boun
         assert tokens == pytest.approx(6_000, rel=0.15)
 
 
+@pytest.mark.slow
 def test_a_recorded_scale_is_found_again():
     lab = tl.Lab(tl.sim.SimMiniCrossword(skill=0.4), runs=None)
     methods = {"debate": tl.methods.Debate(agents=7), "vote": tl.SelfConsistency(attempts=9)}

@@ -111,6 +111,7 @@ def test_without_a_baseline_there_is_no_p_value_and_empty_columns_are_left_out(t
     assert len(rows) == 3
 
 
+@pytest.mark.slow
 def test_an_ungraded_setting_has_no_rate(tmp_path):
     sweep = swept({"a": Says()}, tl.general("What is 1 + 1?"))
     (row,) = cells(sweep.save(tmp_path / "a.tex").read_text())[1:]
@@ -131,6 +132,7 @@ def test_errors_and_lost_calls_are_shown(tmp_path):
     assert r"\% " in row[-1]
 
 
+@pytest.mark.slow
 def test_every_special_character_of_a_name_is_escaped(tmp_path):
     names = [f"{sign}{sign} a {sign}{sign}" for sign in ODD if sign.isprintable() and sign != " "]
     settings = {name: Says(right=k) for k, name in enumerate([*names, ODD, "a, b & c"])}
@@ -166,6 +168,7 @@ def test_the_provenance_is_in_a_file_beside_the_table(tmp_path):
     assert "Holm" in told["table"]["p"]
 
 
+@pytest.mark.slow
 def test_a_wrong_baseline_is_said(tmp_path):
     sweep = swept(GOOD, TASKS[:2])
     with pytest.raises(ValueError, match="against='x' is not a setting of the sweep: 'none', 'all', 'six'"):

@@ -42,6 +42,7 @@ LOOP = (
 )
 
 
+@pytest.mark.slow
 def test_each_action_stands_beside_what_was_thought_and_observed():
     made = act(Script(*LOOP), tl.ReAct(required_tools={"read": 1}))
     assert made.answer == "26"
@@ -67,6 +68,7 @@ def test_each_action_stands_beside_what_was_thought_and_observed():
     assert rows(made, ["arguments"])[-1] == ('{"answer": "26"}',)
 
 
+@pytest.mark.slow
 def test_sums_are_the_runs_and_a_tools_time_stands_beside_it():
     made = act(Script(*LOOP), tl.ReAct(required_tools={"read": 1}))
     frame = made.steps_df()
@@ -123,6 +125,7 @@ def test_what_a_person_wrote_is_what_was_done():
     assert rows(made)[0] == (1, "0.0", "I know it.", None, None, None)
 
 
+@pytest.mark.slow
 def test_the_tools_of_a_plan_and_its_analyses_are_steps():
     model = Planner(
         plan=plan(

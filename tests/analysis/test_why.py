@@ -277,6 +277,7 @@ def test_a_tool_returned_the_right_answer_and_the_agent_gave_another_one():
     assert why.nodes == (turn,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("calls", "says"),
     [
@@ -351,6 +352,7 @@ def test_a_wrong_answer_was_accepted():
     assert why.nodes == (answer,)
 
 
+@pytest.mark.slow
 def test_a_right_answer_has_no_reason_whatever_the_tools_returned():
     assert why_it_failed(acted(said(("page", {"title": "Henno"})), said(final("Easter Inge")))) is None
 

@@ -90,6 +90,7 @@ def test_help_is_grouped_short_and_as_wide_as_the_terminal(here):
     assert "max_iterations" not in known[("run",)]  # a setting of one strategy
 
 
+@pytest.mark.slow
 def test_names_are_never_broken(here, monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
     for command in ("run", "sweep"):
@@ -247,6 +248,7 @@ def test_show_without_a_browser_says_how_to_open_the_page(tmp_path):
     assert quiet.stderr == ""
 
 
+@pytest.mark.slow
 def test_an_export_of_nothing_is_an_error(here, tmp_path):
     run(tl.OneAnswer()).save(tmp_path / "a.jsonl")  # of a model whose calls are not cached
     assert here("run", "one_answer", *HAND, "--cache", "calls", "--out", "b.jsonl")[0] == 0
@@ -278,6 +280,7 @@ def test_a_table_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_extras_have_one_spelling_everywhere():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     files = [*ROOT.glob("tot_lab/**/*.py"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md"]

@@ -325,6 +325,7 @@ def test_progress_tells_what_was_gathered_and_what_was_left_out():
     ]
 
 
+@pytest.mark.slow
 def test_a_thought_can_be_cancelled():
     async def never(call):
         await asyncio.sleep(60)

@@ -264,6 +264,7 @@ def test_a_model_answers_any_call_the_same_way_each_time(model):
     assert tl.part_of(json.loads(json.dumps(made.settings()))) == made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", SIMULATED)
 @pytest.mark.parametrize("field", ["sample_index", "attempt", "repeat"])
 def test_a_further_sample_is_another_one(model, field):

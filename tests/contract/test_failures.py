@@ -212,6 +212,7 @@ def test_a_budget_that_answered_calls_used_up_leaves_no_answer_and_that_is_wrong
     assert (run.correct, run.failure) == (False, None)
 
 
+@pytest.mark.slow
 def test_runs_that_the_spending_limit_stopped_are_failed_until_they_are_finished(tmp_path):
     async def model(call):
         return Reply("Answer: 4", cost=0.01, input_tokens=1, output_tokens=1)
@@ -268,6 +269,7 @@ def test_statistics_count_failed_runs_apart_whether_from_a_sweep_or_a_list():
     assert (row.runs, row.solved, row.errors, row.ungraded) == (1, 0, 1, 0)
 
 
+@pytest.mark.slow
 def test_a_report_counts_failed_runs_apart(tmp_path):
     runs = [wait(tl.Lab(broken_after(n), runs=None).run(tl.OneAnswer(), TASK)) for n in (0, 0, 1)]
     page = report_html(runs, tmp_path / "report.html").read_text()

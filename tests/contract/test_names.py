@@ -168,6 +168,7 @@ def test_a_further_name_of_a_kind_is_read_before_anything_is_imported():
     assert out.stdout.strip() == "True"
 
 
+@pytest.mark.slow
 def test_import_loads_no_strategy():
     code = "import sys, tot_lab; print([m for m in sys.modules if m.startswith('tot_lab.strategies')])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -179,6 +180,7 @@ def test_the_stubs_are_up_to_date():
     assert TOOLS.read_text() == stub_of_tools(), "run: python tests/contract/test_names.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DeepThinkTool", "deep_think", "document_tools", "multi_hop_tools"])
 def test_tools_of_other_rooms_are_imported_at_their_first_use(name):
     code = f"""

@@ -233,6 +233,7 @@ def test_every_strategy_says_what_it_is_for_and_what_it_costs():
             assert word in text, f"{strategy.__name__} does not say {word!r}"
 
 
+@pytest.mark.slow
 def test_import_is_light():
     heavy = (
         "pandas",

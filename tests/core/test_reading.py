@@ -266,6 +266,7 @@ PIECES = st.sampled_from([*WORDS.split(), " ", "\n", '"', "\\", "\x00", "\ud800"
 TEXTS = st.text() | st.lists(PIECES, max_size=30).map("".join)
 
 
+@pytest.mark.slow
 @given(TEXTS, st.integers(1, 5))
 def test_any_text_at_all_gives_a_number_in_range_or_none(text, count):
     score = read_score(text)
@@ -282,6 +283,7 @@ def test_any_text_at_all_gives_a_number_in_range_or_none(text, count):
         assert 0 <= found.start < found.end <= len(text)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1000), st.sampled_from(["score: {}", "Score = {}\nfine", "**score**: {}!", "{}"]))
 def test_a_decimal_in_range_survives_any_form(thousandths, form):
     assert read_score(form.format(thousandths / 1000)) == thousandths / 1000

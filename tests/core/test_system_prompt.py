@@ -87,6 +87,7 @@ def test_with_it_a_strategy_keeps_what_it_promises(promise, strategy):
     promise(Trial(strategy, TOLD))
 
 
+@pytest.mark.slow
 def test_record_replay_resume_and_estimate_agree(tmp_path):
     roles = {"evaluate": tl.Role(temperature=0.0)}
 

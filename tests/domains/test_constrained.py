@@ -352,6 +352,7 @@ def test_no_answer_hangs_the_checker(text: str) -> None:
     assert time.perf_counter() - started < 300  # a second here; quadratic would be hours
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(text=st.text(st.characters(), max_size=80), number=st.sampled_from([1, 2, 4, 6, 8, 11, 12, 24]))
 def test_any_answer_is_graded(text: str, number: int) -> None:

@@ -150,6 +150,7 @@ def test_what_is_no_expression(text: str) -> None:
     assert value_of(text) is None
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.recursive(
     st.integers(0, 99).map(str),
@@ -176,6 +177,7 @@ def test_a_number_is_never_built_from_an_exponent() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "grade"),
     [

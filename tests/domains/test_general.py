@@ -246,6 +246,7 @@ def test_settings_come_back() -> None:
     assert not loaded.grading.callable
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text() | st.text(alphabet="0123456789.,/$%-+eE answer:*#\n"))
 def test_no_text_breaks_a_reader(text: str) -> None:

@@ -298,6 +298,7 @@ def test_answers_that_name_one_choice_vote_together():
 # Patterns.
 
 
+@pytest.mark.slow
 def test_a_pattern_that_never_ends_gives_no_grade_and_the_next_one_works(monkeypatch):
     monkeypatch.setattr(graders, "SECONDS", 0.2)
     task = tl.general("q", answer="(a|a)*$", grade="regex")
@@ -309,6 +310,7 @@ def test_a_pattern_that_never_ends_gives_no_grade_and_the_next_one_works(monkeyp
     assert graded("regex", r"\d", "none") == 0.0
 
 
+@pytest.mark.slow
 def test_an_interrupted_request_does_not_answer_the_next_one():
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -353,6 +355,7 @@ def test_threads_and_forked_processes_get_their_own_results():
     subprocess.run(command, check=True, env=environ, timeout=120)
 
 
+@pytest.mark.slow
 def test_a_request_that_waits_is_ended_and_the_next_one_works():
     worker = processes.Worker("import time\ndef answer(seconds):\n    time.sleep(seconds)")
     with pytest.raises(processes.Failed, match=r"no result within 0\.6 s"):
@@ -368,6 +371,7 @@ def test_a_request_that_takes_too_much_memory_fails_and_the_next_one_works():
     assert worker.request(10, 5) == 10
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_start_says_why():
     for _ in range(2):
         with pytest.raises(processes.Failed, match="No module named 'no_such_module'"):
@@ -487,6 +491,7 @@ def test_only_a_box_that_repeats_the_one_before_it_is_left_out():
     assert last_boxed(r"\boxed{1}, \boxed{2}, \boxed{2}, \boxed{1}") == "1, 2, 1"
 
 
+@pytest.mark.slow
 def test_an_expression_is_never_evaluated_here(tmp_path):
     file = tmp_path / "made"
     for text in (f"open('{file}', 'w')", f"$open('{file}','w')$", f"1+__import__('os').mkdir('{file}')"):
@@ -699,12 +704,14 @@ def test_a_program_has_limits(body, monkeypatch):
     assert graded("python", "f()", f"def f():\n    {body}") == 0.0
 
 
+@pytest.mark.slow
 def test_a_program_sees_no_key_and_an_empty_folder(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     seen = "import os\ndef f():\n    return 'OPENAI_API_KEY' in os.environ or os.listdir()"
     assert graded("python", "assert not f()", seen) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not processes.can_be_apart(), reason="needs: namespaces for users")
 def test_a_program_has_no_network():
     code = "import socket\ndef f():\n    socket.create_connection(('127.0.0.1', 9), 2)"
@@ -740,6 +747,7 @@ def test_the_domain_keeps_its_contract_with_choices():
 # Answers in boxes.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("grade", "reference", "reply"),
     [
@@ -766,6 +774,7 @@ def test_an_answer_in_a_box_is_read_and_graded(grade, reference, reply):
     assert other.grade(made.answer) == 0.0
 
 
+@pytest.mark.slow
 def test_code_with_an_answer_or_a_box_in_it_is_kept_whole():
     code = "def f(x):\n    answer = x + 1\n    return answer if x else r'\\boxed{2}'"
     task = tl.general("q", answer="assert f(1) == 2", grade="python")
@@ -776,6 +785,7 @@ def test_code_with_an_answer_or_a_box_in_it_is_kept_whole():
 # Runs.
 
 
+@pytest.mark.slow
 def test_code_of_a_loaded_run_is_not_run(tmp_path):
     mark = tmp_path / "ran"
     task = tl.general("q", answer=f"open({str(mark)!r}, 'a').close()", grade="python")
@@ -795,6 +805,7 @@ def test_code_of_a_loaded_run_is_not_run(tmp_path):
     assert back.task.grade(back.answer) == 1.0
 
 
+@pytest.mark.slow
 def test_other_runs_of_a_sweep_go_on_while_one_is_graded(tmp_path):
     """The tests of the task wait for a file that this event loop makes."""
     file = tmp_path / "ready"

@@ -53,6 +53,7 @@ def runs(strategy: tl.Strategy, skill: float, tasks: list[tl.Task] = TASKS, **se
 # The domain's prompts.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", ["", LESSON])
 @pytest.mark.parametrize("number", [1, 2, 4, 6, 8, 11])
 def test_it_understands_every_prompt(number: int, context: str) -> None:
@@ -219,6 +220,7 @@ def test_deep_think_goes_through_its_stages() -> None:
     assert {1, 2, 3} == {len(iterations(run)) for run in made}
 
 
+@pytest.mark.slow
 def test_a_master_converges_at_once() -> None:
     for run in runs(tl.DeepThink(), 1.0, TASKS[:6], noise=0):
         assert (run.stop_reason, run.usage.calls, run.grade) == ("converged", 5, 1.0)

@@ -78,6 +78,7 @@ def test_structured_proposals_are_valid_steps(generate: str) -> None:
     assert max(node.depth for node in done.tree) == 3
 
 
+@pytest.mark.slow
 def test_prompts_of_general_get_the_form_they_ask_for() -> None:
     domain, task = GENERAL.domain, GENERAL
     for draw in range(30):
@@ -102,6 +103,7 @@ def test_votes_fall_on_every_candidate() -> None:
     assert {GENERAL.domain.read_vote(ask(prompt, draw).text, 3) for draw in range(60)} == {0, 1, 2}
 
 
+@pytest.mark.slow
 def test_prompts_of_game24_get_a_label_or_a_step() -> None:
     task = tl.game24("4 5 6 10")
     game = task.domain

@@ -136,6 +136,7 @@ def test_s7_its_result_is_the_whole_report():
     )
 
 
+@pytest.mark.slow
 def test_d14_the_report_is_shortened_by_the_callers_limit_alone():
     long = "word " * 20_000
 
@@ -184,6 +185,7 @@ STUBBORN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STUBBORN, ids=str)
 def test_d14_a_model_that_ignores_it_does_not_prevent_its_use(strategy):
     model = Scripted(ignoring)
@@ -364,6 +366,7 @@ def test_the_policy_of_a_lab_may_forbid_it_though_it_is_named():
         asked(agent("deep_think", "42"), tl.open_ended("Use deep_think."), effect_policy=tl.EffectPolicy())
 
 
+@pytest.mark.slow
 def test_what_it_gave_is_kept_for_a_rerun_without_its_model(tmp_path):
     class Gone(tl.Lab):
         async def run(self, *given, **more):

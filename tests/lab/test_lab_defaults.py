@@ -112,6 +112,7 @@ def essay() -> str:
     return "words " * 5_000
 
 
+@pytest.mark.slow
 def test_s2_a_profile_sets_how_much_of_a_result_the_model_is_shown():
     def reading(call):
         if len(call.messages) == 1:
@@ -186,6 +187,7 @@ def expect_defaults(made):
     assert all(call.effort == "low" for call in calls_of(made) if call.purpose == "act")
 
 
+@pytest.mark.slow
 def test_the_defaults_travel_with_the_settings_of_a_lab(tmp_path):
     holding = lab("sim/general", runs=tmp_path, cache=tmp_path / "calls", **DEFAULTS)
     strategy = DEFAULTS["strategy"]

@@ -34,9 +34,9 @@ def test_the_signature_has_every_setting_with_its_type_and_default():
 def test_help_describes_every_setting():
     shown = pydoc.plain(pydoc.render_doc(tl.Lab))
     docs = field_docs(LabSettings)
-    assert list(docs) == NAMES
-    for name, doc in docs.items():
-        assert f" {name}: {doc.split()[0]}" in shown
+    assert docs.keys() == {*NAMES}
+    places = [shown.index(f" {name}: {docs[name].split()[0]}") for name in NAMES]
+    assert places == sorted(places)
     assert "Seconds that one call may take after it was sent." in shown
 
 

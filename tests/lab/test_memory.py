@@ -139,6 +139,7 @@ def test_s5_a_key_depends_on_the_text_alone(tmp_path):
     assert wait(without.run(tl.OneAnswer(), told)).events == made.events
 
 
+@pytest.mark.slow
 def test_s5_streams_estimates_and_resumed_runs_remember_too(tmp_path):
     path = tmp_path / "memory.db"
     wait(lab(path, critic(*CRITIQUES)).run(reflexion(), SPIDERS))
@@ -206,6 +207,7 @@ def test_lessons_of_an_earlier_version_are_kept_and_added_to(tmp_path):
     assert [row[1] for row in kept(path, "answers")] == ["16"]
 
 
+@pytest.mark.slow
 def test_what_is_recalled_is_bounded(tmp_path):
     path = tmp_path / "memory.db"
     for k in range(6):

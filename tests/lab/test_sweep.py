@@ -230,6 +230,7 @@ def test_what_is_no_strategy_and_no_task_is_told():
 # The table.
 
 
+@pytest.mark.slow
 def test_the_table_has_the_columns_and_dtypes_that_it_says():
     both = [*GRID, tl.TreeOfThoughts(answer="best", stop=tl.Stop(depth=2), temperature=0.5), tl.OneAnswer()]
     frame = swept(tl.Lab(Scripted(), runs=None), both, TASKS, 2).df()
@@ -313,6 +314,7 @@ def test_the_table_does_not_depend_on_what_finishes_first(seed):
 # Calls.
 
 
+@pytest.mark.slow
 def test_settings_share_equal_calls_and_the_counts_say_so(tmp_path):
     model = scripted()
     lab = tl.Lab(model, runs=tmp_path / "runs", cache=tmp_path / "cache")
@@ -341,6 +343,7 @@ def test_a_rerun_in_replay_mode_is_the_same_to_the_byte_and_asks_nothing(tmp_pat
     assert (made.counts.paid, made.df().paid.sum()) == (0, 0.0)
 
 
+@pytest.mark.slow
 def test_runs_under_way_are_as_many_as_the_model_takes_calls(tmp_path):
     model = scripted(concurrency=3, seconds=0.002)
     swept(tl.Lab(model, runs=None, mode="off"), tl.OneAnswer(), TASKS, 10)
@@ -372,6 +375,7 @@ def test_a_budget_is_each_runs_own_and_spend_is_over_all(tmp_path):
     assert rich.runner.spent == rich.counts.distinct, "no call was paid twice; earlier payments count"
 
 
+@pytest.mark.slow
 def test_an_estimate_says_what_is_left_and_invents_no_price(tmp_path):
     lab = tl.Lab(scripted(), runs=tmp_path, cache=tmp_path / "cache")
     estimate = wait(lab.estimate_sweep(GRID, TASKS))
@@ -456,6 +460,7 @@ def test_a_call_that_a_replay_lacks_is_a_row(tmp_path):
     assert frame.error[1].startswith("CacheMiss: replay:")
 
 
+@pytest.mark.slow
 def test_the_same_sweep_again_reads_what_is_finished(tmp_path):
     first = swept(tl.Lab(Scripted(), runs=tmp_path), GRID, TASKS[:1], 2)
     model = Scripted()
@@ -468,6 +473,7 @@ def test_the_same_sweep_again_reads_what_is_finished(tmp_path):
     assert len(model.calls) == more.df().calls[more.df().task_number == 1].sum()
 
 
+@pytest.mark.slow
 def test_what_was_found_is_counted_while_others_go_on(tmp_path):
     first = swept(tl.Lab(Scripted(), runs=tmp_path), GRID, TASKS)
     for run_id in first.df().run_id[::2]:
@@ -477,6 +483,7 @@ def test_what_was_found_is_counted_while_others_go_on(tmp_path):
     assert (again.found, table(again)) == (4, table(first))
 
 
+@pytest.mark.slow
 def test_another_model_budget_or_role_is_another_run(tmp_path):
     ids = set()
     for model, options, budget in [
@@ -827,6 +834,7 @@ class Saying(tl.OneAnswer):
         return tl.Answer(self.text, "answered", at)
 
 
+@pytest.mark.slow
 def test_no_text_breaks_a_file(tmp_path):
     texts = ["a\rb", "a\r\nb", 'q"u,o', "nul\0", "\u2028", "NA", "=1+1", "<script>", "end\\"]
     settings = {f"{text}\ud800": Saying(text=text) for text in texts}
@@ -839,6 +847,7 @@ def test_no_text_breaks_a_file(tmp_path):
     assert made.save(tmp_path / "a.tex").read_text(encoding="utf-8").count("\\\\\n") == len(texts) + 1
 
 
+@pytest.mark.slow
 def test_a_text_is_no_formula_in_a_spreadsheet_and_a_number_stays_one(tmp_path):
     formulas = ["=A1", "+1+cmd|x", "-2+3", "- a list", "@SUM(1)", " =1", "\t=1", "＝1", "'"]
     plain = ["-5", "+.5e-3", "(1 - 2) = 3", "a=b", "10 - 6 = 4"]
@@ -861,6 +870,7 @@ def test_a_label_is_no_option_of_latex(tmp_path):
     assert rows[1].startswith(r"{*}\textbar{} &")
 
 
+@pytest.mark.slow
 def test_parquet_keeps_dtypes_and_provenance(tmp_path):
     made = swept(tl.Lab("sim/general", runs=None), GRID, TASKS)
     back = pd.read_parquet(made.save(tmp_path / "paper.parquet"))
@@ -872,6 +882,7 @@ def test_parquet_keeps_dtypes_and_provenance(tmp_path):
     assert b'"tot_lab"' in parquet.read_schema(tmp_path / "paper.parquet").metadata[b"PANDAS_ATTRS"]
 
 
+@pytest.mark.slow
 def test_a_model_that_was_away_is_said_and_asked_again(tmp_path):
     state = {"away": True}
 
@@ -897,6 +908,7 @@ def test_a_model_that_was_away_is_said_and_asked_again(tmp_path):
     assert swept(lab, tl.baselines(2), TASKS).found == len(back.cells)
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_sweep_is_its_runs(tmp_path):
     made = swept(tl.Lab(Scripted(), runs=tmp_path), GRID, TASKS, 2)
     runs = tl.load(made.folder)

@@ -238,6 +238,7 @@ def test_a_resumed_run_names_the_server_that_continues_it(tmp_path):
     wait(tl.load(run.path).replay())  # raises if it differs
 
 
+@pytest.mark.slow
 def test_a_server_that_never_reports_answers_calls(monkeypatch):
     monkeypatch.setattr(ready, "_ASKING", 0.2)
     said = {"choices": [{"message": {"content": "Four."}, "finish_reason": "stop"}]}

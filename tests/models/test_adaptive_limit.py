@@ -221,6 +221,7 @@ def test_few_calls_do_not_raise_the_limit():
     assert server.counts["most"] == 5
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_user_is_never_changed():
     for slots, refuses in ((128, False), (4, True)):
         made, server = loaded(calls=600, clients=50, slots=slots, refuses=refuses, concurrency=8, retries=50)
@@ -382,6 +383,7 @@ def test_the_timeline_shows_the_limit():
     assert timeline_info(fixed).limits == {}
 
 
+@pytest.mark.slow
 def test_it_obeys_a_real_server_that_refuses(server):
     """The loopback server refuses the first three requests with status 429."""
 

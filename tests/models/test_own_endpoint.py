@@ -85,6 +85,7 @@ def test_a_service_that_cannot_be_reached_is_explained_by_its_endpoint(tmp_path,
     assert found.problems[0].startswith(problem.partition(" (")[0])
 
 
+@pytest.mark.slow
 def test_calls_with_the_same_beginning_wait_for_the_first(tmp_path):
     class Cached(tl.Strategy):
         kind = "test_own_endpoint.cached"

@@ -323,6 +323,7 @@ def test_one_bad_solution_of_a_list_spoils_no_other(server, kind, said, patient)
     assert len([asked for asked in server.asked if asked.method == "POST"]) == 1 + 3 + 2
 
 
+@pytest.mark.slow
 def test_a_list_has_at_most_32_solutions(server, patient):
     server.pages |= PAGES
     model = served(server, TEIRerank, base_url=server.url)
@@ -331,6 +332,7 @@ def test_a_list_has_at_most_32_solutions(server, patient):
     assert sorted(len(asked.json["texts"]) for asked in requests_to(server)) == [6, 32, 32]
 
 
+@pytest.mark.slow
 def test_a_busy_server_is_asked_for_the_whole_list_again(server, patient):
     busy = [True]
 
@@ -554,6 +556,7 @@ ERRORS = [  # status, body, message, whether it is repeated
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "status", "body", "message", "retry"), ERRORS)
 def test_errors_are_those_of_the_server(server, kind, status, body, message, retry):
     says(server, kind, body, status)
@@ -760,6 +763,7 @@ def test_a_search_scores_by_the_server_and_is_replayed_without_it(server, tmp_pa
     assert server.asked == []
 
 
+@pytest.mark.slow
 def test_a_search_scores_by_the_likelihood_of_given_thoughts(server, tmp_path):
     server.pages["/v1/completions"] = completions_page
     run = searched(served(server, VLLMLikelihood), tmp_path)
@@ -786,6 +790,7 @@ def test_a_server_that_gives_no_reward_gives_no_score(server, kind):
         assert {node.state for node in run.tree if node.depth} == {"failed"}
 
 
+@pytest.mark.slow
 def test_a_busy_server_is_asked_again(server, monkeypatch, patient):
     busy = iter([429, 503, *[200] * 100])
 
@@ -805,6 +810,7 @@ def test_a_busy_server_is_asked_again(server, monkeypatch, patient):
     assert len(requests_to(server)) == 2 + 2
 
 
+@pytest.mark.slow
 def test_rewards_are_in_the_budget_of_a_run_and_cost_what_the_server_counts(server):
     server.pages |= PAGES
     model = served(server, VLLMPooling, price=(1.0, 0.0))
@@ -876,6 +882,7 @@ def judged(server, **more):
     return [node.score for node in run.tree if node.depth]
 
 
+@pytest.mark.slow
 def test_judgements_by_the_first_token_are_one_request_for_each_level(server, patient):
     server.pages["/v1/completions"] = judged_page
     scores = judged(server)
@@ -886,6 +893,7 @@ def test_judgements_by_the_first_token_are_one_request_for_each_level(server, pa
     assert scores == pytest.approx([chance / (chance + math.exp(-1)) for chance in chances])
 
 
+@pytest.mark.slow
 def test_a_server_that_reads_only_the_first_of_a_list_is_asked_one_by_one(server):
     def first_only(asked):
         page = judged_page(asked)
@@ -949,6 +957,7 @@ def test_a_list_without_an_index_for_each_prompt_gives_no_prompt_the_reply_of_an
     assert len(lists) == 1  # the server is not given a second one
 
 
+@pytest.mark.slow
 def test_no_list_of_prompts_exceeds_the_spending_limit(server, patient):
     """The server processes a prompt as often as the list holds it. A token costs a dollar."""
     server.pages["/v1/completions"] = said_page
@@ -1015,6 +1024,7 @@ def test_after_a_refused_list_each_call_has_its_own_time_and_retries(server, pat
     assert len(nodes) == 12
 
 
+@pytest.mark.slow
 def test_two_samples_of_one_judgement_are_a_list_and_not_n(server, patient):
     server.pages["/v1/completions"] = said_page
     judge = VLLM(model="sampled judge", base_url=server.base("openai"), chat=False)

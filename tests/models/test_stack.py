@@ -482,6 +482,7 @@ def test_what_fails_for_good_is_an_error_that_says_how_often(soon):
     assert len(end.requests) == 3
 
 
+@pytest.mark.slow
 def test_the_wait_that_a_provider_asks_for_is_kept(soon):
     async def seconds(retry_after):
         end = scripted(failing(1, status=429, retry=True, retry_after=retry_after))
@@ -526,6 +527,7 @@ def test_the_record_shows_the_way_of_a_call(soon, tmp_path):
     assert again.events == made.events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "requests"), [("off", 2), ("auto", 1)])
 def test_equal_calls_at_the_same_time_are_one_request_unless_the_mode_is_off(tmp_path, mode, requests):
     end = scripted(seconds=0.2)

@@ -73,6 +73,7 @@ def test_a_reply_ends_the_stream_and_is_the_answer():
     assert (made.answer, made.usage.cost, len(closed)) == ("26", 0.25, 1)
 
 
+@pytest.mark.slow
 def test_what_breaks_off_is_a_failed_call_and_what_is_cancelled_is_closed():
     async def broken(call):
         yield "Answer: 2"

@@ -747,6 +747,7 @@ def test_a_bad_line_names_the_line_and_the_field(tmp_path):
 # Live objects.
 
 
+@pytest.mark.slow
 def test_a_state_of_treequest_is_a_run():
     import treequest
 
@@ -1098,6 +1099,7 @@ def test_numbered_tasks_of_two_origins_are_the_same_only_by_their_choices():
     assert labels == [question + end for end in ("", " #2", " #3", "", " #4", " #3")]
 
 
+@pytest.mark.slow
 def test_logs_without_a_verdict_cannot_be_compared_by_success():
     runs = [tl.load(LOGS / "otlp.json")[0], *tl.load(LOGS / "langgraph.json")]
     assert list(tl.stats.success_rates(runs).ungraded) == [1, 1]

@@ -185,6 +185,7 @@ def endless(tmp_path):
     return tl.load(made.path)
 
 
+@pytest.mark.slow
 def test_showing_a_loaded_run_never_matches_its_pattern(tmp_path, endless):
     shown(endless, tmp_path)
     for text in (repr(endless), endless._repr_html_(), (tmp_path / "report.html").read_text()):
@@ -194,6 +195,7 @@ def test_showing_a_loaded_run_never_matches_its_pattern(tmp_path, endless):
     assert endless.waits_for_grading
 
 
+@pytest.mark.slow
 def test_the_command_line_shows_and_exports_it(tmp_path, endless):
     from tot_lab.apps.cli import main
 

@@ -147,6 +147,7 @@ def test_a_finished_run_is_only_loaded(whole):
     assert whole.path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_is_finished(tmp_path):
     async def main(after):
         lab = tl.Lab(Scripted(latency=lambda call: 0.01), runs=tmp_path)
@@ -375,6 +376,7 @@ def test_what_is_no_file_is_an_oserror(tmp_path):
             wait(tl.Lab(Scripted()).resume(path))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_bytes_at_all_load_or_are_refused_as_a_journal(tmp_path_factory, data):
@@ -753,6 +755,7 @@ def test_a_cap_on_real_money_holds_over_a_kill(tmp_path, what):
     assert lab.spent == cap
 
 
+@pytest.mark.slow
 def test_what_a_lab_paid_itself_is_counted_once(tmp_path):
     """Cancelled and resumed by the same lab: each request that was sent costs its dollar, and no more."""
     end = scripted(seconds=0.02)

@@ -313,6 +313,7 @@ def test_below_five_percent_the_share_is_said_and_nothing_is_warned():
     assert "a:" not in said[0]
 
 
+@pytest.mark.slow
 def test_one_broken_setting_among_many_is_not_averaged_away():
     good = {"evaluate": Losses(1000, 0, 0, 0)}
     _, said = quiet(tl.stats.success_rates, table_of(*[good] * 30, {"evaluate": Losses(10, 10, 0, 0)}))
@@ -372,6 +373,7 @@ def test_every_figure_carries_the_shares(plot):
     assert (none.endswith("lost calls: none"), said) == (True, [])
 
 
+@pytest.mark.slow
 def test_the_columns_of_losses_are_no_settings():
     frame = table_of({"evaluate": Losses(10, 0, 0, 0)}, {"evaluate": Losses(20, 0, 0, 0)})
     assert "evaluate_calls" not in plot_sweep(frame, "setting").to_json()
@@ -398,6 +400,7 @@ def test_calibration_and_amounts_carry_them_too():
     assert len(said) == 1
 
 
+@pytest.mark.slow
 def test_the_table_of_a_sweep_and_its_files_carry_them(tmp_path):
     sweep = swept(judge_away)
     lines = repr(sweep).splitlines()

@@ -49,6 +49,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHES)
 def test_t10_the_live_stream_has_the_named_events_of_the_frame(name):
     watched = []

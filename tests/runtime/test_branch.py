@@ -97,6 +97,7 @@ def test_a_change_to_what_is_there_changes_nothing_and_costs_nothing(parent):
     assert model.calls == []
 
 
+@pytest.mark.slow
 def test_a_branch_does_not_depend_on_latency(parent):
     first = branched(parent, "0.0", content="another start")
     for seed in range(4):
@@ -317,6 +318,7 @@ def test_a_game_goes_on_with_the_numbers_that_are_left():
     ).correct
 
 
+@pytest.mark.slow
 def test_r11_a_route_by_domain_holds_where_adaptive_goes_on_from_a_thought():
     """What goes on sees a task of its own domain."""
     lab = tl.Lab("sim/game24", runs=None)
@@ -582,6 +584,7 @@ def test_a_cancelled_branch_has_a_valid_run_and_is_finished(tmp_path):
     assert resumed.events == branched(base, "0.0", content="anew").events
 
 
+@pytest.mark.slow
 def test_what_a_parent_answered_need_not_be_in_the_cache(tmp_path):
     model = scripted(answer_to)
     made = wait(tl.Lab(model, runs=None, cache=tmp_path / "calls").run(SEARCH, TASK))

@@ -72,6 +72,7 @@ def test_every_cap_on_calls_is_exact_and_stops_at_the_same_place(strategy):
         assert wait(capped.replay()).divergence is None
 
 
+@pytest.mark.slow
 def test_a_call_cap_above_the_bound_changes_nothing():
     for strategy in SMALL:
         assert run(strategy, budget=tl.Budget(calls=strategy.max_calls(TASK))).events == run(strategy).events
@@ -315,6 +316,7 @@ def test_a_failed_call_does_not_tell_what_one_needs():
     assert most == 1
 
 
+@pytest.mark.slow
 def test_sums_of_cents_do_not_hold_calls_back_for_ever():
     async def model(call):
         return Reply("x", cost=dice(call).choice([0.1, 0.2, 0.3, 0.7]))
@@ -403,6 +405,7 @@ def test_absurd_usage_counts_the_whole_reservation(name, value):
     assert wait(made.replay()).divergence is None
 
 
+@pytest.mark.slow
 @absurd
 @pytest.mark.parametrize("name", ["tokens", "output_tokens", "usd"])
 def test_absurd_usage_of_the_first_call_leaves_nothing(name, value):
@@ -534,6 +537,7 @@ def take_all(tree, frontier):
     return frontier
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["best_path", "best", "best_leaf", "deepest"])
 @pytest.mark.parametrize(
     "settings",
@@ -593,6 +597,7 @@ def test_also_where_a_path_is_no_answer_yet_something_answers(generate):
     assert unscored
 
 
+@pytest.mark.slow
 def test_a_scored_thought_still_beats_an_unscored_one():
     for cap in range(2, 30):
         made = run(
@@ -814,6 +819,7 @@ def test_a_failed_call_that_was_paid_is_counted():
     assert (got.usage.cost, got.usage.paid, got.usage.input_tokens, got.usage.errors) == (0.5, 0.5, 100, 1)
 
 
+@pytest.mark.slow
 def test_a_call_that_was_cut_off_counts_what_it_reserved():
     """It may have been charged in full. A dollar a call at most, a cap of three dollars."""
     end = scripted(seconds=30.0, usd=1.0)

@@ -136,6 +136,7 @@ def test_repeats_differ_and_are_the_same_again():
     assert run(SEARCH, repeat=1).tree != run(SEARCH, repeat=2).tree
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_in_one_lab_do_not_mix(tmp_path):
     lab = tl.Lab(Scripted(latency=shuffled(0)), runs=tmp_path)
 
@@ -559,6 +560,7 @@ def endless_in_a_branch(at):
     yield from tl.gather([endless_sequence(at), asking("0", 10**9 + 1)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("say", [endless_sequence, endless_rounds, endless_parts, endless_in_a_branch])
 @pytest.mark.parametrize("budget", [{"calls": 5}, {"seconds": 0.02}, {"output_tokens": 30}], ids=str)
 def test_a_strategy_that_goes_on_asking_after_refusals_is_closed(say, budget):
@@ -615,6 +617,7 @@ def test_a_watcher_that_fails_ends_the_run_and_lets_go_of_the_file(tmp_path):
     assert wait(lab.resume(lab.last.path)).events == run(SEARCH).events  # nobody holds its lock
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [{"strategy": "beam"}, {"task": "1+1?"}, {"repeat": -1}])
 def test_wrong_arguments_are_told_before_anything_is_made(tmp_path, wrong):
     options = {"strategy": SEARCH, "task": TASK, **wrong}
@@ -765,6 +768,7 @@ def test_an_interrupted_script_has_a_valid_run(tmp_path):
 # Streams.
 
 
+@pytest.mark.slow
 @several
 def test_a_stream_to_its_end_has_every_record_of_the_run(strategy):
     lab = tl.Lab(Scripted(latency=shuffled(3)), runs=None)
@@ -783,6 +787,7 @@ def test_a_stream_to_its_end_has_every_record_of_the_run(strategy):
     assert made.events == run(strategy).events
 
 
+@pytest.mark.slow
 def test_leaving_a_stream_cancels_its_run():
     model = Scripted(latency=lambda call: 0.005)
     lab = tl.Lab(model, runs=None)
@@ -975,6 +980,7 @@ def test_a_strategy_may_yield_50_000_events_and_branches():
     assert len(run(saying(say)).tree) == 50_001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nest", ["gather", "with_budget"])
 def test_900_nested_levels_work(nest):
     def level(depth):
@@ -1003,6 +1009,7 @@ class Wraps(tl.Strategy):
         return answer
 
 
+@pytest.mark.slow
 def test_900_nested_strategies_work():
     made = run(Wraps(depth=900))
     assert made.best.depth == 902

@@ -62,6 +62,7 @@ def test_a_request_has_no_place_in_the_record():
     assert records[0] == records[1]
 
 
+@pytest.mark.slow
 def test_the_published_selection_given_the_same_uniform_numbers():
     """`numpy.random.choice(ids, size, p)`: the first id whose cumulative probability exceeds the number."""
     import numpy as np

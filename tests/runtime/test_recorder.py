@@ -77,6 +77,7 @@ def test_every_part_of_a_run_works_on_it(tmp_path):
         assert "the problem" in run.question or not len(run.tree)
 
 
+@pytest.mark.slow
 def test_every_picture_of_a_run_works_on_it():
     run = recorded().run
     assert "the answer" in repr(run)

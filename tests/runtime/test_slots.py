@@ -64,6 +64,7 @@ def is_whole(pool, number):
     return asyncio.run(go())
 
 
+@pytest.mark.slow
 def test_one_number_holds_over_all_threads_and_event_loops():
     pool, crowd = SlotPool(3), Crowd()
 
@@ -78,6 +79,7 @@ def test_one_number_holds_over_all_threads_and_event_loops():
     assert is_whole(pool, 3)
 
 
+@pytest.mark.slow
 def test_no_slot_is_lost_or_doubled_whoever_is_cancelled_and_when():
     pool, crowd = SlotPool(2), Crowd()
 
@@ -99,6 +101,7 @@ def test_no_slot_is_lost_or_doubled_whoever_is_cancelled_and_when():
     assert is_whole(pool, 2)
 
 
+@pytest.mark.slow
 def test_a_call_whose_event_loop_ends_gives_its_slot_and_its_place_back():
     pool, crowd = SlotPool(1), Crowd()
 
@@ -161,6 +164,7 @@ class Asking(tl.Strategy):
         return tl.Answer(str([reply.error for reply in replies]), "answered")
 
 
+@pytest.mark.slow
 def test_any_strategy_may_share_slots_and_its_record_does_not_change():
     crowd = Crowd()
 

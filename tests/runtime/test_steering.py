@@ -32,6 +32,7 @@ def test_nothing_below_a_pruned_thought_is_expanded_and_it_is_not_the_answer(sea
     check_prune(search)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [*SEARCHES, *BY_BUDGET], ids=repr)
 def test_a_new_score_counts_as_if_the_evaluator_had_given_it(search):
     check_rescore(search)
@@ -284,6 +285,7 @@ def test_a_paused_run_makes_no_call_until_it_is_resumed():
     assert same(run)
 
 
+@pytest.mark.slow
 def test_a_call_that_waits_for_a_budget_waits_on_while_the_run_is_paused():
     """The cap has no known price, so that its ramp lets one call through, then two, then four."""
     calls = []
@@ -315,6 +317,7 @@ def test_a_call_that_waits_for_a_budget_waits_on_while_the_run_is_paused():
     assert same(run)
 
 
+@pytest.mark.slow
 def test_a_pause_alone_leaves_no_trace():
     async def go():
         _, task = stream.start()
@@ -328,6 +331,7 @@ def test_a_pause_alone_leaves_no_trace():
     assert [*map(repr, canonical(run.lines))] == [*map(repr, canonical(plain().lines))]
 
 
+@pytest.mark.slow
 def test_a_paused_run_can_be_cancelled():
     async def go():
         _, task = stream.start()

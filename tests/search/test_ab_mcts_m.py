@@ -220,6 +220,7 @@ def test_it_chooses_each_child_and_a_new_one_as_often_as_its_authors_with_nuts()
     agree_in_frequency(MIXED["fits"], 1500)
 
 
+@pytest.mark.slow
 def test_thoughts_that_are_complete_are_never_expanded():
     made, state = drive(tl.searches.ABMCTSM(iterations=60), lambda id: 1.0, depth=2)  # the driver checks
     assert len(made) == 60 == len(state.tree) - 1

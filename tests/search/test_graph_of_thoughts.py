@@ -105,6 +105,7 @@ def same(theirs, made):
     assert sorted(made["left"]) == sorted(theirs["left"])
 
 
+@pytest.mark.slow
 def test_operations_are_carried_out_in_the_order_of_the_published_package():
     golden = json.loads(ORDER.read_text())
     assert len(golden) == len(PLANS)

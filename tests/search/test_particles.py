@@ -123,6 +123,7 @@ def test_the_decisions_are_recorded_with_their_weights():
         assert all(tree.done(path) or path in pick for path, terms in why.items() if terms["copies"])
 
 
+@pytest.mark.slow
 def test_what_is_not_drawn_is_pruned_and_a_reference_never_is():
     tree = RewardTree(2, depth=4, finishes=0.2)
     first = drive(tl.searches.ParticleFilter(particles=4), tree, Random(3))

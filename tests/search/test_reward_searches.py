@@ -63,6 +63,7 @@ def test_finished_candidates_are_set_aside_and_counted():
     assert {terms["finished"] for terms in driven.whys[-1].values()} == {7}
 
 
+@pytest.mark.slow
 def test_a_prm_beam_keeps_what_its_hub_keeps_level_by_level():
     """On paths of equal length. its-hub begins with fewer candidates: as many as it copies each later."""
     levels = 0

@@ -124,6 +124,7 @@ def test_an_evaluator_that_compares_thoughts_is_refused():
         tl.evaluators.Rollout(evaluate="vote")
 
 
+@pytest.mark.slow
 def test_a_rerun_of_mcts_with_rollouts_takes_all_of_them_from_the_cache(tmp_path):
     search = tl.TreeOfThoughts(
         search=tl.MCTS(iterations=3),

@@ -112,6 +112,7 @@ def test_t3_a_floor_drops_even_when_the_beam_has_room():
     assert notes(empty, "tot.empty_beam") == [{"depth": 1}]
 
 
+@pytest.mark.slow
 def test_t4_parallel_false_asks_one_after_another():
     flying, most = 0, 0
 

@@ -53,6 +53,7 @@ def agree(name, search, **options):
         assert parents[:STEPS] == steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "exploration", "branch"),
     [("mcts", math.sqrt(2), 3), ("mcts 2 samples, exploration 0.3", 0.3, 2)],

@@ -150,6 +150,7 @@ def test_adaptive_over_all(tmp_path: Path) -> None:
         assert_one_tree(run, strategy, tmp_path)
 
 
+@pytest.mark.slow
 def test_adaptive_asks_the_agent_where_no_rule_decides(tmp_path: Path) -> None:
     task = tl.domains.word_sums(10)  # of more words than a simple task has
     strategy = tl.Adaptive(strategies={"reactive": tl.ReAct(), "plan-execute-reflect": tl.PlanExecute()})

@@ -887,6 +887,7 @@ class Slow:
         return self.answers(call)
 
 
+@pytest.mark.slow
 def test_d9_four_calls_at_once_over_all_runs_of_the_process():
     model = Slow()
     labs = [tl.Lab(model, runs=None) for _ in range(2)]
@@ -991,6 +992,7 @@ def test_d9_waiting_for_a_place_takes_none_of_a_groups_time():
     assert [branch.error for branch in iterations(made)[0].branches] == [None] * 5
 
 
+@pytest.mark.slow
 def test_d9_four_calls_at_once_over_threads_and_event_loops():
     model, lock = Slow(lambda call: 0.02), threading.Lock()
     under_way = most = 0
@@ -1067,6 +1069,7 @@ def test_d9_waiting_for_other_runs_takes_none_of_a_calls_time():
     assert not [branch.error for run in made for branch in iterations(run)[0].branches if branch.error]
 
 
+@pytest.mark.slow
 def test_d9_a_stage_that_takes_too_long_ends_it_with_what_there_is():
     made = run(
         tl.DeepThink(timeout=0.2), TASK, Slow(lambda call: 30.0 if call.purpose == "converge" else 0.0)
@@ -1074,6 +1077,7 @@ def test_d9_a_stage_that_takes_too_long_ends_it_with_what_there_is():
     assert (made.answer, made.stop_reason) == ("Keep them in one file.", "limit:timeout")
 
 
+@pytest.mark.slow
 def test_a_budget_on_time_is_told_apart_from_a_timeout():
     slow = Slow(lambda call: 30.0 if call.purpose == "converge" else 0.0)
     made = run(tl.DeepThink(timeout=60), TASK, slow, budget=tl.Budget(seconds=0.2))

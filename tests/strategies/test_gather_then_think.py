@@ -38,6 +38,7 @@ def test_d13_the_categories_are_those_of_the_design_and_so_are_the_tool_heavy_on
     assert len({category.gather for category in map(category_of, [*CATEGORIES, GENERAL])}) == 24
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", D13)
 def test_d13_each_category_is_known_by_its_own_keywords(name):
     """However they are written; one that is in another's set too would make both useless."""
@@ -237,6 +238,7 @@ def test_a_classifying_call_that_fails_is_general_and_is_not_made_again():
     assert run.answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*D13, GENERAL])
 def test_d13_each_category_has_its_gather_prompt_and_the_tool_heavy_ones_demand_tools(name):
     run, calls = made(AMBIGUOUS, model(json.dumps({"category": name})))
@@ -312,6 +314,7 @@ def test_a_gatherer_that_never_answers_still_leaves_what_its_tools_gave():
     assert all("→ a spade" in prompt for prompt in deep(calls))
 
 
+@pytest.mark.slow
 def test_a_tool_that_fails_is_told_and_is_no_result():
     run, calls = made("Debug the lock.", model(places=("attic",), notes=""))
     assert all("→ failed: KeyError" in prompt for prompt in deep(calls))

@@ -45,6 +45,7 @@ def driven(thinking):
 # Votes.
 
 
+@pytest.mark.slow
 def test_a_weighted_vote_is_that_of_its_pseudo_code():
     for seed in range(500):
         random = Random(seed)
@@ -207,6 +208,7 @@ def naive_debate(agents, rounds, reply):
     return contexts
 
 
+@pytest.mark.slow
 def test_a_debate_has_the_conversations_of_the_published_procedure():
     for seed in range(60):
         random = Random(seed)

@@ -129,6 +129,7 @@ def test_there_are_over_two_hundred():
     assert len(WHOLE) + len(CUT) > 200
 
 
+@pytest.mark.slow
 def test_what_leaves_no_doubt_is_read_whole():
     for_each(WHOLE, is_read_whole)
 
@@ -145,6 +146,7 @@ def test_a_lone_surrogate_costs_its_character():
     assert read("develop", text).solution == "Keep ? them in a table."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reply", "share"), CUT)
 def test_what_was_cut_off_is_read_as_far_as_it_goes_or_stands_for_itself(reply, share):
     stage, text = reply.partition(" ")[0], REPLIES[reply]

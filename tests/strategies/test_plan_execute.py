@@ -146,6 +146,7 @@ def test_a_composite_step_keeps_its_tools_when_a_person_words_it_otherwise():
     assert {offered["name"] for offered in act.tools} == {"add", "final-answer"}
 
 
+@pytest.mark.slow
 def test_an_unusable_plan_is_asked_for_again_with_the_reason_and_then_given_up():
     model = Planner(plan=[plan(), "No plan.", plan(think("a"))], analysis="ok", review=GOOD)
     made = run(model, tl.PlanExecute(plan_mode="dag"))
@@ -278,6 +279,7 @@ def test_after_the_patch_the_step_is_failed_and_reflection_decides():
     assert made.plans[0]["s3"].error is None
 
 
+@pytest.mark.slow
 def test_r7_r3_patches_and_refinements_have_limits_of_their_own():
     """Each failed step has its patch though nothing may be refined; and two patches take no refinement."""
     fetch, _ = broken()
@@ -616,6 +618,7 @@ def test_a_step_of_another_strategy_that_was_cancelled_did_not_fail(tmp_path):
     assert (made.answer, statuses(made)) == ("14", ["completed"])
 
 
+@pytest.mark.slow
 def test_cancelled_in_a_wave_and_gone_on_with(tmp_path):
     fetch, fetched = broken()
     steps = plan(tool("fetch", url="a"), think("wait"), tool("fetch", url="{{from_step:s1}}"))

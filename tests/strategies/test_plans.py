@@ -301,6 +301,7 @@ def test_a_reference_to_what_is_not_there_says_so(text, why):
         filled_in([text], own, {"s1": failed, "s2": own})
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="{}s1: xé") | st.text().map("{{{{from_step:s1}}}} {}".format))
 def test_any_text_can_be_looked_through_for_references(text):
     one = PlanStep(id="s1", seq=1, type="analysis", status="completed", result="8")
@@ -555,6 +556,7 @@ def test_killed_in_a_wave_and_gone_on_with_no_completed_step_runs_again(tmp_path
 # One query at a time.
 
 
+@pytest.mark.slow
 def test_a_session_answers_busy_to_a_second_query_and_loses_nothing_of_the_first():
     async def both():
         going = asyncio.Event()

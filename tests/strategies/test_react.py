@@ -139,6 +139,7 @@ def test_what_else_a_last_turn_asks_for_is_carried_out():
 # Bad tool calls.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "given", "said_so"),
     [
@@ -406,6 +407,7 @@ def test_any_tool_calls_are_survived(strategy, replies):
 # R16, R17.
 
 
+@pytest.mark.slow
 def test_a_required_tool_comes_before_the_answer():
     model = Script(
         said(final("26")),
@@ -522,6 +524,7 @@ def test_r18_names_of_tools_in_settings_are_normalised_as_in_calls(name):
         tl.ReAct(required_tools={name: 2}, max_calls_per_tool={"web_search": 1})
 
 
+@pytest.mark.slow
 def test_s1_a_limit_on_a_tool_can_be_set_by_hand():
     turns = [*map(asked_legs, ["duck", "spider", "duck"]), said(final("26"))]
     made = act(model := Script(*turns), tl.ReAct(max_calls_per_tool={"legs": 2}))

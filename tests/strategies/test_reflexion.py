@@ -254,6 +254,7 @@ def test_around_a_search_it_is_one_tree_that_replays_and_resumes(tmp_path):
     assert tl.figures.plot_tree(made).data
 
 
+@pytest.mark.slow
 def test_around_a_search_the_record_does_not_depend_on_latency():
     strategy = tl.Reflexion(strategy=tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2)))
     first = run(strategy)

@@ -186,6 +186,7 @@ def test_r15_off_leaves_the_conversation_whole():
     assert notes(made) == []
 
 
+@pytest.mark.slow
 def test_r15_a_strategy_inside_overrides_the_setting_for_all():
     """Also where it lies below its own threshold, and where it is off."""
     off = tl.WithSynthesis(strategy=REACT, synthesis="off")

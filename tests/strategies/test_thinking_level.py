@@ -207,6 +207,7 @@ def test_calls_for_json_get_the_instruction_and_their_replies_are_read(strategy)
     assert made.calls_df().thinking.notna().any()
 
 
+@pytest.mark.slow
 def test_a_tool_call_within_thinking_is_never_carried_out():
     """Wherever the thinking stands, and whatever wrote the reply down."""
     call = '{"name": "broken", "arguments": {"k": 1}}'
@@ -331,6 +332,7 @@ def test_what_confidence_a_reply_reports(text, confidence):
     assert read_confidence(text) == confidence
 
 
+@pytest.mark.slow
 def test_the_reflection_prompt_has_the_last_three_results():
     class Tools(tl.Strategy):
         def think(self, task, at="0"):
@@ -350,6 +352,7 @@ def test_the_reflection_prompt_has_the_last_three_results():
         assert question in prompt
 
 
+@pytest.mark.slow
 def test_a_result_that_a_person_changed_is_reflected_on_as_it_is_now():
     def reply(call):
         if call.purpose == "reflect":
@@ -435,6 +438,7 @@ def test_the_next_action(text, action):
     assert next_action(text) == action
 
 
+@pytest.mark.slow
 def test_a_reflection_that_fails_costs_nothing_but_itself():
     def reply(call):
         return Reply(error="no route") if call.purpose == "reflect" else "done"
@@ -446,6 +450,7 @@ def test_a_reflection_that_fails_costs_nothing_but_itself():
     assert not any("## Reflection" in call.prompt for call in calls)
 
 
+@pytest.mark.slow
 def test_branches_at_once_count_for_themselves_and_are_added_up():
     class Fork(tl.Strategy):
         def think(self, task, at="0"):
@@ -466,6 +471,7 @@ def test_branches_at_once_count_for_themselves_and_are_added_up():
     assert sum(call.purpose == "reflect" for call in calls) == 1
 
 
+@pytest.mark.slow
 def test_over_a_loop_with_tools_it_sees_the_loops_own_results():
     def reply(call):
         if call.purpose == "reflect":
@@ -481,6 +487,7 @@ def test_over_a_loop_with_tools_it_sees_the_loops_own_results():
     assert made.answer == "26"
 
 
+@pytest.mark.slow
 def test_it_keeps_to_a_budget_and_to_its_bound():
     wrapped = tl.WithThinking(strategy=SEARCH, level="low", reflect_every=1)
     whole = run(wrapped).usage.calls

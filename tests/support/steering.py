@@ -47,9 +47,7 @@ def strategy(search=None, score=worth, count=3, **stop):
     )
 
 
-def steered(
-    act, search=None, *, at=1, runs=None, budget=None, score=worth, wrap=lambda made: made, **stop
-):
+def steered(act, search=None, *, at=1, runs=None, budget=None, score=worth, wrap=lambda made: made, **stop):
     """A run in which `act(steer)` is done while the last child of the expansion number `at` (the root's is 0)
     is scored, just before the search picks again. `wrap` makes another strategy of the search."""
     last = []

@@ -96,6 +96,7 @@ def test_a_link_that_is_put_there_meanwhile_leads_nowhere(root, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_files_are_listed(root):
     listing = tl.tools.ListFiles(root=root)
     assert result(listing, {}).splitlines() == [
@@ -184,6 +185,7 @@ def test_s6_it_goes_by_both_names():
     assert made.spec.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "why"),
     [

@@ -41,6 +41,7 @@ def soon_gone(mark):
     return not left
 
 
+@pytest.mark.slow
 def test_python_gives_what_is_printed_and_knows_nothing_of_us(monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "sk-environment-1234")
     assert python("print(6 * 7)") == "42\n"
@@ -52,6 +53,7 @@ def test_python_gives_what_is_printed_and_knows_nothing_of_us(monkeypatch):
     assert "EOFError" in python("input()")
 
 
+@pytest.mark.slow
 def test_a_snippet_that_fails_is_a_failed_call_with_its_traceback_and_the_same_again():
     told = python("print('so far')\n1/0")
     assert told == python("print('so far')\n1/0")
@@ -131,6 +133,7 @@ def test_cancelling_ends_the_process():
     wait(cut())
 
 
+@pytest.mark.slow
 @isolated
 def test_an_isolated_snippet_has_no_network_and_sees_no_other_process(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -141,6 +144,7 @@ def test_an_isolated_snippet_has_no_network_and_sees_no_other_process(monkeypatc
     assert "ProcessLookupError" in python(f"import os; os.kill({os.getpid()}, 0)")
 
 
+@pytest.mark.slow
 @isolated
 def test_which_unix_sockets_an_isolated_snippet_reaches(tmp_path):
     """As its documentation says: none of the abstract ones, and those that are files."""

@@ -58,6 +58,7 @@ def test_a_pure_tool_must_be_known_by_its_source():
         lab_with(tl.tool(pure=True)(lambda: secret))
 
 
+@pytest.mark.slow
 def test_replay_is_offline_and_says_what_it_will_not_do(tmp_path):
     impure = changed(counted, name="impure", pure=False)
     reaching = changed(counted, name="reaching", effects=("network",))

@@ -363,6 +363,7 @@ def test_one_that_hangs_holds_nobody_else_up():
     assert sorted(told) == ["fine", *["released"] * 5]
 
 
+@pytest.mark.slow
 def test_timeouts_retries_and_backoff_are_those_of_the_design():
     """M11: 15 s, 1 retry, 200 ms."""
     tool = tl.tool(lambda: "")
@@ -577,6 +578,7 @@ def test_m12_a_tool_that_a_strategy_denies_is_not_offered():
         assert [tool["name"] for tool in call.tools] == ["fine", "final-answer"]
 
 
+@pytest.mark.slow
 def test_a_tool_keeps_its_own_time_and_not_the_labs():
     @tl.tool(timeout=5.0)
     async def slow(n: int) -> str:

@@ -175,6 +175,7 @@ def test_a_redirect_to_a_private_address_is_refused(site, target):
     assert fetched(f"{site.url}/plain", allow_private=("127.0.0.1/32",)) == "grüezi"
 
 
+@pytest.mark.slow
 def test_a_name_is_looked_up_once_so_it_cannot_change_its_meaning(site, monkeypatch):
     real, looked_up = socket.getaddrinfo, []
 
@@ -194,6 +195,7 @@ def test_a_name_is_looked_up_once_so_it_cannot_change_its_meaning(site, monkeypa
     assert len(site.seen) == before
 
 
+@pytest.mark.slow
 def test_only_http_and_no_proxy(site, monkeypatch):
     monkeypatch.setenv("http_proxy", site.url)
     for url in (
@@ -288,6 +290,7 @@ def test_addresses_that_are():
     assert all(is_public(ip_address(address)) for address in public)
 
 
+@pytest.mark.slow
 def test_a_page_is_fetched_once_and_then_from_the_cache(site, tmp_path):
     lab = lab_with(tl.tools.WebFetch(allow_private=True), cache=tmp_path)
     call = ("web-fetch", {"url": f"{site.url}/plain"})

@@ -108,6 +108,7 @@ def test_equal_runs_and_empty_ones():
     assert list(differences(empty, empty).columns) == list(differences(empty, first).columns)
 
 
+@pytest.mark.slow
 def test_a_chain_of_any_depth():
     recorder = tl.Recorder()
     last = recorder.thought("q")

@@ -302,6 +302,7 @@ def test_lost_repeated_and_overlapping_chunks(runs):
     assert torn == whole
 
 
+@pytest.mark.slow
 @needs_node
 def test_calls_are_those_of_the_frame(runs):
     held = {
@@ -333,6 +334,7 @@ def test_calls_are_those_of_the_frame(runs):
         assert sources == ({"model", "cache", "joined"} if one is held["on its way"] else {"model"})
 
 
+@pytest.mark.slow
 @needs_node
 def test_lanes_and_the_critical_path_are_those_of_the_figure(runs):
     cases = [{"chunks": [json.loads(Recording(lines).chunk())], "steps": []} for lines in runs.values()]
@@ -356,6 +358,7 @@ def about():
     return Header.now(strategy={"kind": "recorded", "name": "made by hand"})
 
 
+@pytest.mark.slow
 @needs_node
 def test_links_order_notes_and_what_comes_later(runs):
     cases = [{"chunks": list(chunks_of(runs[name], 1)), "steps": []} for name in ("plan", "odd")]
@@ -393,6 +396,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @needs_node
 def test_any_text_survives():
     lines = [Line((0,), 0.0, Thought("0", None, "?"))]
@@ -461,6 +465,7 @@ def test_details_hold_the_whole(runs):
         recording.details("0.99")
 
 
+@pytest.mark.slow
 def test_a_tools_call_is_told_apart_from_a_models(runs):
     recording = Recording(runs["tools"])
     calls = [call for id in recording.nodes for call in recording.details(id)["calls"]]

@@ -63,6 +63,7 @@ def lines_of(explorer):
     return known
 
 
+@pytest.mark.slow
 def test_what_a_browser_asks_for_is_told_from_where_it_stands():
     made = run(SEARCH)
     explorer = tl.Explorer(made)
@@ -75,6 +76,7 @@ def test_what_a_browser_asks_for_is_told_from_where_it_stands():
     explorer.close()
 
 
+@pytest.mark.slow
 def test_a_browser_that_says_nothing_is_told_all_the_same():
     made = run(SEARCH)
     explorer = tl.Explorer(made)
@@ -82,6 +84,7 @@ def test_a_browser_that_says_nothing_is_told_all_the_same():
     explorer.close()
 
 
+@pytest.mark.slow
 def test_a_burst_is_told_whole_in_few_batches():
     recorder = tl.Recorder("mine")
     explorer = tl.Explorer(recorder)
@@ -150,6 +153,7 @@ def test_closing_stops_a_live_run_and_a_closed_one_opens_anew():
     wait(watched())
 
 
+@pytest.mark.slow
 def test_selecting():
     made = run(SEARCH)
     explorer = tl.Explorer(made)
@@ -204,6 +208,7 @@ def test_marks_of_a_search_by_hand_are_kept():
     late.close()
 
 
+@pytest.mark.slow
 def test_a_mark_given_to_the_run_is_told(tmp_path):
     made = run(SEARCH)
     path = made.save(tmp_path / "a.jsonl")
@@ -307,6 +312,7 @@ def test_a_thought_of_a_run_that_is_shown_no_more_is_not_selected():
     assert asyncio.run(twice()) == (["0.1"], ["0.1"])
 
 
+@pytest.mark.slow
 def test_m15_the_text_so_far_of_what_is_selected_is_told_until_its_reply_is_there():
     go_on = asyncio.Event()
 

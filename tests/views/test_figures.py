@@ -162,6 +162,7 @@ def test_run_tree_and_graph_are_drawn_alike(search, recorded):
         assert sorted(of_run.links) == sorted(of_graph.links) == sorted(of_tree.links)
 
 
+@pytest.mark.slow
 def test_shapes(recorded):
     info = tree_info(recorded)
     what = dict(zip(info.ids, info.shape, strict=True))
@@ -191,6 +192,7 @@ def test_hover_says_what_is_known(recorded):
     assert "not evaluated" in details["0.1.0"]
 
 
+@pytest.mark.slow
 def test_model_text_is_never_markup(recorded):
     figure = tl.figures.plot_tree(recorded)
     texts = [figure.layout.title.text, *(note.text for note in figure.layout.annotations)]
@@ -219,6 +221,7 @@ def test_unfinished_and_failed_runs(search):
     tl.figures.plot_tree(failed)
 
 
+@pytest.mark.slow
 def test_hand_made_graphs():
     graph = nx.DiGraph([("root", "left"), ("root", "right"), ("left", "end"), ("right", "end")])
     graph.nodes["end"].update(score=2.5, state="odd")
@@ -275,6 +278,7 @@ def test_a_way_that_is_too_long_is_cut_off_at_its_end():
     assert len(tl.figures.plot_tree(recorder.run).to_json()) < 3e6
 
 
+@pytest.mark.slow
 def test_labels_only_on_small_trees(recorded):
     assert len(tl.figures.plot_tree(recorded).layout.annotations) == len(recorded.tree)
 
@@ -373,6 +377,7 @@ def test_large_input_is_reduced_and_it_is_said(plot):
 # Scores.
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_run():
     search = run(
         tl.TreeOfThoughts(propose=tl.Sample(count=5), search=tl.BeamSearch(width=4), stop=tl.Stop(depth=4))
@@ -438,6 +443,7 @@ def call_of(kind):
     return tl.Call("0", kind, (tl.records.Message("user", "x"),))
 
 
+@pytest.mark.slow
 def test_timeline_by_hand():
     info = timeline_info(a_run_of_calls())
     assert info.start.tolist() == [1, 1, 4, 4, 5, 6]
@@ -513,6 +519,7 @@ def test_lanes_and_critical_path_are_what_they_say(rows):
     assert critical == expected
 
 
+@pytest.mark.slow
 def test_a_run_without_latency_shows_its_order():
     made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
     made = tl.Run(made.header, [msgspec.structs.replace(line, t=line.t / 1_000) for line in made.lines])
@@ -541,6 +548,7 @@ def with_tools():
     return wait(tl.Lab(model, runs=None, tools=[slow]).run(tl.ToolLoop(), TASK))
 
 
+@pytest.mark.slow
 def test_tools_stand_in_the_timeline_by_name():
     made = with_tools()
     info = timeline_info(made)
@@ -612,6 +620,7 @@ def test_cost_sums_to_the_usage_of_the_run(search, by):
         assert list(info.groups) == sorted(info.groups, key=int)
 
 
+@pytest.mark.slow
 def test_cost_by_hand():
     rows = [
         (tl.Thought("0", None, "q"), None),
@@ -650,6 +659,7 @@ def test_cost_by_hand():
 # The icicle.
 
 
+@pytest.mark.slow
 def test_the_icicle_is_the_tree(search, recorded):
     for made in (search, recorded):
         info = icicle_info(made)
@@ -675,6 +685,7 @@ def test_colours():
     assert colour(float("nan")) == "#d5d9de"
 
 
+@pytest.mark.slow
 @given(st.text(string.printable + "é…"), st.integers(8, 40), st.integers(1, 5))
 def test_wrapping(text, width, lines):
     rows = wrap(text, width, lines)

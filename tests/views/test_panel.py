@@ -125,6 +125,7 @@ def test_every_field_says_what_it_means(kind):
         assert control.widget.tooltip.startswith(described[control.name])
 
 
+@pytest.mark.slow
 def test_meanings_are_the_docstrings_sentences():
     said = field_descriptions(tl.TreeOfThoughts)
     assert said["temperature"] == "Sampling temperature. `None` means the model's default."
@@ -541,6 +542,7 @@ def test_the_code_makes_the_lab_too(name, tmp_path):
     opened(used, given)
 
 
+@pytest.mark.slow
 def test_the_code_of_a_lab_with_tools_makes_the_same_run(tmp_path):
     lab, task = LABS["tools"](tmp_path), tl.domains.multi_hop_tasks(1)[0]
     strategy = tl.PlanExecute(strategy=tl.Reflexion(prior_critiques=["Look twice."]))
@@ -723,6 +725,7 @@ def test_what_is_no_lab_or_task_is_refused():
         panel(lab())
 
 
+@pytest.mark.slow
 def test_importing_tot_lab_imports_no_widgets():
     code = "import sys, tot_lab; print([m for m in ('ipywidgets', 'anywidget') if m in sys.modules])"
     command = [sys.executable, "-c", code]

@@ -102,6 +102,7 @@ def test_a_long_path_is_shortened(tmp_path):
     assert "step number 30" not in shown
 
 
+@pytest.mark.slow
 @given(st.text(max_size=400))
 @settings(max_examples=25, deadline=None)
 def test_any_text_is_a_drawing(tmp_path_factory, text):
@@ -136,6 +137,7 @@ CUT_OFF = """() => {
 }"""
 
 
+@pytest.mark.slow
 def test_what_cannot_be_saved_is_said(tmp_path):
     made = searched()
     figure = tl.figures.plot_tree(made)
@@ -222,6 +224,7 @@ def test_every_figure_of_a_run_has_title_verdict_and_legend(tmp_path, saved, fig
     assert (tmp_path / "a.pdf").read_bytes() == b"image"
 
 
+@pytest.mark.slow
 def test_a_heading_is_wrapped_to_the_width_and_another_title_is_text(tmp_path, saved):
     long = tl.general(" ".join(f"word{k} &" for k in range(30)), answer="42", grade="exact")
     figure = tl.figures.plot_tree(searched(long))

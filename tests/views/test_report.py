@@ -159,6 +159,7 @@ def test_unfinished_killed_and_empty_runs():
     assert "no thoughts yet" in run_html(tl.Recorder().run)
 
 
+@pytest.mark.slow
 def test_simulated_is_said(tmp_path):
     made = run(tl.TreeOfThoughts(), tl.game24("4 5 6 10"), model="sim/game24")
     page = report_html([made], tmp_path / "a.html").read_text("utf-8")
@@ -186,6 +187,7 @@ def test_card_is_inert():
         assert "http" not in card
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_any_text_makes_a_picture(text):
     made = hostile(text)
@@ -244,6 +246,7 @@ def test_page_has_the_sums(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_large_runs_get_a_note(tmp_path):
     recorder = tl.Recorder()
     root = recorder.thought("q")
@@ -253,6 +256,7 @@ def test_large_runs_get_a_note(tmp_path):
     assert "2,001 thoughts: too many for a figure" in page
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
     path = report_html([], tmp_path / "report.html")
     before = path.read_bytes()
@@ -263,6 +267,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch)
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
 
 
+@pytest.mark.slow
 def test_what_a_failing_model_says_is_shown_whole_and_as_text(tmp_path):
     said = "no key; set THE_KEY <script>alert(1)</script> " + "and so on " * 20
 

@@ -76,6 +76,7 @@ def test_the_oracle_is_the_share_of_runs_with_a_right_leaf_and_is_dashed():
     assert sweep.run(figure.data[0].customdata[0][0]).strategy.attempts == 3
 
 
+@pytest.mark.slow
 def test_the_oracle_of_a_single_setting_is_seen():
     """A line through one point has no length: both have a symbol, and that of the oracle is open."""
     lab = tl.Lab(tl.sim.SimGame24(skill=0.3, seed=3), runs=None)
@@ -87,10 +88,12 @@ def test_the_oracle_of_a_single_setting_is_seen():
     assert "dashed and open symbols: a right answer at any leaf" in figure.to_json()
 
 
+@pytest.mark.slow
 def test_a_plain_table_has_no_oracle():
     assert [line.name for line in tl.figures.plot_scaling(DF).data if len(line.x)] == ["beam", "vote"]
 
 
+@pytest.mark.slow
 def test_methods_of_equal_cost_do_not_hide_each_other_and_stay_within_a_few_percent():
     same = rows(*((name, task, True, 40) for name in "abcdefghijklmnopq" for task in "xy"))
     lines = [line for line in tl.figures.plot_scaling(same).data if len(line.x)]
@@ -100,12 +103,14 @@ def test_methods_of_equal_cost_do_not_hide_each_other_and_stay_within_a_few_perc
     assert all("40" in line.hovertext[0] for line in lines)
 
 
+@pytest.mark.slow
 def test_the_axis_has_whole_ticks():
     axis = tl.figures.plot_scaling(DF).layout.xaxis
     assert "logarithmic" in axis.title.text
     assert dict(zip(axis.tickvals, axis.ticktext, strict=True))[20_000] == "20,000"
 
 
+@pytest.mark.slow
 def test_the_picture_says_so_if_no_dashed_line_is_seen():
     lab = tl.Lab(tl.sim.SimGame24(skill=1.0), runs=None)
     tree = tl.TreeOfThoughts(stop=tl.Stop(depth=3))

@@ -102,6 +102,7 @@ def test_repeats_of_a_task_are_one_sample_of_it():
     assert points(table(rows), ["setting"], "calls")["a",][:3] == once[:3]
 
 
+@pytest.mark.slow
 def test_what_is_not_known_is_counted_and_no_zero():
     rows = [row("a", f"{k}", [True, None, None][k % 3], cost=[0.2, None, 0.4][k % 3]) for k in range(9)]
     rate = points(table(rows), ["setting"], "correct")["a",]
@@ -117,6 +118,7 @@ def test_what_is_not_known_is_counted_and_no_zero():
 # Any axis against any figure.
 
 
+@pytest.mark.slow
 def test_sweep_by_hand():
     info = sweep_info(CROSSED, "beam_width", color="generate")
     assert [curve.name for curve in info.curves] == ["sample", "propose"]
@@ -147,6 +149,7 @@ def test_names_stand_beside_each_other_in_their_order():
     assert list(figure.layout.xaxis.ticktext) == ["sample", "propose"]
 
 
+@pytest.mark.slow
 def test_a_figure_on_the_x_axis_has_a_point_for_each_setting():
     info = sweep_info(CROSSED, "calls", "score", color="strategy")
     assert [curve.name for curve in info.curves] == ["one_answer", "tree_of_thoughts"]
@@ -197,6 +200,7 @@ def test_success_at_matched_cost_says_its_unit_and_counts_its_runs_once(unit):
     assert own.layout.title.text == "Success rate by at"
 
 
+@pytest.mark.slow
 def test_amounts_that_are_multiplied_get_a_logarithmic_axis():
     assert is_multiplied([1, 2, 3, 4, 6, 8, 12, 16])
     assert is_multiplied([1e-4, 1e-3, 1e-2])
@@ -265,6 +269,7 @@ def test_cost_and_success_are_means_over_the_same_tasks():
     assert sweep_info(table(rows), "calls").curves[0].x == [cost.value]
 
 
+@pytest.mark.slow
 def test_settings_of_unknown_cost_are_named():
     rows = [row("a", "0", True, cost=None), row("b", "0", True)]
     info = frontier_info(table(rows), "cost")
@@ -325,6 +330,7 @@ def test_parallel_by_hand():
     assert info.settings == ["IO", "b=1 sample", "b=1 propose", "b=5 sample", "b=5 propose"]
 
 
+@pytest.mark.slow
 def test_parallel_leaves_out_what_is_not_known():
     rows = [row("a", "0", True, cost=None), row("b", "0", False), row("c", "0", None)]
     info = parallel_info(table(rows))
@@ -333,6 +339,7 @@ def test_parallel_leaves_out_what_is_not_known():
     assert json.loads(plot_parallel(nothing).to_json())["data"]
 
 
+@pytest.mark.slow
 def test_parallel_leaves_out_what_differs_inside_a_setting():
     frame = CROSSED.assign(seed=range(len(CROSSED)))
     info = parallel_info(frame)
@@ -341,6 +348,7 @@ def test_parallel_leaves_out_what_differs_inside_a_setting():
     assert "seed" in plot_parallel(frame).layout.title.subtitle.text
 
 
+@pytest.mark.slow
 def test_parallel_headers_are_broken_and_labels_have_room():
     long = [(f"TreeOfThoughts beam_width={b} evaluation_draws={b}", b, "sample", b, b) for b in (1, 2, 5)]
     frame = grid(long).rename(columns={"generate": "how"}).assign(evaluation_draws=lambda f: f["beam_width"])
@@ -353,6 +361,7 @@ def test_parallel_headers_are_broken_and_labels_have_room():
     assert names[0].endswith("draws=1")
 
 
+@pytest.mark.slow
 def test_a_figure_that_is_the_same_in_all_settings_has_no_axis():
     frame = CROSSED.assign(cost=0.0)
     info = parallel_info(frame)
@@ -363,6 +372,7 @@ def test_a_figure_that_is_the_same_in_all_settings_has_no_axis():
     assert "correct" in [dimension.column for dimension in same.dimensions]
 
 
+@pytest.mark.slow
 def test_the_axes_of_parallel_coordinates_are_seen_in_the_dark():
     light, dark = plot_parallel(CROSSED), plot_parallel(CROSSED, dark=True)
     assert [shape.x0 for shape in dark.layout.shapes] == pytest.approx(np.linspace(0, 1, 9))
@@ -379,6 +389,7 @@ def test_heatmap_by_hand():
     assert values == [[0.2, 0.3, None], [0.4, 0.9, None], [None, None, 0.1]]
 
 
+@pytest.mark.slow
 def test_holes_and_unknown_cells_are_no_low_ones():
     rows = [row("a", "0", None, beam=1, generate="sample"), row("b", "0", False, beam=5, generate="propose")]
     figure = plot_heatmap(table(rows), "beam_width", "generate")
@@ -445,6 +456,7 @@ def test_an_unbalanced_design_is_that_of_statsmodels():
     assert dict(zip(twins.names, twins.beyond, strict=True))["twin"] == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_only_common_tasks_are_compared():
     rows = [row(n, f"{k}", k % 2 == 0, beam=b, generate=g) for n, b, g in
             (("a", 1, "x"), ("b", 1, "y"), ("c", 2, "x"), ("d", 2, "y")) for k in range(6)]  # fmt: skip
@@ -477,6 +489,7 @@ def test_a_baseline_that_lacks_the_settings_explains_none_of_them():
     assert "window" in importance_info(windows).names
 
 
+@pytest.mark.slow
 def test_one_task_has_no_interval():
     one = CROSSED[CROSSED["task"] == "task 3"]
     info = importance_info(one)
@@ -485,6 +498,7 @@ def test_one_task_has_no_interval():
     assert "nan" not in plot_importance(one).to_json().lower()
 
 
+@pytest.mark.slow
 def test_a_setting_of_which_no_value_occurs_twice_is_left_out():
     info = importance_info(grid([("a", 1, "x", 1, 2), ("b", 2, "x", 1, 4), ("c", 3, "y", 1, 6)]))
     assert (info.names, info.once) == (["generate"], ["beam_width"])
@@ -528,6 +542,7 @@ def doubtful(call):
     return "no idea" if call.purpose == "value" and call.node.endswith("0") else answer_to(call)
 
 
+@pytest.mark.slow
 def test_calibration_without_labels_says_so():
     with pytest.warns(UserWarning, match="evaluate replies unreadable"):
         figure = plot_calibration(run(tl.TreeOfThoughts(), model=Scripted(doubtful)))
@@ -670,6 +685,7 @@ def test_two_rows_of_one_run_are_an_error_and_no_repeats(plot, options):
         plot(pd.concat([CROSSED, CROSSED]), **options)
 
 
+@pytest.mark.slow
 def test_the_points_of_anytime_are_not_pooled_over_amounts():
     shown = tl.stats.anytime_performance([run(tl.SelfConsistency(attempts=n)) for n in (2, 4)], [1, 2, 4])
     assert len(plot_sweep(shown, "at", color="setting").data) == 2

@@ -54,6 +54,7 @@ def test_only_runs_are_shown(tmp_path):
         save_html(["no run"], tmp_path / "x.html")
 
 
+@pytest.mark.slow
 def test_a_page_never_replaces_a_journal(swept):
     journal = next(swept.folder.glob("*.jsonl"))
     before = journal.read_bytes()
@@ -67,6 +68,7 @@ def test_an_explorer_of_no_runs_is_an_error():
         tl.Explorer([])
 
 
+@pytest.mark.slow
 def test_an_explorer_of_a_sweep_is_a_frame_of_its_own_origin(swept):
     shown = tl.Explorer(swept)._repr_html_()
     assert shown.startswith('<iframe sandbox="allow-scripts allow-downloads"')
@@ -75,6 +77,7 @@ def test_an_explorer_of_a_sweep_is_a_frame_of_its_own_origin(swept):
     assert "<script" not in shown  # all of the page is quoted
 
 
+@pytest.mark.slow
 def test_show_takes_a_folder_of_runs(swept, tmp_path, capsys):
     out = tmp_path / "all.html"
     assert main(["show", str(swept.folder), "--out", str(out), "--no-open"]) == 0

@@ -71,6 +71,7 @@ def test_the_star_is_filled_only_if_the_answer_is_right_and_crossed_if_it_is_wro
     assert ("✓" in caption, "✗" in caption) == (which == "right", which == "wrong")
 
 
+@pytest.mark.slow
 def test_an_answer_in_a_tree_without_its_run_is_not_judged():
     (star,) = stars(tl.figures.plot_tree(made("right").tree))
     assert star.name == "answer"
@@ -102,6 +103,7 @@ def test_the_caption_judges_a_run_without_an_answer_too():
     assert "answer: none ✗" in tl.figures.plot_tree(lost).layout.title.subtitle.text
 
 
+@pytest.mark.slow
 def test_a_run_whose_calls_failed_is_failed_and_never_wrong():
     async def away(call):
         raise ConnectionError("no server there")

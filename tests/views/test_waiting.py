@@ -64,6 +64,7 @@ async def slow(call):
     return "Answer: 4"
 
 
+@pytest.mark.slow
 def test_a_run_that_waits_for_its_model_prints_how_many_calls_it_made(soon, capsys):
     lab = tl.Lab(slow, runs=None)
     wait(lab.run(tl.Reflexion(strategy=tl.OneAnswer(), max_retries=0), TASK))
@@ -87,6 +88,7 @@ def test_a_short_run_and_one_that_somebody_watches_print_nothing(soon, capsys, m
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_nothing_goes_on_after_the_end(soon, capsys):
     lab = tl.Lab(slow, runs=None)
 

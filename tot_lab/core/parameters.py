@@ -35,25 +35,27 @@ def takes_fields_of(
             init(self, kind(*args, **kwargs))
 
         first, *_ = inspect.signature(init).parameters.values()
-        parameters = inspect.signature(kind).parameters.values()
-        signature = inspect.Signature([first, *parameters], return_annotation="None")
+        parameters = inspect.signature(kind).parameters
+        signature = inspect.Signature([first, *parameters.values()], return_annotation="None")
+        docs = field_docs(kind)
         shown: Any = update_wrapper(made, init)
         shown.__signature__ = signature
-        shown.__doc__ = "\n".join([f"{init.__doc__}\n\nArgs:", *map(_line, field_docs(kind).items())])
+        shown.__doc__ = "\n".join(
+            [f"{init.__doc__}\n\nArgs:", *(_line(name, docs[name]) for name in parameters if name in docs)]
+        )
         return made
 
     return decorate
 
 
-def _line(field: tuple[str, str]) -> str:
+def _line(name: str, doc: str) -> str:
     """Return the entry of a field in an `Args` section."""
-    text = ": ".join(field)
-    return textwrap.fill(text, 110, initial_indent=" " * 4, subsequent_indent=" " * 8)
+    return textwrap.fill(f"{name}: {doc}", 110, initial_indent=" " * 4, subsequent_indent=" " * 8)
 
 
 def field_docs(kind: Any) -> dict[str, str]:
-    """Return the attribute docstrings of the fields of a dataclass or pydantic model, in the order of the
-    fields.
+    """Return the attribute docstrings of the fields of a dataclass or pydantic model, those of subclasses
+    before those of their bases.
 
     They are read from the source on demand. Pydantic's `use_attribute_docstrings` reads them when the class
     is created, which adds 0.3 s to `import tot_lab`. Fields without a docstring or without available source
@@ -73,4 +75,4 @@ def field_docs(kind: Any) -> dict[str, str]:
                 case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
                     docs.setdefault(name, inspect.cleandoc(text))
     fields = kind.model_fields if issubclass(kind, BaseModel) else kind.__dataclass_fields__
-    return {name: docs[name] for name in fields if name in docs}
+    return {name: doc for name, doc in docs.items() if name in fields}
