@@ -73,7 +73,7 @@ def test_every_point_is_what_a_capped_rerun_gives(strategy):
         assert (row.calls, row.input_tokens, row.output_tokens) == rerun.usage[:1] + rerun.usage[2:4]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @settings(max_examples=40, deadline=None)
 @given(
     strategy=st.sampled_from(WHOLE),
@@ -98,7 +98,7 @@ def test_so_it_is_with_failing_models_own_caps_and_files(
     expect_the_same(row, run(strategy, model=Scripted(reply), repeat=repeat, budget=tl.Budget(calls=cap)))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("search", [tl.BeamSearch, tl.DepthFirst, tl.BestFirst, tl.MCTS])
 def test_so_it_is_on_the_game_of_24(search):
     strategy = tl.TreeOfThoughts(
@@ -193,7 +193,7 @@ def test_a_strategy_that_raises_when_it_is_closed_is_cut_all_the_same():
 # Where the record ends.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_that_was_killed_tells_as_much_as_it_holds(tmp_path):
     strategy = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3), parallel=False)
     whole = wait(tl.Lab(Scripted(), runs=tmp_path).run(strategy, TASK))

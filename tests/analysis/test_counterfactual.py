@@ -44,7 +44,7 @@ def canonical_events(made):
     return canonical(made.lines)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("wide", WIDE)
 @pytest.mark.parametrize("other", OTHERS)
@@ -81,7 +81,7 @@ def which(call):
     return call.purpose, call.prompt, call.sample_index
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("other", [*OTHERS, "more draws"])
 @pytest.mark.parametrize("wide", WIDE)
 def test_from_a_record_that_has_less_it_lacks_what_a_real_run_would_pay(tmp_path, wide, other):
@@ -376,7 +376,7 @@ def beam(width, **more):
     return tl.presets.game24().with_({"search.width": width, **more})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_records
 def test_the_published_search_itself_lacks_nothing(game24):
     made = tl.counterfactual(game24, beam(5))

@@ -131,7 +131,7 @@ def test_gone_on_with_from_a_thought_of_another_run():
     assert told.answer_iteration == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_cut_off_anywhere_it_is_told_as_far_as_it_goes(made):
     reports = set()
     for length in range(1, len(made.lines)):
@@ -365,7 +365,7 @@ def test_code_behind_a_tab_stays_code_in_a_quotation(text):
     assert tokens[4].type == "code_block", "the task, quoted below the title"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_reply_of_a_megabyte_is_shown():
     told = tl.deep_thought(deep(lambda call: "[" * 1_000_000, tl.DeepThink(max_iterations=1)))
     assert "[" * 1_000_000 in told.report()

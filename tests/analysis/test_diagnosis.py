@@ -552,7 +552,7 @@ def test_a_run_that_goes_on_is_diagnosed():
         assert isinstance(diagnose(part), Diagnosis)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_is_linear_in_the_run():
     def seconds(size):
         recorder = tl.Recorder()

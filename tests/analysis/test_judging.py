@@ -156,7 +156,7 @@ def measured(score, good, task):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_intervals_are_those_of_whole_tasks_drawn_anew(monkeypatch):
     """Each draw is laid out thought by thought and measured by scipy."""
 
@@ -544,7 +544,7 @@ def test_baselines_have_no_evaluator_and_still_a_blame():
     assert several["answerer"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_failure_has_one_blame():
     for options in [{"search": name} for name in ("depth_first", "best_first", "mcts")] + [{"merge": True}]:
         runs = judged(tl.TreeOfThoughts(**options)).runs

@@ -184,7 +184,7 @@ def small_scales():
     return wait(matching_lab().sweep(small, tl.game24_tasks(6)[::2]))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("unit", "amount"),
     [
@@ -209,7 +209,7 @@ def test_every_method_spends_what_was_asked(unit, amount, small_scales):
     assert not wrong
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "amount", mostly_nightly([{"tokens": 9_000}, {"usd": 0.02}, {"calls": 40}], [{"tokens": 9_000}])
 )

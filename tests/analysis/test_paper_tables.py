@@ -81,7 +81,7 @@ COMMANDS = re.findall(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_table_has_rates_intervals_and_corrected_p_values(tmp_path):
     sweep = swept(GOOD, repeats=2)
     head, *rows = cells(sweep.save(tmp_path / "table.tex", against="none").read_text())

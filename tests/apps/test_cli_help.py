@@ -113,7 +113,7 @@ def test_the_settings_of_a_strategy_are_shown_on_request(words, here):
     assert "max_iterations=10" in text
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_component_is_described(here):
     for group, names in part_names().items():
         for name in names:
@@ -205,7 +205,7 @@ def test_verdicts_are_coloured_on_a_terminal_only(tmp_path, capsys):
     assert "✗ wrong" in piped
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_run_and_demo_colour_their_verdicts(tmp_path):
     start = "import sys; from tot_lab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
     begin = f"import sys; sys.argv += {['run', 'tree_of_thoughts', *HAND]!r}\n{start}"
@@ -232,7 +232,7 @@ def test_model_list_names_what_a_model_may_be(here, tmp_path, monkeypatch):
     assert "OPENAI_API_KEY" in rows["gpt-4.1-mini"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_show_without_a_browser_says_how_to_open_the_page(tmp_path):
     run(tl.OneAnswer()).save(tmp_path / "a.jsonl")
     words = [sys.executable, "-m", "tot_lab", "show", "a.jsonl", "--out", "a.html"]
@@ -322,7 +322,7 @@ def completed(line: str, folder: Path) -> list[str]:
     return answer.read_text().split("\n")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("line", "offered"),
     [

@@ -63,6 +63,7 @@ def test_any_reply_is_survived_and_no_score_is_made_up(strategy, texts):
     survives_any_reply(trial_of(strategy), [texts])
 
 
+@pytest.mark.nightly
 @every_strategy("slow", "nightly")
 def test_it_runs_without_tools(strategy):
     for promise in (bounds_its_calls, records_the_same_for_any_latency):
@@ -164,7 +165,7 @@ def test_what_siblings_share_stands_first_and_the_candidate_last(domain):
         assert not [line for line in left if len(line) > 20], (kind, "words of ours behind the candidate")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("domain", DOMAINS)
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(max_size=300), path=st.lists(st.text(max_size=40), max_size=4))
@@ -186,7 +187,7 @@ def test_its_readers_survive_any_text(domain, text, path):
     hash(known.same(task, text))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("domain", DOMAINS)
 @settings(max_examples=60, deadline=None)
 @given(path=st.lists(st.text(max_size=40), max_size=4))

@@ -277,7 +277,7 @@ def test_a_report_counts_failed_runs_apart(tmp_path):
     assert "<b>2</b>failed" in page
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_page_of_a_sweep_marks_and_counts_failed_runs(tmp_path, chrome):
     runs = [wait(tl.Lab(broken_after(n), runs=None).run(tl.OneAnswer(), TASK)) for n in (0, 0, 1)]
     with offline_pages(chrome) as open_file:

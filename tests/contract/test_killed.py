@@ -72,7 +72,7 @@ def test_a_search_that_goes_through_a_set_does_not_resume_elsewhere(killed):
         resumed(killed, len(MADE))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_at_once_in_one_lab_are_each_as_if_alone():
     """Two repeats of each, over 128 runs at the same time."""
     jobs = [(strategy, repeat) for strategy in MADE for repeat in (0, 1)]

@@ -268,7 +268,7 @@ def searched(search, **settings):
     return tl.TreeOfThoughts(search=search, stop=tl.Stop(solved=None, depth=2), **settings)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("strategy", "promise", "said"),
     [
@@ -484,7 +484,7 @@ def test_a_domain_that_breaks_a_rule_is_named_with_the_path(domain, why):
         check_domain(sum_of(domain(grading="number")))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_domain_passes():
     wrong = []
     for name, domain in built_in("domains").items():

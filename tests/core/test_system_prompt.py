@@ -80,7 +80,7 @@ PROMISED = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("strategy", PROMISED, ids=lambda made: made.kind)
 @pytest.mark.parametrize("promise", mostly_nightly(PROMISES, FIRST), ids=lambda promise: promise.__name__)
 def test_with_it_a_strategy_keeps_what_it_promises(promise, strategy):

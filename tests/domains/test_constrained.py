@@ -336,7 +336,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "text", HOSTILE, ids=[text[:8].encode("unicode_escape").decode() for text in HOSTILE]
 )

@@ -69,7 +69,7 @@ def judged(task: tl.Task, text: str) -> float:
     return grade or 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("grade", mostly_nightly(GRADES, [grade for grade in GRADES if grade != "math"]))
 def test_a_grader_accepts_every_text(grade, monkeypatch):
     monkeypatch.setattr(graders, "SECONDS", 1 if grade == "python" else 0.1)
@@ -399,7 +399,7 @@ MARKED = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("reference", "answer"), MARKED)
 def test_marked_latex_is_graded_as_math_verify_does(reference, answer):
     """Both texts are ours, so it may parse them in this process."""
@@ -636,7 +636,7 @@ TESTS = "assert add(2, 3) == 5\nassert add(-1, 1) == 0"
 GOOD = "def add(a, b):\n    return a + b"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("answer", "right"),
     [

@@ -339,7 +339,7 @@ def test_it_answers_any_conversation(
 # What it is for: strategies with tools gain on it, and weak ones do not.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("domain", ["word_sums", "multi_hop"])
 def test_tools_pay(domain: str) -> None:
     tasks = tl.domains.word_sums_tasks(20) if domain == "word_sums" else tl.domains.multi_hop_tasks(20)

@@ -85,7 +85,7 @@ def test_it_understands_every_prompt(number: int, context: str) -> None:
         assert task.grade(answer or "") == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_skill_is_the_chance_that_a_rule_is_kept() -> None:
     tasks = tl.domains.constrained_tasks(60)
     kept = [
@@ -97,7 +97,7 @@ def test_skill_is_the_chance_that_a_rule_is_kept() -> None:
     assert mean(runs(tl.OneAnswer(), 1.0, tasks)) > 0.99
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "strategy",
     [
@@ -226,7 +226,7 @@ def test_a_master_converges_at_once() -> None:
         assert (run.stop_reason, run.usage.calls, run.grade) == ("converged", 5, 1.0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_synthesis_joins_what_the_branches_keep() -> None:
     quick = tl.presets.deep_think_quick()
     alone, joined = mean(runs(tl.OneAnswer(), 0.6)), mean(runs(quick, 0.6))

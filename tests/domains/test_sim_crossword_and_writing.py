@@ -148,7 +148,7 @@ def test_a_search_goes_back_and_solves_some_and_not_others() -> None:
         assert any(node.reason == "prune_below" for node in run.tree)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_perfect_solver_solves_every_puzzle() -> None:
     lab = tl.Lab(SOLVER, runs=None)
     for task in tl.domains.mini_crossword_tasks(6):

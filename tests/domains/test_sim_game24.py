@@ -227,7 +227,7 @@ def beam(model: SimGame24, task: Task, width: int = 3) -> str | None:
     return game.answer(task, frontier[0]) if frontier else None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("structured", [False, True])
 def test_a_perfect_player_solves_every_hand(structured: bool) -> None:
     for task in game24_tasks(60, structured=structured):

@@ -217,7 +217,7 @@ def test_the_defaults_travel_with_the_settings_of_a_lab(tmp_path):
     assert wait(first.replay()).identical
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_dask_workers_have_the_defaults(tmp_path):
     distributed = pytest.importorskip("distributed")
     holding = lab("sim/general", runs=tmp_path, **DEFAULTS)

@@ -40,7 +40,7 @@ def test_help_describes_every_setting():
     assert "Seconds that one call may take after it was sent." in shown
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("uses_jedi", [False, True])
 def test_a_kernel_completes_the_settings(uses_jedi):
     manager, client = start_new_kernel(kernel_name="python3")

@@ -200,7 +200,7 @@ def test_what_a_data_frame_holds_is_a_task_too(tmp_path):
     assert two.df().equals(one.df())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_id_is_the_same_in_every_process():
     code = "import tot_lab as tl; from tot_lab.lab.sweeps.sweep import Sweep; "
     code += "task = tl.general('x').model_copy(update={'data': {'words': {'a', 'b', 'c', 'd', 'e'}}}); "
@@ -761,7 +761,7 @@ asyncio.run(tl.Lab(player, runs=None).sweep(strategies, tasks, name="ducks"))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_sweep_whose_stderr_is_a_pipe_prints_lines(tmp_path):
     """Nothing here depends on how fast it is: no run can finish before lines without one were read."""
     gate = tmp_path / "gate"

@@ -162,7 +162,7 @@ def best_fixed(calls: int = 3000, **settings: Any) -> float:
     return max(loaded(calls, concurrency=at, **settings)[0].per_second for at in (slots, 2 * slots, 512))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("spread", [0.0, 1.0], ids=["equal", "exponential"])
 @pytest.mark.parametrize("slots", mostly_nightly([2, 16, 128], [16]))
 def test_the_slots_of_a_server_are_found(slots, spread):
@@ -200,7 +200,7 @@ def test_a_server_that_shrinks_and_one_that_grows_are_followed():
         assert after / 2 <= made.limit <= 2 * after
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_single_broken_connections_do_not_reduce_the_limit_and_many_do():
     made, _ = loaded(slots=128, fails=0.02, spread=0.5)
     assert 64 <= made.limit <= 256
@@ -346,7 +346,7 @@ def limit_notes(run: tl.Run) -> list[dict[str, Any]]:
     return [line.e.data for line in run.lines if isinstance(line.e, Note) and line.e.name == "call.limit"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_record_is_the_same_under_every_limit():
     def recorded(**settings: Any) -> tl.Run:
         model = scripted(seconds=0.01, **settings)
@@ -364,7 +364,7 @@ def test_the_record_is_the_same_under_every_limit():
         assert limit_notes(fixed) == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_timeline_shows_the_limit():
     strategy = tl.TreeOfThoughts(propose=tl.Sample(count=20), search=tl.BeamSearch(width=20))
     lab = tl.Lab(scripted(seconds=0.02), runs=None, mode="off")

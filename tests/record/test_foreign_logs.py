@@ -1059,7 +1059,7 @@ def another_model(tmp_path, value):
     return tl.load(tmp_path / "other.json")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_methods_are_compared_on_the_tasks_that_both_logs_hold(tmp_path):
     runs = tl.load(LOGS / "inspect.eval") + another_model(tmp_path, "C")
     rates = tl.stats.success_rates(runs).set_index("setting")
@@ -1113,7 +1113,7 @@ def test_a_wrong_answer_is_shown_with_the_target_of_the_log():
     assert "expected" not in repr(tl.load(LOGS / "reflexion.jsonl")[1])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_runs_of_every_tool_open_from_the_page_of_all(chrome, tmp_path):
     runs = list({run.name: run for run in tl.load(LOGS)}.values())
     with offline_pages(chrome) as open_page:

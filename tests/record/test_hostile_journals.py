@@ -131,7 +131,7 @@ def places(value, path=()):
         yield from places(value[key], (*path, key))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("share", [0.1, pytest.param(1, marks=pytest.mark.nightly)])
 def test_whatever_stands_in_a_field_is_shown_or_is_an_error_that_names_the_line(tmp_path, good, share):
     dice = random.Random(16)

@@ -728,7 +728,7 @@ asyncio.run(work)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("what", ["run", "sweep"])
 def test_a_cap_on_real_money_holds_over_a_kill(tmp_path, what):
     """A dollar a call, a kill after at least six calls, and then a cap that leaves four more."""

@@ -348,7 +348,7 @@ DRAWN = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("plot", figures_of("df"))
 def test_every_figure_carries_the_shares(plot):
     options = DRAWN.get(plot.__name__, {})

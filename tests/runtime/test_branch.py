@@ -526,7 +526,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_killed_branch_is_finished_and_nothing_is_paid_twice(tmp_path, change):
     base = wait(tl.Lab(Scripted(), runs=tmp_path).run(SEARCH, TASK))

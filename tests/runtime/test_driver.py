@@ -113,7 +113,7 @@ def ended(strategy, model=None, **options):
 # The same record.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @several
 def test_the_record_is_the_same_under_any_latencies(strategy):
     first = run(strategy)
@@ -639,7 +639,7 @@ async def cancelled_after(seconds, strategy, lab, **options):
     return under_way
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @several
 def test_cancelling_at_any_moment_leaves_a_valid_run(strategy, tmp_path):
     roll = random.Random(strategy.kind)
@@ -682,7 +682,7 @@ def endless_requests(at):
         yield BudgetLeft(at, number)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("talk", [endless_talk, endless_requests])
 def test_a_strategy_that_asks_nothing_for_ever_leaves_room_for_others_and_can_be_cancelled(tmp_path, talk):
     lab = tl.Lab(Scripted(), runs=tmp_path)
@@ -743,7 +743,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_interrupted_script_has_a_valid_run(tmp_path):
     child = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path)],
@@ -953,7 +953,7 @@ def test_a_branch_goes_on_as_soon_as_its_own_reply_is_there():
 # Far and deep.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_strategy_may_ask_50_000_times_in_sequence():
     def say(at):
         for draw in range(50_000):

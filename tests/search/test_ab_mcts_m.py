@@ -118,7 +118,7 @@ def agree_with_nuts(fits):
     assert checked > 25
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_posterior_has_the_moments_that_nuts_samples():
     agree_with_nuts(MIXED["fits"])
 

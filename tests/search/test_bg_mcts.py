@@ -55,7 +55,7 @@ def spent(budget):
     return lambda state: Budget(output_tokens=max(budget - (len(state.tree) - 1), 0), seconds=None)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_decides_by_the_equations_of_the_paper_on_500_random_trees():
     shapes = set()
     for seed in range(500):

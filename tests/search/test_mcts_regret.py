@@ -52,7 +52,7 @@ def test_on_a_bandit_tree_it_is_ucb1(seed):
     assert pulls_of(seed) == ucb1(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_regret_is_below_the_bound_and_its_growth_falls():
     runs = [[max(MEANS) - MEANS[arm] for arm in pulls_of(seed)] for seed in range(20)]
     regret = [statistics.fmean(sum(run[:pulls]) for run in runs) for pulls in (100, 200, 300, 400)]

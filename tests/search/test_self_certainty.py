@@ -140,7 +140,7 @@ def test_it_replays_from_a_file(tmp_path):
     assert wait(loaded.replay()).identical
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_with_a_majority_vote_of_the_top_it_is_the_vote_of_deep_conf():
     """The votes of the authors' package, in the file of `test_deep_conf.py`."""
     filtered = 0

@@ -413,7 +413,7 @@ def test_bad_settings_are_named(settings, said):
         tl.Adaptive(**settings)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "question",
     mostly_nightly([PLAIN, "Write a poem about rain.", "Write a letter to the mayor."], [PLAIN]),
@@ -459,7 +459,7 @@ def adaptive(rows, pick):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_table_is_calibrated_from_a_sweeps_frame():
     found = tl.stats.calibrate_router(frame(table()))
     assert found.routes == {"puzzle": "tree", "question": "loop"}
@@ -511,7 +511,7 @@ def test_regret_of_the_right_choice_is_none_and_of_the_wrong_one_all():
     assert wrong.set_index("against").loc["one a kind", "p"] < 0.001
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_best_is_found_on_other_tasks_than_it_is_measured_on():
     """By chance alone no setting is better. Picked and measured on the same tasks the best looks as if it
     were; picked on others it does not."""
@@ -542,7 +542,7 @@ def test_a_table_that_cannot_tell_is_refused(rows, options, said):
         tl.stats.regret(frame(rows), **options)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:More than 5%")  # a dead end has nothing to propose
 def test_from_a_sweep_to_a_calibrated_router_and_its_regret(tmp_path):
     strategies = {"search": tl.presets.game24(), "at once": tl.OneAnswer()}

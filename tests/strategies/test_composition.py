@@ -71,7 +71,7 @@ def assert_one_tree(run: tl.Run, strategy: tl.Strategy, folder: Path) -> None:
 # Reflexion over a tree search.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("search", "tasks"), [(WITH_TOOLS, SUMS), (SEARCH, HANDS)], ids=["sums", "hands"])
 def test_reflexion_over_a_tree_search(search: tl.Strategy, tasks: Sequence[Task], tmp_path: Path) -> None:
     model = tl.sim.SimAgent(skill=0.5, noise=0.2)
@@ -111,7 +111,7 @@ def test_a_plan_step_solved_by_a_tree_search(tmp_path: Path) -> None:
 # A tree search whose proposer uses tools.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("tasks", [SUMS, HOPS], ids=["sums", "hops"])
 def test_a_tree_search_whose_proposer_uses_tools(tasks: Sequence[Task], tmp_path: Path) -> None:
     made = runs_of(WITH_TOOLS, tasks)

@@ -306,7 +306,7 @@ NAMED = ["{name}", *BEFORE, *LABELLED, *MARKED]
 UNNAMED = ["Approach {k}", "{k}", "{id}", "branch {id}", ""]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @settings(max_examples=600, deadline=None)
 @given(data=st.data())
 def test_d6_no_score_reaches_another_approach_without_a_warning(data):
@@ -1155,7 +1155,7 @@ def test_a_changed_solution_is_what_converge_is_shown():
     assert iterations(changed)[0].branches[1].solution == "Keep them on the moon."
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_solutions_of_any_length_fit_the_next_prompt():
     long = "word " * 200_000
     lessons = {"patterns": [long], "insights": [long]}

@@ -101,7 +101,7 @@ def test_the_longest_keyword_counts_alone():
     assert hits("a business  plan and a plan") == {"business": "business plan", "planning": "plan"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("word", ["plan ", "x", " ", "\n", "sql injection ", "{", '{"category": '])
 def test_a_text_of_a_megabyte_is_classified_at_once(word):
     text = word * (1_000_000 // len(word))

@@ -173,7 +173,7 @@ def test_what_was_cut_off_is_read_as_far_as_it_goes_or_stands_for_itself(reply, 
         assert iterations(made)[0].from_branch
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("stage", FORMS)
 @pytest.mark.parametrize("said", HOSTILE, ids=range(len(HOSTILE)))
 def test_nothing_that_is_said_breaks_a_stage(stage, said):
@@ -184,7 +184,7 @@ def test_nothing_that_is_said_breaks_a_stage(stage, said):
     json.dumps([note.data for note in made.events if isinstance(note, tl.Note)])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("stage", mostly_nightly(FORMS, ["branch"]))
 def test_a_megabyte_is_read_in_time(stage):
     sound = thinker().reply

@@ -556,7 +556,7 @@ def test_the_bound_holds_for_steps_that_are_other_kinds_of_task(mode):
     assert run(model, strategy, budget=tl.Budget(calls=20)).tree == made.tree
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("promise", mostly_nightly(PROMISES, FIRST), ids=lambda promise: promise.__name__)
 def test_waves_and_replanning_keep_the_contract(promise):
     promise(

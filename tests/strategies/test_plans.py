@@ -516,7 +516,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_in_a_wave_and_gone_on_with_no_completed_step_runs_again(tmp_path):
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
     store = tmp_path / "plans.db"

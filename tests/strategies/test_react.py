@@ -377,7 +377,7 @@ wishes = st.builds(
 any_reply = st.builds(Reply, st.text(max_size=30), tool_calls=st.lists(wishes, max_size=4).map(tuple))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "strategy",
     [

@@ -233,7 +233,7 @@ def test_d15_a_page_beyond_the_share_of_the_window_is_cut_and_that_is_said(site)
     assert all(said in prompt for prompt in deep(scripted))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_d15_the_window_is_that_of_the_setting_the_model_or_the_table_and_what_is_assumed_is_said(
     site, monkeypatch
 ):
@@ -355,7 +355,7 @@ def test_d15_what_was_not_copied_letter_by_letter_is_marked(site):
         assert f"do not rely on them: `{wrong[0]}`, `{wrong[1]}`)" in prompt
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("reply", ["NOTHING", "nothing", "", "<think>so", ConnectionError("no route")])
 def test_an_extract_that_holds_nothing_or_fails_costs_its_page_alone(site, reply):
     def extract(call):
@@ -372,7 +372,7 @@ def test_an_extract_that_holds_nothing_or_fails_costs_its_page_alone(site, reply
     assert all((f"{site.url}/orders says nothing of use" in prompt) == empty for prompt in deep(scripted))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_extract_of_a_megabyte_is_bounded_and_checked_at_once(site):
     began = time.perf_counter()
     many = " ".join(f"`x{k}`" for k in range(150_000))
@@ -468,7 +468,7 @@ def test_any_extract_is_survived(reply):
     assert wait(run.replay()).identical
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_keeps_the_whole_contract_when_pages_are_read():
     """Also changed by a person anywhere, refused anywhere, cancelled, resumed and nested."""
 

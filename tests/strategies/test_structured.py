@@ -313,7 +313,7 @@ def test_no_text_breaks_it(text, model_type):
         call.messages[-1].content.encode()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "piece", ["[", "{", '{"a":', '["', '"a"b', "{a:", "```json\n{", "[{", '{"goal": "', "(", "'", "[1],"]
 )

@@ -224,14 +224,14 @@ def test_a_path_that_needs_no_further_step_is_not_gone_on_from():
     assert any(node.state == "complete" for node in made.tree)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_any_strategy_acts_and_nests():
     inner = tl.TreeThenAct(max_depth=1, strategy=tl.TreeThenAct(max_depth=1, strategy=tl.ChainOfThought()))
     check_strategy(inner)
     check_strategy(tl.BestOf(strategy=tl.TreeThenAct(propose=tl.Propose(count=2), max_depth=2), attempts=2))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("generate", mostly_nightly(["propose", "sample"], ["propose"]))
 @pytest.mark.parametrize("evaluate", mostly_nightly(["joint", "value", "logprob"], ["joint"]))
 def test_it_keeps_the_contract_however_thoughts_are_made(generate, evaluate):

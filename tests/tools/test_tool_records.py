@@ -169,7 +169,7 @@ def test_sweeps_share_no_runs_when_their_tools_differ(tmp_path):
     assert ids(counted) == (seen[1][0], 1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_dask_workers_have_the_tools(tmp_path):
     distributed = pytest.importorskip("distributed")
 

@@ -126,7 +126,7 @@ def test_a_page_becomes_text(site):
     assert "deep" in fetched(f"{site.url}/deep")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_page_that_means_harm_is_an_error_and_holds_nobody_up(site):
     """Packed in packed, moved with a body without end, or written to keep a parser or a codec busy."""
     assert fetched(f"{site.url}/once", max_bytes=1_000) == "x" * 1_000 + "\n… (cut at 1,000 bytes)"

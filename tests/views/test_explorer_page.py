@@ -47,7 +47,7 @@ def drawn(page, which=0):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_shows_the_run_and_what_was_asked(opened):
     made = run()
     page = opened(made)
@@ -57,7 +57,7 @@ def test_it_shows_the_run_and_what_was_asked(opened):
     assert [call["prompt"][0]["content"] for call in details["calls"]] == prompts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
@@ -140,7 +140,7 @@ def test_the_policy_forbids_what_is_not_ours(chrome, tmp_path):
     assert page.evaluate("window.hacked") is None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_is_drawn_first_stands_first_and_is_small(tmp_path):
     recorder = tl.Recorder("big")
     ids = [recorder.thought("the problem")]

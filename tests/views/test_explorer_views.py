@@ -26,7 +26,7 @@ from tot_lab.views.figures.theme import colour
 from tot_lab.views.figures.timeline import timeline_info
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_visits_and_values_are_those_by_which_the_search_chose(opened):
     run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=120))
     picks = [
@@ -51,7 +51,7 @@ def test_visits_and_values_are_those_by_which_the_search_chose(opened):
         assert math.isclose(value, terms["value"], rel_tol=1e-9), id
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_visits_are_shown_where_a_search_counts_them(opened):
     run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=60))
     page = opened(run)
@@ -79,7 +79,7 @@ def test_a_search_without_terms_picks_by_the_scores(opened):
     assert float(page.locator(".tl-what").text_content().split()[-1]) == run.tree[id].score
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_best_says_what_it_found_if_there_is_no_answer(opened):
     with tl.Recorder("scored", task=tl.general("Six times seven?", answer=42, grade="number")) as recorder:
         root = recorder.thought("Six times seven?")
@@ -244,7 +244,7 @@ def test_steps_are_folded_by_plan_step_and_strategy(opened):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_attempts_of_reflexion_and_the_routes_of_deep_think_are_parts(opened):
     rows = "[...document.querySelectorAll('.tl-kind')].map((one) => one.textContent)"
     page = opened(agent(tl.Reflexion()))
@@ -268,7 +268,7 @@ def address_of(page: Any) -> str:
     return str(page.evaluate("location.href"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_address_names_what_is_shown_and_shows_what_it_names(opened):
     run = game(tl.TreeOfThoughts(), "1 4 8 8")
     page = opened(run)
@@ -297,7 +297,7 @@ def test_an_address_names_what_is_shown_and_shows_what_it_names(opened):
     soon(lambda: page.evaluate(shown) == ["timeline", "0.1", 20])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "address",
     [
@@ -360,7 +360,7 @@ def written(*texts: str) -> tl.Run:
     return recorder.run
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("text", "elements", "shown"),
     [
@@ -391,7 +391,7 @@ def test_no_text_holds_the_page_up(opened, text):
     page.locator(".tl-details pre").first.wait_for(timeout=5_000)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_samples_stand_side_by_side_and_a_prompt_shows_what_is_its_own(opened):
     page = opened(written("one", "two"))
     page.evaluate(f"{APP}.show(['0.1'])")
@@ -462,7 +462,7 @@ def test_an_exported_picture_carries_question_verdict_and_legend(opened):
     assert {"question", "wrong answer", "kept", "pruned"} <= set(shown)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_print_has_light_colours_a_picture_that_fits_and_no_controls(opened, scheme):
     page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
@@ -483,7 +483,7 @@ def test_a_print_has_light_colours_a_picture_that_fits_and_no_controls(opened, s
     assert (page.evaluate(ground) == "rgb(255, 255, 255)") == (scheme == "light")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_compared_runs_say_what_differs(opened):
     first, second = written("one step", "two"), written("one leap", "two")
     page = opened(first, second)
@@ -497,7 +497,7 @@ def test_compared_runs_say_what_differs(opened):
     soon(lambda: page.get_by_text("The runs have different questions.").count() == 1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_compared_thoughts_have_one_place_and_the_first_difference_comes_first(opened):
     first = game(tl.TreeOfThoughts(propose=tl.Propose(count=4)), "1 4 8 8")
     second = game(tl.TreeOfThoughts(propose=tl.Propose(count=4), search=tl.BeamSearch(width=1)), "1 4 8 8")
@@ -528,7 +528,7 @@ def test_compared_thoughts_have_one_place_and_the_first_difference_comes_first(o
     soon(lambda: page.locator(".tl-stage").count() == 1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_calls_over_time_are_a_table_too(opened):
     run = game(tl.TreeOfThoughts(), "1 4 8 8")
     page = opened(run)
@@ -555,7 +555,7 @@ INK = """(() => {
 """The height of the highest dark pixel above the calls, from left to right."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_limit_of_requests_is_a_step_line(opened):
     strategy = tl.TreeOfThoughts(propose=tl.Sample(count=20), search=tl.BeamSearch(width=20))
     lab = tl.Lab(scripted(seconds=0.05), runs=None, mode="off")
@@ -582,7 +582,7 @@ def test_the_limit_of_requests_is_a_step_line(opened):
         assert abs((34 - heights[round(middle)]) - 28 * limit / largest) < 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened):
     model = Planner(
         plan=plan(tool("drill", depth=3), tool("add", a=3, b=4), think("Say {{from_step:s2}}.")),
@@ -687,7 +687,7 @@ def rgb_of(colour: str) -> list[int]:
     return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_from_afar_the_painted_means_shares_and_counts_are_the_true_ones(opened):
     """What is drawn on the canvas, and the pixels that remain of it, against the run."""
     run = random_scores()
@@ -770,7 +770,7 @@ def picture_of(page: Any) -> list[list[Any]]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_phone_shows_texts_of_thoughts_and_cuts_none_off(opened):
     run = game(tl.TreeOfThoughts(search="mcts"), budget=tl.Budget(calls=120))
     page = opened(run)
@@ -787,7 +787,7 @@ def test_a_phone_shows_texts_of_thoughts_and_cuts_none_off(opened):
     assert title["y"] + title["height"] <= views["y"] + 1  # the question has the whole width
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_selected_thought_has_a_text_and_no_text_leaves_the_picture(opened):
     wide = tl.TreeOfThoughts(propose=tl.Propose(count=12), search=tl.BeamSearch(width=20))
     run = game(wide, "4 5 6 10")
@@ -832,7 +832,7 @@ def test_a_thought_that_was_voted_on_leads_to_the_votes(opened):
 LONG = "The whole text of a thought. " * 60
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_paper_has_the_reason_and_the_path_with_its_full_texts(opened):
     task = tl.general("Which number?", answer="41", grade="number")
     with tl.Recorder("own", task=task) as recorder:
@@ -864,7 +864,7 @@ CORNER = """(() => {
 """The colour of a corner of the visible picture."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_timeline_is_printed_light_and_shown_dark_again(opened):
     page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
     page.emulate_media(color_scheme="dark")
@@ -879,7 +879,7 @@ def test_a_timeline_is_printed_light_and_shown_dark_again(opened):
     soon(lambda: page.evaluate(CORNER) == dark)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_forced_colours_reach_the_pictures(opened, scheme):
     page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
@@ -900,7 +900,7 @@ def test_forced_colours_reach_the_pictures(opened, scheme):
     assert contrast(ink, ground) > 7
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_compare_lists_what_was_set_differently_and_explains_its_colours(opened):
     both = tl.TreeOfThoughts(propose=tl.Propose(count=4), evaluate=tl.Value(samples=3))
     first = game(both, "1 4 8 8")

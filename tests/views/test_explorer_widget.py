@@ -227,7 +227,7 @@ def test_a_mark_given_to_the_run_is_told(tmp_path):
         explorer.close()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_watching_for_marks_keeps_no_explorer_alive():
     gc.collect()
     before = list(_watchers)

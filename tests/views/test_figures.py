@@ -211,7 +211,7 @@ def test_simulated_is_said():
     assert "simulated model" in tl.figures.plot_tree(made.graph()).layout.title.subtitle.text
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_unfinished_and_failed_runs(search):
     for length in range(1, len(search.lines), 9):
         figure = tl.figures.plot_tree(tl.Run(search.header, search.lines[:length]))
@@ -353,7 +353,7 @@ def many_calls(count, at_once):
     return tl.Run(tl.Recorder("many").header, lines)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("plot", figures_of("run"), ids=lambda plot: plot.__name__)
 def test_large_input_is_reduced_and_it_is_said(plot):
     calls = many_calls(20_000, 8)
@@ -741,7 +741,7 @@ def of_every_state(more):
         yield graph
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("more", [0, 60, 200, 600])
 def test_every_state_has_an_outline_that_can_be_seen(dark, more):
@@ -797,7 +797,7 @@ def test_every_text_of_a_figure_can_be_read(plot):
         assert min(contrast(shade, paper) for shade in shades if shade != paper) >= 4.5
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_figure_follows_the_default_template_unless_told():
     papers = {"light": "#ffffff", "dark": "#111418"}
     one = tl.Recorder("one")

@@ -146,7 +146,7 @@ def test_a_long_chain(draw):
     assert y[-1] == 24_999
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @both
 def test_hundred_thousand_nodes_stay_apart(draw):
     start = time.perf_counter()

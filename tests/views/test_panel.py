@@ -105,7 +105,7 @@ def form_of(kind):
     return Form(kind, lambda: None)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [*form_classes(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_a_form_begins_with_the_defaults(kind):
     form = form_of(kind)
@@ -115,7 +115,7 @@ def test_a_form_begins_with_the_defaults(kind):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [*form_classes(), tl.Budget], ids=lambda kind: kind.__name__)
 def test_every_field_says_what_it_means(kind):
     described = field_descriptions(kind)
@@ -254,7 +254,7 @@ def opened(then, *arguments, **options):
     return wait(used())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "kind",
     mostly_nightly(STRATEGIES, [tl.TreeOfThoughts, tl.BestOf, tl.ReAct, tl.DeepThink, tl.PlanExecute]),
@@ -394,7 +394,7 @@ OWN = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("which", range(len(OWN)))
 def test_tasks_of_ones_own(which):
     async def used(shown):
@@ -408,7 +408,7 @@ def test_tasks_of_ones_own(which):
     opened(used, lab(), OWN)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_task_that_holds_a_function_keeps_its_name_in_the_code():
     tasks = [OWN[0], tl.general("Which?", answer="b", grade=lambda answer, reference: answer == reference)]
 
@@ -476,7 +476,7 @@ def test_every_domain_is_offered_with_its_examples():
     opened(used, lab())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("model", "domain"),
     [("sim/general", "general"), ("sim/constrained", "constrained"), ("sim/agent", "game24")],
@@ -517,7 +517,7 @@ LABS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", LABS)
 def test_the_code_makes_the_lab_too(name, tmp_path):
     given = LABS[name](tmp_path)

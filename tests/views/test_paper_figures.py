@@ -111,7 +111,7 @@ def test_any_text_is_a_drawing(tmp_path_factory, text):
     ET.parse(recorder.run.save_figure(tmp_path_factory.getbasetemp() / "any.svg"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_text_is_cut_off(tmp_path):
     """As the browser draws it, with the fonts of this machine."""
     long = "Which of these METHODS of teaching arithmetic helps a class of thirty children most? " * 3
@@ -244,7 +244,7 @@ def test_a_heading_is_wrapped_to_the_width_and_another_title_is_text(tmp_path, s
     assert figure.to_json() == before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("default")
 def test_kaleido_draws_pdf_and_png(tmp_path):
     pytest.importorskip("kaleido")

@@ -362,7 +362,7 @@ def wrong():
 LIGHTS, DARKS = {"rgb(255, 255, 255)", "rgb(245, 247, 249)"}, {"rgb(17, 20, 24)", "rgb(27, 32, 39)"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_page_follows_the_system_and_prints_light_and_whole(tmp_path, simulated, panel, chrome):
     runs = [simulated, wrong(), tl.Recorder().run]
     path = report_html(runs, tmp_path / "report.html")

@@ -572,7 +572,7 @@ def test_every_figure_says_what_it_draws():
     assert (drawn["runs"], drawn["deep_think"]) == ({"plot_calibration"}, {"plot_confidence"})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @every_figure
 def test_it_is_drawn_light_and_dark_of_a_table_or_a_sweep(plot, options):
     light, dark = plot(CROSSED, **options), plot(SimpleNamespace(df=lambda: CROSSED), dark=True, **options)
@@ -637,7 +637,7 @@ def test_one_row_is_enough_or_it_is_said(plot, options):
         assert json.loads(plot(one, **options).to_json())["data"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @every_figure
 def test_large_tables_are_reduced_and_it_is_said(plot, options):
     """Each is a little larger than what its figure draws."""
@@ -758,7 +758,7 @@ def many(settings, widths=(1, 2, 4, 8)):
     return grid([*solved, ("one answer", None, None, 1, 2)])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_up_to_eight_curves_share_a_plot_and_more_get_one_each():
     for count, plots in ((2, 1), (8, 1), (9, 9), (24, 24)):
         figure = plot_sweep(many(count), "beam_width", color="generate")
@@ -814,7 +814,7 @@ def test_the_heading_says_what_was_held_constant():
     assert "beam_width 2" not in plot_sweep(part, "beam_width").layout.title.subtitle.text
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("plot", [plot_pareto, plot_sweep, tl.figures.plot_scaling])
 def test_a_setting_that_some_runs_do_not_have_was_not_held_constant(plot):
     """`None` may be a value, such as no limit of nodes."""
@@ -866,7 +866,7 @@ def overlap(one, other):
     return max(min(across, down), 0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_name_covers_an_interval_a_point_or_another_name(chrome):
     page = chrome.new_page()
     page.set_content("<body style='margin:0'><div id=figure></div>")

@@ -86,7 +86,7 @@ def test_show_takes_a_folder_of_runs(swept, tmp_path, capsys):
     assert len(rows) == len(swept.df())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_cell_says_whether_its_run_is_right_and_whom_to_blame(opened_sweep, swept):
     page = opened_sweep(swept)
     cells = page.evaluate(
@@ -105,7 +105,7 @@ def test_every_cell_says_whether_its_run_is_right_and_whom_to_blame(opened_sweep
     assert {sign[0] for *_, sign in true} == {"✓", "✗"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("query", "matches"),
     [
@@ -134,7 +134,7 @@ def test_a_column_that_is_not_there_is_named(opened_sweep, swept):
     assert page.locator(".tl-run").count() == len(swept.df())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("column", ["calls", "task", "search.width"])
 def test_a_click_on_a_head_sorts_by_the_column(opened_sweep, swept, column):
     page = opened_sweep(swept)
@@ -147,7 +147,7 @@ def test_a_click_on_a_head_sorts_by_the_column(opened_sweep, swept, column):
         assert in_table(page, "run_id") == list(true.run_id)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_cell_opens_exactly_its_run(opened_sweep, swept):
     page = opened_sweep(swept)
     for row in list(swept.df().itertuples())[::7]:
@@ -174,7 +174,7 @@ def test_a_cell_opens_exactly_its_run(opened_sweep, swept):
         assert sorted(shown) == sorted(asked)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_runs_are_one_tab_stop_and_the_arrow_keys_move_within_them(opened_sweep, swept):
     page = opened_sweep(swept)
     focused = "document.activeElement.dataset.row"
@@ -207,7 +207,7 @@ def test_the_runs_are_one_tab_stop_and_the_arrow_keys_move_within_them(opened_sw
     assert page.locator(".tl-run[tabindex='0']").count() == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_cells_are_compared(opened_sweep, swept):
     page = opened_sweep(swept)
     ids = list(swept.df().run_id)
@@ -235,7 +235,7 @@ def test_two_cells_are_compared(opened_sweep, swept):
     assert page.evaluate(f"{APP}.view") == "compare"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_finding_about_the_second_run_selects_thoughts_of_the_second_run(opened_sweep, swept):
     page = opened_sweep(swept)
     frame = swept.df()
@@ -249,7 +249,7 @@ def test_a_finding_about_the_second_run_selects_thoughts_of_the_second_run(opene
     soon(lambda: page.evaluate(ids) == [f"b:{id}" for id in wanted])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_next_failed_run_goes_through_all_of_them_and_only_them(opened_sweep, swept):
     page = opened_sweep(swept)
     frame = swept.df()
@@ -265,7 +265,7 @@ def test_the_next_failed_run_goes_through_all_of_them_and_only_them(opened_sweep
     soon(lambda: page.evaluate(f"{APP}.source.runs[0].about.id") == failed[-2])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_address_opens_its_run_and_the_back_button_the_one_before(opened_sweep, swept):
     page = opened_sweep(swept)
     ids = list(swept.df().run_id)
@@ -300,7 +300,7 @@ def test_hostile_texts_of_runs_stay_texts(opened_sweep):
     assert page.locator("img").count() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_violation(opened_sweep, swept, scheme):
     page = opened_sweep(swept, color_scheme=scheme)

@@ -32,7 +32,7 @@ def test_long_work_prints_lines_into_a_pipe(capsys, monkeypatch):
     assert all(line == f"loading: {count:,} of 1,200 runs" for line, count in zip(lines, counts, strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_long_work_shows_a_bar_in_a_terminal_and_takes_it_away():
     code = (
         "import fcntl, struct, sys, termios, time\n"
@@ -124,7 +124,7 @@ def test_the_first_import_of_litellm_is_named(tmp_path):
     assert "one_answer: loading hosted_vllm/small" in done.stderr.splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_shows_a_bar_in_a_terminal_and_takes_it_away():
     code = (
         "import asyncio, fcntl, struct, termios\n"

@@ -62,6 +62,7 @@ def test_without_repeats_the_interval_is_wilsons(solved, of, low, high):
     assert (row.low, row.high) == pytest.approx(proportion_confint(solved, of, method="wilson"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("rate", [0.2, 0.5])
 @pytest.mark.parametrize("alike", [0.0, 0.3, 0.7, 1 - 1e-9])
 @pytest.mark.parametrize(("tasks", "repeats"), mostly_nightly([(10, 5), (30, 4), (100, 3)], [(30, 4)]))
@@ -456,6 +457,7 @@ def test_tasks_needed_is_a_little_more_than_connor_says(difference, discordant, 
     assert approximate <= tasks <= approximate + 3 / difference
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("difference", "discordant"), [(0.3, 0.4), (0.15, 0.3), (0.05, 0.5)])
 def test_so_many_tasks_find_the_difference_so_often(difference, discordant):
     tasks = tl.stats.required_sample_size(difference, discordant=discordant)
@@ -483,6 +485,7 @@ def test_power_is_the_sum_over_all_outcomes(tasks, difference, discordant):
     assert statistics._power(tasks, difference, discordant, 0.05) == pytest.approx(total)
 
 
+@pytest.mark.nightly
 def test_very_many_tasks_can_be_asked_for():
     assert tl.stats.required_sample_size(0.001) == pytest.approx(connor(0.001, 0.5), rel=0.001)
 

@@ -71,6 +71,7 @@ def test_demo_runs_twenty_searches_and_writes_what_it_says(tmp_path):
     assert tot_lab("demo", folder=tmp_path).returncode == 0  # again: nothing is in its way
 
 
+@pytest.mark.nightly
 def test_demo_interrupted_keeps_what_was_finished(tmp_path):
     command = [sys.executable, "-m", "tot_lab", "demo", "out"]
     running = subprocess.Popen(command, cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -256,6 +257,7 @@ def test_a_text_is_written_with_open_ended(tmp_path, monkeypatch):
     assert "open_ended" in tot_lab("run", "--help", folder=tmp_path).stdout
 
 
+@pytest.mark.nightly
 def test_run_shows_no_key_and_fails_aloud(tmp_path, monkeypatch):
     key = "sk-not-to-be-seen"
     words = ("run", "one_answer", "--task", "general", "What is 17 * 3?", "answer=51", "grade=number")
@@ -533,6 +535,7 @@ def test_a_sweep_in_which_all_goes_wrong_says_so(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.count("3 of 3 runs failed, without a grade, all with: CacheMiss") == 1
 
 
+@pytest.mark.nightly
 def test_run_interrupted_keeps_what_there_is(tmp_path):
     command = [sys.executable, "-m", "tot_lab", "run", *TREE, *SIM, "latency=0.2", "--out", "a.jsonl"]
     running = subprocess.Popen(
@@ -734,6 +737,7 @@ def own_settings(tmp_path, monkeypatch):
         monkeypatch.setitem(ENV, name, value)
 
 
+@pytest.mark.nightly
 def test_think_prints_what_comes_of_it_and_tells_its_way_apart(tmp_path, own_settings):
     (tmp_path / "notes.md").write_text("It rained.")
     words = ("think", "Why <is> it wet?", "--preset", "quick", "--branches", "7", "--files", "*.md")

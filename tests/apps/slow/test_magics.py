@@ -100,6 +100,7 @@ def kernel(tmp_path_factory):
 pytestmark = [pytest.mark.filterwarnings("ignore")]  # jupyter_client's own
 
 
+@pytest.mark.nightly
 def test_a_question_in_a_line_leaves_a_run_and_shows_it(kernel):
     """D13: the result is shown as a panel."""
     status, shown, error, _ = kernel.run("%think --branches 2 Why doesn't it work?")

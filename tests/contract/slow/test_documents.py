@@ -150,6 +150,7 @@ def test_the_mark_in_the_guide_is_about_the_thought_that_it_names(tmp_path, monk
     assert sorted(re.findall(r"\d+", way)) == sorted(left)
 
 
+@pytest.mark.nightly
 def test_the_cluster_page_runs_on_a_cluster(tmp_path, monkeypatch):
     """With a Redis and a scheduler of this machine at the addresses that it names."""
     monkeypatch.chdir(tmp_path)
@@ -168,6 +169,7 @@ def test_the_cluster_page_runs_on_a_cluster(tmp_path, monkeypatch):
         assert names["sweep"].df().answer.tolist() == ["4"]
 
 
+@pytest.mark.nightly
 def test_the_script_of_the_cluster_page_ends_cleanly(tmp_path):
     (tmp_path / "script.py").write_text(blocks(CLUSTER)[1])
     command = [sys.executable, "script.py"]
@@ -186,6 +188,7 @@ def test_the_strategy_in_contributing_runs():
     execute(held, {"Twice": twice})["test_twice"]()
 
 
+@pytest.mark.nightly
 def test_the_search_in_contributing_keeps_the_contract():
     _, code, _ = blocks("CONTRIBUTING.md")
     by_score = execute(code, {})["ByScore"]
@@ -194,6 +197,7 @@ def test_the_search_in_contributing_keeps_the_contract():
     assert run(search).stop_reason == "limit:depth"
 
 
+@pytest.mark.nightly
 def test_the_domain_in_the_recipe_is_searchable():
     (code,) = blocks("tests/README.md")
     domain = execute(code, {"tl": tl})["Countdown"]()

@@ -355,6 +355,7 @@ def test_every_pattern_is_linear(pieces):
     assert not quadratic, "\n".join(quadratic)
 
 
+@pytest.mark.nightly
 def test_the_search_finds_what_is_quadratic(pieces):
     """The patterns that were: without this the test above might be blind."""
     texts = (
@@ -492,6 +493,7 @@ def test_a_simulated_model_reads_any_prompt_in_linear_time(kind, pieces):
         assert not is_quadratic(read, shape), about
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("piece", ["a!", "write ", "first ", "then ", " ", "1. "])
 def test_what_is_exempt_is_bounded(piece):
     """A megabyte takes no longer than the part that is looked at."""
@@ -500,6 +502,7 @@ def test_what_is_exempt_is_bounded(piece):
     assert categories.LOOKED_AT <= 4_000
 
 
+@pytest.mark.nightly
 def test_finding_json_in_brackets_takes_a_bounded_time():
     """40,000 characters took 2.7 s on the machine where 0.25 s are measured now."""
     for start, piece in (("{", "{a},"), ("", "{a}"), ("", "['] "), ("{", "''"), ("", "[]"), ("{", "a")):

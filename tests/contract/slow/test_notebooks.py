@@ -58,6 +58,7 @@ def test_no_stored_output_shows_the_source_of_a_page(path):
         assert not re.search("<(div|p|title|svg)>", "".join(data.get("text/plain", "")))
 
 
+@pytest.mark.nightly
 @each
 def test_a_converted_notebook_has_as_many_pictures_as_figures(path):
     page, _ = HTMLExporter(exclude_input=True).from_notebook_node(nbformat.read(str(path), as_version=4))
@@ -119,6 +120,7 @@ PICTURES = """() => {
 }""".replace("KINDS", json.dumps([FIGURE, WIDGET]))
 
 
+@pytest.mark.nightly
 @each
 def test_a_jupyterlab_that_does_not_trust_a_notebook_shows_its_pictures(path, opened):
     view = opened(path)
@@ -134,6 +136,7 @@ def test_a_jupyterlab_that_does_not_trust_a_notebook_shows_its_pictures(path, op
 DOLLARS = "A pen costs $5, and two cost $9. <b>Why</b>?"
 
 
+@pytest.mark.nightly
 def test_the_card_of_a_run_survives_the_sanitiser_of_jupyterlab(opened, tmp_path):
     """Its words are those of the card, and the tree is drawn. No two dollar signs become a formula."""
     recorder = tl.Recorder(DOLLARS)
@@ -190,6 +193,7 @@ def test_without_the_published_logs_one_sentence_says_so(tmp_path):
     assert "not here" in said
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not RECORDS.is_dir(), reason="needs the published logs")
 def test_the_published_logs_are_found_under_their_real_names(tmp_path):
     """In a clone of their repository beside the notebook."""

@@ -69,6 +69,7 @@ def tot_lab(installed, cwd, *commands):
     return python(installed, code, cwd).split("\0")[:-1]
 
 
+@pytest.mark.nightly
 def test_the_package_has_one_file_for_each_group_of_the_registry(installed, tmp_path):
     code = """
         from tot_lab.core.registry import GROUPS, find, offered
@@ -94,6 +95,7 @@ def test_the_package_has_one_file_for_each_group_of_the_registry(installed, tmp_
     }
 
 
+@pytest.mark.nightly
 def test_a_strategy_of_a_package_runs_by_name_from_a_file_and_in_a_sweep(installed, tmp_path):
     out = python(
         installed,
@@ -133,6 +135,7 @@ def test_a_strategy_of_a_package_runs_by_name_from_a_file_and_in_a_sweep(install
     assert shown.split() == ["acme_lab.strategy", "True"]
 
 
+@pytest.mark.nightly
 def test_the_command_line_takes_the_components_of_a_package(installed, tmp_path):
     tasks = ["--tasks", "acme_climb", "count=3", "--model", "sim/acme_climb"]
     made, swept, answered, described = tot_lab(
@@ -162,6 +165,7 @@ def test_the_command_line_takes_the_tools_of_a_package(installed, tmp_path):
     assert list(tl.load(tmp_path / "a.jsonl").header.tools) == ["reverse", "search-of-acme", "legs"]
 
 
+@pytest.mark.nightly
 def test_the_axes_the_domain_and_its_player_may_come_from_a_package(installed, tmp_path):
     tot_lab(
         installed,
@@ -230,6 +234,7 @@ def test_a_log_is_read_by_the_importer_of_a_package(installed, tmp_path):
     assert python(installed, code, tmp_path).strip() == "acme chat|because|2"
 
 
+@pytest.mark.nightly
 def test_the_components_of_a_package_keep_the_contract(installed, tmp_path):
     code = f"""
         import tot_lab as tl
@@ -244,6 +249,7 @@ def test_the_components_of_a_package_keep_the_contract(installed, tmp_path):
     python(installed, code, tmp_path)
 
 
+@pytest.mark.nightly
 def test_the_panel_offers_the_components_of_a_package(installed, tmp_path):
     code = """
         import asyncio
@@ -418,6 +424,7 @@ def test_a_further_name_may_not_be_another_kind(packages):
 # In a browser, at the end: until its module ends, the browser keeps an event loop running.
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jupyter_client's own
 def test_a_task_of_a_package_is_run_from_the_panel_in_a_browser(installed, fresh_notebook):
     begin = f"import sys\nsys.path.insert(0, {str(installed)!r})\nimport tot_lab as tl"

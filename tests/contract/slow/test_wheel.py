@@ -29,6 +29,7 @@ def installed(tmp_path_factory):
     return folder / "site"
 
 
+@pytest.mark.nightly
 def test_the_wheel_holds_everything_and_no_more(installed):
     names = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
     source = {
@@ -52,6 +53,7 @@ def test_the_wheel_holds_everything_and_no_more(installed):
     assert not [name for name in names if name.startswith(outside)]
 
 
+@pytest.mark.nightly
 def test_notebooks_come_out_of_an_installed_package(installed, tmp_path):
     environ = {**os.environ, "PYTHONPATH": str(installed)}
     command = [sys.executable, "-m", "tot_lab", "notebooks", "mine"]

@@ -62,6 +62,7 @@ def wrong_one(text: str) -> str:
 # Every family.
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("family", SAMPLE)
 def test_a_right_answer_is_solved_and_a_wrong_one_is_not(family: str) -> None:
     right_and_wrong(family)
@@ -315,6 +316,7 @@ def unharmed(family: str, mark: Path) -> None:
             assert 0 <= (task.domain.credit(task, text) or 0.0) < 1, (family, text[:60])
 
 
+@pytest.mark.nightly
 def test_an_endless_grading_is_stopped_and_the_next_worker_makes_and_grades_the_same() -> None:
     """The grader of coin_flip computes for hours in C, where no handler of Python runs."""
     made = tasks_of("simple_integration", 4, seed=11)

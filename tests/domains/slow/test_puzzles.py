@@ -81,6 +81,7 @@ def items_of(kind: str) -> list[Item]:
 # The authority: reasoning-gym.
 
 
+@pytest.mark.nightly
 @every_family
 def test_what_the_solver_finds_is_right_here_and_there(kind):
     for item in items_of(kind):
@@ -540,6 +541,7 @@ def test_more_states_than_the_limit_are_unknown():
 # The contract, and the simulated player.
 
 
+@pytest.mark.nightly
 @every_family
 def test_each_keeps_the_contract(kind):
     seen = check_domain(puzzle_task(kind), MOVES[kind])

@@ -96,6 +96,7 @@ def test_a_player_who_follows_the_plan_gets_closer_with_every_step():
         assert DOMAIN.solved(puzzle, state)
 
 
+@pytest.mark.nightly
 def test_it_decides_every_puzzle_of_the_default_size():
     items, puzzles = generated(20)
     for item, puzzle in puzzles:

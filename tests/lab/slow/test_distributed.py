@@ -89,6 +89,7 @@ async def second(call):
     return "Answer: the second model"
 
 
+@pytest.mark.nightly
 def test_models_of_strategies_and_roles_answer_on_the_workers(tmp_path, client):
     settings = {"role": tl.OneAnswer(model="other"), "own": tl.OneAnswer(model=second), "lab": tl.OneAnswer()}
     lab = tl.Lab(model, runs=tmp_path, roles={"other": second})
@@ -98,6 +99,7 @@ def test_models_of_strategies_and_roles_answer_on_the_workers(tmp_path, client):
     assert answers["role"] == answers["own"] != answers["lab"]
 
 
+@pytest.mark.nightly
 def test_the_frame_is_that_of_one_process(tmp_path, client):
     here = tl.Lab(model, runs=tmp_path / "here", roles={"evaluate": tl.Role(temperature=0.5)})
     there = tl.Lab(model, runs=tmp_path / "there", roles={"evaluate": tl.Role(temperature=0.5)})
@@ -193,6 +195,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.nightly
 def test_a_script_may_hold_its_own_parts(tmp_path):
     """Its workers import it too, under another name."""
     (tmp_path / "script.py").write_text(SCRIPT)
@@ -223,6 +226,7 @@ def test_a_client_of_the_users_own_loop_does_as_well(tmp_path):
 # Limits, and the cache.
 
 
+@pytest.mark.nightly
 def test_workers_share_the_limit_of_an_endpoint(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), concurrency=5, seconds=0.05)
     lab = tl.Lab(end, runs=tmp_path / "runs", mode="off")
@@ -274,6 +278,7 @@ def test_sweeps_and_clients_of_one_cluster_keep_one_limit_together(tmp_path):
     assert max_under_way(calls) == 3
 
 
+@pytest.mark.nightly
 def test_requests_per_minute_hold_over_sweeps_and_the_death_of_a_worker(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), requests_per_minute=12)
 
@@ -331,6 +336,7 @@ def test_settings_share_their_calls_and_what_was_paid_is_told(tmp_path, client):
     assert again.df().drop(columns=["seconds", "paid"]).equals(sweep.df().drop(columns=["seconds", "paid"]))
 
 
+@pytest.mark.nightly
 def test_a_machine_of_its_own_shares_answers_through_redis(tmp_path, client):
     """A worker under another host name stands for another machine."""
     server = RedisServer(tmp_path)
@@ -561,6 +567,7 @@ def test_a_run_that_kills_its_worker_each_time_is_a_row(tmp_path, client):
     assert again.df().error.isna().all()
 
 
+@pytest.mark.nightly
 def test_a_sweep_that_is_cancelled_stops_the_workers_and_goes_on_later(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), seconds=0.05, concurrency=8)
     lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")

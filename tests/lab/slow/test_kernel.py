@@ -67,6 +67,7 @@ print(0 <= whole.found - len(part.rows) <= 1, len(whole.df()) == 80)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")  # jupyter_client's own
 @pytest.mark.parametrize(
     ("cell", "after", "told"),

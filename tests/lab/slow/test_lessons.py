@@ -113,6 +113,7 @@ def writer(path, name, count):
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment)
 
 
+@pytest.mark.nightly
 def test_what_was_acknowledged_outlives_a_kill(tmp_path):
     path = tmp_path / "lessons.db"
     process = writer(path, "one", 400)
@@ -127,6 +128,7 @@ def test_what_was_acknowledged_outlives_a_kill(tmp_path):
     assert tl.Lessons(path).add(tried("How many legs?", "UNSATISFIED: more", end="limit:retries")) == 1
 
 
+@pytest.mark.nightly
 def test_two_processes_keep_all_of_both(tmp_path):
     path = tmp_path / "lessons.db"
     processes = [writer(path, name, 40) for name in ("one", "two")]

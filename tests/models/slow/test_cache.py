@@ -208,6 +208,7 @@ def test_keys_stay_what_they_are_from_version_to_version():
 # Durable.
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("rounds", [5, pytest.param(25, marks=pytest.mark.nightly)])
 def test_what_was_acknowledged_survives_kill_nine(tmp_path, rounds):

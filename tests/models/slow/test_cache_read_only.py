@@ -70,6 +70,7 @@ def fill(disk):
 HARM = {"read-only": read_only, "full": fill}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", mostly_nightly(["closed", "killed", "copied"], ["closed", "killed"]))
 @pytest.mark.parametrize("harm", HARM)
 def test_a_cache_that_cannot_be_written_is_read(small_disk, how, harm):

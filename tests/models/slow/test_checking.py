@@ -38,6 +38,7 @@ def models(*names: str, **facts: object) -> dict:
     return {"object": "list", "data": [{"id": name, "object": "model", **facts} for name in names]}
 
 
+@pytest.mark.nightly
 def test_a_server_that_can_do_all():
     with Providers(able) as server:
         server.pages["/v1/models"] = models("other", "org/m", max_model_len=32_768)
@@ -59,6 +60,7 @@ def test_a_server_that_can_do_all():
     assert "adaptive" in repr(found)
 
 
+@pytest.mark.nightly
 def test_a_server_that_can_do_little():
     with Providers(Said("Hello.", pause=0.3), slots=1) as server:
         server.pages["/api/tags"] = {"models": [{"name": "qwen3:8b"}, {"name": "other:latest"}]}
@@ -87,6 +89,7 @@ def test_a_server_that_can_do_little():
     assert all(problem in repr(found) for problem in found.problems)
 
 
+@pytest.mark.nightly
 def test_calls_that_were_late_once_are_chance():
     stories: list[str] = []
 
@@ -199,6 +202,7 @@ def test_a_server_that_fails_at_some_things_is_asked_for_the_others():
     assert "n samples are n requests" in said
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("lists_models", [True, False])
 def test_a_server_that_is_slow_is_told_from_one_that_is_away(monkeypatch, lists_models):
     monkeypatch.setattr(checking, "PATIENCE", 2.0)
@@ -226,6 +230,7 @@ class Mute:
         self.socket.close()
 
 
+@pytest.mark.nightly
 def test_a_server_whose_every_page_is_slow_is_there_all_the_same(monkeypatch):
     monkeypatch.setattr(checking, "PATIENCE", 2.0)
     with Mute() as address:
@@ -262,6 +267,7 @@ def test_the_local_model():
     assert "slots in parallel  1\n" in repr(found)
 
 
+@pytest.mark.nightly
 def test_a_lab_keeps_to_what_it_found():
     with Providers(able) as server:
         server.pages["/v1/models"] = models("gpt-4.1-mini")

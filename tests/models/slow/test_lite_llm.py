@@ -92,6 +92,7 @@ sys.meta_path.insert(0, Seen)
 """Code that notes the threads in which litellm is imported."""
 
 
+@pytest.mark.nightly
 def test_litellm_is_loaded_in_a_thread_and_nothing_is_downloaded(server, tmp_path):
     """In a process of its own, which still has litellm to load, and a hub that would show it."""
     server.will(Said("Four.", usage=False))
@@ -380,6 +381,7 @@ def found(data: object, path: str) -> object:
     return data
 
 
+@pytest.mark.nightly
 @each_family
 @pytest.mark.parametrize("setting", SENT)
 def test_each_setting_arrives_or_is_named_as_dropped(server, family, setting):
@@ -746,6 +748,7 @@ def test_an_error_inside_a_stream_is_the_providers(server, family):
 # Faults
 
 
+@pytest.mark.nightly
 @each_family
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize(

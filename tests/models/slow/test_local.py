@@ -60,6 +60,7 @@ def server_of(model: Local) -> local._Server:
 # Replies.
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_a_reply_is_whole_and_costs_nothing(model: Local) -> None:
     (reply,) = answers(model, asked("Name three colours."))
@@ -108,6 +109,7 @@ def test_labels_have_log_probabilities(model: Local) -> None:
     assert {"yes", "no"} <= {label.strip().lower() for label in token.top}
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_a_schema_is_kept(model: Local) -> None:
     step = {"type": "object", "additionalProperties": False, "required": ["a", "op", "b"], "properties": {
@@ -235,6 +237,7 @@ elif sys.argv[1] == "error":
 """
 
 
+@pytest.mark.nightly
 @needs_smollm2
 @pytest.mark.parametrize("how", mostly_nightly(["end", "error", "busy"], ["end"]))
 def test_it_is_gone_with_the_interpreter(how: str) -> None:

@@ -755,6 +755,7 @@ def test_proxies_of_the_environment_are_not_used(server, monkeypatch):
     assert wait(direct(server).answer((call(),), CallObserver()))[0].error is None
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [VLLM, OpenAIServer, LiteLLM])
 @pytest.mark.parametrize("how", ["run", "resume", "branch"])
 def test_a_strangers_journal_sends_no_key_of_the_environment_to_its_server(
@@ -799,6 +800,7 @@ def test_many_samples_of_a_server_that_gives_one_at_a_time(server):
     assert [reply.text for reply in replies] == [str(k) for k in range(1_500)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("end", "connections_of_5"), [(b"0\r\n\r\n", 1), (b"", 5), (b"zz\r\n", 5)])
 def test_a_stream_that_ends_after_its_last_event_leaves_its_connection_open(server, end, connections_of_5):
     """vLLM sends the end of the response apart from `[DONE]`. If it never comes or is wrong, the reply is
@@ -1048,6 +1050,7 @@ def test_with_a_revision_the_server_is_no_part_of_the_identity(server):
     assert len({str(identity(**more)) for more in ({}, {"chat": False}, {"revision": "4f2a"})}) == 3
 
 
+@pytest.mark.nightly
 def test_a_direct_run_does_not_import_litellm(server, tmp_path):
     code = (
         "import asyncio, sys, tot_lab as tl\n"

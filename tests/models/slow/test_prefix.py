@@ -575,6 +575,7 @@ def test_calls_at_the_same_time_process_what_they_share_once(models, monkeypatch
         assert first[likely] == pytest.approx(same[likely], abs=0.1)
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_a_seed_gives_the_same_bits_whatever_came_before_and_reuses_the_beginning(models):
     model = models()

@@ -117,6 +117,7 @@ def writing(url, folder, name, ready, answers):
     cache.close()
 
 
+@pytest.mark.nightly
 def test_processes_that_write_the_same_keys_at_once_hold_the_same_answers(tmp_path, url):
     start = multiprocessing.get_context("spawn")
     ready, answers = start.Barrier(2), start.Queue()

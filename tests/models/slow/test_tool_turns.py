@@ -546,6 +546,7 @@ def test_a_real_model_runs_the_loop_to_its_end(small):
     assert made.stop_reason in ("answered", "limit:iterations")
 
 
+@pytest.mark.nightly
 @needs_smollm2
 @pytest.mark.parametrize("choice", [None, "auto", "none", "required", "legs"])
 def test_what_a_real_models_template_has_no_place_for_is_said(small, choice):
@@ -556,6 +557,7 @@ def test_what_a_real_models_template_has_no_place_for_is_said(small, choice):
     assert observer.dropped == (["tools", "tool_choice"] if choice in ("required", "legs") else ["tools"])
 
 
+@pytest.mark.nightly
 @needs_smollm2
 def test_a_real_model_is_shown_a_call_in_text_and_what_it_gave(small):
     written = '{"name": "legs", "arguments": {"animal": "duck"}}'

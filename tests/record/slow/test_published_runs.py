@@ -243,6 +243,7 @@ def test_every_entry_is_a_run(logs):
     assert all(run.stop_reason for runs in logs.values() for run in runs)
 
 
+@pytest.mark.nightly
 @needs_records
 @each_log
 def test_every_picture_of_a_run_works_on_it(logs, name, tmp_path):

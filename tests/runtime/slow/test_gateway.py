@@ -68,6 +68,7 @@ def test_a_search_is_paid_for_once_and_replays_offline(server, family, tmp_path)
     assert wait(tl.load(made.path).replay(cache=tl.Cache(tmp_path / "calls"))).identical
 
 
+@pytest.mark.nightly
 @each_family
 @pytest.mark.parametrize(
     "trouble",

@@ -37,6 +37,7 @@ def views_of(page):
             yield button.text_content()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("scheme", "width"),
     mostly_nightly(
@@ -67,6 +68,7 @@ def test_axe_finds_no_serious_violation_on_any_view(runs, opened, scheme, width)
     assert seen == {"tree", "steps", "plan", "timeline", "compare"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_violation_in_a_report(runs, chrome, tmp_path, scheme):
     path = report_html(runs, tmp_path / "report.html")
@@ -95,6 +97,7 @@ def selected(page):
     return page.evaluate(f"{APP}.ids()")
 
 
+@pytest.mark.nightly
 def test_keys_alone_suffice_in_the_tree_and_for_reading(runs, opened):
     run = runs[0]
     page = opened(run)
@@ -130,6 +133,7 @@ def test_keys_alone_suffice_in_the_tree_and_for_reading(runs, opened):
     assert saved.value.suggested_filename.endswith(".svg")
 
 
+@pytest.mark.nightly
 def test_keys_alone_suffice_in_the_steps_the_plan_and_the_timeline(runs, opened):
     run = runs[2]
     page = opened(run)
@@ -158,6 +162,7 @@ def test_keys_alone_suffice_in_the_steps_the_plan_and_the_timeline(runs, opened)
         page.keyboard.press(key)
 
 
+@pytest.mark.nightly
 def test_keys_alone_suffice_to_compare(runs, opened):
     page = opened(*runs[:2])
     press_button(page, "compare")
@@ -174,6 +179,7 @@ def test_keys_alone_suffice_to_compare(runs, opened):
     soon(lambda: first in [id.removeprefix("b:") for id in selected(page)])
 
 
+@pytest.mark.nightly
 def test_keys_alone_suffice_on_the_page_of_a_sweep(swept, opened_sweep):
     page = opened_sweep(swept)
     tab_to(page, "one.matches('.tl-run')")

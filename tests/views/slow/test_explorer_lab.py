@@ -112,6 +112,7 @@ def test_a_click_is_known_in_the_kernel_and_the_kernel_moves_the_view(notebook):
     soon(lambda: drawn(book)["selected"] == [id for id, node in tree(book).items() if node[1] == 1])
 
 
+@pytest.mark.nightly
 def test_scrubbing_shows_the_tree_as_it_was(notebook):
     book = notebook(RUN, SHOW)
     book.run_all()
@@ -139,6 +140,7 @@ def test_unknown_ids_are_named(notebook):
         book.value("setattr(explorer, 'selected', ['0.0', '9.9']) or 1")
 
 
+@pytest.mark.nightly
 def test_filter_and_collapse(notebook):
     book = notebook(RUN, SHOW)
     book.run_all()
@@ -289,6 +291,7 @@ explorer"""
     soon(lambda: drawn(book)["nodes"] == tree(book, run="steered"))
 
 
+@pytest.mark.nightly
 def test_a_bug_of_the_strategy_is_shown_and_raised(notebook):
     watch = """
 async def broken(call):
@@ -307,6 +310,7 @@ explorer"""
     assert "ZeroDivisionError" in book.output(2)
 
 
+@pytest.mark.nightly
 def test_a_burst_arrives_complete(notebook):
     burst = """
 recorder = tl.Recorder("burst")
@@ -344,6 +348,7 @@ for number in range(5000):
         soon(lambda: "0.5000" in drawn(book)["nodes"], seconds=2)
 
 
+@pytest.mark.nightly
 def test_a_page_that_is_loaded_anew_is_told_everything_anew(notebook):
     book = notebook(RUN, SHOW)
     book.run_all()
@@ -449,6 +454,7 @@ explorer"""
     assert book.page.locator(".tl-root :is(script, img, b > b)").count() == 0
 
 
+@pytest.mark.nightly
 def test_axe_finds_nothing(notebook):
     if not AXE.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("needs: npm ci in tot_lab/views/explorer/js")
@@ -590,6 +596,7 @@ def test_marks_branches_and_findings(notebook):
     assert "score" in failed
 
 
+@pytest.mark.nightly
 def test_a_kernel_that_is_gone_is_said(notebook):
     book = notebook(RUN, SHOW)
     book.run_all()

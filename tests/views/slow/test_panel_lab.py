@@ -71,6 +71,7 @@ def test_clicking_leads_to_a_script(notebook):
     assert book.output(2).split() == ["True", "False"]
 
 
+@pytest.mark.nightly
 def test_a_mistake_is_said_beside_its_control_and_stops_the_run(notebook):
     book = notebook(SIMULATED)
     book.run(0)
@@ -88,6 +89,7 @@ def test_a_mistake_is_said_beside_its_control_and_stops_the_run(notebook):
     expect(button(book, "Run")).to_be_enabled()
 
 
+@pytest.mark.nightly
 def test_a_run_is_stopped_and_a_second_one_refused(notebook):
     book = notebook(SLOW)
     book.run(0)
@@ -100,6 +102,7 @@ def test_a_run_is_stopped_and_a_second_one_refused(notebook):
     expect(button(book, "Run")).to_be_enabled()
 
 
+@pytest.mark.nightly
 def test_what_is_done_in_the_browser_happens_on_the_kernels_loop(notebook):
     count = """
 import threading
@@ -126,6 +129,7 @@ shown._refresh = refreshed
     assert book.value("shown.run.strategy.kind") == "one_answer"
 
 
+@pytest.mark.nightly
 def test_the_keyboard_is_enough_and_every_control_has_a_name(notebook):
     book = notebook(SIMULATED)
     book.run(0)
@@ -146,6 +150,7 @@ def test_the_keyboard_is_enough_and_every_control_has_a_name(notebook):
     finished(book)
 
 
+@pytest.mark.nightly
 def test_it_is_readable_in_light_and_dark(notebook):
     brightness = """() => {
         const style = getComputedStyle(document.querySelector(".tot-lab-code textarea"));

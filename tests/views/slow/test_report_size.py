@@ -63,6 +63,7 @@ def seconds(show, run):
     return min(took)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("shape", "count"),
     [

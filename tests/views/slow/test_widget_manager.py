@@ -119,6 +119,7 @@ def with_manager(page):
     page.add_script_tag(path=EMBED)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shadow", [False, True], ids=["page", "shadow root"])  # marimo has the latter
 def test_a_page_with_a_kernel_shows_the_tree_and_what_is_clicked_is_known(
     run, wires, chrome, tmp_path, shadow
@@ -150,6 +151,7 @@ def test_a_page_with_a_kernel_shows_the_tree_and_what_is_clicked_is_known(
     view.context.close()
 
 
+@pytest.mark.nightly
 def test_a_page_without_a_kernel_shows_the_search(run, chrome, tmp_path):
     """As `ipywidgets.embed` writes it, with the manager of this machine instead of that of a CDN."""
     explorer = tl.Explorer(run)
