@@ -27,7 +27,7 @@ from engine import line
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.reading import read_label_logprobs
+from tot_lab.core.reading.scores import read_label_logprobs
 from tot_lab.models.weights import KNOWN, find
 
 EQUATIONS = 40

@@ -30,7 +30,7 @@ from engine import line
 import tot_lab as tl
 from tot_lab.analysis.frames import calls_of
 from tot_lab.core.calls import Call, CallObserver, Reply
-from tot_lab.core.reading import common_length
+from tot_lab.core.reading.values import common_length
 from tot_lab.domains.named import examples_of
 from tot_lab.models.local import _server_for
 from tot_lab.models.prefixes import Prefixes

@@ -9,17 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tot_lab.core.calls import TokenLogprob
-from tot_lab.core.reading import (
-    find_json,
-    finite,
-    read_choice,
-    read_json,
-    read_label,
-    read_label_logprobs,
-    read_list,
-    read_score,
-    read_scores,
-)
+from tot_lab.core.reading.json_values import find_json, read_json
+from tot_lab.core.reading.lists import read_list
+from tot_lab.core.reading.scores import read_label, read_label_logprobs, read_score, read_scores
+from tot_lab.core.reading.values import finite
+from tot_lab.core.reading.votes import read_choice
 
 LABELS = {"sure": 20.0, "likely": 1.0, "impossible": 0.001}
 

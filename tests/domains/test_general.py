@@ -16,8 +16,10 @@ from support import Scripted, run
 import tot_lab as tl
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.parts import UserFunction, part_of
+from tot_lab.core.reading.answers import final_answer
+from tot_lab.core.reading.mathematics import last_number
 from tot_lab.domains import open_ended
-from tot_lab.domains.general import General, final_answer, general, last_number
+from tot_lab.domains.general import General, general
 from tot_lab.domains.loading import tasks
 
 TASK = general("How many apples are left?", context="There were ten.")

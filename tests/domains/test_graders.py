@@ -23,8 +23,8 @@ from support import Scripted, mostly_nightly, run, wait
 
 import tot_lab as tl
 from tot_lab.core import processes
-from tot_lab.domains.general import graders, last_number
-from tot_lab.domains.general.mathematics import last_boxed
+from tot_lab.core.reading.mathematics import last_boxed, last_number
+from tot_lab.domains.general import graders
 from tot_lab.testing import check_domain
 
 GRADES = ("number", "exact", "grid", "choice", "regex", "math", "python")

@@ -17,7 +17,7 @@ from support.contract import every_strategy
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import part_of
-from tot_lab.core.reading import read_label
+from tot_lab.core.reading.scores import read_label
 from tot_lab.core.records import Note
 from tot_lab.domains.general.player import SimGeneral
 

@@ -14,7 +14,7 @@ import msgspec
 from tot_lab.analysis.gathering import Gathering, gathering_of
 from tot_lab.analysis.methods import DeepThoughtMethods
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.reading import split_thinking
+from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Decided, Note, Record, Thought, parent_of
 from tot_lab.record.run import Run, expect_run
 from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch

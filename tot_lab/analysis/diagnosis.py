@@ -26,7 +26,7 @@ from tot_lab.analysis.frames import CallRow, calls_of, tools_of, tools_offered
 from tot_lab.analysis.known import Known, can_be_asked, judged, wins
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply, html_text, refused
-from tot_lab.core.reading import json_of
+from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.records import Decided, Note, describe_stop
 from tot_lab.core.tools import tool_of
 from tot_lab.core.tree import Node, format_score

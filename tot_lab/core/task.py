@@ -14,14 +14,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAn
 
 from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.parts import Part
-from tot_lab.core.reading import (
-    read_choice,
-    read_label,
-    read_label_logprobs,
-    read_list,
-    read_score,
-    read_scores,
-)
+from tot_lab.core.reading.lists import read_list
+from tot_lab.core.reading.scores import read_label, read_label_logprobs, read_score, read_scores
+from tot_lab.core.reading.votes import read_choice
 from tot_lab.core.tool import Tool
 from tot_lab.core.tools import ToolSpec
 

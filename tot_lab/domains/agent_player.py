@@ -21,10 +21,11 @@ import msgspec
 
 from tot_lab.core.arithmetic import joined
 from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall
-from tot_lab.core.reading import read_json
+from tot_lab.core.reading.answers import final_answer
+from tot_lab.core.reading.json_values import read_json
+from tot_lab.core.reading.mathematics import last_number
 from tot_lab.domains.game24 import game24
 from tot_lab.domains.game24.player import SimGame24
-from tot_lab.domains.general import final_answer, last_number
 from tot_lab.domains.multi_hop import (
     RELATIONS,
     Hops,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from tot_lab.core.reading.mathematics import last_boxed
 from tot_lab.core.task import Task
 from tot_lab.domains.general import General, Grading, task_of
-from tot_lab.domains.general.mathematics import last_boxed
 from tot_lab.domains.open_ended import OpenEnded
 from tot_lab.domains.rows import Row
 

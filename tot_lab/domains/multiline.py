@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tot_lab.domains.general.mathematics import boxed_answer, unboxed
+from tot_lab.core.reading.mathematics import boxed_answer, unboxed
 
 _TAG = re.compile(r"<(/?)answer>", re.I)
 _MARKED = re.compile(

@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
+from tot_lab.core.reading.answers import final_answer, stated_answer
 from tot_lab.core.task import Path, Task
-from tot_lab.domains.general import General, final_answer, stated_answer
+from tot_lab.domains.general import General
 
 
 class StepwiseDomain(General):

@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from tot_lab.core.arithmetic import joined, number, plain
+from tot_lab.core.reading.answers import stated_answer
+from tot_lab.core.reading.mathematics import last_number
 from tot_lab.core.task import Task
-from tot_lab.domains.general import last_number, stated_answer
 from tot_lab.domains.stated import StepwiseDomain
 
 COUNT = 240

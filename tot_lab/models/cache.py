@@ -28,7 +28,7 @@ from typing import Literal, Protocol, get_args
 from tot_lab._version import __version__
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.files import data_folder
-from tot_lab.core.reading import common_length
+from tot_lab.core.reading.values import common_length
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences
 from tot_lab.models.redis_store import RedisStore, RedisUnavailable

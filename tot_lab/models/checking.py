@@ -15,7 +15,8 @@ from statistics import mean, median
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.reading import read_json, separated
+from tot_lab.core.reading.json_values import read_json
+from tot_lab.core.reading.thinking import separated
 from tot_lab.models.chat.about import describe
 from tot_lab.models.stack import Endpoint, Failure, NullObserver, ServerFacts
 

@@ -27,7 +27,7 @@ from tot_lab.core.calls import (
     readable,
     refused,
 )
-from tot_lab.core.reading import separated
+from tot_lab.core.reading.thinking import separated
 
 _MISTAKES = (NameError, AttributeError, TypeError, LookupError, ImportError, ArithmeticError)
 """Exceptions that a mistake in the code of a model function raises."""

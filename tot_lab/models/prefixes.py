@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tot_lab.core.calls import Call, CallObserver, Message, Reply
-from tot_lab.core.reading import common_length
+from tot_lab.core.reading.values import common_length
 from tot_lab.models.chat.requests import blank_lines_in
 from tot_lab.models.connections import body_of
 from tot_lab.models.openai_compatible import LlamaCpp

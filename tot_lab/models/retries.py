@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import count
 
 from tot_lab.core.calls import Call, CallObserver, Reply
-from tot_lab.core.reading import separated
+from tot_lab.core.reading.thinking import separated
 from tot_lab.models.stack import Backend, Endpoint, Failure
 
 FIRST_WAIT = 0.5

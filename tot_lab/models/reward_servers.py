@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 from tot_lab.core.calls import Call, CallObserver, Message, Need
-from tot_lab.core.reading import finite
+from tot_lab.core.reading.values import finite
 from tot_lab.models.chat.replies import Answers, Choice, usd
 from tot_lab.models.chat.served import ServedModel
 from tot_lab.models.connections import body_of

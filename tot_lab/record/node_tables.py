@@ -19,7 +19,7 @@ import msgspec
 
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import MAX_TOKENS, Message, Reply, is_token_count
-from tot_lab.core.reading import finite
+from tot_lab.core.reading.values import finite
 from tot_lab.core.task import Task
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import UNREADABLE, contents, decoded, kind, tool_call_of

@@ -22,7 +22,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import class_of
 from tot_lab.core.purposes import role_of
-from tot_lab.core.reading import finite
+from tot_lab.core.reading.values import finite
 from tot_lab.core.records import (
     CENTURY,
     DECISIONS,

@@ -19,7 +19,7 @@ from pydantic import model_validator
 
 from tot_lab.core.calls import halts
 from tot_lab.core.parts import REGISTRY
-from tot_lab.core.reading import read_label
+from tot_lab.core.reading.scores import read_label
 from tot_lab.core.records import Decided, Note, Thought, call_failed, parent_of
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Prompting, Strategy

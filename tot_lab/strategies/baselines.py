@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tot_lab.core.calls import stop_of
 from tot_lab.core.parts import UserFunction
-from tot_lab.core.reading import verdict
+from tot_lab.core.reading.values import verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task

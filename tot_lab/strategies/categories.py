@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from tot_lab.core.reading import find_json, split_thinking
+from tot_lab.core.reading.json_values import find_json
+from tot_lab.core.reading.thinking import split_thinking
 
 LOOKED_AT = 4_000
 """Characters of a task or a reply that are searched for a category."""

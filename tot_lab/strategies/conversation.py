@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tot_lab.core.calls import Message, Reply, ToolCall, halts
-from tot_lab.core.reading import json_of
+from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.records import Thought
 from tot_lab.core.tools import tool_name
 from tot_lab.strategies.text_tool_calls import text_tool_calls

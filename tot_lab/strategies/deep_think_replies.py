@@ -16,7 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic.json_schema import SkipJsonSchema
 
 from tot_lab.core.calls import readable
-from tot_lab.core.reading import finite, read_out_of_ten
+from tot_lab.core.reading.scores import read_out_of_ten
+from tot_lab.core.reading.values import finite
 from tot_lab.strategies.deep_think_names import core
 
 CRITERIA = ("correctness", "completeness", "elegance", "practicality")

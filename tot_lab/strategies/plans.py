@@ -17,7 +17,7 @@ import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from tot_lab.core.reading import json_of
+from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.tools import ToolSpec
 
 SUMMARY = 500

@@ -22,7 +22,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from tot_lab.core.calls import Message, ToolCall, readable, stop_of
-from tot_lab.core.reading import split_thinking
+from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, emit

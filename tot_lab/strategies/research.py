@@ -21,7 +21,7 @@ import msgspec
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from tot_lab.core.calls import Call, ToolCall, readable
-from tot_lab.core.reading import split_thinking
+from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task

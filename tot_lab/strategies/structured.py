@@ -18,7 +18,8 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from tot_lab.core.calls import Call, Message, Reply, readable, refused
-from tot_lab.core.reading import ends_open, find_json, split_thinking
+from tot_lab.core.reading.json_values import ends_open, find_json
+from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Note, call_failed
 from tot_lab.core.thinking import Thinking, ask
 

@@ -15,7 +15,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import ToolCall, readable
-from tot_lab.core.reading import find_json, read_json, split_thinking
+from tot_lab.core.reading.json_values import find_json, read_json
+from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.tools import tool_name
 
 _NAMES = ("name", "tool", "tool_name")

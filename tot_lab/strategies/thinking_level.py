@@ -21,7 +21,7 @@ import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.reading import read_confidence
+from tot_lab.core.reading.scores import read_confidence
 from tot_lab.core.records import Note, Thought, call_failed
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task

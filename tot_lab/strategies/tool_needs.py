@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import halts
-from tot_lab.core.reading import read_json
+from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.records import Note, call_failed
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, ask

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from tot_lab.core.calls import Call, CallObserver, Halt, Reply, format_error, readable
 from tot_lab.core.parts import UserFunction, needs_functions
 from tot_lab.core.policy import EffectPolicy
-from tot_lab.core.reading import json_of
+from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.scrubbing import scrubbed, secrets_in
 from tot_lab.core.tool import Tool, Unfit, tool
 from tot_lab.core.tools import TOOL_LIMITS, characters_within

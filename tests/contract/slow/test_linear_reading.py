@@ -23,9 +23,10 @@ from support import DOMAINS, TASK
 from support.contract import HANDS, PATHS
 
 import tot_lab
-from tot_lab.core import reading, repair, scrubbing, tools
+from tot_lab.core import scrubbing, tools
 from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.reading import json_values, lists, repair, scores, thinking, votes
 from tot_lab.core.records import Thought
 from tot_lab.core.registry import built_in
 from tot_lab.domains.puzzles.base import PuzzleDomain
@@ -414,16 +415,16 @@ LABELS = {"sure": 1.0, "likely": 0.5, "impossible": 0.0}
 TOOL = tools.ToolSpec(name="deep-think", description="", parameters={})
 STEP = plans.PlanStep(id="s1", seq=1, type="analysis", instruction="x")
 TABLE: dict[str, Callable[[str], object]] = {
-    "read_score": reading.read_score,
-    "read_confidence": reading.read_confidence,
-    "read_out_of_ten": reading.read_out_of_ten,
-    "read_label": lambda text: reading.read_label(text, LABELS),
-    "read_choice": lambda text: reading.read_choice(text, 3),
-    "read_scores": lambda text: reading.read_scores(text, 3),
-    "read_list": reading.read_list,
-    "read_json": reading.read_json,
-    "find_json": lambda text: list(reading.find_json(text)),
-    "split_thinking": reading.split_thinking,
+    "read_score": scores.read_score,
+    "read_confidence": scores.read_confidence,
+    "read_out_of_ten": scores.read_out_of_ten,
+    "read_label": lambda text: scores.read_label(text, LABELS),
+    "read_choice": lambda text: votes.read_choice(text, 3),
+    "read_scores": lambda text: scores.read_scores(text, 3),
+    "read_list": lists.read_list,
+    "read_json": json_values.read_json,
+    "find_json": lambda text: list(json_values.find_json(text)),
+    "split_thinking": thinking.split_thinking,
     "repaired": lambda text: repair.repaired("{" + text, repair.Work(text)),
     "text_tool_calls": lambda text: text_tool_calls(f"name {text}", ("calculator",), "0"),
     "next_action": next_action,
@@ -469,7 +470,8 @@ def test_every_reader_is_linear(name, read, pieces):
 
 
 def test_every_public_reader_of_core_is_in_the_table():
-    named = {name for name in vars(reading) if name.startswith(("read_", "find_", "split_"))}
+    rooms = (json_values, lists, scores, thinking, votes)
+    named = {name for room in rooms for name in vars(room) if name.startswith(("read_", "find_", "split_"))}
     assert named - {"read_label_logprobs"} <= set(TABLE)
 
 

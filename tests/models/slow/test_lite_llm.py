@@ -23,7 +23,7 @@ from support.providers import FAMILIES, MODELS, Asked, Closed, Fault, Half, Hang
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, TokenLogprob, ToolCall
 from tot_lab.core.parts import part_of
-from tot_lab.core.reading import separated, split_thinking
+from tot_lab.core.reading.thinking import separated, split_thinking
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.retries import Retried
 from tot_lab.models.stack import Failure

@@ -21,7 +21,7 @@ from support.providers import Closed, Fault, Half, Hang, Raw, Said
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, ToolCall
-from tot_lab.core.reading import separated
+from tot_lab.core.reading.thinking import separated
 from tot_lab.models import connections
 from tot_lab.models.chat.requests import setting_arguments
 from tot_lab.models.keys import request_of

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import Literal, TypeAlias
 
-from tot_lab.core.reading import read_score
+from tot_lab.core.reading.scores import read_score
 from tot_lab.core.task import Path, Task
 from tot_lab.domains.constrained.constraints import check_rules, read, rules_in, strip_answer
 from tot_lab.domains.general import General

@@ -17,9 +17,9 @@ from math import log2
 from typing import Any, ClassVar, NamedTuple
 
 from tot_lab.core.arithmetic import OPERATORS, TARGET, joined, number, plain, value_of, win_share
-from tot_lab.core.reading import read_json
+from tot_lab.core.reading.answers import final_answer, stated_answer
+from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.task import Domain, Path, Task
-from tot_lab.domains.general import final_answer, stated_answer
 
 _RULES = (
     "Game of 24: join numbers with + - * / until only 24 is left. "

@@ -7,23 +7,19 @@ right. Without `grading`, no answer is graded.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
 from tot_lab.core.parts import UserFunction
-from tot_lab.core.reading import verdict
+from tot_lab.core.reading.answers import answer_at_end, stated_answer
+from tot_lab.core.reading.values import verdict
 from tot_lab.core.task import Domain, Path, Task
 from tot_lab.domains.general.graders import GRADERS
-from tot_lab.domains.general.mathematics import boxed_answer, last_number, unboxed
 
-__all__ = ["General", "Grading", "final_answer", "general", "last_number", "stated_answer", "task_of"]
+__all__ = ["General", "Grading", "general", "task_of"]
 
 Grading = Literal["number", "exact", "grid", "choice", "regex", "math", "python"] | UserFunction
 
-_FINAL = re.compile(
-    r"[\s>*_#`-]*(?:(?:the|my)\s+)?(?:final\s+)?answer[\s*_`]*[:=][\s*_`]*(.*)", re.IGNORECASE
-)
 _SCALE = (
     "1.0: it is correct and answers the problem finally; 0.7 to 0.9: strong; 0.4 to 0.6: uncertain; "
     "0 to 0.3: wrong, or it contradicts the problem."
@@ -151,7 +147,7 @@ class General(Domain):
         """
         if self.grading == "python" and "```" in text:
             return text.strip()  # a line such as `answer = 1` may be part of the code
-        stated = stated_answer(text) if self.grading is not None else _answer_at_end(text)
+        stated = stated_answer(text) if self.grading is not None else answer_at_end(text)
         return stated or text.strip() or None
 
     def answer(self, task: Task, path: Path) -> str | None:
@@ -226,38 +222,6 @@ def task_of(domain: General, question: str, reference: Any, **others: Any) -> Ta
             message = f"answer {grader.needs} for grade={domain.grading!r}: got {shown}. {problem}"
             raise ValueError(message.strip())
     return Task(domain=domain, question=question, reference=reference, **others)
-
-
-def stated_answer(text: str) -> str | None:
-    r"""Return the `final_answer` of a reply, or else the content of its last `\boxed{…}`."""
-    return final_answer(text) or boxed_answer(text)
-
-
-def final_answer(text: str) -> str | None:
-    r"""Return the text after the last `Answer:` that begins a line.
-
-    It is the rest of that line or, if that is empty, all lines after it. Case and Markdown (bold, quotes,
-    bullets) are ignored, and so is a `\boxed{…}` around all of it.
-    """
-    lines = text.splitlines()
-    for k in range(len(lines) - 1, -1, -1):
-        match = _FINAL.match(lines[k])
-        if match is not None:
-            found = match[1].strip().strip("*`").strip() or "\n".join(lines[k + 1 :]).strip()
-            return unboxed(found) or None
-    return None
-
-
-def _answer_at_end(text: str) -> str | None:
-    """Return the answer that a reply states, if at most one line follows it."""
-    lines = [line for line in text.splitlines() if any(map(str.isalnum, line))]
-    marked = [(k, match) for k, line in enumerate(lines) if (match := _FINAL.match(line)) is not None]
-    if marked:
-        last, match = marked[-1]
-        stands_alone = not match[1].strip(" *`")  # The answer is in the lines that follow.
-        if stands_alone or len(lines) - last <= 2:
-            return final_answer(text)
-    return boxed_answer("\n".join(lines[-2:]))
 
 
 def _candidate(path: Path) -> str:

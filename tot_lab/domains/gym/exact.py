@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any
 
 from tot_lab.core.arithmetic import value_of
-from tot_lab.domains.general import last_number
+from tot_lab.core.reading.mathematics import last_number
 from tot_lab.domains.puzzles.rush_hour import RushHour, read_board
 
 Exact = Callable[[str, str, dict[str, Any]], bool]

@@ -13,9 +13,10 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from tot_lab.core.reading import read_json, read_label
+from tot_lab.core.reading.answers import final_answer
+from tot_lab.core.reading.json_values import read_json
+from tot_lab.core.reading.scores import read_label
 from tot_lab.core.task import Domain, Path, Task
-from tot_lab.domains.general import final_answer
 from tot_lab.domains.mini_crossword.puzzles import puzzles
 
 NAMES = tuple(f"{direction}{number}" for direction in "hv" for number in range(1, 6))

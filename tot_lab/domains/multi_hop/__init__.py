@@ -15,9 +15,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeVar
 
+from tot_lab.core.reading.answers import final_answer
 from tot_lab.core.task import Task
 from tot_lab.core.tool import Tool
-from tot_lab.domains.general import final_answer
 from tot_lab.domains.multi_hop.documents import document_tools
 from tot_lab.domains.stated import StepwiseDomain
 

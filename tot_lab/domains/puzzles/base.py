@@ -14,8 +14,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
+from tot_lab.core.reading.answers import final_answer
 from tot_lab.core.task import Domain, Path, Task
-from tot_lab.domains.general import final_answer
 from tot_lab.domains.multiline import read_answer
 
 MAX_STATES = 50_000

@@ -14,7 +14,7 @@ import msgspec
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
 from tot_lab.core.calls import Call, CallObserver, Reply
-from tot_lab.core.reading import read_json
+from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
 from tot_lab.models.chat.about import listed_in, with_props
 from tot_lab.models.chat.replies import (

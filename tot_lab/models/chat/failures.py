@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from tot_lab.core.reading import read_json
+from tot_lab.core.reading.json_values import read_json
 from tot_lab.models.stack import Failure
 
 _RETRIED = (408, 409, 429)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall, is_token_count, usage_text
-from tot_lab.core.reading import json_of
+from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.scrubbing import HIDDEN, clean, without_beginning, without_keys
 
 Price = tuple[float, float] | tuple[float, float, float]

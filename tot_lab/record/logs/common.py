@@ -15,7 +15,7 @@ import msgspec
 from tot_lab.core.calls import Message, Reply, ToolCall, is_token_count
 from tot_lab.core.parquet import MAGIC, parquet_rows
 from tot_lab.core.parts import class_of
-from tot_lab.core.reading import finite
+from tot_lab.core.reading.values import finite
 from tot_lab.core.task import Domain
 from tot_lab.record.journal import JournalError
 from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, run_of_nodes

@@ -25,7 +25,7 @@ import msgspec
 
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Message, Reply, is_cost, is_token_count
-from tot_lab.core.reading import finite
+from tot_lab.core.reading.values import finite
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import (
     ROOT,

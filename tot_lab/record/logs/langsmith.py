@@ -20,7 +20,7 @@ import msgspec
 
 from tot_lab.core.calls import Message, Reply, is_cost
 from tot_lab.core.parquet import MAGIC
-from tot_lab.core.reading import finite
+from tot_lab.core.reading.values import finite
 from tot_lab.record.logs.common import (
     arguments_of,
     decoded,

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from tot_lab.core.calls import Message, Reply, is_cost, is_token_count
-from tot_lab.core.reading import finite
+from tot_lab.core.reading.values import finite
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import (
     arguments_of,

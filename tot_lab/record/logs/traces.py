@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.reading import finite
+from tot_lab.core.reading.values import finite
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import ROOT, UNREADABLE, entries, field, imported_run, shown, text_of
 from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, State

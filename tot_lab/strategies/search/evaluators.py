@@ -20,7 +20,7 @@ from pydantic import field_validator
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Part, UserFunction, is_function
-from tot_lab.core.reading import verdict
+from tot_lab.core.reading.values import verdict
 from tot_lab.core.records import Event, Scored, Thought, call_failed, id_key
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Effect, Thinking, ask, carry_out

@@ -11,7 +11,7 @@ import msgspec
 
 from tot_lab.core.calls import Message
 from tot_lab.core.model_setting import ModelSetting, model_name
-from tot_lab.core.reading import read_score, read_scores
+from tot_lab.core.reading.scores import read_score, read_scores
 from tot_lab.core.records import Event, Scored
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask

@@ -1,0 +1,181 @@
+"""Readers of JSON in model output."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from tot_lab.core.reading.repair import Work, repaired
+
+_FENCE = re.compile(r"```[ \t]*+(?:json)?+[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_STRING_OR_BRACKET = re.compile(r'"(?>(?:[^"\\]|\\.)*)"?|[][{}]', re.DOTALL)
+_MAX_PLACES = 1_000  # candidates for JSON in one text
+_DEEPEST = 100  # levels of JSON; a fixed limit, so that the result does not depend on the call stack
+
+
+class FoundJSON(NamedTuple):
+    """A JSON value in `text[start:end]`, its fence included.
+
+    Attributes:
+        repaired: Whether it was malformed and had to be repaired.
+    """
+
+    value: Any
+    start: int
+    end: int
+    repaired: bool
+
+
+def read_json(text: str) -> Any:
+    """The first JSON value in a reply: the whole text, a fenced block, or a balanced {…} or […]. `None` if
+    there is none.
+    """
+    return next((found.value for found in _parsed(_places(text))), None)
+
+
+def find_json(text: str) -> Iterator[FoundJSON]:
+    """Every JSON value in a reply, the likeliest first.
+
+    The order is that of `read_json`, then repaired values, then values inside brackets that are never closed.
+    """
+    for found in _parsed([_Place(0, len(text), text)]):
+        yield found
+        return
+    bracketed, broken = _bracketed(text)
+    fenced = list(_fenced(text))
+    filled = [place for place in fenced if place.text.lstrip()[:1] in ("{", "[")]
+    starts = [place.start for place in filled]
+
+    def alone(place: _Place) -> bool:
+        """Whether it is outside all fences."""
+        before = bisect(starts, place.start) - 1
+        return before < 0 or place.end > filled[before].end
+
+    places = [*fenced, *(place for place in bracketed if place.end <= broken and alone(place))]
+    read = {found.start: found for found in _parsed(places)}
+    yield from read.values()
+    unreadable = [place for place in places if place.start not in read]
+    if broken < len(text):
+        unreadable.append(_Place(broken, len(text), text[broken:]))
+    work = Work(text)
+    for place in unreadable:
+        written = place.text.lstrip()
+        open_to_repair = written[:1] in ("{", "[") and not _too_deep(written)
+        value = repaired(written, work) if open_to_repair else None
+        if value is not None and not _too_deep(json.dumps(value)):
+            yield FoundJSON(value, place.start, place.end, True)
+    yield from _parsed(place for place in bracketed if place.end > broken and alone(place))
+
+
+def ends_open(text: str) -> bool:
+    """Whether JSON in `text` was truncated: brackets are still open at its end.
+
+    A stray quote can hide brackets, so closing ones must also be missing when all brackets are counted.
+    """
+    depth, first = 0, min((place for place in map(text.find, "{[") if place >= 0), default=len(text))
+    for match in _STRING_OR_BRACKET.finditer(text, first):  # a quote in the prose before opens no string
+        depth += 1 if match[0] in ("[", "{") else -1 if match[0] in ("]", "}") and depth else 0
+    return depth > 0 and sum(map(text.count, "{[")) > sum(map(text.count, "}]"))
+
+
+class _Place(NamedTuple):
+    start: int
+    end: int
+    text: str
+
+
+def _parsed(places: Iterable[_Place]) -> Iterator[FoundJSON]:
+    """The JSON values of those `places` that can be parsed."""
+    for start, end, text in places:
+        try:
+            value = json_of(text)
+        except ValueError:
+            continue
+        yield FoundJSON(value, start, end, False)
+
+
+def json_of(text: str) -> Any:
+    """Parse a JSON text.
+
+    Raises:
+        ValueError: For malformed JSON, and for nesting of more than 100 levels, which is detected before
+            parsing so that no reply can exhaust the stack.
+    """
+    if _too_deep(text):
+        raise ValueError(f"nested more than {_DEEPEST} deep")
+    return _decoded(text)
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_decoded = json.JSONDecoder(parse_constant=_refuse).decode  # `json.loads` would build a decoder per text
+
+
+def _too_deep(text: str) -> bool:
+    if text.count("[") + text.count("{") <= _DEEPEST:
+        return False
+    depth = 0
+    for match in _STRING_OR_BRACKET.finditer(text):
+        if match[0] in ("[", "{"):
+            depth += 1
+            if depth > _DEEPEST:
+                return True
+        elif match[0] in ("]", "}"):
+            depth -= 1
+    return False
+
+
+def _places(text: str) -> Iterator[_Place]:
+    yield _Place(0, len(text), text)
+    yield from _fenced(text)
+    yield from _bracketed(text)[0]
+
+
+def _fenced(text: str) -> Iterator[_Place]:
+    for match in _FENCE.finditer(text):
+        yield _Place(*match.span(), match.group(1))
+
+
+def _bracketed(text: str) -> tuple[list[_Place], int]:
+    """The outermost balanced {…} and […] of `text`, in order, and the position of the first bracket that is
+    never closed.
+
+    Strings are recognised inside brackets only, since an apostrophe in prose opens nothing. An unclosed
+    bracket does not hide the balanced ones behind it. If all brackets are closed, the position is the end of
+    the text.
+    """
+    spans: list[tuple[int, int]] = []
+    opened: list[tuple[int, str]] = []
+    broken = len(text)
+    quoted = escaped = False
+    for index, char in enumerate(text):
+        if quoted:
+            if escaped:
+                escaped = False
+            elif char == "\\":
+                escaped = True
+            elif char == '"':
+                quoted = False
+        elif char in "{[":
+            opened.append((index, "}" if char == "{" else "]"))
+        elif not opened:
+            continue
+        elif char == '"':
+            quoted = True
+        elif char in "}]":
+            start, closer = opened.pop()
+            if closer != char:
+                broken = min(broken, opened[0][0] if opened else start)
+                opened.clear()  # not JSON: start again after it
+                continue
+            while spans and spans[-1][0] > start:
+                spans.pop()
+            spans.append((start, index + 1))
+    if opened:
+        broken = min(broken, opened[0][0])
+    return [_Place(start, end, text[start:end]) for start, end in spans[:_MAX_PLACES]], broken
