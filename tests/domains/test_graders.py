@@ -23,6 +23,7 @@ from support import Scripted, mostly_nightly, run, wait
 
 import tot_lab as tl
 from tot_lab.core import processes
+from tot_lab.core.reading.choices import stated_choice
 from tot_lab.core.reading.mathematics import last_boxed, last_number
 from tot_lab.domains.general import graders
 from tot_lab.testing import check_domain
@@ -267,7 +268,7 @@ TEXTS = {"A": "a dog", "B": "four apples", "C": "7", "D": "A and B"}
     ],
 )
 def test_the_choice_that_an_answer_names(answer, label):
-    assert graders.chosen(answer, TEXTS) == label
+    assert stated_choice(answer, TEXTS) == label
     for reference in TEXTS:
         assert graded("choice", reference, answer, choices=TEXTS) == float(label == reference)
 
@@ -283,9 +284,9 @@ def test_a_label_may_be_a_word(answer, right):
 
 def test_a_number_that_begins_with_a_label_is_not_the_label():
     lengths = {"1": "2.5 m", "2": "1.5 m", "3": "3 m"}
-    assert graders.chosen("1.5 m", lengths) == "2"
-    assert graders.chosen("1.7 m is the length", lengths) is None
-    assert graders.chosen("1. It is 2.5 m", lengths) == "1"
+    assert stated_choice("1.5 m", lengths) == "2"
+    assert stated_choice("1.7 m is the length", lengths) is None
+    assert stated_choice("1. It is 2.5 m", lengths) == "1"
 
 
 def test_answers_that_name_one_choice_vote_together():

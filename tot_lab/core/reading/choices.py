@@ -1,60 +1,327 @@
-"""Readers of the choice that a reply states."""
+"""Readers of the choice that a reply states: its label, such as `B`, or the text of the option.
+
+A statement is what follows words such as `the answer is`, `Answer:` or `I choose`, or stands in a box or a
+tag; `B is correct`; a line that holds nothing else; or the beginning of a reply that has none of these. The
+last statement decides. Reasons, enumerations, exclusions (`not B`), conditions and questions state nothing.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
-from tot_lab.core.reading.answers import normalize
-from tot_lab.core.reading.mathematics import boxed_answer, without_text_marks
+# Decoration.
 
-_OPEN, _CLOSE = r"[\s*_`\"'(\[]*", r"[*_`\"')\]]*"
-_FIRST = re.compile(rf"{_OPEN}(\w+){_CLOSE}(?:[).\]:,;*\n](?!\d)|\s[-–—]\s|$)")
-_STATED = re.compile(
-    r"\b(?:answer|option|choice)\b[*_`:\s]{0,9}(?:is\b)?[*_`:\s(\[\"']{0,9}(\w+)\b", re.IGNORECASE
+_END_OF_TURN = re.compile(r"<[|｜][^<>\n]{1,40}[|｜]>|</?s>|<(?:eos|bos|end_of_turn)>|\[/?INST\]")
+_MACRO = re.compile(r"\\(?:text|math|emph|mbox|underline|bold|operatorname)[a-z]*+\s?\{([^{}]*+)\}")
+_SWITCH = re.compile(r"\\(?:bf|rm|it|sf|tt|left|right|displaystyle|quad|qquad)(?![a-z])|\\[ ,;:!]|~")
+_MATH = re.compile(r"\\[()\[\]]|\$+")
+_BOX = re.compile(r"\\(?:f?box|boxed)\s?\{((?>(?:[^{}]|\{[^{}]*\})*))\}")
+_TAG = re.compile(
+    r"<(/?)(?:final[_ -]?)?(?:answer|choice|option|result)\b[^<>\n]{0,40}>|^[ \t]*####", re.I | re.M
 )
-_ANOTHER = re.compile(
-    rf"[\s)\].:*_]*(?:(?:(?:or|and)\b|[/&]){_OPEN}(\w+)\b|,{_OPEN}(\w+){_CLOSE}\s{{0,9}}(?:[.,;]|$))"
+_HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|li|sub|sup|br)\b[^<>\n]{0,60}>")
+_OPENING = "(<[{*_`\"'“”„‟‘’‚«»‹›「」『』《》〈〉【】〔〕"
+_WRAPPED = re.compile(
+    rf"(?<![\w.])[{re.escape(_OPENING)}]{{1,9}}\s?(\w{{1,9}})\s?([.:]?)[{re.escape(_OPENING)})>\]}}]{{1,9}}(?![\w(])"
 )
-_MARKED = re.compile(r"\((\w{1,9})\)")
+_CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]】〕](?=\s)")
+_BEFORE_BRACKET = re.compile(r"(?<!\w)(\w)(?=\s[(\[{<])")
+_MARKS = re.compile(
+    r"(?<!\w)['‘’]|['‘’](?!\w)|[()\[\]{}<>*`\"“”„‟‚«»‹›「」『』《》〈〉【】〔〕]|(?<!\w)_+|_+(?!\w)|\\+(?=\s|$)"
+)
+_BLANK = re.compile(r"\s+")
+_STATED, _CLOSE, _MARKED = "\x01", "\x02", "\x03"
+"""Stand for the beginning and the end of a box or tag, and for marks around the word before."""
+
+_ESCAPE = str.maketrans(
+    dict.fromkeys("\x01\x02\x03", " ") | {"’": "'", "‐": "-", "‑": "-", "、": " , ", "。": ". "}
+)
 
 
-def bare(text: str) -> str:
-    return text.strip(" \t\r\n*_`\"'()[].:")
+def _plain(text: str) -> str:
+    """Return `text` without its decoration."""
+    text = unicodedata.normalize("NFKC", _END_OF_TURN.sub(" ", text)).translate(_ESCAPE)
+    for _ in range(4):
+        text, count = _MACRO.subn(r"*\1*", text)
+        if not count:
+            break
+    text = _BOX.sub(rf" {_STATED} \1 {_CLOSE} ", _MATH.sub("*", _SWITCH.sub(" ", text)))
+    if "</" in text:
+        text = _HTML.sub("*", text)
+    text = _TAG.sub(lambda tag: f" {_CLOSE if tag[1] else _STATED} ", text)
+    text = _BEFORE_BRACKET.sub(rf"\1{_MARKED}", text)
+    text = _CLOSED.sub(rf"\1{_MARKED}", _WRAPPED.sub(rf" \1{_MARKED}\2 ", text))
+    return _BLANK.sub(lambda blank: "\n" if "\n" in blank[0] else " ", _MARKS.sub(" ", text))
 
 
-def chosen(answer: str, choices: Mapping[str, str]) -> str | None:
-    r"""Return the label of the choice that an answer names. `None` if it names none, or several at once.
+# Statements.
 
-    That is a label alone or at the beginning (`B`, `(b)`, `**B.** four`), the text of one choice, or else the
-    last label that is stated (`the answer is B`) or stands in parentheses. Of an answer with a `\boxed{…}`,
-    only its content is read.
+_NOUN = (
+    r"(?:(?:correct|right|best|true|proper)\s(?:\w{1,12}\s)?(?:one|answer|choice|option|statement|label|letter)"
+    r"|answer|choice|option|selection|reply|response|solution)"
+)
+_BE = r"(?:\b(?:is|was|are|be|becomes|remains)\b|(?<=\w)'s\b)"
+_NOT = r"\b(?:(?:can|could|would|should|must|will|is|was|does|do)(?:\s?not|n't)|cannot|never)\b(?:\s+be\b)?"
+_CUE = re.compile(
+    rf"(?P<box>{_STATED})"
+    rf"|\b(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:key|letter|label|number|option|here|to|for|of|that|which|would|should|must|has|will|therefore|then|thus)\b(?:(?!{_BE}|{_NOT})[^.!?\n:=]){{0,80}})?)"
+    rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?[:=]+|{_BE}|(?P<heading>(?=\n)))"
+    r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go\s+with|going\s+with|opt\s+for|vote\s+for)\b)"
+    rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b)|(?:^|[.!?;,]\s*|\n)\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally)\b[,:]?)",
+    re.IGNORECASE,
+)
+_DOUBT = re.compile(
+    r"(?:\b(?:if|whether|unless|why|suppos\w{1,4}|assum\w{1,4}|might|may|could|not|never|nor|some|many|people|students|claim\w{0,2}|wrong|second|third|next|other|another|alternative)\b|n't\b)[^,;:.!?\n]{0,24}$",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"(?:^|\n)[^\w\n]*(?:(?:the|my|final|correct)\s){0,3}$", re.IGNORECASE)
+_ONESELF = re.compile(r"\b(?:I|we)(?:'\w{1,2}|\s\w{1,8}){0,2}\s$", re.IGNORECASE)
+_RETRACTED = re.compile(r"\b(?:wait|actually|correction|mistake|wrong|sorry|no)\b", re.IGNORECASE)
+_FILLER = re.compile(
+    r"(?:\s|[:=\-–—>#]|\b(?:that|the|then|clearly|therefore|thus|hence|so|definitely|probably|likely|most|simply|indeed|"
+    r"just|surely|certainly|correct|right|best|final|answer|option|choice|letter|label|number|candidate|statement|"
+    r"either|both|is|it|only|my|here)\b(?!')|[\x01\x03,])",
+    re.IGNORECASE,
+)
+_TURN = re.compile(
+    r"[^.!?\n]{0,120}?\b(?:but|rather|instead|it(?:'s|\s(?:is|must\sbe|has\sto\sbe)))\b", re.IGNORECASE
+)
+_EXCLUDED = re.compile(r"\b(?:not|neither|none|never)\b", re.IGNORECASE)
+_NO_CHOICE = re.compile(r"(?:none|neither|no\s+(?:option|choice|answer))\b", re.IGNORECASE)
+_ALSO = re.compile(
+    r"[\s\x01\x02\x03.]*(?:(?P<or>\b(?:or|and/or)\b|/|\|)|(?P<and>\band\b|&|\+|\bas\s+well\s+as\b)|(?P<list>,))"
+    r"[\s\x01\x03,]*(?:\b(?:or|and|possibly|maybe|perhaps|even|also|either|option|choice|letter)\b\s*){0,3}",
+    re.IGNORECASE,
+)
+_VERB = re.compile(
+    r"[\s\x02\x03]*(?:\b(?:is|was|are|has|have|had|does|do|would|will|can|could|cannot|fails?|seems?|must|only|because|since|too)\b|\w+n't\b)",
+    re.I,
+)
+_OVER = re.compile(
+    r"[\s\x02\x03*]*(?:[.,;:!)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but)\b)",
+    re.I,
+)
+_NO_VERDICT = re.compile(
+    r"\s(?:longer|doubt|one|way|idea|matter|more|less|need|reason|choice|option|answer)\b"
+)
+_SAID_OF_A = re.compile(r"\s+(?:is|was|because|since|as|must|seems|matches|fits|or|and|but|not)\b")
+_RIGHT = re.compile(
+    r"[\s\x02\x03,]*\b(?:is|must\s+be|seems|remains)\s+(?:(?:clearly|therefore|thus|definitely|indeed|then|surely|also)\s+)?(?:the\s+)?(?:only\s+)?"
+    r"(?:(?!not\b|never\b|far\b)\w{1,8}\s+)?(?:correct|right|best|true|answer)\b",
+    re.IGNORECASE,
+)
+_SPAN = 600  # characters after a cue that are read
+_WORDS = 20  # words before a label that are skipped
+_READ = 20_000  # characters at the end of a reply that are read
+_LABEL_BEHIND = re.compile(r"[ \x03,:–—-]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
+_ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
+_GAP = re.compile(r"[\s\x01\x02\x03]+")
+_BESIDE = re.compile(r"[ \t\x01\x02\x03.:,–—-]*")
+
+
+class _Named(NamedTuple):
+    label: str | None
+    """`None` if several are named, or expressly none."""
+
+    end: int
+
+
+class _Options:
+    """The options of a question, as they are found in a text."""
+
+    def __init__(self, choices: Mapping[str, str]) -> None:
+        self.choices = choices
+        self.texts: dict[str, list[str]] = {}
+        for label, text in choices.items():
+            words = _GAP.sub(" ", _plain(text)).strip(" .")
+            if words:
+                self.texts.setdefault(words, []).append(label)
+        self.patterns = [
+            (re.compile(_GAP.pattern.join(map(re.escape, words.split())) + r"(?!\w)(?!\.\d)", re.I), labels)
+            for words, labels in sorted(self.texts.items(), key=lambda one: -len(one[0]))
+        ]
+        self.labels = {label.casefold(): label for label in choices}
+        longest = sorted(map(re.escape, choices), key=len, reverse=True)
+        one_of = "|".join(longest)
+        self.label = re.compile(rf"(?:{one_of})(?![\w'])(?![.,]\d)(?![-+]\w)", re.IGNORECASE)
+        self.subject = re.compile(rf"(?<![\w'-])(?:{one_of})(?=[\s\x03,])")
+
+    def label_at(self, text: str, at: int) -> _Named | None:
+        """Return the label that stands at a place. An article or a pronoun is none."""
+        match = self.label.match(text, at)
+        if match is None:
+            return None
+        word, end = match[0], match.end()
+        label = word if word in self.choices else self.labels[word.casefold()]
+        is_marked = text[end : end + 1] == _MARKED
+        if len(word) == 1 and word.isalpha() and not is_marked and not _OVER.match(text, end):
+            if word != label:
+                return None
+            is_article = word in "AI" and re.match(r"\s+[^\W\d_]", text[end : end + 9]) is not None
+            if is_article and not _SAID_OF_A.match(text, end) and not self.own_text(label, text, end):
+                return None
+        if word.casefold() == "no" and _NO_VERDICT.match(text, end):
+            return None
+        return _Named(label, end + is_marked)
+
+    def text_at(self, text: str, at: int, own: str | None = None) -> _Named | None:
+        """Return the option whose text stands at a place: any, or that of the label `own`."""
+        for pattern, labels in self.patterns:
+            if own in (None, *labels) and (match := pattern.match(text, at)):
+                return _Named(own or (labels[0] if len(labels) == 1 else None), match.end())
+        return None
+
+    def own_text(self, label: str, text: str, at: int) -> _Named | None:
+        beside = _BESIDE.match(text, at)
+        return self.text_at(text, beside.end() if beside else at, label)
+
+    def one_at(self, text: str, at: int) -> _Named | None:
+        """Return what is named at a place: by its label, its text, or both. The label is `None` if they
+        differ.
+        """
+        by_text, by_label = self.text_at(text, at), self.label_at(text, at)
+        if by_text is not None and (by_label is None or by_text.end > by_label.end):
+            behind = _LABEL_BEHIND.match(text, by_text.end)
+            label = None if behind is None else self.label_at(text, behind.end())
+            is_said = behind is not None and label is not None and _OVER.match(text, label.end)
+            if not is_said or not (behind[1] or text[label.end - 1] == _MARKED):
+                return by_text
+            return label if label.label == by_text.label else _Named(None, label.end)
+        if by_label is None:
+            return None
+        assert by_label.label is not None
+        own = self.own_text(by_label.label, text, by_label.end)
+        beside = _BESIDE.match(text, by_label.end)
+        other = self.text_at(text, beside.end()) if beside and own is None else None
+        if other is not None and _OVER.match(text, other.end):
+            return _Named(None, other.end)
+        return own or by_label
+
+    def at(self, text: str, at: int) -> _Named | None:
+        """Return the option that is named at a place. `label` is `None` if another one follows: `B or C`."""
+        named = self.one_at(text, at)
+        also = None if named is None else _ALSO.match(text, named.end)
+        another = None if also is None else self.one_at(text, also.end())
+        if named is None or also is None or another is None or another.label == named.label:
+            return named
+        if also["list"] and not _OVER.match(text, another.end):
+            return named
+        if not also["or"] and _VERB.match(text, another.end):
+            return named  # `B, and C is wrong`
+        return _Named(None, another.end)
+
+
+@lru_cache(maxsize=256)
+def _options(choices: tuple[tuple[str, str], ...]) -> _Options:
+    return _Options(dict(choices))
+
+
+def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
+    r"""Return the label of the choice that a reply states. `None` if it states none, or several at once.
+
+    Args:
+        reply: A whole reply, or the answer in it.
+        choices: The texts of the options by label; a text may be empty. Single letters have the case of the
+            label, except alone or in marks.
     """
-    answer = without_text_marks(boxed_answer(answer) or answer)
-    plain = bare(answer)
-    texts = [label for label, text in choices.items() if text and normalize(text) == normalize(plain)]
-    alone = _label(plain, choices, True)
-    if alone is not None or len(texts) == 1:
-        return alone or texts[0]
-    first = _FIRST.match(answer)
-    if first is not None and _label(first[1], choices, True) is not None:
-        return None if _is_hedged(first, choices) else _label(first[1], choices, True)
-    for pattern in (_STATED, _MARKED):
-        found = [match for match in pattern.finditer(answer) if _label(match[1], choices) is not None]
-        if found:
-            hedged = any(_is_hedged(match, choices) for match in found)
-            return None if hedged else _label(found[-1][1], choices)
+    text, options = _plain(reply[-_READ:]), _options(tuple(choices.items()))
+    strong: list[tuple[int, str | None]] = []
+    weak: list[str | None] = []
+    over = 0
+    for cue in _CUE.finditer(text):
+        if cue.start() < over:
+            continue
+        is_weak = cue["weak"] is not None or (
+            cue["act"] is not None and not _ONESELF.search(text, max(0, cue.start() - 24), cue.start())
+        )
+        if cue["heading"] is not None and not _HEADING.search(text, max(0, cue.start() - 40), cue.start()):
+            continue
+        if cue["box"] is None and _DOUBT.search(text, max(0, cue.start() - 40), cue.start()):
+            continue
+        named = _named(text, cue.end(), options, cue["not"] is not None)
+        if named is None or text[named.end :].lstrip("\x02\x03 ")[:1] == "?":
+            continue
+        if not is_weak:
+            over = named.end
+            strong.append((cue.start(), named.label))
+        elif _OVER.match(text, named.end) or cue["act"]:
+            last = strong[-1][0] if strong else 0
+            if strong and _RETRACTED.search(text, max(last, cue.start() - 80), cue.start()):
+                strong.append((cue.start(), named.label))
+            weak.append(named.label)
+    strong += _called_right(text, options)
+    strong += _alone(text, options)
+    if strong:
+        return max(strong, key=lambda one: one[0])[1]
+    return weak[-1] if weak else _at_the_beginning(text, options)
+
+
+def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | None:
+    """Return the option that the words from a place on name."""
+    for _ in range(_WORDS):
+        if is_negated or _EXCLUDED.match(text, at):
+            if not is_negated and (_NO_CHOICE.match(text, at) and options.text_at(text, at) is None):
+                return _Named(None, at + 4)
+            if not is_negated and (named := options.text_at(text, at)) is not None:
+                return named
+            turn = _TURN.match(text, at)
+            if turn is None:
+                return None
+            at, is_negated = turn.end(), False
+            continue
+        named = options.at(text, at)
+        if named is not None:
+            return named
+        filler = _FILLER.match(text, at)
+        if filler is None:
+            return None
+        at = filler.end()
     return None
 
 
-def _label(word: str, choices: Mapping[str, str], any_case: bool = False) -> str | None:
-    """Return the label that `word` is. A single letter in a sentence must have the case of the label."""
-    if word in choices or not (any_case or len(word) > 1):
-        return word if word in choices else None
-    return next((label for label in choices if label.casefold() == word.casefold()), None)
+def _called_right(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
+    """Yield what is said of an option: `B is the correct answer`."""
+    for said in _RIGHT.finditer(text):
+        first = max(0, said.start() - _SPAN, *(text.rfind(mark, 0, said.start()) for mark in ".!?;\n"))
+        for match in list(options.subject.finditer(text, first, said.start() + 1))[-5:]:
+            named = options.at(text, match.start())
+            is_subject = named is not None and not text[named.end : said.start()].strip(" \x02\x03,")
+            if named and is_subject and not _DOUBT.search(text, max(0, match.start() - 40), match.start()):
+                yield match.start(), named.label
+                break
 
 
-def _is_hedged(match: re.Match[str], choices: Mapping[str, str]) -> bool:
-    """Return whether another label follows the one in `match`, such as in `B or C`."""
-    another = _ANOTHER.match(match.string, match.end(1))
-    return another is not None and _label(another[1] or another[2], choices) is not None
+def _alone(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
+    """Yield the option that is all of the last line. A list of several options states none."""
+    lines, at = [], 0
+    for line in text.split("\n"):
+        if any(map(str.isalnum, line)):
+            lines.append((at, line))
+        at += len(line) + 1
+    found = [(at, _only(line, options)) for at, line in lines[-2:]]
+    if found and found[-1][1] is not None and (len(found) < 2 or found[0][1] in (None, found[1][1])):
+        yield found[-1][0], found[-1][1]
+
+
+def _only(line: str, options: _Options) -> str | None:
+    named = _named(line, 0, options, False)
+    rest = "" if named is None else line[named.end :].strip(" \t\x02\x03.,!:;")
+    return None if named is None or rest else named.label
+
+
+def _at_the_beginning(text: str, options: _Options) -> str | None:
+    """Return the option with which a reply begins, unless it goes on with a list of options."""
+    first, _, rest = text.strip().partition("\n")
+    named = _named(first, 0, options, False)
+    if named is None or named.label is None or not _OVER.match(first, named.end):
+        return None
+    if _only(first, options) is not None:
+        return named.label if _only(rest.partition("\n")[0], options) in (None, named.label) else None
+    for match in _ITEM.finditer(text, named.end):
+        if options.labels.get(match[1].casefold(), named.label) != named.label:
+            return None
+    return named.label

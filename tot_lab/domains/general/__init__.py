@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from tot_lab.core.parts import UserFunction
 from tot_lab.core.reading.answers import answer_at_end, stated_answer
+from tot_lab.core.reading.choices import stated_choice
 from tot_lab.core.reading.values import verdict
 from tot_lab.core.task import Domain, Path, Task
-from tot_lab.domains.general.graders import GRADERS
+from tot_lab.domains.general.graders import GRADERS, choices_of
 
 __all__ = ["General", "Grading", "general", "task_of"]
 
@@ -44,9 +45,9 @@ class General(Domain):
       a decimal point, and spaces do not join digits: `0,5` is the numbers 0 and 5. 50% is 50 and not 0.5.
     - `exact`: The texts must be equal, ignoring case, spacing and closing punctuation.
     - `grid`: The last grid of whole numbers must have the same rows: a line for each row, or a list of lists.
-    - `choice`: The reference is the label of a choice, such as `B`. The answer must name it, and no other:
-      `B`, `(b) four`, `The answer is B`. With `task.data["choices"]`, a dict of texts by label, the text of
-      the choice also counts.
+    - `choice`: The reference is the label of a choice, such as `B`. The reply must state it: `B`, `(b) four`,
+      `The answer is B`, with reasons or without. The last statement counts; `B or C` states nothing. With
+      `task.data["choices"]`, a dict of texts by label, the text of the choice also counts.
     - `regex`: The reference is a pattern (Python's `re`) that must occur in the answer.
     - `math`: Two numbers must be equal, so 0.333 is not 1/3. If no decimal equals the reference, a decimal
       with six or more places may be off by less than one unit in the last place, such as 0.333334. Other
@@ -143,12 +144,19 @@ class General(Domain):
 
         Without grading, the line or the box must end the reply, as the prompt requests (one closing line may
         follow), so that a longer text with such a line inside is not truncated. If `python` grades it, a
-        reply with a block of code is kept whole.
+        reply with a block of code is kept whole. If `choice` grades it, the answer is what the whole reply
+        states last, and its label if that is not after `Answer:` or in a box.
         """
         if self.grading == "python" and "```" in text:
             return text.strip()  # a line such as `answer = 1` may be part of the code
         stated = stated_answer(text) if self.grading is not None else answer_at_end(text)
-        return stated or text.strip() or None
+        answer = stated or text.strip() or None
+        if self.grading == "choice" and answer is not None:
+            choices = choices_of(task)
+            label = stated_choice(text, choices)
+            if stated_choice(answer, choices) != label:
+                return label or text.strip()
+        return answer
 
     def answer(self, task: Task, path: Path) -> str | None:
         return self.read_answer(task, path[-1]) if path else None

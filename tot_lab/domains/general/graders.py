@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tot_lab.core.extras import requires
 from tot_lab.core.processes import Failed, Killed, Worker, found_in, passes_tests
 from tot_lab.core.reading.answers import normalize
-from tot_lab.core.reading.choices import bare, chosen
+from tot_lab.core.reading.choices import stated_choice
 from tot_lab.core.reading.code import code_blocks
 from tot_lab.core.reading.grids import last_grid
 from tot_lab.core.reading.mathematics import (
@@ -83,17 +83,21 @@ def _grade_grid(task: Task, answer: str) -> float:
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _choices(task: Task) -> Mapping[str, str]:
+def choices_of(task: Task) -> Mapping[str, str]:
     """Return the texts of the choices by their labels. Without them, every letter is a label."""
     known = task.data.get("choices")
     if isinstance(known, dict) and known:
         return {str(label): str(text) for label, text in known.items()}
-    reference = () if task.reference is None else (bare(str(task.reference)),)
+    reference = () if task.reference is None else (_bare(str(task.reference)),)
     return dict.fromkeys([*_LETTERS, *reference], "")
 
 
+def _bare(text: str) -> str:
+    return text.strip(" \t\r\n*_`\"'()[].:")
+
+
 def _grade_choice(task: Task, answer: str) -> float | None:
-    return float(chosen(answer, _choices(task)) == bare(str(task.reference)))
+    return float(stated_choice(answer, choices_of(task)) == _bare(str(task.reference)))
 
 
 # Patterns.
@@ -200,7 +204,7 @@ GRADERS: Mapping[str, Grader] = {
         "must contain a grid of numbers",
         lambda reference: "" if last_grid(reference) is None else None,
     ),
-    "choice": Grader(_grade_choice, lambda task, answer: chosen(answer, _choices(task))),
+    "choice": Grader(_grade_choice, lambda task, answer: stated_choice(answer, choices_of(task))),
     "regex": Grader(_grade_regex, needs="must be a pattern", problem=_regex_problem, is_bounded=False),
     "math": Grader(
         _grade_math, lambda task, answer: math_key(answer), problem=_math_problem, is_bounded=False
