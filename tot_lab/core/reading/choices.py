@@ -38,7 +38,9 @@ _STATED, _CLOSE, _MARKED = "\x01", "\x02", "\x03"
 """Stand for the beginning and the end of a box or tag, and for marks around the word before."""
 
 _ESCAPE = str.maketrans(
-    dict.fromkeys("\x01\x02\x03", " ") | {"’": "'", "‐": "-", "‑": "-", "、": " , ", "。": ". "}
+    dict.fromkeys("\x01\x02\x03", " ")
+    | {"’": "'", "‐": "-", "‑": "-", "、": " , ", "。": ". "}
+    | dict.fromkeys("\ufeff\u200b\u200c\u200d\u2060", None)
 )
 
 
@@ -69,6 +71,7 @@ _NOT = r"\b(?:(?:can|could|would|should|must|will|is|was|does|do)(?:\s?not|n't)|
 _CUE = re.compile(
     rf"(?P<box>{_STATED})"
     rf"|\b(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:key|letter|label|number|option|here|to|for|of|that|which|would|should|must|has|will|therefore|then|thus)\b(?:(?!{_BE}|{_NOT})[^.!?\n:=]){{0,80}})?)"
+    r"(?>(?:\x03?,\s?(?:therefore|then|thus|hence|however|so|of\scourse),)?)"
     rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?[:=]+|{_BE}|(?P<heading>(?=\n)))"
     r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go\s+with|going\s+with|opt\s+for|vote\s+for)\b)"
     rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b)|(?:^|[.!?;,]\s*|\n)\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally)\b[,:]?)",
@@ -120,7 +123,11 @@ _READ = 20_000  # characters at the end of a reply that are read
 _LABEL_BEHIND = re.compile(r"[ \x03,:–—-]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
 _GAP = re.compile(r"[\s\x01\x02\x03]+")
-_BESIDE = re.compile(r"[ \t\x01\x02\x03.:,–—-]*")
+_BESIDE = re.compile(r"[ \t\x01\x02\x03.:,–—-]*(?:(?:namely|i\.e\.|that is|meaning),?\s)?", re.IGNORECASE)
+_CONDITION = re.compile(
+    r"[\s\x02\x03,]*\b(?:if|unless|provided|depending|assuming|otherwise)\b", re.IGNORECASE
+)
+_SUPPOSED = re.compile(r"\b(?:if|otherwise|another|other|else|were)\b[^.!?\n]{0,60}$", re.IGNORECASE)
 
 
 class _Named(NamedTuple):
@@ -147,7 +154,7 @@ class _Options:
         self.labels = {label.casefold(): label for label in choices}
         longest = sorted(map(re.escape, choices), key=len, reverse=True)
         one_of = "|".join(longest)
-        self.label = re.compile(rf"(?:{one_of})(?![\w'])(?![.,]\d)(?![-+]\w)", re.IGNORECASE)
+        self.label = re.compile(rf"(?:{one_of})(?![\w'])(?![.,]\d)(?![-+.]\w)", re.IGNORECASE)
         self.subject = re.compile(rf"(?<![\w'-])(?:{one_of})(?=[\s\x03,])")
 
     def label_at(self, text: str, at: int) -> _Named | None:
@@ -240,11 +247,16 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
         )
         if cue["heading"] is not None and not _HEADING.search(text, max(0, cue.start() - 40), cue.start()):
             continue
-        if cue["box"] is None and _DOUBT.search(text, max(0, cue.start() - 40), cue.start()):
+        before = max(0, cue.start() - 80)
+        if cue["box"] is None and _DOUBT.search(text, before, cue.start()):
+            continue
+        if "would" in cue[0].lower() and _SUPPOSED.search(text, before, cue.start()):
             continue
         named = _named(text, cue.end(), options, cue["not"] is not None)
-        if named is None or text[named.end :].lstrip("\x02\x03 ")[:1] == "?":
+        if named is None or text[named.end : named.end + 9].lstrip("\x02\x03 ")[:1] == "?":
             continue
+        if _CONDITION.match(text, named.end):
+            named = _Named(None, named.end)
         if not is_weak:
             over = named.end
             strong.append((cue.start(), named.label))
