@@ -1,0 +1,1288 @@
+"""Replies made by a grammar that knows what each of them means, to test the readers with.
+
+Each reply is built from named productions: the form of the statement, the decoration of its label or number,
+what comes before it and after it. `Case.expected` follows from how the reply was built, never from reading
+it, and is `None` where the reply hedges or states nothing. A reply on whose meaning careful people could
+disagree is not in the grammar.
+
+`python -m support.reply_grammar [seed] [count] [kind]`, run in `tests/`, prints samples.
+"""
+
+import json
+import random
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count as count_from
+from itertools import islice
+from string import ascii_uppercase, digits
+from typing import Any
+
+KINDS = ("choice", "vote", "joint", "score")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A reply, what its reader knows, and what the reply means."""
+
+    kind: str
+    """One of `KINDS`."""
+    reply: str
+    setting: Any
+    """For a choice the options (label to text), for a vote the number of candidates, for joint scores the
+    names of the candidates, for a score `None`."""
+    expected: Any
+    """A label; a number from 1; a score, or `None` for one that is not judged, for each name; a score from 0
+    to 1. `None` if the reply states nothing."""
+    productions: tuple[str, ...]
+    """The productions that built the reply, as `kind part: name`."""
+
+
+Table = Mapping[str, Sequence[str]]
+
+# A label or number in a template is @, and the text of its option is #.
+
+BRACKETS: Table = {
+    "round": ["(@)"],
+    "square": ["[@]"],
+    "full-width round": ["（@）"],
+    "lenticular": ["【@】", "〔@〕"],
+    "corner": ["「@」", "『@』"],
+    "straight quotes": ['"@"', "'@'"],
+    "curly quotes": ["“@”", "‘@’"],
+    "low quotes": ["„@“", "‚@‘", "„@”"],
+    "guillemets": ["«@»", "»@«", "‹@›", "« @ »"],
+    "angle quotes": ["《@》", "〈@〉"],
+    "full-width quotes": ["＂@＂", "＇@＇"],
+    "angle": ["<@>"],
+}
+MARKDOWN: Table = {
+    "bold": ["**@**", "__@__"],
+    "italic": ["*@*", "_@_"],
+    "bold italic": ["***@***"],
+    "code": ["`@`"],
+    "html": ["<b>@</b>", "<strong>@</strong>", "<em>@</em>", "<code>@</code>"],
+}
+MATH: Table = {
+    "dollar": ["$@$", "$ @ $"],
+    "dollars": ["$$@$$"],
+    "parentheses": [r"\(@\)", r"\( @ \)"],
+    "display": [r"\[@\]"],
+    "text": [r"$\text{@}$", r"\(\text{@}\)", r"$\textbf{@}$", r"$\textrm{@}$"],
+    "alphabet": [r"$\mathbf{@}$", r"$\mathrm{@}$", r"$\mathsf{@}$", r"$\boldsymbol{@}$"],
+    "text without dollars": [r"\textbf{@}", r"\text{@}"],
+    "brackets": [r"$(@)$", r"$\text{(@)}$", r"$\mathbf{(@)}$"],
+}
+BOXES: Table = {
+    "box": [r"\boxed{@}", r"\boxed{ @ }", r"\fbox{@}"],
+    "box text": [r"\boxed{\text{@}}", r"\boxed{\textbf{@}}"],
+    "box alphabet": [r"\boxed{\mathbf{@}}", r"\boxed{\mathrm{@}}"],
+    "box brackets": [r"\boxed{(@)}", r"\boxed{\text{(@)}}"],
+}
+BOXES_WITH_TEXT: Table = {
+    "box and text": [
+        r"\boxed{\text{@) #}}",
+        r"\boxed{\text{@. #}}",
+        r"\boxed{\text{@: #}}",
+        r"\boxed{\text{(@) #}}",
+    ],
+}
+FRAMES: Table = {
+    "bare": ["@"],
+    "dollar": ["$@$"],
+    "dollars": ["$$@$$"],
+    "parentheses": [r"\(@\)"],
+    "display": [r"\[ @ \]", "\\[\n@\n\\]"],
+}
+WITH_TEXT: Table = {
+    "space": ["@ #"],
+    "round text": ["@ (#)", "(@) (#)"],
+    "colon": ["@: #", "(@): #"],
+    "dot": ["@. #"],
+    "parenthesis": ["@) #"],
+    "round label": ["(@) #"],
+    "square label": ["[@] #"],
+    "dash": ["@ - #", "@ — #", "@ – #"],
+    "comma": ["@, #"],
+    "full-width": ["@：#", "（@）#", "@（#）", "@、#"],
+    "bold label": ["**@** #", "**@)** #", "**@.** #", "**(@)** #", "**@**: #"],
+    "all bold": ["**@) #**", "**@. #**", "**(@) #**", "**@: #**"],
+    "quoted text": ['@ ("#")', '@ "#"', "@ «#»", "@ „#“", "@ 「#」"],
+    "quoted": ['"@) #"', "“@. #”", "„@: #“"],
+    "code": ["`@` #", "`@) #`"],
+    "math label": ["$@$ (#)", r"\(@\): #", r"$\mathbf{@}$ #"],
+    "math": [r"$\text{@) #}$", r"$\text{(@) #}$"],
+    "text first": ["# (@)", "# (option @)"],
+    "option": ["option @, #", "option @ (#)", "Option @: #", "choice (@) #"],
+}
+
+# Templates of statements have the slots {V} (what is stated), {W} (another label), {M} (a mention of another
+# label in a sentence), {R} (a reason that mentions another label).
+
+STATEMENTS: Table = {
+    "the answer is": ["The answer is {V}", "So the answer is {V}", "Hence, the answer is {V}"],
+    "therefore the answer is": ["Therefore, the answer is {V}", "This means that the answer is {V}"],
+    "the correct answer is": [
+        "The correct answer is {V}",
+        "The right answer is {V}",
+        "The best answer is {V}",
+    ],
+    "the correct option is": ["The correct option is {V}", "The correct choice is {V}"],
+    "the final answer is": ["The final answer is {V}", "Thus, the final answer is {V}"],
+    "the answer is, colon": ["The answer is: {V}", "The correct answer is: {V}", "The final answer is: {V}"],
+    "must be": ["The answer must be {V}", "So the answer has to be {V}"],
+    "my answer": ["My answer is {V}", "My final answer is {V}"],
+    "since, the answer is": [
+        "Since {R}, the answer is {V}",
+        "{R}, so the answer is {V}",
+        "As {R}, the answer is {V}",
+    ],
+    "i choose": ["I choose {V}", "I pick {V}"],
+}
+LINES: Table = {
+    "answer": ["Answer: {V}", "answer: {V}"],
+    "upper case": ["ANSWER: {V}", "FINAL ANSWER: {V}"],
+    "final answer": ["Final answer: {V}", "Final Answer: {V}", "My answer: {V}"],
+    "correct answer": ["Correct answer: {V}", "Correct option: {V}"],
+    "the answer": ["The answer: {V}", "The final answer: {V}"],
+    "full-width colon": ["ANSWER：{V}", "Answer：{V}", "Answer ： {V}"],
+    "full-width word": ["Ａｎｓｗｅｒ：{V}", "ＡＮＳＷＥＲ: {V}"],
+    "bold word": ["**Answer:** {V}", "**Answer**: {V}", "**Final answer:** {V}", "__Answer:__ {V}"],
+    "heading": ["### Answer: {V}", "## Final answer: {V}"],
+    "heading above": ["## Answer\n\n{V}", "### Final Answer\n{V}", "**Final Answer**\n\n{V}"],
+    "line above": ["Answer:\n{V}", "Final answer:\n\n{V}", "The answer is:\n\n{V}"],
+    "quote": ["> Answer: {V}"],
+    "bullet": ["- Answer: {V}", "* Answer: {V}", "• Answer: {V}"],
+    "hashes": ["#### {V}"],
+    "no space": ["Answer:{V}"],
+    "equals": ["Answer = {V}"],
+}
+BOLD_LINES: Table = {
+    "bold line": ["**Answer: {V}**", "**ANSWER: {V}**", "**The answer is {V}.**", "__Answer: {V}__"]
+}
+A_BEFORE_THE_TEXT: Table = {
+    "a before the text": ["Answer: A good answer would be #", "Answer: A fitting reply is #"],
+}
+TAGS: Table = {
+    "tag": ["<answer>{V}</answer>", "<answer> {V} </answer>"],
+    "tag lines": ["<answer>\n{V}\n</answer>"],
+    "tag in upper case": ["<ANSWER>{V}</ANSWER>", "<Answer>{V}</Answer>"],
+    "final tag": ["<final_answer>{V}</final_answer>"],
+}
+SUBJECTS: Table = {
+    "is correct": ["{O} is correct", "{O} is right"],
+    "is the correct answer": ["{O} is the correct answer", "{O} is the right answer", "{O} is the answer"],
+    "answer, is correct": [
+        "Answer: {O} is correct",
+        "Answer: {O} is right",
+        "ANSWER: {O} is the best answer",
+    ],
+}
+CORRECTIONS: Table = {
+    "not, but": ["The answer is not {W} but {V}", "So the answer is not {W}, but {V}"],
+    "cannot be, it is": ["The answer cannot be {W}, it is {V}", "The answer cannot be {W}; it is {V}"],
+    "is not, answer": ["It is not {W}; the answer is {V}", "It is not {W}, so the answer is {V}"],
+    "right, not right": ["Answer: {V} is right; {M} is not", "Answer: {V} is correct, but {M} is not"],
+    "not": ["The answer is {V}, not {W}", "Answer: {V}, not {W}", "Answer: {V} and not {W}"],
+    "rather": ["The answer is {V} rather than {W}", "Answer: {V} instead of {W}"],
+}
+CLAUSES: Table = {
+    "because": [" because {R}", ", because {R}"],
+    "since": [", since {R}", " since {R}"],
+    "as": [", as {R}"],
+    "while": [", while {R}", ", whereas {R}"],
+    "unlike": [", unlike {M}", ", in contrast to {M}"],
+    "semicolon": ["; {R}"],
+    "brackets": [" ({R})", " [{R}]"],
+    "dash": [" – {R}", " — {R}"],
+    "even though": [", even though {R}"],
+}
+FOLLOWING: Table = {
+    "reason": [" {R}.", "\n{R}.", " {R}. {R}."],
+    "reason line": ["\n\nReason: {R}.", "\nReason: {R}.", "\n\n**Reason:** {R}."],
+    "explanation": ["\nExplanation: {R}. {R}.", "\n\nExplanation:\n- {R}.\n- {R}."],
+    "runner-up": [" The runner-up is {M}.", " A close second is {M}.", "\nRunner-up: {M}"],
+    "second best": [" The second best answer is {M}.", "\nSecond choice: {M}"],
+    "others": [" The other options do not fit.", "\n\nThe others were ruled out above."],
+    "closing": [" I hope this helps!", "\n\nLet me know if you have any questions.", "\n\nI am sure of it."],
+    "confidence": ["\nConfidence: high", "\n\nConfidence: 90%"],
+}
+PRECEDING: Table = {
+    "reason": ["{R}. ", "{R}, and {R}. ", "{R}.\n\n"],
+    "steps": ["Let us think step by step. {R}.\n\n", "First, we read the question. {R}.\n"],
+    "lower-case steps": ["(a) We read the question. (b) We look at each sentence. "],
+    "restated": ["The answer is {W}. Wait, that overlooks the first sentence. ", "ANSWER: {W}\nWait, no.\n"],
+    "hedge": ["The answer is {W} or {V}. {R}. ", "Answer: {V} or {W}\nLet me look again.\n"],
+    "partial box": [
+        r"The sum is $\boxed{144}$. ",
+        "The product is\n\\[ \\boxed{x + 7y} \\]\n",
+        "$\\boxed{3.75}$\n\n",
+    ],
+    "announcement": [
+        "Answer: we first need to compare the options. {R}.\n\n",
+        "The answer is found by looking at each option. {R}. ",
+        "To find the answer, we compare the options.\n",
+    ],
+    "question": ["Is the answer {W}? That would not fit. ", "Could it be {M}? We saw that it could not. "],
+    "negation": [
+        "It is not {W}. ",
+        "The answer is not {W}. ",
+        "The answer cannot be {W}. ",
+        "{M} is not correct. ",
+    ],
+    "others say": ["Many would say that the answer is {W}, but that is too quick. "],
+}
+HEDGES: Table = {
+    "or": [
+        "The answer is {V} or {W}.",
+        "Answer: {V} or {W}",
+        "ANSWER: {V} OR {W}",
+        "The correct option is {V} or {W}.",
+    ],
+    "either": ["The answer is either {V} or {W}.", "Answer: either {V} or {W}", "It is either {V} or {W}."],
+    "and": ["Answer: {V} and {W}", "The answer is both {V} and {W}.", "The answers are {V} and {W}."],
+    "several": ["Answer: {V}, {W}", "The correct answers are {V}, {W}."],
+    "torn": ["I am torn between {V} and {W}.", "Both {V} and {W} could be right."],
+    "depends": ["The answer is {V} or {W}, depending on the reading."],
+    "tag": ["<answer>{V} or {W}</answer>", "<answer>{V} and {W}</answer>"],
+}
+BOXED_HEDGES: Table = {
+    "box": [
+        r"$\boxed{\text{{v} or {w}}}$",
+        r"\boxed{{v} \text{ or } {w}}",
+        r"The answer is $\boxed{{v}, {w}}$.",
+    ],
+}
+NEGATIONS: Table = {
+    "is not": [
+        "It is not {V}.",
+        "The answer is not {V}.",
+        "The correct answer is not {V}.",
+        "Answer: not {V}",
+    ],
+    "cannot be": ["The answer cannot be {V}.", "It cannot be {V}."],
+    "isn't": ["The answer isn't {V}.", "The answer isn’t {V}."],
+    "neither": ["The answer is neither {V} nor {W}.", "Answer: neither {V} nor {W}"],
+    "wrong": ["{M} is not correct.", "{M} is wrong."],
+}
+NOTHINGS: Table = {
+    "none of them": [
+        "So the answer is (None of the above).",
+        "Answer: None of the above",
+        "The answer is none of these.",
+        "Answer: none of the options",
+    ],
+    "announcement": [
+        "Answer: we first need to compare the options.",
+        "The answer is found by comparing the options.",
+        "Answer: let us look at the options one by one.",
+        "To find the answer, we look at each sentence.",
+    ],
+    "cannot say": [
+        "The question cannot be answered.",
+        "Answer: it cannot be said.",
+        "The answer is unclear.",
+    ],
+    "cut off": [
+        "The answer is",
+        "{R}, so the answer is",
+        "Answer:",
+        "The correct option is (",
+        "{R}. {M} is neutral, since",
+        "Final answer: \\boxed{",
+        "<answer>",
+    ],
+    "reasons": ["{R}.", "{R}. {R}.", "{R}, and {R}."],
+    "partial box": [r"The sum is $\boxed{144}$.", r"\boxed{x + 7y}", r"{R}. The ratio is \(\boxed{3.75}\)."],
+    "question": ["Is the answer {V}?", "Could the answer be {V}?"],
+}
+ARTICLES: Table = {
+    "a": [
+        "Answer: A good look at the facts is needed first.",
+        "Answer: A close call.",
+        "Answer: A hard question.",
+    ],
+    "i": [
+        "Answer: I would need more facts.",
+        "Answer: I cannot say.",
+        "The answer is unknown; I cannot help.",
+    ],
+}
+ENDS: Table = {
+    "im_end": ["<|im_end|>"],
+    "s": ["</s>"],
+    "eot_id": ["<|eot_id|>"],
+    "endoftext": ["<|endoftext|>"],
+    "end_of_turn": ["<end_of_turn>"],
+    "end of sentence": ["<｜end▁of▁sentence｜>"],
+    "end": ["<|end|>"],
+    "eos": ["<eos>"],
+}
+PREDICATES = [
+    "is too hot",
+    "comes too late",
+    "contradicts the second premise",
+    "leaves out the cost",
+    "does not follow",
+    "ignores the first sentence",
+    "fits only half of the facts",
+    "says nothing about the cause",
+    "goes too far",
+    "was meant for another case",
+]
+NEUTRAL = [
+    "is neutral",
+    "is about the cost",
+    "speaks of the past",
+    "names a cause",
+    "is literal",
+    "is a comparison",
+]
+
+# fmt: off
+TEXTS: Table = {
+    "en": "blue,red,green,yellow,purple,orange,silver,crimson,turquoise,ivory,scarlet,violet,amber,maroon,beige,"
+    "teal,indigo,magenta,copper,olive,lavender,coral,azure,khaki,charcoal,salmon,emerald,ruby,pearl,bronze,mauve,"
+    "ochre,sepia,umber,cobalt,saffron".split(","),
+    "en phrases": "a warm coat,the old bridge,three wooden boats,a letter from home,the northern border,a broken clock,"
+    "fresh bread,the empty theatre,a quiet garden,two tall towers".split(","),
+    "en names": "Paris,Mount Kenya,Lake Geneva,Marie Curie,New Zealand,The Hague,Rio de Janeiro,Ada Lovelace".split(
+        ","
+    ),
+    "en capitals": "Gravity,Friction,Inertia,Torque,Momentum,Buoyancy,Pressure,Viscosity,Tension,Velocity".split(
+        ","
+    ),
+    "de": "die Gabel,der Löffel,das Messer,die Brücke,der Türgriff,das Gemüse,die Straße,der Frühling".split(
+        ","
+    ),
+    "fr": "la forêt,le château,l'été,la fenêtre,le garçon,l’école,le fleuve,la cigogne".split(","),
+    "es": "el niño,la montaña,el corazón,la mañana,el árbol,la canción,el pingüino,la llave".split(","),
+    "ru": "синий,красный,зелёный,жёлтый,чёрный,серебряный,белый,бурый".split(","),
+    "el": "ο ήλιος,η θάλασσα,το βουνό,ο άνεμος,η φωτιά,το δέντρο".split(","),
+    "tr": "ışık,çiçek,gökyüzü,ırmak,İzmir,yağmur".split(","),
+    "ar": "أزرق,أحمر,أخضر,أصفر,أسود,أبيض".split(","),
+    "he": "כחול,אדום,ירוק,צהוב,שחור,לבן".split(","),
+    "hi": "नीला,लाल,हरा,पीला,काला,सफ़ेद".split(","),
+    "th": "สีน้ำเงิน,สีแดง,สีเขียว,สีเหลือง,สีดำ".split(","),
+    "zh": "蓝色,红色,绿色,黄色,黑色,白色".split(","),
+    "ja": "青いもの,赤いもの,緑の山,カメラ,テレビ,ひまわり".split(","),
+    "ko": "파란색,빨간색,초록색,노란색,검은색".split(","),
+    "numbers": "120,135,144.5,160,175,1800,205,2150".split(","),
+    "formulas": "x^2 + 1,2y - 7,sqrt(50),3/(x+4),sin(2t),ln(9)".split(","),
+}
+TEXTS_WITH_TRAPS: Table = {
+    "letters": "vitamin C,hepatitis A,plan B,group D,type E,model F".split(","),
+    "hedge words": "oil and vinegar,rain or snow,either side,salt and pepper,neither hand,this or that".split(
+        ","
+    ),
+    "negations": "not stated in the passage,never mentioned,no change at all,cannot be computed".split(","),
+}
+"""Texts that are misread unless the label before them decides. They are never stated without their label."""
+LABELS = ascii_uppercase + digits
+SLOT = re.compile(r"\{([VWMRk w])\}".replace(" ", ""))
+
+
+class Draw:
+    """Random draws that note the productions they use."""
+
+    def __init__(self, kind: str, rng: random.Random) -> None:
+        self.kind, self.rng = kind, rng
+        self.used: list[str] = []
+
+    def note(self, part: str, name: str) -> None:
+        self.used.append(f"{self.kind} {part}: {name}")
+
+    def of(self, part: str, *tables: Table) -> str:
+        """A template of a production, each production as likely as any other."""
+        table = tables[0] if len(tables) == 1 else {name: t[name] for t in tables for name in t}
+        name = self.rng.choice(list(table))
+        self.note(part, name)
+        return self.rng.choice(table[name])
+
+    def often(self, probability: float) -> bool:
+        return self.rng.random() < probability
+
+    def end(self, reply: str) -> str:
+        return reply + self.of("end", ENDS) if self.often(0.2) else reply
+
+
+def full_width(text: str) -> str:
+    """The text with its printable ASCII characters in full width."""
+    return "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text)
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def sentence(text: str, end: str = ".") -> str:
+    """The text with a final stop, unless it has one."""
+    return text if text.endswith((".", "!", "?", "。")) else text + end
+
+
+def decorated(draw: Draw, value: str) -> str:
+    """A label or number in one of many dresses, or in none."""
+    roll = draw.rng.random()
+    if roll < 0.2:
+        draw.note("decoration", "none")
+        return value
+    if roll < 0.25:
+        draw.note("decoration", "full-width")
+        return full_width(value)
+    if roll < 0.45:
+        template = draw.of("decoration", BRACKETS)
+    elif roll < 0.6:
+        template = draw.of("decoration", MARKDOWN)
+    elif roll < 0.8:
+        template = draw.of("decoration", MATH)
+    elif roll < 0.9:
+        template = draw.of("decoration", FRAMES).replace("@", draw.of("decoration", BOXES))
+    else:
+        inner = draw.of("decoration", {k: v for k, v in BRACKETS.items() if k not in ("angle",)})
+        template = draw.of("decoration", MARKDOWN).replace("@", inner)
+    return template.replace("@", value)
+
+
+# Choices
+
+
+@dataclass
+class Options:
+    """The options of a question, with the one that is meant."""
+
+    draw: Draw
+    style: str
+    texts: dict[str, str]
+    label: str
+    trap: bool
+
+    @property
+    def others(self) -> list[str]:
+        return [label for label in self.texts if label != self.label]
+
+    def other(self) -> str:
+        return self.draw.rng.choice(self.others)
+
+    def mention(self, label: str | None = None) -> str:
+        """A mention of another label in a sentence, by its label or by its text."""
+        label = label or self.other()
+        text = self.texts[label]
+        if self.style == "words":
+            return f'"{label}"'
+        forms = ["option @", "choice @", "option (@)", "(@)", "option **@**", "option $@$"]
+        if self.style == "letters":
+            forms += ["@", "@", "**@**"]
+        if text and not self.trap:
+            forms += ["#", '"#"', "option @ (#)", "(@) #"]
+        form = self.draw.rng.choice(forms)
+        self.draw.note("mention", form)
+        return form.replace("@", label).replace("#", text)
+
+    def reason(self) -> str:
+        return f"{self.mention()} {self.draw.rng.choice(PREDICATES)}"
+
+    def worded(self, label: str) -> str:
+        """The label as it is written: yes and no in any case."""
+        if self.style == "words":
+            return self.draw.rng.choice([label, capital(label), label.upper()])
+        return label
+
+    def value(self, label: str | None = None) -> str:
+        """The label with decoration, with or without the text of its option."""
+        label = label or self.label
+        text, draw = self.texts[label], self.draw
+        if text and draw.often(0.9 if self.trap else 0.4):
+            template = draw.of("text", WITH_TEXT)
+            return template.replace("@", label).replace("#", text)
+        if text and not self.trap and draw.often(0.12):
+            draw.note("text", "alone")
+            return draw.rng.choice(["#", '"#"', "**#**", "“#”"]).replace("#", text)
+        if self.style != "words" and draw.often(0.12):
+            draw.note("decoration", "option")
+            return draw.rng.choice(
+                ["option @", "Option @", "choice @", "option (@)", "option **@**"]
+            ).replace("@", label)
+        if self.style == "letters" and label.isalpha() and draw.often(0.05):
+            draw.note("decoration", "lower case")
+            return draw.rng.choice(["(@)", '"@"', "**(@)**", "$(@)$"]).replace("@", label.lower())
+        return decorated(draw, self.worded(label))
+
+    def simple(self, label: str) -> str:
+        """The label with little decoration, as beside another one."""
+        form = self.draw.rng.choice(["@", "@", "(@)", "**@**", "$@$", '"@"'])
+        return form.replace("@", self.worded(label))
+
+    def fill(self, template: str, value: str, other: str | None = None) -> str:
+        """Fill the slots of a template. Every reason and mention is drawn anew."""
+        drawn: dict[str, Callable[[], str]] = {
+            "V": lambda: value,
+            "W": lambda: other or self.simple(self.other()),
+            "M": self.mention,
+            "R": self.reason,
+        }
+        return filled(template, drawn)
+
+
+def filled(template: str, drawn: Mapping[str, Callable[[], str]]) -> str:
+    """Fill the slots of a template. What is drawn for R and M starts a sentence with a capital."""
+    pieces = SLOT.split(template)
+    for i in range(1, len(pieces), 2):
+        slot, before = pieces[i], "".join(pieces[:i])
+        starts = not before.strip() or before.rstrip(" ").endswith((".", "!", "?", ":", "\n", "\n-"))
+        text = drawn[slot]()
+        pieces[i] = capital(text) if starts and slot in "RM" else text
+    return "".join(pieces)
+
+
+def options(draw: Draw) -> Options:
+    """A question's options and the one that is meant."""
+    rng = draw.rng
+    style = rng.choices(["letters", "numbers", "words"], [8, 2, 2])[0]
+    trap = False
+    if style == "words":
+        labels, texts = ["yes", "no"], ["", ""]
+        draw.note("labels", "yes and no")
+    else:
+        if style == "letters" and draw.often(0.1):
+            trap = True
+            language = rng.choice(list(TEXTS_WITH_TRAPS))
+            pool = TEXTS_WITH_TRAPS[language]
+        else:
+            language = rng.choice(list(TEXTS))
+            if style == "numbers" and language in ("numbers", "formulas"):
+                language = "en"
+            if draw.often(0.15):
+                language = "en"
+            pool = TEXTS[language]
+        draw.note("language", language)
+        size = (
+            rng.randint(3, len(pool))
+            if language == "en" and draw.often(0.5)
+            else rng.randint(3, min(len(pool), 10))
+        )
+        texts = rng.sample(list(pool), size)
+        labels = list(LABELS[:size]) if style == "letters" else [str(i + 1) for i in range(size)]
+        draw.note("labels", "more than 10" if size > 10 else style)
+    label = rng.choice(labels)
+    if style == "letters" and draw.often(0.1):
+        label = rng.choice([x for x in labels if x in "AI"])
+    return Options(draw, style, dict(zip(labels, texts, strict=True)), label, trap)
+
+
+def boxed(draw: Draw, asked: Options) -> str:
+    text = asked.texts[asked.label]
+    tables = [BOXES, BOXES_WITH_TEXT] if text else [BOXES]
+    box = draw.of("box", *tables).replace("@", asked.worded(asked.label)).replace("#", text)
+    framed = draw.of("frame", FRAMES).replace("@", box)
+    return framed
+
+
+def stated_option(draw: Draw, asked: Options) -> str:
+    """A clause that states the label, without its final stop."""
+    roll = draw.rng.random()
+    if roll < 0.32:
+        return asked.fill(draw.of("statement", STATEMENTS), asked.value())
+    if roll < 0.6:
+        if draw.often(0.06):
+            shown = draw.rng.choice(["@", "(@)", "$@$", '"@"']).replace("@", asked.worded(asked.label))
+            return asked.fill(draw.of("line", BOLD_LINES), shown)
+        if draw.often(0.05) and asked.style == "letters" and not asked.trap:
+            return draw.of("line", A_BEFORE_THE_TEXT).replace("#", asked.texts[asked.label])
+        return asked.fill(draw.of("line", LINES), asked.value())
+    if roll < 0.68:
+        return asked.fill(draw.of("statement", TAGS), asked.value())
+    if roll < 0.76:
+        return boxed(draw, asked)
+    if asked.style == "words":
+        tail = {
+            "tail": [
+                "Answer: {V} it is",
+                "Answer: {V}! Absolutely",
+                "Answer: {V}, that is so",
+                "Answer: {V}, of course",
+            ]
+        }
+        return asked.fill(draw.of("statement", tail), asked.worded(asked.label))
+    if roll < 0.86:
+        draw_form = draw.rng.choice(
+            ["Option @", "Choice @", "Option (@)", "(@)", "@", "**@**", "Option **@**"]
+        )
+        template = draw.of("statement", SUBJECTS)
+        return template.replace("{O}", draw_form.replace("@", asked.label))
+    if roll < 0.97:
+        other = asked.other()
+        template = draw.of("correction", CORRECTIONS)
+        shown = (
+            f"Option {asked.label}" if "is right" in template or "is correct" in template else asked.value()
+        )
+        return asked.fill(template, shown, asked.simple(other))
+    draw.note("statement", "label alone")
+    return asked.value()
+
+
+def choice(draw: Draw) -> Case:
+    """A reply to a question with options."""
+    asked = options(draw)
+    hedged = draw.often(0.3)
+    reply = nothing_stated(draw, asked) if hedged else something_stated(draw, asked)
+    return Case("choice", reply, asked.texts, None if hedged else asked.label, tuple(draw.used))
+
+
+def in_turn(draw: Draw, asked: Options) -> str:
+    """The options one after another, with something neutral about each."""
+    shown = list(asked.texts)[: draw.rng.randint(2, 5)]
+    form = draw.rng.choice(["(@) {}. ", "Option (@) {}. ", "- Option @ {}.\n", "(@) {}.\n", "**@** {}. "])
+    return "".join(form.replace("@", x).replace("{}", draw.rng.choice(NEUTRAL)) for x in shown)
+
+
+def restated(draw: Draw, asked: Options) -> str:
+    """The question's options, written out."""
+    form = draw.rng.choice(["(@) #\n", "@) #\n", "@. #\n", "- @: #\n", "@: #\n"])
+    return (
+        "Options:\n"
+        + "".join(form.replace("@", x).replace("#", text) for x, text in asked.texts.items())
+        + "\n"
+    )
+
+
+def something_stated(draw: Draw, asked: Options) -> str:
+    words = asked.style == "words"
+    before = ""
+    for _ in range(draw.rng.choices([0, 1, 2], [4, 4, 2])[0]):
+        roll = draw.rng.random()
+        if roll < 0.12 and not words:
+            draw.note("preceding", "options in turn")
+            before += in_turn(draw, asked)
+        elif roll < 0.2 and not words and not asked.trap:
+            draw.note("preceding", "options restated")
+            before += ("\n" if before else "") + restated(draw, asked)
+        else:
+            template = draw.of("preceding", PRECEDING)
+            before += asked.fill(template, asked.simple(asked.label), asked.simple(asked.other()))
+    mark = len(draw.used)
+    clause = stated_option(draw, asked)
+    part = {name.split(": ")[0].split()[1] for name in draw.used[mark:]}
+    alone = f"{draw.kind} statement: label alone" in draw.used[mark:]
+    in_line = "line" in part or clause.lstrip("*#>-• ").lower().startswith(("answer", "<", "ａ"))
+    inline = (
+        clause.startswith(("Answer:", "Final answer:", "\\boxed")) and "\n" not in clause and draw.often(0.2)
+    )
+    if alone:
+        before = ""
+    elif before and (in_line or "box" in part) and not before.endswith("\n") and not inline:
+        before = before.rstrip() + draw.rng.choice(["\n", "\n\n"])
+    above = "\n" in clause or clause.startswith(("#", ">", "<", "$", "\\", "**Answer:"))
+    open_end = not above and "correction" not in part and not alone
+    if open_end and not words and draw.often(0.3):
+        clause += asked.fill(draw.of("clause", CLAUSES), "")
+        clause = sentence(clause, draw.rng.choice([".", ".", ""]))
+    elif not above and not in_line:
+        clause = sentence(clause, draw.rng.choice([".", ".", ".", "!", ""]))
+    elif clause.startswith("Answer:") and not above and draw.often(0.2):
+        clause = sentence(clause)
+    after = ""
+    if draw.often(0.4):
+        if draw.often(0.15) and not words:
+            draw.note("following", "options in turn")
+            after = "\n\n" + in_turn(draw, asked).rstrip()
+        else:
+            after = asked.fill(draw.of("following", FOLLOWING), "")
+        if (above or alone or not clause.endswith((".", "!"))) and not after.startswith("\n"):
+            after = "\n\n" + after.lstrip()
+    return draw.end(before + clause + after)
+
+
+def nothing_stated(draw: Draw, asked: Options) -> str:
+    """A reply that hedges or states nothing."""
+    rng, words = draw.rng, asked.style == "words"
+    before = ""
+    if draw.often(0.4):
+        before = rng.choice(
+            ["Let us think step by step. ", "First, we read the question.\n", asked.fill("{R}. ", "")]
+        )
+    if draw.often(0.08) and not words:
+        draw.note("nothing", "options in turn")
+        return draw.end(before + in_turn(draw, asked).rstrip())
+    if draw.often(0.05) and not words and not asked.trap:
+        draw.note("nothing", "options restated")
+        return draw.end(restated(draw, asked).rstrip())
+    if draw.often(0.08) and not words:
+        outside = "Z" if asked.style == "letters" else "48"
+        if outside not in asked.texts:
+            draw.note("nothing", "no such label")
+            return draw.end(
+                before + rng.choice(["The answer is @.", "\\boxed{@}", "Answer: (@)"]).replace("@", outside)
+            )
+    articles = [name for name in ARTICLES if name.upper() in asked.texts]
+    if articles and draw.often(0.08):
+        return draw.end(before + draw.of("article", {name: ARTICLES[name] for name in articles}))
+    roll = rng.random()
+    other = asked.other()
+    if roll < 0.4:
+        value, second = asked.simple(asked.label), asked.simple(other)
+        if not words and not asked.trap and draw.often(0.3):
+            value, second = f"({asked.label}) {asked.texts[asked.label]}", f"({other}) {asked.texts[other]}"
+        if draw.often(0.1):
+            template = draw.of("hedge", BOXED_HEDGES)
+            return draw.end(template.replace("{v}", asked.label).replace("{w}", other))
+        return draw.end(before + asked.fill(draw.of("hedge", HEDGES), value, second))
+    if roll < 0.6 and len(asked.texts) > 3:
+        template = draw.of("negation", NEGATIONS)
+        return draw.end(before + asked.fill(template, asked.simple(asked.label), asked.simple(other)))
+    template = draw.of("nothing", NOTHINGS)
+    reply = before + asked.fill(template, asked.simple(asked.label))
+    return reply if f"{draw.kind} nothing: cut off" in draw.used else draw.end(reply)
+
+
+# Votes
+
+VOTES: Table = {
+    "best": ["best: {V}", "Best: {V}", "BEST: {V}", "best = {V}"],
+    "best choice": ["Best choice: {V}", "best candidate: {V}", "Best option: {V}"],
+    "bold word": ["**Best:** {V}", "**best**: {V}", "**Best choice:** {V}"],
+    "full-width colon": ["best：{V}", "Ｂｅｓｔ：{V}"],
+    "heading": ["### Best: {V}", "> best: {V}", "- Best: {V}"],
+    "line above": ["Best:\n{V}", "## Best choice\n\n{V}"],
+    "the best choice is": [
+        "The best choice is {V}",
+        "The best candidate is {V}",
+        "So the best choice is {V}",
+    ],
+    "conclusion": ["Conclusion: the best choice is {V}", "In conclusion, the best candidate is {V}"],
+    "the best is, colon": ["The best choice is: {V}", "The best one is {V}"],
+    "is the best": [
+        "Choice {k} is the best",
+        "Candidate {k} is the best choice",
+        "Candidate {k} is the best one",
+    ],
+    "tag": ["<best>{V}</best>", "<best> {V} </best>"],
+    "not, but": ["The best choice is not {w} but {V}", "The best choice is not {w}; it is {V}"],
+}
+VOTE_CLAUSES: Table = {
+    "since": [", since {R}", " because {R}", ", as {R}"],
+    "next best": [" (the next best is {w})", " (second best: {w})", " (runner-up: {w})"],
+    "better than": [", which is better than choice {w}", ", ahead of {w}"],
+    "not": [", not {w}", " and not {w}"],
+    "while": [", while {R}", "; {R}"],
+}
+VOTE_FOLLOWING: Table = {
+    "reason line": ["\n\nReason: {R}.", "\nReason: {R}.", "\n\nExplanation: {R}. {R}."],
+    "reason": [" {R}.", "\n{R}."],
+    "second best": ["\nSecond best: {w}", "\nsecond-best: {w}", "\nNext best: {w}"],
+    "runner-up": ["\nRunner-up: {w}", "\nThe runner-up is choice {w}."],
+    "worst": ["\nWorst: {w}", "\nThe worst choice is {w}."],
+    "closing": ["\n\nI hope this helps!", "\nConfidence: high"],
+}
+VOTE_PRECEDING: Table = {
+    "reason": ["{R}. ", "{R}. {R}.\n", "{R}, and {R}.\n\n"],
+    "restated": ["best: {w}\nWait, choice {w} leaves out the cost.\n", "The best choice is {w}. Wait, no.\n"],
+    "hedge": ["The best choice is {w} or {k}. Let me look again.\n"],
+    "second best": ["Second best: {w}\n", "Worst: {w}\n"],
+    "question": ["Is choice {w} the best? That would not fit.\n"],
+    "negation": ["The best choice is not {w}.\n"],
+    "announcement": [
+        "To find the best choice, we compare them. {R}.\n",
+        "best: we first need to compare the choices.\n",
+    ],
+    "scores": ["Choice {w} gets 0.4 and choice {k} gets 0.9.\n"],
+}
+NO_VOTES: Table = {
+    "or": [
+        "best: {w} or {k}",
+        "The best choice is {w} or {k}.",
+        "best: either {w} or {k}",
+        "best: ({w}) or ({k})",
+    ],
+    "and": ["best: {w} and {k}", "The best choices are {w} and {k}.", "best: both {w} and {k}"],
+    "list": ["best: {w}, {k}"],
+    "tie": ["Choices {w} and {k} are equally good.", "best: {w} and {k} are tied"],
+    "not": ["The best choice is not {w}.", "best: not {w}"],
+    "announcement": [
+        "best: we first need to compare the choices.",
+        "To find the best choice, we compare them.",
+    ],
+    "cut off": ["The best choice is", "best:", "{R}. {R}, so the best"],
+    "reasons": ["{R}.", "{R}. {R}."],
+    "no such candidate": ["best: {n}", "The best choice is {n}."],
+    "second best alone": ["Second best: {w}", "The runner-up is {w}."],
+    "none": ["best: none of them", "The best choice cannot be named."],
+    "fraction": ["best: {w}.5"],
+}
+
+
+def vote(draw: Draw) -> Case:
+    """A reply that votes for one of some numbered candidates."""
+    rng = draw.rng
+    number = rng.randint(3, 12) if draw.often(0.8) else 2
+    best = rng.randint(1, number)
+    other = rng.choice([i for i in range(1, number + 1) if i != best])
+    draw.note("candidates", "more than 9" if number > 9 else "up to 9")
+
+    def fill(template: str, value: str = "") -> str:
+        def reason() -> str:
+            shown = rng.choice(["choice @", "candidate @", "option @", "choice (@)", "number @"])
+            return f"{shown.replace('@', str(other))} {rng.choice(PREDICATES)}"
+
+        slots = {"V": value, "k": str(best), "w": str(other)}
+        drawn: dict[str, Callable[[], str]] = {name: lambda text=text: text for name, text in slots.items()}  # type: ignore[misc]
+        return filled(template, drawn | {"R": reason}).replace("{n}", str(number + 25))
+
+    if draw.often(0.3):
+        # Of two candidates, one that is excluded leaves the other.
+        table = NO_VOTES if number > 2 else {name: NO_VOTES[name] for name in NO_VOTES if name != "not"}
+        reply = fill(draw.of("nothing", table))
+        if "nothing: cut off" not in draw.used[-1]:
+            reply = draw.end(reply)
+        return Case("vote", reply, number, None, tuple(draw.used))
+    value = decorated(draw, str(best))
+    if draw.often(0.15):
+        draw.note("decoration", "choice")
+        value = rng.choice(["choice @", "candidate @", "Choice @", "#@", "option (@)"]).replace(
+            "@", str(best)
+        )
+    before = "".join(
+        fill(draw.of("preceding", VOTE_PRECEDING)) for _ in range(rng.choices([0, 1, 2], [5, 4, 1])[0])
+    )
+    template = draw.of("statement", VOTES)
+    clause = fill(template, value)
+    closed = "\n" in template or template.startswith("<") or "not {w}" in template
+    if not closed and draw.often(0.35):
+        clause += fill(draw.of("clause", VOTE_CLAUSES))
+    if not closed and ": {V}" not in template and "= {V}" not in template:
+        clause = sentence(clause, rng.choice([".", ".", ""]))
+    if before and not before.endswith("\n"):
+        before = (
+            before.rstrip() + rng.choice([" ", "\n", "\n\n"])
+            if template[0] in "TCI"
+            else before.rstrip() + "\n"
+        )
+    after = fill(draw.of("following", VOTE_FOLLOWING)) if draw.often(0.4) else ""
+    if after.startswith(" ") and not clause.endswith("."):
+        after = "\n" + after.lstrip()
+    return Case("vote", draw.end(before + clause + after), number, best, tuple(draw.used))
+
+
+# Scores
+
+SCORES: Table = {
+    "score": ["score: {V}", "Score: {V}", "SCORE: {V}", "score = {V}", "score:{V}"],
+    "bold word": ["**Score:** {V}", "**score**: {V}"],
+    "full-width colon": ["score：{V}", "Ｓｃｏｒｅ：{V}"],
+    "heading": ["### Score: {V}", "- Score: {V}", "> score: {V}"],
+    "line above": ["Score:\n{V}", "## Score\n\n{V}"],
+    "the score is": ["The score is {V}", "So the score is {V}", "My score is {V}", "The score is: {V}"],
+    "final score": ["Final score: {V}", "Overall score: {V}", "The final score is {V}"],
+    "tag": ["<score>{V}</score>", "<score> {V} </score>", "<score>\n{V}\n</score>"],
+    "json": ['{"score": {v}}', '```json\n{"score": {v}}\n```', '{"score": "{v}"}'],
+    "not, but": ["The score is not {w} but {V}"],
+    "alone": ["{V}"],
+}
+SCORE_CLAUSES: Table = {
+    "because": [" because the second step loses {w} of it", ", since the first half is worth {w}"],
+    "earlier": [" (the step before had {w})", ", up from {w}"],
+}
+SCORE_FOLLOWING: Table = {
+    "reason": ["\nReason: the second step loses {w} of the mass.", "\n\nThe step before had {w}."],
+    "confidence": ["\nConfidence: high"],
+    "closing": ["\n\nI hope this helps!"],
+}
+SCORE_PRECEDING: Table = {
+    "reason": [
+        "The chance of an error is about {w}.\n",
+        "The step before had {w}. ",
+        "The first step is sound.\n",
+    ],
+    "restated": ["score: {w}\nWait, that overlooks the second step.\n", "The score is {w}. Wait, no.\n"],
+    "criteria": ["Clarity: {w}\nDetail: {w}\n", "- Progress: {w}\n\n"],
+    "announcement": ["score: we first look at the steps.\n", "To find the score, we look at each step.\n"],
+    "hedge": ["The score is {w} or {v}. Let me look again.\n"],
+}
+NO_SCORES: Table = {
+    "or": ["score: {w} or {v}", "The score is {w} or {v}.", "score: either {w} or {v}"],
+    "range": ["score: between {a} and {b}", "score: {a} - {b}", "score: {a}–{b}", "score: {a} to {b}"],
+    "in": ["score: 1 in 10", "score: 3 in 10", "The score is 2 in 10."],
+    "middle dot": ["score: 0·{d}", "score: 0·{d}5"],
+    "negative": ["score: -{v}", "score: −{v}"],
+    "not": ["The score is not {w}.", "score: not {w}"],
+    "announcement": ["score: we first look at the steps.", "To find the score, we look at each step."],
+    "cut off": ["score:", "The score is", "The first step is sound, so the score"],
+    "mention": ["The second step loses {w} of the mass.", "The step before had {w}, which was fair."],
+    "words": ["score: high", "score: n/a", "score: unclear", "The score cannot be given."],
+}
+
+
+def written(draw: Draw, hundredths: int) -> str:
+    """A score from 0 to 1 as a number, in one of several spellings."""
+    roll = draw.rng.random()
+    if hundredths % 10 == 0 and roll < 0.15:
+        draw.note("number", "tenths")
+        return f"{hundredths // 10}/10"
+    if roll < 0.25:
+        draw.note("number", "two digits")
+        return f"{hundredths / 100:.2f}"
+    draw.note("number", "decimal")
+    return str(hundredths / 100)
+
+
+def hundredth(draw: Draw) -> int:
+    return draw.rng.choice([draw.rng.randint(1, 9) * 10, draw.rng.randint(2, 97)])
+
+
+def score(draw: Draw) -> Case:
+    """A reply that scores one thought from 0 to 1."""
+    rng = draw.rng
+    meant, other = hundredth(draw), hundredth(draw)
+    while other == meant:
+        other = hundredth(draw)
+
+    def fill(template: str, value: str = "") -> str:
+        low, high = sorted((meant / 100, other / 100))
+        for slot, text in (
+            ("a", low),
+            ("b", high),
+            ("w", other / 100),
+            ("v", meant / 100),
+            ("d", rng.randint(1, 9)),
+        ):
+            template = template.replace(f"{{{slot}}}", str(text))
+        return template.replace("{V}", value)
+
+    if draw.often(0.3):
+        reply = fill(draw.of("nothing", NO_SCORES))
+        reply = reply if "cut off" in draw.used[-1] else draw.end(reply)
+        return Case("score", reply, None, None, tuple(draw.used))
+    value = decorated(draw, written(draw, meant))
+    template = draw.of("statement", SCORES)
+    alone = template == "{V}"
+    clause = fill(template, value)
+    before = after = ""
+    if not alone:
+        before = "".join(
+            fill(draw.of("preceding", SCORE_PRECEDING)) for _ in range(rng.choices([0, 1, 2], [5, 4, 1])[0])
+        )
+        if before.endswith(" ") and template[0] not in "TSM":
+            before = before.rstrip() + "\n"
+    closed = alone or "\n" in template or template[0] in "<{`" or "not {w}" in template
+    if not closed and draw.often(0.3):
+        clause = sentence(clause + fill(draw.of("clause", SCORE_CLAUSES)))
+    elif not closed and " is {V}" in template:
+        clause = clause + "."
+    if not alone and draw.often(0.3):
+        after = fill(draw.of("following", SCORE_FOLLOWING))
+    return Case("score", draw.end(before + clause + after), None, meant / 100, tuple(draw.used))
+
+
+# Joint scores
+
+NAMES: Table = {
+    "greek": "alpha,beta,gamma,delta,epsilon,zeta".split(","),
+    "steps": "Multiply both sides by two|Substitute y into the first equation|Draw the diagram|Guess and check|"
+    "Factor the polynomial|Use induction".split("|"),
+    "approaches": "Graph search,Dynamic programming,Greedy heuristic,Linear relaxation,Random restarts".split(
+        ","
+    ),
+    "de": "Fläche berechnen,Höhe messen,Winkel schätzen,Größe prüfen".split(","),
+    "fr": "L’été à Paris,Une forêt,Le château,La fenêtre".split(","),
+    "ru": "Построить график,Решить систему,Угадать корень,Проверить ответ".split(","),
+    "ar": "رسم الشكل,حل المعادلة,تخمين الجواب,جمع الأطراف".split(","),
+    "hi": "चित्र बनाओ,समीकरण हल करो,उत्तर जाँचो".split(","),
+    "zh": "画出图形,解方程,检验答案,分类讨论".split(","),
+    "ja": "図を描く,式を解く,答えを確かめる".split(","),
+    "ko": "그림을 그린다,방정식을 푼다,답을 확인한다".split(","),
+}
+NAME_KEYS = [
+    "candidate",
+    "name",
+    "text",
+    "thought",
+    "option",
+    "title",
+    "approach",
+    "idea",
+    "proposal",
+    "step",
+    "which",
+    "x",
+]
+NUMBER_KEYS = ["id", "candidate_id", "candidate", "number", "index", "thought", "no", "option"]
+RANK_KEYS = ["rank", "order", "place", "position", "priority"]
+SCORE_KEYS = ["score", "score", "score", "value", "rating"]
+NAME_FORMS: Table = {
+    "as it is": ["@"],
+    "bold": ["**@**", "*@*", "`@`"],
+    "quotes": ['"@"', "“@”", "«@»", "「@」"],
+    "number": ["{k}. @", "Candidate {k}: @", "{k}) @"],
+    "letter": ["{L}. @", "({L}) @", "{L}: @"],
+    "prefix": ["Approach: @", "Candidate: @"],
+    "remark": ["@ (fast)", "@ (as above)"],
+    "stop": ["@.", "@:"],
+    "spaces": [" @ "],
+}
+NUMBER_FORMS: Table = {
+    "number": ["{k}"],
+    "word and number": [
+        "Candidate {k}",
+        "candidate {k}",
+        "Option {k}",
+        "Thought {k}",
+        "candidate_{k}",
+        "candidate-{k}",
+    ],
+    "decorated number": ["#{k}", "({k})", "**{k}**", "{k}."],
+    "letter": ["{L}", "({L})", "{L}.", "**{L}**"],
+    "word and letter": ["Candidate {L}", "Option {L}", "option ({L})", "Thought {L}"],
+}
+LINE_FORMS: Table = {
+    "name": ["@: {s}", "@ : {s}", "@ = {s}", "**@**: {s}", '"@": {s}'],
+    "bullets": ["- @: {s}", "* **@**: {s}", "• @: {s}"],
+    "numbered": ["{i}. @: {s}", "{i}) @: {s}"],
+    "name and number": ["Candidate {k} (@): {s}", "Candidate {k}: @: {s}", "{k}. @: {s}"],
+    "number": ["Candidate {k}: {s}", "Option {k}: {s}", "- Candidate {k}: {s}", "**Candidate {k}**: {s}"],
+    "letter": ["Candidate {L}: {s}", "Option {L}: {s}", "({L}): {s}"],
+    "word": ["@: score {s}", "@: score: {s}", "@ - score: {s}"],
+    "reason": ["@: {s} (too late)", "@: {s}, since it leaves out the cost", "@: {s} – it goes too far"],
+}
+JOINT_SCORES: Table = {
+    "number": ["{n}"],
+    "string": ['"{n}"'],
+    "full-width string": ['"{f}"'],
+    "math string": ['"${n}$"'],
+    "brackets string": ['"({n})"', '"[{n}]"'],
+    "fraction string": ['"{t}"'],
+}
+
+
+def joint(draw: Draw) -> Case:
+    """A reply that scores several named candidates."""
+    rng = draw.rng
+    language = rng.choice(list(NAMES))
+    draw.note("language", language)
+    pool = list(NAMES[language])
+    names = rng.sample(pool, rng.randint(2, len(pool)))
+    scores = [hundredth(draw) / 100 for _ in names]
+    while len(set(scores)) < len(scores):  # equal scores would hide a wrong order
+        scores = [hundredth(draw) / 100 for _ in names]
+    order = rng.sample(range(len(names)), len(names))
+    means: dict[str, float | None] = dict(zip(names, scores, strict=True))
+    form = rng.choices(
+        ["array", "names", "numbers", "keys", "lines", "ranks", "strangers", "length", "cut off", "words"],
+        [3, 10, 5, 3, 6, 1.5, 2, 1, 0.7, 0.7],
+    )[0]
+    expected: dict[str, float | None] | None = means
+    if form == "array":
+        reply = packed(draw, "[" + ", ".join(in_json(draw, scores)) + "]", "scores")
+        draw.note("form", "array")
+    elif form == "names":
+        reply = by_names(draw, names, scores, order, means)
+    elif form == "numbers":
+        reply = by_numbers(draw, scores, order)
+    elif form == "keys":
+        draw.note("form", "names as keys")
+        shown = in_json(draw, scores)
+        pairs = ", ".join(f"{quoted(names[i])}: {shown[i]}" for i in order)
+        reply = packed(draw, "{" + pairs + "}", "scores")
+    elif form == "lines":
+        reply = in_lines(draw, names, scores, order, means)
+    else:
+        reply, expected = no_scores(draw, form, names, scores, order), None
+    return Case("joint", reply, names, expected, tuple(draw.used))
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def in_json(draw: Draw, scores: Sequence[float]) -> list[str]:
+    """The scores as JSON values, all in one spelling."""
+    template = draw.of("number", JOINT_SCORES)
+    tenths = not any(round(s * 100) % 10 for s in scores)
+    return [
+        template.replace("{n}", str(s))
+        .replace("{f}", full_width(str(s)))
+        .replace("{t}", f"{round(s * 10)}/10" if tenths else f"{round(s * 100)}/100")
+        for s in scores
+    ]
+
+
+def objects(draw: Draw, rows: list[list[tuple[str, str]]]) -> str:
+    """A JSON array of objects, given as pairs of a key and a value that is JSON already."""
+    for row in rows:
+        if draw.often(0.3):
+            row.reverse()
+    shown = ["{" + ", ".join(f'"{key}": {value}' for key, value in row) + "}" for row in rows]
+    if draw.often(0.4):
+        return "[\n  " + ",\n  ".join(shown) + "\n]"
+    return "[" + ", ".join(shown) + "]"
+
+
+def packed(draw: Draw, data: str, key: str) -> str:
+    """JSON in a fence, after a sentence, under a key, or as it is."""
+    if draw.often(0.15):
+        draw.note("pack", "key")
+        data = f'{{"{key}": {data}}}'
+    roll = draw.rng.random()
+    if roll < 0.15:
+        draw.note("pack", "fence")
+        data = draw.rng.choice(["```json\n@\n```", "```\n@\n```"]).replace("@", data)
+    elif roll < 0.25:
+        draw.note("pack", "trailing comma")
+        data = data[:-1].rstrip() + ",\n" + data[-1]
+    elif roll < 0.4:
+        draw.note("pack", "sentence before")
+        data = (
+            draw.rng.choice(["Here are the scores:\n", "Scores: ", "I compared the candidates.\n\n"]) + data
+        )
+    elif roll < 0.5:
+        draw.note("pack", "sentence after")
+        data += draw.rng.choice(
+            ["\n\nI hope this helps!", "\nThe others are weaker.", "\n\nLet me know if you need more."]
+        )
+    return draw.end(data)
+
+
+def by_names(
+    draw: Draw, names: list[str], scores: list[float], order: list[int], means: dict[str, float | None]
+) -> str:
+    """Objects that name their candidates."""
+    rng = draw.rng
+    draw.note("form", "objects with names")
+    key, score_key = rng.choice(NAME_KEYS), rng.choice(SCORE_KEYS)
+    form = draw.of("name", NAME_FORMS)
+    rank_key = rng.choice(RANK_KEYS)
+    shown = in_json(draw, scores)
+    kept = list(order)
+    if draw.often(0.15) and len(names) > 2:
+        draw.note("form", "one is missing")
+        means[names[kept.pop()]] = None
+    unjudged = rng.choice(kept) if draw.often(0.1) else None
+    stranger = rng.choice(kept) if draw.often(0.1) and len(kept) == len(names) > 2 else None
+    extra = rng.choice(["rank", "reason", "mention", "comment"]) if draw.often(0.35) else None
+    rows = []
+    for place, i in enumerate(kept, 1):
+        name = form.replace("@", names[i]).replace("{k}", str(i + 1)).replace("{L}", LABELS[i])
+        value = shown[i]
+        if i == unjudged:
+            draw.note("form", "null score")
+            value, means[names[i]] = rng.choice(["null", '"n/a"', '"unclear"']), None
+        if i == stranger:
+            draw.note("form", "one stranger")
+            name, means[names[i]] = "Zed 8", None
+        row = [(key, quoted(name)), (score_key, value)]
+        if extra == "rank":
+            row.insert(rng.randint(0, 2), (rank_key, str(place)))
+        elif extra == "reason":
+            row.insert(1, ("reason", quoted(rng.choice(PREDICATES))))
+        elif extra == "mention":
+            row.insert(1, ("reason", quoted(f"It is better than {names[kept[place % len(kept)]]}.")))
+        elif extra == "comment":
+            row.insert(2, ("comment", quoted("It has 2 of 3 parts.")))
+        rows.append(row)
+    if extra:
+        draw.note("extra", extra)
+    return packed(draw, objects(draw, rows), rng.choice(["scores", "candidates", "evaluations"]))
+
+
+def by_numbers(draw: Draw, scores: list[float], order: list[int]) -> str:
+    """Objects that name their candidates by all numbers from 0 or from 1, or by letters."""
+    rng = draw.rng
+    draw.note("form", "objects with numbers")
+    shown = in_json(draw, scores)
+    key, score_key = rng.choice(NUMBER_KEYS), rng.choice(SCORE_KEYS)
+    template = draw.of("name", NUMBER_FORMS)
+    start = 1
+    if "{k}" in template and draw.often(0.35):
+        draw.note("name", "numbers from 0")
+        start = 0
+    rows = []
+    bare = template == "{k}" and draw.often(0.7)
+    for i in order:
+        name = template.replace("{k}", str(i + start)).replace("{L}", LABELS[i])
+        rows.append([(key, name if bare else quoted(name)), (score_key, shown[i])])
+    return packed(draw, objects(draw, rows), "scores")
+
+
+def in_lines(
+    draw: Draw, names: list[str], scores: list[float], order: list[int], means: dict[str, float | None]
+) -> str:
+    """A line for each candidate."""
+    rng = draw.rng
+    draw.note("form", "lines")
+    template = draw.of("line", LINE_FORMS)
+    decoration = rng.choice(["@", "@", "@", "**@**", "$@$", "(@)", "`@`", "full"])
+    draw.note("number", decoration)
+    lines = []
+    hedged = (
+        rng.choice(order)
+        if draw.often(0.06) and "score" not in template and ", since" not in template
+        else None
+    )
+    for place, i in enumerate(order, 1):
+        number = (
+            full_width(str(scores[i])) if decoration == "full" else decoration.replace("@", str(scores[i]))
+        )
+        if i == hedged:
+            draw.note("form", "one is hedged")
+            number, means[names[i]] = f"{scores[i]} or {scores[i - 1]}", None
+        line = template.replace("{s}", number).replace("{k}", str(i + 1)).replace("{L}", LABELS[i])
+        lines.append(line.replace("{i}", str(place)).replace("@", names[i]))
+    before = rng.choice(["", "", "Scores:\n", "I compared the candidates.\n\n"])
+    return draw.end(before + "\n".join(lines))
+
+
+def no_scores(draw: Draw, form: str, names: list[str], scores: list[float], order: list[int]) -> str:
+    """A reply that scores nobody in a way that shows who is meant."""
+    rng = draw.rng
+    draw.note("nothing", form)
+    if form == "ranks":
+        key = rng.choice(RANK_KEYS)
+        rows = [[(key, str(i + 1)), ("score", str(scores[i]))] for i in order]
+        return packed(draw, objects(draw, rows), "scores")
+    if form == "strangers":
+        key = rng.choice(NAME_KEYS)
+        rows = [[(key, quoted(f"Zed {i}")), ("score", str(scores[i]))] for i in order]
+        return packed(draw, objects(draw, rows), "scores")
+    if form == "length":
+        shown = scores[:-1] if draw.often(0.5) and len(scores) > 2 else [*scores, 0.55]
+        return packed(draw, "[" + ", ".join(map(str, shown)) + "]", "scores")
+    if form == "cut off":
+        return rng.choice(["[{", '[{"name": "', "Here are the scores:", "Scores:\n", '{"scores": ['])
+    return draw.end(
+        rng.choice(["All candidates are fine.", "I cannot score them.", f"{names[0]} is neutral."])
+    )
+
+
+MAKERS: dict[str, Callable[[Draw], Case]] = {"choice": choice, "vote": vote, "joint": joint, "score": score}
+SHARES = (("choice",) * 5) + ("vote", "joint", "joint", "score", "vote")
+
+
+def cases(seed: int, count: int, kind: str | None = None) -> Iterator[Case]:
+    """Make replies of all kinds, or of one. Equal arguments give equal replies.
+
+    Args:
+        seed: Start of the random numbers.
+        count: Number of replies.
+        kind: One of `KINDS`. `None` mixes them; half of the replies are choices then.
+    """
+    rng = random.Random(seed)
+
+    def made() -> Iterator[Case]:
+        for i in count_from():
+            chosen = kind or SHARES[i % len(SHARES)]
+            yield MAKERS[chosen](Draw(chosen, rng))
+
+    return islice(made(), count)
+
+
+def main(arguments: Sequence[str]) -> None:
+    seed, count = (
+        (int(x) for x in [*arguments[:2], "0", "40"][:2]) if len(arguments) != 1 else (int(arguments[0]), 40)
+    )
+    for case in cases(seed, count, arguments[2] if len(arguments) > 2 else None):
+        print(
+            f"{case.kind} {case.setting!r}\n{case.reply}\n  => {case.expected!r}   [{'; '.join(case.productions)}]\n"
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
