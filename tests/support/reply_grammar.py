@@ -12,7 +12,7 @@ import json
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count as count_from
 from itertools import islice
@@ -88,6 +88,10 @@ BOXES_WITH_TEXT: Table = {
         r"\boxed{\text{(@) #}}",
     ],
 }
+PLAIN: Table = {"none": ["@"]}
+FULL_WIDTH: Table = {"full-width": ["@"]}
+OPTION: Table = {"option": ["option @", "Option @", "choice @", "option (@)", "option **@**"]}
+LOWER_CASE: Table = {"lower case": ["(@)", '"@"', "**(@)**", "$(@)$"]}
 FRAMES: Table = {
     "bare": ["@"],
     "dollar": ["$@$"],
@@ -116,6 +120,16 @@ WITH_TEXT: Table = {
     "text first": ["# (@)", "# (option @)"],
     "option": ["option @, #", "option @ (#)", "Option @: #", "choice (@) #"],
 }
+
+ALONE: Table = {"alone": ["#", '"#"', "**#**", "“#”"]}
+MENTIONS: Table = {
+    "option": ["option @", "choice @"],
+    "brackets": ["(@)", "option (@)"],
+    "decorated": ["option **@**", "option $@$"],
+}
+MENTIONS_BY_LETTER: Table = {"letter": ["@"], "bold letter": ["**@**"]}
+MENTIONS_BY_TEXT: Table = {"text": ["#", '"#"'], "label and text": ["option @ (#)", "(@) #"]}
+MENTIONS_OF_WORDS: Table = {"word": ['"@"']}
 
 # Templates of statements have the slots {V} (what is stated), {W} (another label), {M} (a mention of another
 # label in a sentence), {R} (a reason that mentions another label).
@@ -158,6 +172,8 @@ LINES: Table = {
     "no space": ["Answer:{V}"],
     "equals": ["Answer = {V}"],
 }
+SAME_LINES = ["answer", "upper case", "bold word", "no space"]
+"""Lines in the form of `EARLIER_LINES`."""
 BOLD_LINES: Table = {
     "bold line": ["**Answer: {V}**", "**ANSWER: {V}**", "**The answer is {V}.**", "__Answer: {V}__"]
 }
@@ -179,13 +195,31 @@ SUBJECTS: Table = {
         "ANSWER: {O} is the best answer",
     ],
 }
+WORD_LINES: Table = {
+    "words behind": [
+        "Answer: {V} it is",
+        "Answer: {V}! Absolutely",
+        "Answer: {V}, that is so",
+        "Answer: {V}, of course",
+    ]
+}
+LABEL_ALONE: Table = {"label alone": ["{V}"]}
+OUTSIDE: Table = {"no such label": ["The answer is @.", "\\boxed{@}", "Answer: (@)"]}
+IN_TURN: Table = {
+    "options in turn": ["(@) {}. ", "Option (@) {}. ", "- Option @ {}.\n", "(@) {}.\n", "**@** {}. "]
+}
+OPTIONS_RESTATED: Table = {"options restated": ["(@) #\n", "@) #\n", "@. #\n", "- @: #\n", "@: #\n"]}
+OPENINGS: Table = {"opening": ["Let us think step by step. ", "First, we read the question.\n", "{R}. "]}
+HEDGED: Table = {"labels and texts": ["(@) #", "@ (#)", "@: #"], "texts": ["#", '"#"']}
 CORRECTIONS: Table = {
     "not, but": ["The answer is not {W} but {V}", "So the answer is not {W}, but {V}"],
     "cannot be, it is": ["The answer cannot be {W}, it is {V}", "The answer cannot be {W}; it is {V}"],
     "is not, answer": ["It is not {W}; the answer is {V}", "It is not {W}, so the answer is {V}"],
-    "right, not right": ["Answer: {V} is right; {M} is not", "Answer: {V} is correct, but {M} is not"],
     "not": ["The answer is {V}, not {W}", "Answer: {V}, not {W}", "Answer: {V} and not {W}"],
     "rather": ["The answer is {V} rather than {W}", "Answer: {V} instead of {W}"],
+}
+CONTRASTS: Table = {
+    "right, not right": ["Answer: {O} is right; {M} is not", "Answer: {O} is correct, but {M} is not"],
 }
 CLAUSES: Table = {
     "because": [" because {R}", ", because {R}"],
@@ -205,6 +239,7 @@ FOLLOWING: Table = {
     "runner-up": [" The runner-up is {M}.", " A close second is {M}.", "\nRunner-up: {M}"],
     "second best": [" The second best answer is {M}.", "\nSecond choice: {M}"],
     "others": [" The other options do not fit.", "\n\nThe others were ruled out above."],
+    "cut off": [" {M} is", "\n\nReason: {M} was", "\n\n(It"],
     "closing": [" I hope this helps!", "\n\nLet me know if you have any questions.", "\n\nI am sure of it."],
     "confidence": ["\nConfidence: high", "\n\nConfidence: 90%"],
 }
@@ -212,7 +247,7 @@ PRECEDING: Table = {
     "reason": ["{R}. ", "{R}, and {R}. ", "{R}.\n\n"],
     "steps": ["Let us think step by step. {R}.\n\n", "First, we read the question. {R}.\n"],
     "lower-case steps": ["(a) We read the question. (b) We look at each sentence. "],
-    "restated": ["The answer is {W}. Wait, that overlooks the first sentence. ", "ANSWER: {W}\nWait, no.\n"],
+    "restated": ["The answer is {W}. Wait, that overlooks the first sentence. "],
     "hedge": ["The answer is {W} or {V}. {R}. ", "Answer: {V} or {W}\nLet me look again.\n"],
     "partial box": [
         r"The sum is $\boxed{144}$. ",
@@ -233,6 +268,7 @@ PRECEDING: Table = {
     ],
     "others say": ["Many would say that the answer is {W}, but that is too quick. "],
 }
+EARLIER_LINES: Table = {"earlier line": ["ANSWER: {W}\nWait, no.\n", "Answer: {W}\n\nWait, {R}.\n\n"]}
 HEDGES: Table = {
     "or": [
         "The answer is {V} or {W}.",
@@ -242,6 +278,7 @@ HEDGES: Table = {
     ],
     "either": ["The answer is either {V} or {W}.", "Answer: either {V} or {W}", "It is either {V} or {W}."],
     "and": ["Answer: {V} and {W}", "The answer is both {V} and {W}.", "The answers are {V} and {W}."],
+    "slash": ["Answer: {V}/{W}", "The answer is {V}/{W}."],
     "several": ["Answer: {V}, {W}", "The correct answers are {V}, {W}."],
     "torn": ["I am torn between {V} and {W}.", "Both {V} and {W} could be right."],
     "depends": ["The answer is {V} or {W}, depending on the reading."],
@@ -340,47 +377,44 @@ NEUTRAL = [
     "is a comparison",
 ]
 
-# fmt: off
 TEXTS: Table = {
-    "en": "blue,red,green,yellow,purple,orange,silver,crimson,turquoise,ivory,scarlet,violet,amber,maroon,beige,"
-    "teal,indigo,magenta,copper,olive,lavender,coral,azure,khaki,charcoal,salmon,emerald,ruby,pearl,bronze,mauve,"
-    "ochre,sepia,umber,cobalt,saffron".split(","),
-    "en phrases": "a warm coat,the old bridge,three wooden boats,a letter from home,the northern border,a broken clock,"
-    "fresh bread,the empty theatre,a quiet garden,two tall towers".split(","),
-    "en names": "Paris,Mount Kenya,Lake Geneva,Marie Curie,New Zealand,The Hague,Rio de Janeiro,Ada Lovelace".split(
-        ","
-    ),
-    "en capitals": "Gravity,Friction,Inertia,Torque,Momentum,Buoyancy,Pressure,Viscosity,Tension,Velocity".split(
-        ","
-    ),
-    "de": "die Gabel,der Löffel,das Messer,die Brücke,der Türgriff,das Gemüse,die Straße,der Frühling".split(
-        ","
-    ),
-    "fr": "la forêt,le château,l'été,la fenêtre,le garçon,l’école,le fleuve,la cigogne".split(","),
-    "es": "el niño,la montaña,el corazón,la mañana,el árbol,la canción,el pingüino,la llave".split(","),
-    "ru": "синий,красный,зелёный,жёлтый,чёрный,серебряный,белый,бурый".split(","),
-    "el": "ο ήλιος,η θάλασσα,το βουνό,ο άνεμος,η φωτιά,το δέντρο".split(","),
-    "tr": "ışık,çiçek,gökyüzü,ırmak,İzmir,yağmur".split(","),
-    "ar": "أزرق,أحمر,أخضر,أصفر,أسود,أبيض".split(","),
-    "he": "כחול,אדום,ירוק,צהוב,שחור,לבן".split(","),
-    "hi": "नीला,लाल,हरा,पीला,काला,सफ़ेद".split(","),
-    "th": "สีน้ำเงิน,สีแดง,สีเขียว,สีเหลือง,สีดำ".split(","),
-    "zh": "蓝色,红色,绿色,黄色,黑色,白色".split(","),
-    "ja": "青いもの,赤いもの,緑の山,カメラ,テレビ,ひまわり".split(","),
-    "ko": "파란색,빨간색,초록색,노란색,검은색".split(","),
-    "numbers": "120,135,144.5,160,175,1800,205,2150".split(","),
-    "formulas": "x^2 + 1,2y - 7,sqrt(50),3/(x+4),sin(2t),ln(9)".split(","),
+    name: texts.split("|")
+    for name, texts in {
+        "en": "blue|red|green|yellow|purple|orange|silver|crimson|turquoise|ivory|scarlet|violet|amber|maroon|"
+        "beige|teal|indigo|magenta|copper|olive|lavender|coral|azure|khaki|charcoal|salmon|emerald|ruby|pearl|"
+        "bronze|mauve|ochre|sepia|umber|cobalt|saffron",
+        "en phrases": "a warm coat|the old bridge|three wooden boats|a letter from home|the northern border|"
+        "a broken clock|fresh bread|the empty theatre|a quiet garden|two tall towers",
+        "en names": "Paris|Mount Kenya|Lake Geneva|Marie Curie|New Zealand|The Hague|Rio de Janeiro|Ada Lovelace",
+        "en capitals": "Gravity|Friction|Inertia|Torque|Momentum|Buoyancy|Pressure|Viscosity|Tension|Velocity",
+        "de": "die Gabel|der Löffel|das Messer|die Brücke|der Türgriff|das Gemüse|die Straße|der Frühling",
+        "fr": "la forêt|le château|l'été|la fenêtre|le garçon|l’école|le fleuve|la cigogne",
+        "es": "el niño|la montaña|el corazón|la mañana|el árbol|la canción|el pingüino|la llave",
+        "ru": "синий|красный|зелёный|жёлтый|чёрный|серебряный|белый|бурый",
+        "el": "ο ήλιος|η θάλασσα|το βουνό|ο άνεμος|η φωτιά|το δέντρο",
+        "tr": "ışık|çiçek|gökyüzü|ırmak|İzmir|yağmur",
+        "ar": "أزرق|أحمر|أخضر|أصفر|أسود|أبيض",
+        "he": "כחול|אדום|ירוק|צהוב|שחור|לבן",
+        "hi": "नीला|लाल|हरा|पीला|काला|सफ़ेद",
+        "th": "สีน้ำเงิน|สีแดง|สีเขียว|สีเหลือง|สีดำ",
+        "zh": "蓝色|红色|绿色|黄色|黑色|白色",
+        "ja": "青いもの|赤いもの|緑の山|カメラ|テレビ|ひまわり",
+        "ko": "파란색|빨간색|초록색|노란색|검은색",
+        "numbers": "120|135|144.5|160|175|1800|205|2150",
+        "formulas": "x^2 + 1|2y - 7|sqrt(50)|3/(x+4)|sin(2t)|ln(9)",
+    }.items()
 }
 TEXTS_WITH_TRAPS: Table = {
-    "letters": "vitamin C,hepatitis A,plan B,group D,type E,model F".split(","),
-    "hedge words": "oil and vinegar,rain or snow,either side,salt and pepper,neither hand,this or that".split(
-        ","
-    ),
-    "negations": "not stated in the passage,never mentioned,no change at all,cannot be computed".split(","),
+    "letters": ["vitamin C", "hepatitis A", "plan B", "group D", "type E", "model F"],
+    "hedge words": ["oil and vinegar", "rain or snow", "either side", "salt and pepper", "neither hand"],
+    "negations": ["not stated in the passage", "never mentioned", "no change at all", "cannot be computed"],
 }
 """Texts that are misread unless the label before them decides. They are never stated without their label."""
+SIMPLE = ["@", "@", "(@)", "**@**", "$@$", '"@"']
+NOUNS = ["Option @", "Choice @", "Option (@)", "(@)", "@", "**@**", "Option **@**"]
+LABEL_SETS = ["letters", "numbers", "words", "more than 10 letters", "more than 10 numbers"]
 LABELS = ascii_uppercase + digits
-SLOT = re.compile(r"\{([VWMRk w])\}".replace(" ", ""))
+SLOT = re.compile(r"\{([VWMRO])\}")
 
 
 class Draw:
@@ -407,6 +441,10 @@ class Draw:
         return reply + self.of("end", ENDS) if self.often(0.2) else reply
 
 
+def end(draw: Draw, reply: str) -> str:
+    return reply + draw.of("end", ENDS) if draw.often(0.2) else reply
+
+
 def full_width(text: str) -> str:
     """The text with its printable ASCII characters in full width."""
     return "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text)
@@ -425,12 +463,10 @@ def decorated(draw: Draw, value: str) -> str:
     """A label or number in one of many dresses, or in none."""
     roll = draw.rng.random()
     if roll < 0.2:
-        draw.note("decoration", "none")
-        return value
-    if roll < 0.25:
-        draw.note("decoration", "full-width")
-        return full_width(value)
-    if roll < 0.45:
+        template = draw.of("decoration", PLAIN)
+    elif roll < 0.25:
+        template, value = draw.of("decoration", FULL_WIDTH), full_width(value)
+    elif roll < 0.45:
         template = draw.of("decoration", BRACKETS)
     elif roll < 0.6:
         template = draw.of("decoration", MARKDOWN)
@@ -439,89 +475,9 @@ def decorated(draw: Draw, value: str) -> str:
     elif roll < 0.9:
         template = draw.of("decoration", FRAMES).replace("@", draw.of("decoration", BOXES))
     else:
-        inner = draw.of("decoration", {k: v for k, v in BRACKETS.items() if k not in ("angle",)})
-        template = draw.of("decoration", MARKDOWN).replace("@", inner)
+        brackets = {name: BRACKETS[name] for name in BRACKETS if name != "angle"}
+        template = draw.of("decoration", MARKDOWN).replace("@", draw.of("decoration", brackets))
     return template.replace("@", value)
-
-
-# Choices
-
-
-@dataclass
-class Options:
-    """The options of a question, with the one that is meant."""
-
-    draw: Draw
-    style: str
-    texts: dict[str, str]
-    label: str
-    trap: bool
-
-    @property
-    def others(self) -> list[str]:
-        return [label for label in self.texts if label != self.label]
-
-    def other(self) -> str:
-        return self.draw.rng.choice(self.others)
-
-    def mention(self, label: str | None = None) -> str:
-        """A mention of another label in a sentence, by its label or by its text."""
-        label = label or self.other()
-        text = self.texts[label]
-        if self.style == "words":
-            return f'"{label}"'
-        forms = ["option @", "choice @", "option (@)", "(@)", "option **@**", "option $@$"]
-        if self.style == "letters":
-            forms += ["@", "@", "**@**"]
-        if text and not self.trap:
-            forms += ["#", '"#"', "option @ (#)", "(@) #"]
-        form = self.draw.rng.choice(forms)
-        self.draw.note("mention", form)
-        return form.replace("@", label).replace("#", text)
-
-    def reason(self) -> str:
-        return f"{self.mention()} {self.draw.rng.choice(PREDICATES)}"
-
-    def worded(self, label: str) -> str:
-        """The label as it is written: yes and no in any case."""
-        if self.style == "words":
-            return self.draw.rng.choice([label, capital(label), label.upper()])
-        return label
-
-    def value(self, label: str | None = None) -> str:
-        """The label with decoration, with or without the text of its option."""
-        label = label or self.label
-        text, draw = self.texts[label], self.draw
-        if text and draw.often(0.9 if self.trap else 0.4):
-            template = draw.of("text", WITH_TEXT)
-            return template.replace("@", label).replace("#", text)
-        if text and not self.trap and draw.often(0.12):
-            draw.note("text", "alone")
-            return draw.rng.choice(["#", '"#"', "**#**", "“#”"]).replace("#", text)
-        if self.style != "words" and draw.often(0.12):
-            draw.note("decoration", "option")
-            return draw.rng.choice(
-                ["option @", "Option @", "choice @", "option (@)", "option **@**"]
-            ).replace("@", label)
-        if self.style == "letters" and label.isalpha() and draw.often(0.05):
-            draw.note("decoration", "lower case")
-            return draw.rng.choice(["(@)", '"@"', "**(@)**", "$(@)$"]).replace("@", label.lower())
-        return decorated(draw, self.worded(label))
-
-    def simple(self, label: str) -> str:
-        """The label with little decoration, as beside another one."""
-        form = self.draw.rng.choice(["@", "@", "(@)", "**@**", "$@$", '"@"'])
-        return form.replace("@", self.worded(label))
-
-    def fill(self, template: str, value: str, other: str | None = None) -> str:
-        """Fill the slots of a template. Every reason and mention is drawn anew."""
-        drawn: dict[str, Callable[[], str]] = {
-            "V": lambda: value,
-            "W": lambda: other or self.simple(self.other()),
-            "M": self.mention,
-            "R": self.reason,
-        }
-        return filled(template, drawn)
 
 
 def filled(template: str, drawn: Mapping[str, Callable[[], str]]) -> str:
@@ -535,204 +491,242 @@ def filled(template: str, drawn: Mapping[str, Callable[[], str]]) -> str:
     return "".join(pieces)
 
 
+# Choices
+
+
+@dataclass
+class Options:
+    """The options of a question, with the one that is meant."""
+
+    draw: Draw
+    style: str
+    """"letters", "numbers" or "words" (yes and no)."""
+    texts: dict[str, str]
+    label: str
+    trap: bool
+    """Whether the texts are those of `TEXTS_WITH_TRAPS`."""
+
+    @property
+    def text(self) -> str:
+        return self.texts[self.label]
+
+    def other(self) -> str:
+        return self.draw.rng.choice([label for label in self.texts if label != self.label])
+
+    def mention(self) -> str:
+        """Another label in a sentence, by its label or by its text."""
+        label = self.other()
+        if self.style == "words":
+            tables = [MENTIONS_OF_WORDS]
+        else:
+            tables = [MENTIONS]
+            tables += [MENTIONS_BY_LETTER] if self.style == "letters" else []
+            tables += [] if self.trap else [MENTIONS_BY_TEXT]
+        return self.draw.of("mention", *tables).replace("@", label).replace("#", self.texts[label])
+
+    def reason(self) -> str:
+        return f"{self.mention()} {self.draw.rng.choice(PREDICATES)}"
+
+    def worded(self, label: str) -> str:
+        """The label as it is written: yes and no in any case."""
+        if self.style == "words":
+            return self.draw.rng.choice([label, capital(label), label.upper()])
+        return label
+
+    def value(self) -> str:
+        """The label that is meant, with decoration, with or without the text of its option."""
+        draw, label, text = self.draw, self.label, self.text
+        if text and draw.often(0.9 if self.trap else 0.4):
+            return draw.of("text", WITH_TEXT).replace("@", label).replace("#", text)
+        if text and not self.trap and draw.often(0.12):
+            return draw.of("text", ALONE).replace("#", text)
+        if self.style != "words" and draw.often(0.12):
+            return draw.of("decoration", OPTION).replace("@", label)
+        if self.style == "letters" and label.isalpha() and draw.often(0.05):
+            return draw.of("decoration", LOWER_CASE).replace("@", label.lower())
+        return decorated(draw, self.worded(label))
+
+    def simple(self, label: str) -> str:
+        """The label with little decoration, as beside another one."""
+        return self.draw.rng.choice(SIMPLE).replace("@", self.worded(label))
+
+    def fill(self, template: str, value: str, other: str | None = None) -> str:
+        """Fill the slots of a template. Every reason and mention is drawn anew."""
+        drawn: dict[str, Callable[[], str]] = {
+            "V": lambda: value,
+            "W": lambda: other or self.simple(self.other()),
+            "M": self.mention,
+            "R": self.reason,
+            "O": lambda: self.draw.rng.choice(NOUNS).replace("@", self.label),
+        }
+        return filled(template, drawn)
+
+
 def options(draw: Draw) -> Options:
     """A question's options and the one that is meant."""
     rng = draw.rng
     style = rng.choices(["letters", "numbers", "words"], [8, 2, 2])[0]
-    trap = False
     if style == "words":
-        labels, texts = ["yes", "no"], ["", ""]
-        draw.note("labels", "yes and no")
-    else:
-        if style == "letters" and draw.often(0.1):
-            trap = True
-            language = rng.choice(list(TEXTS_WITH_TRAPS))
-            pool = TEXTS_WITH_TRAPS[language]
-        else:
-            language = rng.choice(list(TEXTS))
-            if style == "numbers" and language in ("numbers", "formulas"):
-                language = "en"
-            if draw.often(0.15):
-                language = "en"
-            pool = TEXTS[language]
-        draw.note("language", language)
-        size = (
-            rng.randint(3, len(pool))
-            if language == "en" and draw.often(0.5)
-            else rng.randint(3, min(len(pool), 10))
-        )
-        texts = rng.sample(list(pool), size)
-        labels = list(LABELS[:size]) if style == "letters" else [str(i + 1) for i in range(size)]
-        draw.note("labels", "more than 10" if size > 10 else style)
-    label = rng.choice(labels)
-    if style == "letters" and draw.often(0.1):
-        label = rng.choice([x for x in labels if x in "AI"])
-    return Options(draw, style, dict(zip(labels, texts, strict=True)), label, trap)
+        draw.note("labels", "words")
+        return Options(draw, style, {"yes": "", "no": ""}, rng.choice(["yes", "no"]), False)
+    trap = style == "letters" and draw.often(0.1)
+    table = TEXTS_WITH_TRAPS if trap else TEXTS
+    language = "en" if not trap and draw.often(0.15) else rng.choice(list(table))
+    if style == "numbers" and language in ("numbers", "formulas"):
+        language = "ru"  # a number is a label here
+    draw.note("language", language)
+    pool = table[language]
+    many = language == "en" and draw.often(0.5)
+    size = rng.randint(3, len(pool) if many else min(len(pool), 10))
+    labels = list(LABELS[:size]) if style == "letters" else [str(i + 1) for i in range(size)]
+    draw.note("labels", f"more than 10 {style}" if size > 10 else style)
+    label = rng.choice([x for x in labels if x in "AI"] if style == "letters" and draw.often(0.1) else labels)
+    return Options(draw, style, dict(zip(labels, rng.sample(pool, size), strict=True)), label, trap)
 
 
-def boxed(draw: Draw, asked: Options) -> str:
-    text = asked.texts[asked.label]
-    tables = [BOXES, BOXES_WITH_TEXT] if text else [BOXES]
-    box = draw.of("box", *tables).replace("@", asked.worded(asked.label)).replace("#", text)
-    framed = draw.of("frame", FRAMES).replace("@", box)
-    return framed
-
-
-def stated_option(draw: Draw, asked: Options) -> str:
-    """A clause that states the label, without its final stop."""
-    roll = draw.rng.random()
+def stated_option(draw: Draw, asked: Options, line: bool) -> str:
+    """A clause that states the label, without its final stop; a line if it must be one."""
+    roll, words = 0.4 if line else draw.rng.random(), asked.style == "words"
     if roll < 0.32:
         return asked.fill(draw.of("statement", STATEMENTS), asked.value())
     if roll < 0.6:
-        if draw.often(0.06):
+        if draw.often(0.06) and not line:
             shown = draw.rng.choice(["@", "(@)", "$@$", '"@"']).replace("@", asked.worded(asked.label))
             return asked.fill(draw.of("line", BOLD_LINES), shown)
-        if draw.often(0.05) and asked.style == "letters" and not asked.trap:
-            return draw.of("line", A_BEFORE_THE_TEXT).replace("#", asked.texts[asked.label])
-        return asked.fill(draw.of("line", LINES), asked.value())
+        if draw.often(0.05) and asked.style == "letters" and not asked.trap and not line:
+            return draw.of("line", A_BEFORE_THE_TEXT).replace("#", asked.text)
+        if draw.often(0.4) and words:
+            return asked.fill(draw.of("line", WORD_LINES), asked.worded(asked.label))
+        table = {name: LINES[name] for name in SAME_LINES} if line else LINES
+        return asked.fill(draw.of("line", table), asked.value())
     if roll < 0.68:
         return asked.fill(draw.of("statement", TAGS), asked.value())
-    if roll < 0.76:
-        return boxed(draw, asked)
-    if asked.style == "words":
-        tail = {
-            "tail": [
-                "Answer: {V} it is",
-                "Answer: {V}! Absolutely",
-                "Answer: {V}, that is so",
-                "Answer: {V}, of course",
-            ]
-        }
-        return asked.fill(draw.of("statement", tail), asked.worded(asked.label))
-    if roll < 0.86:
-        draw_form = draw.rng.choice(
-            ["Option @", "Choice @", "Option (@)", "(@)", "@", "**@**", "Option **@**"]
-        )
-        template = draw.of("statement", SUBJECTS)
-        return template.replace("{O}", draw_form.replace("@", asked.label))
+    if roll < 0.78:
+        box = draw.of("box", BOXES, BOXES_WITH_TEXT) if asked.text else draw.of("box", BOXES)
+        box = box.replace("@", asked.worded(asked.label)).replace("#", asked.text)
+        return draw.of("frame", FRAMES).replace("@", box)
+    if roll < 0.86 and not words:
+        return asked.fill(draw.of("statement", SUBJECTS), "")
     if roll < 0.97:
-        other = asked.other()
-        template = draw.of("correction", CORRECTIONS)
-        shown = (
-            f"Option {asked.label}" if "is right" in template or "is correct" in template else asked.value()
+        template = (
+            draw.of("correction", CORRECTIONS) if words else draw.of("correction", CORRECTIONS, CONTRASTS)
         )
-        return asked.fill(template, shown, asked.simple(other))
-    draw.note("statement", "label alone")
-    return asked.value()
+        value = asked.value()
+        return asked.fill(
+            template, f"({value})" if value in ("A", "I") else value, asked.simple(asked.other())
+        )
+    return asked.fill(draw.of("statement", LABEL_ALONE), asked.value())
+
+
+def in_turn(draw: Draw, asked: Options, part: str) -> str:
+    """The options one after another, with something neutral about each."""
+    form = draw.of(part, IN_TURN)
+    shown = list(asked.texts)[: draw.rng.randint(2, 5)]
+    return "".join(form.replace("@", x).replace("{}", draw.rng.choice(NEUTRAL)) for x in shown)
+
+
+def restated(draw: Draw, asked: Options, part: str) -> str:
+    """The question's options, written out."""
+    form = draw.of(part, OPTIONS_RESTATED)
+    return (
+        "Options:\n" + "".join(form.replace("@", x).replace("#", asked.texts[x]) for x in asked.texts) + "\n"
+    )
+
+
+def before_it(draw: Draw, asked: Options, line: bool) -> str:
+    """What comes before the statement."""
+    before = ""
+    if line:
+        before = asked.fill(draw.of("preceding", EARLIER_LINES), "")
+    for _ in range(draw.rng.choices([0, 1, 2], [4, 4, 2])[0]):
+        roll = draw.rng.random()
+        if roll < 0.1 and asked.text:
+            before += ("\n" if before else "") + in_turn(draw, asked, "preceding")
+        elif roll < 0.15 and asked.text and not asked.trap:
+            before += ("\n" if before else "") + restated(draw, asked, "preceding")
+        else:
+            template = draw.of("preceding", PRECEDING)
+            before += asked.fill(template, asked.simple(asked.label), asked.simple(asked.other()))
+    return before
+
+
+def something_stated(draw: Draw, asked: Options) -> str:
+    words = asked.style == "words"
+    line = draw.often(0.05)
+    mark = len(draw.used)
+    clause = stated_option(draw, asked, line)
+    parts = {name.split(": ")[0].split()[1] for name in draw.used[mark:]}
+    alone = "choice statement: label alone" in draw.used[mark:]
+    # A block stands on lines of its own, and an answer line begins one.
+    block = "\n" in clause or clause.startswith(
+        ("#", ">", "<", "$", "\\", "**Answer:", "**ANSWER:", "__Answer:")
+    )
+    begins = block or "line" in parts or clause.startswith(("Answer", "ANSWER"))
+    before = "" if alone else before_it(draw, asked, line)
+    inline = clause.startswith(("Answer:", "Final answer:", "\\boxed")) and draw.often(0.2) and not line
+    if before and begins and not before.endswith("\n") and not inline:
+        before = before.rstrip() + draw.rng.choice(["\n", "\n\n"])
+    if not block and not alone and not words and "correction" not in parts and draw.often(0.3):
+        template = draw.of("clause", CLAUSES)
+        if clause.endswith((" A", " I", ":A", ":I")) or clause in ("A", "I"):
+            # A bare A or I is a label before "because" and "is" only, or before a mark.
+            template = template if template.startswith((" because", ",", ";", " (", " –")) else ", since {R}"
+        clause = sentence(clause + asked.fill(template, ""), draw.rng.choice([".", ".", ""]))
+    elif not begins:
+        clause = sentence(clause, draw.rng.choice([".", ".", ".", "!", ""]))
+    elif clause.startswith("Answer:") and not block and draw.often(0.2):
+        clause = sentence(clause)
+    if not draw.often(0.4):
+        return end(draw, before + clause)
+    if draw.often(0.15) and asked.text:
+        after = "\n\n" + in_turn(draw, asked, "following").rstrip()
+    else:
+        after = asked.fill(draw.of("following", FOLLOWING), "")
+    if (block or alone or not clause.endswith((".", "!"))) and not after.startswith("\n"):
+        after = "\n\n" + filled(after.lstrip(), {})
+    reply = before + clause + after
+    return reply if "choice following: cut off" in draw.used else end(draw, reply)
+
+
+def nothing_stated(draw: Draw, asked: Options) -> str:
+    """A reply that hedges or states nothing."""
+    rng, label, other, listed = draw.rng, asked.label, asked.other(), asked.text != ""
+    roll = rng.random()
+    if roll < 0.05 and listed and not asked.trap:
+        return end(draw, restated(draw, asked, "nothing").rstrip())
+    before = asked.fill(draw.of("preceding", OPENINGS), "") if draw.often(0.4) else ""
+    if roll < 0.12 and listed:
+        return end(draw, before + in_turn(draw, asked, "nothing").rstrip())
+    outside = "Z" if asked.style == "letters" else "48"
+    if roll < 0.2 and listed and outside not in asked.texts:
+        return end(draw, before + draw.of("nothing", OUTSIDE).replace("@", outside))
+    articles = {name: ARTICLES[name] for name in ARTICLES if name.upper() in asked.texts}
+    if articles and draw.often(0.3 if "i" in articles else 0.05):
+        return end(draw, before + draw.of("article", articles))
+    if roll < 0.5:
+        value, second = asked.simple(label), asked.simple(other)
+        if listed and not asked.trap and draw.often(0.4):
+            form = draw.of("hedged", HEDGED)
+            value, second = (form.replace("@", x).replace("#", asked.texts[x]) for x in (label, other))
+        if draw.often(0.1):
+            template = draw.of("hedge", BOXED_HEDGES)
+            return end(draw, template.replace("{v}", label).replace("{w}", other))
+        return end(draw, before + asked.fill(draw.of("hedge", HEDGES), value, second))
+    if roll < 0.7 and len(asked.texts) > 3:
+        template = draw.of("negation", NEGATIONS)
+        return end(draw, before + asked.fill(template, asked.simple(label), asked.simple(other)))
+    template = draw.of("nothing", NOTHINGS)
+    cut_off = draw.used[-1] == "choice nothing: cut off"
+    reply = before + asked.fill(template, asked.simple(label))
+    return reply if cut_off else end(draw, reply)
 
 
 def choice(draw: Draw) -> Case:
     """A reply to a question with options."""
     asked = options(draw)
-    hedged = draw.often(0.3)
-    reply = nothing_stated(draw, asked) if hedged else something_stated(draw, asked)
-    return Case("choice", reply, asked.texts, None if hedged else asked.label, tuple(draw.used))
-
-
-def in_turn(draw: Draw, asked: Options) -> str:
-    """The options one after another, with something neutral about each."""
-    shown = list(asked.texts)[: draw.rng.randint(2, 5)]
-    form = draw.rng.choice(["(@) {}. ", "Option (@) {}. ", "- Option @ {}.\n", "(@) {}.\n", "**@** {}. "])
-    return "".join(form.replace("@", x).replace("{}", draw.rng.choice(NEUTRAL)) for x in shown)
-
-
-def restated(draw: Draw, asked: Options) -> str:
-    """The question's options, written out."""
-    form = draw.rng.choice(["(@) #\n", "@) #\n", "@. #\n", "- @: #\n", "@: #\n"])
-    return (
-        "Options:\n"
-        + "".join(form.replace("@", x).replace("#", text) for x, text in asked.texts.items())
-        + "\n"
-    )
-
-
-def something_stated(draw: Draw, asked: Options) -> str:
-    words = asked.style == "words"
-    before = ""
-    for _ in range(draw.rng.choices([0, 1, 2], [4, 4, 2])[0]):
-        roll = draw.rng.random()
-        if roll < 0.12 and not words:
-            draw.note("preceding", "options in turn")
-            before += in_turn(draw, asked)
-        elif roll < 0.2 and not words and not asked.trap:
-            draw.note("preceding", "options restated")
-            before += ("\n" if before else "") + restated(draw, asked)
-        else:
-            template = draw.of("preceding", PRECEDING)
-            before += asked.fill(template, asked.simple(asked.label), asked.simple(asked.other()))
-    mark = len(draw.used)
-    clause = stated_option(draw, asked)
-    part = {name.split(": ")[0].split()[1] for name in draw.used[mark:]}
-    alone = f"{draw.kind} statement: label alone" in draw.used[mark:]
-    in_line = "line" in part or clause.lstrip("*#>-• ").lower().startswith(("answer", "<", "ａ"))
-    inline = (
-        clause.startswith(("Answer:", "Final answer:", "\\boxed")) and "\n" not in clause and draw.often(0.2)
-    )
-    if alone:
-        before = ""
-    elif before and (in_line or "box" in part) and not before.endswith("\n") and not inline:
-        before = before.rstrip() + draw.rng.choice(["\n", "\n\n"])
-    above = "\n" in clause or clause.startswith(("#", ">", "<", "$", "\\", "**Answer:"))
-    open_end = not above and "correction" not in part and not alone
-    if open_end and not words and draw.often(0.3):
-        clause += asked.fill(draw.of("clause", CLAUSES), "")
-        clause = sentence(clause, draw.rng.choice([".", ".", ""]))
-    elif not above and not in_line:
-        clause = sentence(clause, draw.rng.choice([".", ".", ".", "!", ""]))
-    elif clause.startswith("Answer:") and not above and draw.often(0.2):
-        clause = sentence(clause)
-    after = ""
-    if draw.often(0.4):
-        if draw.often(0.15) and not words:
-            draw.note("following", "options in turn")
-            after = "\n\n" + in_turn(draw, asked).rstrip()
-        else:
-            after = asked.fill(draw.of("following", FOLLOWING), "")
-        if (above or alone or not clause.endswith((".", "!"))) and not after.startswith("\n"):
-            after = "\n\n" + after.lstrip()
-    return draw.end(before + clause + after)
-
-
-def nothing_stated(draw: Draw, asked: Options) -> str:
-    """A reply that hedges or states nothing."""
-    rng, words = draw.rng, asked.style == "words"
-    before = ""
-    if draw.often(0.4):
-        before = rng.choice(
-            ["Let us think step by step. ", "First, we read the question.\n", asked.fill("{R}. ", "")]
-        )
-    if draw.often(0.08) and not words:
-        draw.note("nothing", "options in turn")
-        return draw.end(before + in_turn(draw, asked).rstrip())
-    if draw.often(0.05) and not words and not asked.trap:
-        draw.note("nothing", "options restated")
-        return draw.end(restated(draw, asked).rstrip())
-    if draw.often(0.08) and not words:
-        outside = "Z" if asked.style == "letters" else "48"
-        if outside not in asked.texts:
-            draw.note("nothing", "no such label")
-            return draw.end(
-                before + rng.choice(["The answer is @.", "\\boxed{@}", "Answer: (@)"]).replace("@", outside)
-            )
-    articles = [name for name in ARTICLES if name.upper() in asked.texts]
-    if articles and draw.often(0.08):
-        return draw.end(before + draw.of("article", {name: ARTICLES[name] for name in articles}))
-    roll = rng.random()
-    other = asked.other()
-    if roll < 0.4:
-        value, second = asked.simple(asked.label), asked.simple(other)
-        if not words and not asked.trap and draw.often(0.3):
-            value, second = f"({asked.label}) {asked.texts[asked.label]}", f"({other}) {asked.texts[other]}"
-        if draw.often(0.1):
-            template = draw.of("hedge", BOXED_HEDGES)
-            return draw.end(template.replace("{v}", asked.label).replace("{w}", other))
-        return draw.end(before + asked.fill(draw.of("hedge", HEDGES), value, second))
-    if roll < 0.6 and len(asked.texts) > 3:
-        template = draw.of("negation", NEGATIONS)
-        return draw.end(before + asked.fill(template, asked.simple(asked.label), asked.simple(other)))
-    template = draw.of("nothing", NOTHINGS)
-    reply = before + asked.fill(template, asked.simple(asked.label))
-    return reply if f"{draw.kind} nothing: cut off" in draw.used else draw.end(reply)
+    stated = draw.often(0.7)
+    reply = something_stated(draw, asked) if stated else nothing_stated(draw, asked)
+    return Case("choice", reply, asked.texts, asked.label if stated else None, tuple(draw.used))
 
 
 # Votes
@@ -787,6 +781,7 @@ VOTE_PRECEDING: Table = {
     ],
     "scores": ["Choice {w} gets 0.4 and choice {k} gets 0.9.\n"],
 }
+CANDIDATE: Table = {"candidate": ["choice @", "candidate @", "Choice @", "#@", "option (@)"]}
 NO_VOTES: Table = {
     "or": [
         "best: {w} or {k}",
@@ -825,22 +820,20 @@ def vote(draw: Draw) -> Case:
             return f"{shown.replace('@', str(other))} {rng.choice(PREDICATES)}"
 
         slots = {"V": value, "k": str(best), "w": str(other)}
-        drawn: dict[str, Callable[[], str]] = {name: lambda text=text: text for name, text in slots.items()}  # type: ignore[misc]
-        return filled(template, drawn | {"R": reason}).replace("{n}", str(number + 25))
+        for slot, text in slots.items():
+            template = template.replace(f"{{{slot}}}", text)
+        return filled(template.replace("{n}", str(number + 25)), {"R": reason})
 
     if draw.often(0.3):
         # Of two candidates, one that is excluded leaves the other.
         table = NO_VOTES if number > 2 else {name: NO_VOTES[name] for name in NO_VOTES if name != "not"}
         reply = fill(draw.of("nothing", table))
         if "nothing: cut off" not in draw.used[-1]:
-            reply = draw.end(reply)
+            reply = end(draw, reply)
         return Case("vote", reply, number, None, tuple(draw.used))
     value = decorated(draw, str(best))
     if draw.often(0.15):
-        draw.note("decoration", "choice")
-        value = rng.choice(["choice @", "candidate @", "Choice @", "#@", "option (@)"]).replace(
-            "@", str(best)
-        )
+        value = draw.of("decoration", CANDIDATE).replace("@", str(best))
     before = "".join(
         fill(draw.of("preceding", VOTE_PRECEDING)) for _ in range(rng.choices([0, 1, 2], [5, 4, 1])[0])
     )
@@ -860,7 +853,7 @@ def vote(draw: Draw) -> Case:
     after = fill(draw.of("following", VOTE_FOLLOWING)) if draw.often(0.4) else ""
     if after.startswith(" ") and not clause.endswith("."):
         after = "\n" + after.lstrip()
-    return Case("vote", draw.end(before + clause + after), number, best, tuple(draw.used))
+    return Case("vote", end(draw, before + clause + after), number, best, tuple(draw.used))
 
 
 # Scores
@@ -950,7 +943,7 @@ def score(draw: Draw) -> Case:
 
     if draw.often(0.3):
         reply = fill(draw.of("nothing", NO_SCORES))
-        reply = reply if "cut off" in draw.used[-1] else draw.end(reply)
+        reply = reply if "cut off" in draw.used[-1] else end(draw, reply)
         return Case("score", reply, None, None, tuple(draw.used))
     value = decorated(draw, written(draw, meant))
     template = draw.of("statement", SCORES)
@@ -970,26 +963,27 @@ def score(draw: Draw) -> Case:
         clause = clause + "."
     if not alone and draw.often(0.3):
         after = fill(draw.of("following", SCORE_FOLLOWING))
-    return Case("score", draw.end(before + clause + after), None, meant / 100, tuple(draw.used))
+    return Case("score", end(draw, before + clause + after), None, meant / 100, tuple(draw.used))
 
 
 # Joint scores
 
 NAMES: Table = {
-    "greek": "alpha,beta,gamma,delta,epsilon,zeta".split(","),
-    "steps": "Multiply both sides by two|Substitute y into the first equation|Draw the diagram|Guess and check|"
-    "Factor the polynomial|Use induction".split("|"),
-    "approaches": "Graph search,Dynamic programming,Greedy heuristic,Linear relaxation,Random restarts".split(
-        ","
-    ),
-    "de": "Fläche berechnen,Höhe messen,Winkel schätzen,Größe prüfen".split(","),
-    "fr": "L’été à Paris,Une forêt,Le château,La fenêtre".split(","),
-    "ru": "Построить график,Решить систему,Угадать корень,Проверить ответ".split(","),
-    "ar": "رسم الشكل,حل المعادلة,تخمين الجواب,جمع الأطراف".split(","),
-    "hi": "चित्र बनाओ,समीकरण हल करो,उत्तर जाँचो".split(","),
-    "zh": "画出图形,解方程,检验答案,分类讨论".split(","),
-    "ja": "図を描く,式を解く,答えを確かめる".split(","),
-    "ko": "그림을 그린다,방정식을 푼다,답을 확인한다".split(","),
+    name: names.split("|")
+    for name, names in {
+        "greek": "alpha|beta|gamma|delta|epsilon|zeta",
+        "steps": "Multiply both sides by two|Substitute y into the first equation|Draw the diagram|"
+        "Guess and check|Factor the polynomial|Use induction",
+        "approaches": "Graph search|Dynamic programming|Greedy heuristic|Linear relaxation|Random restarts",
+        "de": "Fläche berechnen|Höhe messen|Winkel schätzen|Größe prüfen",
+        "fr": "L’été à Paris|Une forêt|Le château|La fenêtre",
+        "ru": "Построить график|Решить систему|Угадать корень|Проверить ответ",
+        "ar": "رسم الشكل|حل المعادلة|تخمين الجواب|جمع الأطراف",
+        "hi": "चित्र बनाओ|समीकरण हल करो|उत्तर जाँचो",
+        "zh": "画出图形|解方程|检验答案|分类讨论",
+        "ja": "図を描く|式を解く|答えを確かめる",
+        "ko": "그림을 그린다|방정식을 푼다|답을 확인한다",
+    }.items()
 }
 NAME_KEYS = [
     "candidate",
@@ -1006,6 +1000,12 @@ NAME_KEYS = [
     "x",
 ]
 NUMBER_KEYS = ["id", "candidate_id", "candidate", "number", "index", "thought", "no", "option"]
+JOINT_FORMS = [
+    *("array", "objects with names", "objects with numbers", "names as keys", "lines"),
+    *("one missing", "null score", "one stranger", "one is hedged"),
+]
+EXTRAS = ["rank", "reason", "mention", "comment"]
+NO_JOINT_SCORES = ["ranks", "strangers", "length", "cut off", "words"]
 RANK_KEYS = ["rank", "order", "place", "position", "priority"]
 SCORE_KEYS = ["score", "score", "score", "value", "rating"]
 NAME_FORMS: Table = {
@@ -1043,6 +1043,23 @@ LINE_FORMS: Table = {
     "word": ["@: score {s}", "@: score: {s}", "@ - score: {s}"],
     "reason": ["@: {s} (too late)", "@: {s}, since it leaves out the cost", "@: {s} – it goes too far"],
 }
+NUMBERS_IN_LINES: Table = {
+    "plain": ["@"],
+    "full-width digits": ["full-width"],
+    "markdown": ["**@**", "`@`"],
+    "math": ["$@$", r"\(@\)"],
+    "in brackets": ["(@)", "[@]"],
+}
+KEYED: Table = {"key": ["{{key}: @}"]}
+PACKED: Table = {
+    "fence": ["```json\n@\n```", "```\n@\n```", "Here are the scores:\n\n```json\n@\n```"],
+    "sentence before": ["Here are the scores:\n@", "Scores: @", "I compared the candidates.\n\n@"],
+    "sentence after": [
+        "@\n\nI hope this helps!",
+        "@\nThe others are weaker.",
+        "@\n\nLet me know if you need more.",
+    ],
+}
 JOINT_SCORES: Table = {
     "number": ["{n}"],
     "string": ['"{n}"'],
@@ -1066,13 +1083,14 @@ def joint(draw: Draw) -> Case:
     order = rng.sample(range(len(names)), len(names))
     means: dict[str, float | None] = dict(zip(names, scores, strict=True))
     form = rng.choices(
-        ["array", "names", "numbers", "keys", "lines", "ranks", "strangers", "length", "cut off", "words"],
+        ["array", "names", "numbers", "keys", "lines", *NO_JOINT_SCORES],
         [3, 10, 5, 3, 6, 1.5, 2, 1, 0.7, 0.7],
     )[0]
-    expected: dict[str, float | None] | None = means
+    if form in NO_JOINT_SCORES:
+        return Case("joint", no_scores(draw, form, names, scores, order), names, None, tuple(draw.used))
     if form == "array":
-        reply = packed(draw, "[" + ", ".join(in_json(draw, scores)) + "]", "scores")
         draw.note("form", "array")
+        reply = packed(draw, "[" + ", ".join(in_json(draw, scores)) + "]", "scores")
     elif form == "names":
         reply = by_names(draw, names, scores, order, means)
     elif form == "numbers":
@@ -1080,13 +1098,12 @@ def joint(draw: Draw) -> Case:
     elif form == "keys":
         draw.note("form", "names as keys")
         shown = in_json(draw, scores)
-        pairs = ", ".join(f"{quoted(names[i])}: {shown[i]}" for i in order)
-        reply = packed(draw, "{" + pairs + "}", "scores")
-    elif form == "lines":
-        reply = in_lines(draw, names, scores, order, means)
+        reply = packed(
+            draw, "{" + ", ".join(f"{quoted(names[i])}: {shown[i]}" for i in order) + "}", "scores"
+        )
     else:
-        reply, expected = no_scores(draw, form, names, scores, order), None
-    return Case("joint", reply, names, expected, tuple(draw.used))
+        reply = in_lines(draw, names, scores, order, means)
+    return Case("joint", reply, names, means, tuple(draw.used))
 
 
 def quoted(text: str) -> str:
@@ -1119,26 +1136,13 @@ def objects(draw: Draw, rows: list[list[tuple[str, str]]]) -> str:
 def packed(draw: Draw, data: str, key: str) -> str:
     """JSON in a fence, after a sentence, under a key, or as it is."""
     if draw.often(0.15):
-        draw.note("pack", "key")
-        data = f'{{"{key}": {data}}}'
-    roll = draw.rng.random()
-    if roll < 0.15:
-        draw.note("pack", "fence")
-        data = draw.rng.choice(["```json\n@\n```", "```\n@\n```"]).replace("@", data)
-    elif roll < 0.25:
+        data = draw.of("pack", KEYED).replace("{key}", f'"{key}"').replace("@", data)
+    if draw.often(0.1):
         draw.note("pack", "trailing comma")
         data = data[:-1].rstrip() + ",\n" + data[-1]
-    elif roll < 0.4:
-        draw.note("pack", "sentence before")
-        data = (
-            draw.rng.choice(["Here are the scores:\n", "Scores: ", "I compared the candidates.\n\n"]) + data
-        )
-    elif roll < 0.5:
-        draw.note("pack", "sentence after")
-        data += draw.rng.choice(
-            ["\n\nI hope this helps!", "\nThe others are weaker.", "\n\nLet me know if you need more."]
-        )
-    return draw.end(data)
+    if draw.often(0.5):
+        data = draw.of("pack", PACKED).replace("@", data)
+    return end(draw, data)
 
 
 def by_names(
@@ -1153,11 +1157,11 @@ def by_names(
     shown = in_json(draw, scores)
     kept = list(order)
     if draw.often(0.15) and len(names) > 2:
-        draw.note("form", "one is missing")
+        draw.note("form", "one missing")
         means[names[kept.pop()]] = None
     unjudged = rng.choice(kept) if draw.often(0.1) else None
     stranger = rng.choice(kept) if draw.often(0.1) and len(kept) == len(names) > 2 else None
-    extra = rng.choice(["rank", "reason", "mention", "comment"]) if draw.often(0.35) else None
+    extra = rng.choice(EXTRAS) if draw.often(0.35) else None
     rows = []
     for place, i in enumerate(kept, 1):
         name = form.replace("@", names[i]).replace("{k}", str(i + 1)).replace("{L}", LABELS[i])
@@ -1209,8 +1213,7 @@ def in_lines(
     rng = draw.rng
     draw.note("form", "lines")
     template = draw.of("line", LINE_FORMS)
-    decoration = rng.choice(["@", "@", "@", "**@**", "$@$", "(@)", "`@`", "full"])
-    draw.note("number", decoration)
+    decoration = draw.of("number", NUMBERS_IN_LINES)
     lines = []
     hedged = (
         rng.choice(order)
@@ -1219,7 +1222,9 @@ def in_lines(
     )
     for place, i in enumerate(order, 1):
         number = (
-            full_width(str(scores[i])) if decoration == "full" else decoration.replace("@", str(scores[i]))
+            full_width(str(scores[i]))
+            if decoration == "full-width"
+            else decoration.replace("@", str(scores[i]))
         )
         if i == hedged:
             draw.note("form", "one is hedged")
@@ -1227,7 +1232,7 @@ def in_lines(
         line = template.replace("{s}", number).replace("{k}", str(i + 1)).replace("{L}", LABELS[i])
         lines.append(line.replace("{i}", str(place)).replace("@", names[i]))
     before = rng.choice(["", "", "Scores:\n", "I compared the candidates.\n\n"])
-    return draw.end(before + "\n".join(lines))
+    return end(draw, before + "\n".join(lines))
 
 
 def no_scores(draw: Draw, form: str, names: list[str], scores: list[float], order: list[int]) -> str:
@@ -1247,8 +1252,8 @@ def no_scores(draw: Draw, form: str, names: list[str], scores: list[float], orde
         return packed(draw, "[" + ", ".join(map(str, shown)) + "]", "scores")
     if form == "cut off":
         return rng.choice(["[{", '[{"name": "', "Here are the scores:", "Scores:\n", '{"scores": ['])
-    return draw.end(
-        rng.choice(["All candidates are fine.", "I cannot score them.", f"{names[0]} is neutral."])
+    return end(
+        draw, rng.choice(["All candidates are fine.", "I cannot score them.", f"{names[0]} is neutral."])
     )
 
 
@@ -1272,6 +1277,59 @@ def cases(seed: int, count: int, kind: str | None = None) -> Iterator[Case]:
             yield MAKERS[chosen](Draw(chosen, rng))
 
     return islice(made(), count)
+
+
+DECORATIONS = (PLAIN, FULL_WIDTH, BRACKETS, MARKDOWN, MATH, FRAMES, BOXES)
+PARTS: Mapping[str, Sequence[Iterable[str]]] = {
+    "choice labels": [LABEL_SETS],
+    "choice language": [TEXTS, TEXTS_WITH_TRAPS],
+    "choice decoration": [*DECORATIONS, OPTION, LOWER_CASE],
+    "choice text": [WITH_TEXT, ALONE],
+    "choice mention": [MENTIONS, MENTIONS_BY_LETTER, MENTIONS_BY_TEXT, MENTIONS_OF_WORDS],
+    "choice statement": [STATEMENTS, TAGS, SUBJECTS, LABEL_ALONE],
+    "choice line": [LINES, BOLD_LINES, A_BEFORE_THE_TEXT, WORD_LINES],
+    "choice box": [BOXES, BOXES_WITH_TEXT],
+    "choice frame": [FRAMES],
+    "choice correction": [CORRECTIONS, CONTRASTS],
+    "choice clause": [CLAUSES],
+    "choice preceding": [PRECEDING, EARLIER_LINES, OPENINGS, IN_TURN, OPTIONS_RESTATED],
+    "choice following": [FOLLOWING, IN_TURN],
+    "choice nothing": [NOTHINGS, IN_TURN, OPTIONS_RESTATED, OUTSIDE],
+    "choice article": [ARTICLES],
+    "choice hedge": [HEDGES, BOXED_HEDGES],
+    "choice hedged": [HEDGED],
+    "choice negation": [NEGATIONS],
+    "choice end": [ENDS],
+    "vote candidates": [["up to 9", "more than 9"]],
+    "vote decoration": [*DECORATIONS, CANDIDATE],
+    "vote statement": [VOTES],
+    "vote clause": [VOTE_CLAUSES],
+    "vote preceding": [VOTE_PRECEDING],
+    "vote following": [VOTE_FOLLOWING],
+    "vote nothing": [NO_VOTES],
+    "vote end": [ENDS],
+    "joint language": [NAMES],
+    "joint form": [JOINT_FORMS],
+    "joint name": [NAME_FORMS, NUMBER_FORMS, ["numbers from 0"]],
+    "joint line": [LINE_FORMS],
+    "joint number": [JOINT_SCORES, NUMBERS_IN_LINES],
+    "joint extra": [EXTRAS],
+    "joint pack": [KEYED, PACKED, ["trailing comma"]],
+    "joint nothing": [NO_JOINT_SCORES],
+    "joint end": [ENDS],
+    "score number": [["tenths", "two digits", "decimal"]],
+    "score decoration": [*DECORATIONS],
+    "score statement": [SCORES],
+    "score clause": [SCORE_CLAUSES],
+    "score preceding": [SCORE_PRECEDING],
+    "score following": [SCORE_FOLLOWING],
+    "score nothing": [NO_SCORES],
+    "score end": [ENDS],
+}
+PRODUCTIONS = frozenset(
+    f"{part}: {name}" for part, tables in PARTS.items() for table in tables for name in table
+)
+"""All productions, as `Case.productions` names them."""
 
 
 def main(arguments: Sequence[str]) -> None:
