@@ -380,13 +380,15 @@ NEUTRAL = [
 TEXTS: Table = {
     name: texts.split("|")
     for name, texts in {
-        "en": "blue|red|green|yellow|purple|orange|silver|crimson|turquoise|ivory|scarlet|violet|amber|maroon|"
-        "beige|teal|indigo|magenta|copper|olive|lavender|coral|azure|khaki|charcoal|salmon|emerald|ruby|pearl|"
+        "en": "blue|red|green|yellow|purple|orange|silver|crimson|turquoise|ivory|scarlet|violet|amber|"
+        "maroon|beige|teal|indigo|magenta|copper|olive|lavender|coral|azure|khaki|charcoal|salmon|emerald|ruby|pearl|"
         "bronze|mauve|ochre|sepia|umber|cobalt|saffron",
         "en phrases": "a warm coat|the old bridge|three wooden boats|a letter from home|the northern border|"
         "a broken clock|fresh bread|the empty theatre|a quiet garden|two tall towers",
-        "en names": "Paris|Mount Kenya|Lake Geneva|Marie Curie|New Zealand|The Hague|Rio de Janeiro|Ada Lovelace",
-        "en capitals": "Gravity|Friction|Inertia|Torque|Momentum|Buoyancy|Pressure|Viscosity|Tension|Velocity",
+        "en names": "Paris|Mount Kenya|Lake Geneva|Marie Curie|New Zealand|The Hague|Rio de Janeiro|"
+        "Ada Lovelace",
+        "en capitals": "Gravity|Friction|Inertia|Torque|Momentum|Buoyancy|Pressure|Viscosity|Tension|"
+        "Velocity",
         "de": "die Gabel|der Löffel|das Messer|die Brücke|der Türgriff|das Gemüse|die Straße|der Frühling",
         "fr": "la forêt|le château|l'été|la fenêtre|le garçon|l’école|le fleuve|la cigogne",
         "es": "el niño|la montaña|el corazón|la mañana|el árbol|la canción|el pingüino|la llave",
@@ -1333,12 +1335,13 @@ PRODUCTIONS = frozenset(
 
 
 def main(arguments: Sequence[str]) -> None:
-    seed, count = (
-        (int(x) for x in [*arguments[:2], "0", "40"][:2]) if len(arguments) != 1 else (int(arguments[0]), 40)
-    )
-    for case in cases(seed, count, arguments[2] if len(arguments) > 2 else None):
+    """Print replies: seed, number and kind are optional."""
+    seed, count, kind = [*arguments, *["0", "40", ""][len(arguments) :]]
+    for case in cases(int(seed), int(count), kind or None):
         print(
-            f"{case.kind} {case.setting!r}\n{case.reply}\n  => {case.expected!r}   [{'; '.join(case.productions)}]\n"
+            f"{case.kind} {case.setting!r}\n{case.reply}\n  => {case.expected!r}",
+            list(case.productions),
+            "\n",
         )
 
 
