@@ -12,11 +12,12 @@ import json
 import random
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count as count_from
 from itertools import islice
-from string import ascii_uppercase, digits
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any
 
 KINDS = ("choice", "vote", "joint", "score")
@@ -80,6 +81,9 @@ BOXES: Table = {
     "box alphabet": [r"\boxed{\mathbf{@}}", r"\boxed{\mathrm{@}}"],
     "box brackets": [r"\boxed{(@)}", r"\boxed{\text{(@)}}"],
 }
+BOXES_WITH_WORD: Table = {
+    "box and word": [r"\boxed{\text{Answer: @}}", r"\boxed{\text{Option @}}"],
+}
 BOXES_WITH_TEXT: Table = {
     "box and text": [
         r"\boxed{\text{@) #}}",
@@ -90,6 +94,7 @@ BOXES_WITH_TEXT: Table = {
 }
 PLAIN: Table = {"none": ["@"]}
 FULL_WIDTH: Table = {"full-width": ["@"]}
+BOLD_CHARACTERS: Table = {"bold characters": ["@"]}
 OPTION: Table = {"option": ["option @", "Option @", "choice @", "option (@)", "option **@**"]}
 LOWER_CASE: Table = {"lower case": ["(@)", '"@"', "**(@)**", "$(@)$"]}
 FRAMES: Table = {
@@ -171,6 +176,8 @@ LINES: Table = {
     "hashes": ["#### {V}"],
     "no space": ["Answer:{V}"],
     "equals": ["Answer = {V}"],
+    "no-break space": ["Answer:\u00a0{V}", "ANSWER\u202f: {V}"],
+    "fence": ["```\nAnswer: {V}\n```", "```text\nANSWER: {V}\n```"],
 }
 SAME_LINES = ["answer", "upper case", "bold word", "no space"]
 """Lines in the form of `EARLIER_LINES`."""
@@ -194,6 +201,7 @@ SUBJECTS: Table = {
         "Answer: {O} is right",
         "ANSWER: {O} is the best answer",
     ],
+    "is the only one": ["Answer: {O} is the only one that fits", "Answer: {O} is the one that fits best"],
 }
 WORD_LINES: Table = {
     "words behind": [
@@ -231,6 +239,7 @@ CLAUSES: Table = {
     "brackets": [" ({R})", " [{R}]"],
     "dash": [" – {R}", " — {R}"],
     "even though": [", even though {R}"],
+    "own reason": [" because it fits all of the facts", ", the only one that fits", ", as it fits the facts"],
 }
 FOLLOWING: Table = {
     "reason": [" {R}.", "\n{R}.", " {R}. {R}."],
@@ -242,6 +251,18 @@ FOLLOWING: Table = {
     "cut off": [" {M} is", "\n\nReason: {M} was", "\n\n(It"],
     "closing": [" I hope this helps!", "\n\nLet me know if you have any questions.", "\n\nI am sure of it."],
     "confidence": ["\nConfidence: high", "\n\nConfidence: 90%"],
+    "negation": [" It is not {W}.", " The answer cannot be {W}.", "\nIt cannot be {M}."],
+    "question": [" Why not {M}? That would not fit.", "\n\nWhat about {W}? {R}."],
+    "other case": [
+        " In another case, the answer would be {W}.",
+        " Had the facts been different, {M} would fit.",
+    ],
+    "others say": [" Many would say that the answer is {W}, but that is too quick."],
+    "reason in German": ["\nBegründung: {W} passt nicht zum Text.", " Denn {W} passt nicht."],
+    "reason in French": ["\nRaison : {W} ne convient pas.", "\n\nExplication : le choix {W} est faux."],
+    "reason in Spanish": ["\nMotivo: la opción {W} no encaja."],
+    "reason in Chinese": ["\n理由：选项 {W} 不合适。", "\n因为 {W} 太晚了。"],
+    "reason in Russian": ["\nПричина: вариант {W} не подходит."],
 }
 PRECEDING: Table = {
     "reason": ["{R}. ", "{R}, and {R}. ", "{R}.\n\n"],
@@ -267,6 +288,13 @@ PRECEDING: Table = {
         "{M} is not correct. ",
     ],
     "others say": ["Many would say that the answer is {W}, but that is too quick. "],
+    "second best": ["The second best answer is {W}. ", "Runner-up: {W}\n"],
+    "reason in other languages": [
+        "{W} passt nicht zum Text. ",
+        "Le choix {W} ne convient pas. ",
+        "选项 {W} 不合适。",
+    ],
+    "steps in a list": ["1. {R}.\n2. {R}.\n\n", "- {R}.\n- {R}.\n"],
 }
 EARLIER_LINES: Table = {"earlier line": ["ANSWER: {W}\nWait, no.\n", "Answer: {W}\n\nWait, {R}.\n\n"]}
 HEDGES: Table = {
@@ -283,6 +311,7 @@ HEDGES: Table = {
     "torn": ["I am torn between {V} and {W}.", "Both {V} and {W} could be right."],
     "depends": ["The answer is {V} or {W}, depending on the reading."],
     "tag": ["<answer>{V} or {W}</answer>", "<answer>{V} and {W}</answer>"],
+    "if": ["The answer is {V} if the first sentence is meant, and {W} otherwise."],
 }
 BOXED_HEDGES: Table = {
     "box": [
@@ -333,6 +362,9 @@ NOTHINGS: Table = {
     "reasons": ["{R}.", "{R}. {R}.", "{R}, and {R}."],
     "partial box": [r"The sum is $\boxed{144}$.", r"\boxed{x + 7y}", r"{R}. The ratio is \(\boxed{3.75}\)."],
     "question": ["Is the answer {V}?", "Could the answer be {V}?"],
+    "others say": ["Many would say that the answer is {V}, but that is too quick."],
+    "placeholder": ["Answer: ___", "Answer: ?", "The answer is [label].", "Answer: <letter>", "Answer: ..."],
+    "second best": ["The second best answer is {V}.", "The runner-up is {V}."],
 }
 ARTICLES: Table = {
     "a": [
@@ -355,7 +387,11 @@ ENDS: Table = {
     "end of sentence": ["<｜end▁of▁sentence｜>"],
     "end": ["<|end|>"],
     "eos": ["<eos>"],
+    "end_of_text": ["<|end_of_text|>", "<|eom_id|>", "<|return|>"],
+    "after a space": [" </s>", "\n<|im_end|>", "<|im_end|>\n"],
+    "twice": ["</s></s>", "<|end|><|endoftext|>"],
 }
+AROUND: Table = {"space": ["\n\n@", " @ ", "@\n\n", "\n@  \n"], "byte-order mark": ["\ufeff@"]}
 PREDICATES = [
     "is too hot",
     "comes too late",
@@ -414,7 +450,8 @@ TEXTS_WITH_TRAPS: Table = {
 """Texts that are misread unless the label before them decides. They are never stated without their label."""
 SIMPLE = ["@", "@", "(@)", "**@**", "$@$", '"@"']
 NOUNS = ["Option @", "Choice @", "Option (@)", "(@)", "@", "**@**", "Option **@**"]
-LABEL_SETS = ["letters", "numbers", "words", "more than 10 letters", "more than 10 numbers"]
+WORDS = [("yes", "no"), ("true", "false"), ("valid", "invalid")]
+LABEL_SETS = ["letters", "numbers", *map(" and ".join, WORDS), "more than 10 letters", "more than 10 numbers"]
 LABELS = ascii_uppercase + digits
 SLOT = re.compile(r"\{([VWMRO])\}")
 
@@ -444,12 +481,26 @@ class Draw:
 
 
 def end(draw: Draw, reply: str) -> str:
-    return reply + draw.of("end", ENDS) if draw.often(0.2) else reply
+    """The reply with what may follow the end of a reply and stand around it."""
+    if draw.often(0.2):
+        reply += draw.of("end", ENDS)
+    if draw.often(0.06):
+        reply = draw.of("around", AROUND).replace("@", reply)
+    if draw.often(0.04):
+        draw.note("around", "carriage returns")
+        reply = reply.replace("\n", "\r\n")
+    return reply
 
 
 def full_width(text: str) -> str:
     """The text with its printable ASCII characters in full width."""
     return "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text)
+
+
+def bold(text: str) -> str:
+    """The text with its letters and digits as the bold ones of mathematics."""
+    starts = ((ascii_uppercase, 0x1D400), (ascii_lowercase, 0x1D41A), (digits, 0x1D7CE))
+    return text.translate({ord(c): start + i for row, start in starts for i, c in enumerate(row)})
 
 
 def capital(text: str) -> str:
@@ -468,6 +519,8 @@ def decorated(draw: Draw, value: str) -> str:
         template = draw.of("decoration", PLAIN)
     elif roll < 0.25:
         template, value = draw.of("decoration", FULL_WIDTH), full_width(value)
+    elif roll < 0.28:
+        template, value = draw.of("decoration", BOLD_CHARACTERS), bold(value)
     elif roll < 0.45:
         template = draw.of("decoration", BRACKETS)
     elif roll < 0.6:
@@ -502,7 +555,7 @@ class Options:
 
     draw: Draw
     style: str
-    """"letters", "numbers" or "words" (yes and no)."""
+    """"letters", "numbers" or "words" (such as yes and no)."""
     texts: dict[str, str]
     label: str
     trap: bool
@@ -530,7 +583,7 @@ class Options:
         return f"{self.mention()} {self.draw.rng.choice(PREDICATES)}"
 
     def worded(self, label: str) -> str:
-        """The label as it is written: yes and no in any case."""
+        """The label as it is written: words in any case."""
         if self.style == "words":
             return self.draw.rng.choice([label, capital(label), label.upper()])
         return label
@@ -569,8 +622,9 @@ def options(draw: Draw) -> Options:
     rng = draw.rng
     style = rng.choices(["letters", "numbers", "words"], [8, 2, 2])[0]
     if style == "words":
-        draw.note("labels", "words")
-        return Options(draw, style, {"yes": "", "no": ""}, rng.choice(["yes", "no"]), False)
+        words = rng.choice([*WORDS, WORDS[0]])
+        draw.note("labels", " and ".join(words))
+        return Options(draw, style, dict.fromkeys(words, ""), rng.choice(words), False)
     trap = style == "letters" and draw.often(0.1)
     table = TEXTS_WITH_TRAPS if trap else TEXTS
     language = "en" if not trap and draw.often(0.15) else rng.choice(list(table))
@@ -604,7 +658,7 @@ def stated_option(draw: Draw, asked: Options, line: bool) -> str:
     if roll < 0.68:
         return asked.fill(draw.of("statement", TAGS), asked.value())
     if roll < 0.78:
-        box = draw.of("box", BOXES, BOXES_WITH_TEXT) if asked.text else draw.of("box", BOXES)
+        box = draw.of("box", BOXES, BOXES_WITH_WORD, *([BOXES_WITH_TEXT] if asked.text else []))
         box = box.replace("@", asked.worded(asked.label)).replace("#", asked.text)
         return draw.of("frame", FRAMES).replace("@", box)
     if roll < 0.86 and not words:
@@ -735,6 +789,8 @@ def choice(draw: Draw) -> Case:
 
 VOTES: Table = {
     "best": ["best: {V}", "Best: {V}", "BEST: {V}", "best = {V}"],
+    "bold line": ["**best: {k}**", "**Best choice: {k}**"],
+    "of so many": ["Of the {c} choices, the best is {V}", "The best of all {c} choices is {V}"],
     "best choice": ["Best choice: {V}", "best candidate: {V}", "Best option: {V}"],
     "bold word": ["**Best:** {V}", "**best**: {V}", "**Best choice:** {V}"],
     "full-width colon": ["best：{V}", "Ｂｅｓｔ：{V}"],
@@ -761,6 +817,7 @@ VOTE_CLAUSES: Table = {
     "better than": [", which is better than choice {w}", ", ahead of {w}"],
     "not": [", not {w}", " and not {w}"],
     "while": [", while {R}", "; {R}"],
+    "other numbers": [" (it takes {w} steps)", ", because it takes only {w} steps", " with a score of 0.9"],
 }
 VOTE_FOLLOWING: Table = {
     "reason line": ["\n\nReason: {R}.", "\nReason: {R}.", "\n\nExplanation: {R}. {R}."],
@@ -769,6 +826,16 @@ VOTE_FOLLOWING: Table = {
     "runner-up": ["\nRunner-up: {w}", "\nThe runner-up is choice {w}."],
     "worst": ["\nWorst: {w}", "\nThe worst choice is {w}."],
     "closing": ["\n\nI hope this helps!", "\nConfidence: high"],
+    "best of something": [
+        "\nChoice {w} has the best title, but it leaves out the cost.",
+        "\nChoice {w} is not the best.",
+    ],
+    "reason in other languages": [
+        "\nBegründung: Vorschlag {w} ist zu vage.",
+        "\nRaison : le choix {w} est trop vague.",
+        "\n理由：选项 {w} 太模糊。",
+    ],
+    "other case": ["\nIn another case, the best choice would be {w}."],
 }
 VOTE_PRECEDING: Table = {
     "reason": ["{R}. ", "{R}. {R}.\n", "{R}, and {R}.\n\n"],
@@ -782,8 +849,13 @@ VOTE_PRECEDING: Table = {
         "best: we first need to compare the choices.\n",
     ],
     "scores": ["Choice {w} gets 0.4 and choice {k} gets 0.9.\n"],
+    "not the best": ["Choice {w} is not the best.\n", "Choice {w} is good, but not the best.\n"],
+    "best of something": ["Choice {w} has the best title, but it leaves out the cost.\n"],
+    "in turn": ["1. It is vague.\n2. It is clear.\n\n", "Choice 1: it is short.\nChoice 2: it is clear.\n"],
+    "other case": ["The best choice would be {w} if it did not leave out the cost.\n"],
+    "others say": ["Many would say that the best choice is {w}, but that is too quick.\n"],
 }
-CANDIDATE: Table = {"candidate": ["choice @", "candidate @", "Choice @", "#@", "option (@)"]}
+CANDIDATE: Table = {"candidate": ["choice @", "candidate @", "Choice @", "#@", "option (@)", "number @"]}
 NO_VOTES: Table = {
     "or": [
         "best: {w} or {k}",
@@ -805,6 +877,14 @@ NO_VOTES: Table = {
     "second best alone": ["Second best: {w}", "The runner-up is {w}."],
     "none": ["best: none of them", "The best choice cannot be named."],
     "fraction": ["best: {w}.5"],
+    "question": ["Is choice {w} the best?", "Which one is the best, {w} or {k}?"],
+    "depends": [
+        "If the cost counts, the best choice is {w}; otherwise it is {k}.",
+        "best: {w} or {k}, it depends",
+    ],
+    "not the best": ["Choice {w} is not the best."],
+    "best of something": ["Choice {w} has the best title, but it leaves out the cost."],
+    "placeholder": ["best: ?", "best: ___", "best: [number]"],
 }
 
 
@@ -821,14 +901,18 @@ def vote(draw: Draw) -> Case:
             shown = rng.choice(["choice @", "candidate @", "option @", "choice (@)", "number @"])
             return f"{shown.replace('@', str(other))} {rng.choice(PREDICATES)}"
 
-        slots = {"V": value, "k": str(best), "w": str(other)}
+        slots = {"V": value, "k": str(best), "w": str(other), "c": str(number)}
         for slot, text in slots.items():
             template = template.replace(f"{{{slot}}}", text)
         return filled(template.replace("{n}", str(number + 25)), {"R": reason})
 
     if draw.often(0.3):
         # Of two candidates, one that is excluded leaves the other.
-        table = NO_VOTES if number > 2 else {name: NO_VOTES[name] for name in NO_VOTES if name != "not"}
+        table = (
+            NO_VOTES
+            if number > 2
+            else {name: NO_VOTES[name] for name in NO_VOTES if not name.startswith("not")}
+        )
         reply = fill(draw.of("nothing", table))
         if "nothing: cut off" not in draw.used[-1]:
             reply = end(draw, reply)
@@ -849,7 +933,7 @@ def vote(draw: Draw) -> Case:
     if before and not before.endswith("\n"):
         before = (
             before.rstrip() + rng.choice([" ", "\n", "\n\n"])
-            if template[0] in "TCI"
+            if template[0] in "TCIO"
             else before.rstrip() + "\n"
         )
     after = fill(draw.of("following", VOTE_FOLLOWING)) if draw.often(0.4) else ""
@@ -861,6 +945,14 @@ def vote(draw: Draw) -> Case:
 # Scores
 
 SCORES: Table = {
+    "bold line": ["**Score: {v}**", "**score: {v}**"],
+    "scale in the label": [
+        "Score (0 to 1): {V}",
+        "Score (from 0 to 1): {V}",
+        "Score on a scale of 0 to 1: {V}",
+    ],
+    "scale before": ["On a scale from 0 to 1, the score is {V}"],
+    "a score of": ["I give it a score of {V}", "It gets a score of {V}", "It deserves a score of {V}"],
     "score": ["score: {V}", "Score: {V}", "SCORE: {V}", "score = {V}", "score:{V}"],
     "bold word": ["**Score:** {V}", "**score**: {V}"],
     "full-width colon": ["score：{V}", "Ｓｃｏｒｅ：{V}"],
@@ -876,11 +968,19 @@ SCORES: Table = {
 SCORE_CLAUSES: Table = {
     "because": [" because the second step loses {w} of it", ", since the first half is worth {w}"],
     "earlier": [" (the step before had {w})", ", up from {w}"],
+    "scale": [" (on a scale of 0 to 1)", " on a scale from 0 to 1"],
 }
 SCORE_FOLLOWING: Table = {
     "reason": ["\nReason: the second step loses {w} of the mass.", "\n\nThe step before had {w}."],
     "confidence": ["\nConfidence: high"],
     "closing": ["\n\nI hope this helps!"],
+    "past": ["\nThe score was {w} before this step.", "\nPrevious score: {w}"],
+    "reason in other languages": [
+        "\nBegründung: Schritt 2 verliert {w} davon.",
+        "\nRaison : l'étape 2 en perd {w}.",
+        "\n理由：第 2 步少了 {w}。",
+    ],
+    "other case": ["\nWith one more step, the score would be {w}."],
 }
 SCORE_PRECEDING: Table = {
     "reason": [
@@ -892,6 +992,13 @@ SCORE_PRECEDING: Table = {
     "criteria": ["Clarity: {w}\nDetail: {w}\n", "- Progress: {w}\n\n"],
     "announcement": ["score: we first look at the steps.\n", "To find the score, we look at each step.\n"],
     "hedge": ["The score is {w} or {v}. Let me look again.\n"],
+    "past": [
+        "The score was {w} before this step.\n",
+        "Previous score: {w}\n",
+        "Score of the step before: {w}\n",
+    ],
+    "steps": ["1. The first step is sound.\n2. The second step loses {w}.\n\n"],
+    "scale": ["We score from 0 to 1.\n"],
 }
 NO_SCORES: Table = {
     "or": ["score: {w} or {v}", "The score is {w} or {v}.", "score: either {w} or {v}"],
@@ -904,6 +1011,11 @@ NO_SCORES: Table = {
     "cut off": ["score:", "The score is", "The first step is sound, so the score"],
     "mention": ["The second step loses {w} of the mass.", "The step before had {w}, which was fair."],
     "words": ["score: high", "score: n/a", "score: unclear", "The score cannot be given."],
+    "list": ["score: {w}, {v}", "score: {w} and {v}"],
+    "outside": ["score: 1.{d}", "The score is 1.{d}5."],
+    "depends": ["The score is {w} if the first step holds, and {v} otherwise."],
+    "question": ["Is the score {w}?", "Is the score {w} or {v}?"],
+    "placeholder": ["score: ?", "score: ___", "score: [number]"],
 }
 
 
@@ -1004,10 +1116,16 @@ NAME_KEYS = [
 NUMBER_KEYS = ["id", "candidate_id", "candidate", "number", "index", "thought", "no", "option"]
 JOINT_FORMS = [
     *("array", "objects with names", "objects with numbers", "names as keys", "lines"),
+    *("names as keys of objects", "numbers as keys", "object a line"),
     *("one missing", "null score", "one stranger", "one is hedged"),
 ]
-EXTRAS = ["rank", "reason", "mention", "comment"]
+EXTRAS = ["rank", "reason", "mention", "comment", "other number", "number that agrees"]
 NO_JOINT_SCORES = ["ranks", "strangers", "length", "cut off", "words"]
+CASES: Mapping[str, Callable[[str], str]] = {
+    "lower case": str.lower,
+    "upper case": str.upper,
+    "decomposed": lambda text: unicodedata.normalize("NFD", text),
+}
 RANK_KEYS = ["rank", "order", "place", "position", "priority"]
 SCORE_KEYS = ["score", "score", "score", "value", "rating"]
 NAME_FORMS: Table = {
@@ -1020,6 +1138,9 @@ NAME_FORMS: Table = {
     "remark": ["@ (fast)", "@ (as above)"],
     "stop": ["@.", "@:"],
     "spaces": [" @ "],
+    "lower case": ["@"],
+    "upper case": ["@"],
+    "decomposed": ["@"],
 }
 NUMBER_FORMS: Table = {
     "number": ["{k}"],
@@ -1061,6 +1182,7 @@ PACKED: Table = {
         "@\nThe others are weaker.",
         "@\n\nLet me know if you need more.",
     ],
+    "brackets before": ["I compared [1] and [2].\n@", "The candidates [A, B] are close.\n\n@"],
 }
 JOINT_SCORES: Table = {
     "number": ["{n}"],
@@ -1098,11 +1220,20 @@ def joint(draw: Draw) -> Case:
     elif form == "numbers":
         reply = by_numbers(draw, scores, order)
     elif form == "keys":
-        draw.note("form", "names as keys")
-        shown = in_json(draw, scores)
-        reply = packed(
-            draw, "{" + ", ".join(f"{quoted(names[i])}: {shown[i]}" for i in order) + "}", "scores"
-        )
+        shown, keys = in_json(draw, scores), names
+        roll = rng.random()
+        if roll < 0.25:
+            draw.note("form", "names as keys of objects")
+            shown = [f'{{"reason": {quoted(rng.choice(PREDICATES))}, "score": {x}}}' for x in shown]
+        elif roll < 0.5:
+            draw.note("form", "numbers as keys")
+            template, start = draw.of("name", NUMBER_FORMS), rng.randint(0, 1)
+            keys = [
+                template.replace("{k}", str(i + start)).replace("{L}", LABELS[i]) for i in range(len(names))
+            ]
+        else:
+            draw.note("form", "names as keys")
+        reply = packed(draw, "{" + ", ".join(f"{quoted(keys[i])}: {shown[i]}" for i in order) + "}", "scores")
     else:
         reply = in_lines(draw, names, scores, order, means)
     return Case("joint", reply, names, means, tuple(draw.used))
@@ -1124,15 +1255,15 @@ def in_json(draw: Draw, scores: Sequence[float]) -> list[str]:
     ]
 
 
-def objects(draw: Draw, rows: list[list[tuple[str, str]]]) -> str:
+def objects(draw: Draw, rows: list[list[tuple[str, str]]], between: str | None = None) -> str:
     """A JSON array of objects, given as pairs of a key and a value that is JSON already."""
     for row in rows:
         if draw.often(0.3):
             row.reverse()
     shown = ["{" + ", ".join(f'"{key}": {value}' for key, value in row) + "}" for row in rows]
-    if draw.often(0.4):
+    if between is None and draw.often(0.4):
         return "[\n  " + ",\n  ".join(shown) + "\n]"
-    return "[" + ", ".join(shown) + "]"
+    return "[" + (between or ", ").join(shown) + "]"
 
 
 def packed(draw: Draw, data: str, key: str) -> str:
@@ -1155,6 +1286,7 @@ def by_names(
     draw.note("form", "objects with names")
     key, score_key = rng.choice(NAME_KEYS), rng.choice(SCORE_KEYS)
     form = draw.of("name", NAME_FORMS)
+    form_name = draw.used[-1].removeprefix("joint name: ")
     rank_key = rng.choice(RANK_KEYS)
     shown = in_json(draw, scores)
     kept = list(order)
@@ -1164,9 +1296,12 @@ def by_names(
     unjudged = rng.choice(kept) if draw.often(0.1) else None
     stranger = rng.choice(kept) if draw.often(0.1) and len(kept) == len(names) > 2 else None
     extra = rng.choice(EXTRAS) if draw.often(0.35) else None
+    if extra == "other number":
+        score_key = "score"
     rows = []
     for place, i in enumerate(kept, 1):
-        name = form.replace("@", names[i]).replace("{k}", str(i + 1)).replace("{L}", LABELS[i])
+        shape = CASES.get(form_name, str)
+        name = form.replace("@", shape(names[i])).replace("{k}", str(i + 1)).replace("{L}", LABELS[i])
         value = shown[i]
         if i == unjudged:
             draw.note("form", "null score")
@@ -1181,11 +1316,20 @@ def by_names(
             row.insert(1, ("reason", quoted(rng.choice(PREDICATES))))
         elif extra == "mention":
             row.insert(1, ("reason", quoted(f"It is better than {names[kept[place % len(kept)]]}.")))
+        elif extra == "other number":
+            row.insert(
+                rng.randint(1, 2), rng.choice([("length", "120"), ("steps", "3"), ("confidence", "0.99")])
+            )
+        elif extra == "number that agrees":
+            row.insert(0, ("id", str(i + 1)))
         elif extra == "comment":
             row.insert(2, ("comment", quoted("It has 2 of 3 parts.")))
         rows.append(row)
     if extra:
         draw.note("extra", extra)
+    if draw.often(0.06):
+        draw.note("form", "object a line")
+        return end(draw, objects(draw, rows, "\n")[1:-1].strip())
     return packed(draw, objects(draw, rows), rng.choice(["scores", "candidates", "evaluations"]))
 
 
@@ -1281,7 +1425,7 @@ def cases(seed: int, count: int, kind: str | None = None) -> Iterator[Case]:
     return islice(made(), count)
 
 
-DECORATIONS = (PLAIN, FULL_WIDTH, BRACKETS, MARKDOWN, MATH, FRAMES, BOXES)
+DECORATIONS = (PLAIN, FULL_WIDTH, BOLD_CHARACTERS, BRACKETS, MARKDOWN, MATH, FRAMES, BOXES)
 PARTS: Mapping[str, Sequence[Iterable[str]]] = {
     "choice labels": [LABEL_SETS],
     "choice language": [TEXTS, TEXTS_WITH_TRAPS],
@@ -1290,7 +1434,7 @@ PARTS: Mapping[str, Sequence[Iterable[str]]] = {
     "choice mention": [MENTIONS, MENTIONS_BY_LETTER, MENTIONS_BY_TEXT, MENTIONS_OF_WORDS],
     "choice statement": [STATEMENTS, TAGS, SUBJECTS, LABEL_ALONE],
     "choice line": [LINES, BOLD_LINES, A_BEFORE_THE_TEXT, WORD_LINES],
-    "choice box": [BOXES, BOXES_WITH_TEXT],
+    "choice box": [BOXES, BOXES_WITH_WORD, BOXES_WITH_TEXT],
     "choice frame": [FRAMES],
     "choice correction": [CORRECTIONS, CONTRASTS],
     "choice clause": [CLAUSES],
@@ -1302,6 +1446,7 @@ PARTS: Mapping[str, Sequence[Iterable[str]]] = {
     "choice hedged": [HEDGED],
     "choice negation": [NEGATIONS],
     "choice end": [ENDS],
+    "choice around": [AROUND, ["carriage returns"]],
     "vote candidates": [["up to 9", "more than 9"]],
     "vote decoration": [*DECORATIONS, CANDIDATE],
     "vote statement": [VOTES],
@@ -1310,6 +1455,7 @@ PARTS: Mapping[str, Sequence[Iterable[str]]] = {
     "vote following": [VOTE_FOLLOWING],
     "vote nothing": [NO_VOTES],
     "vote end": [ENDS],
+    "vote around": [AROUND, ["carriage returns"]],
     "joint language": [NAMES],
     "joint form": [JOINT_FORMS],
     "joint name": [NAME_FORMS, NUMBER_FORMS, ["numbers from 0"]],
@@ -1319,6 +1465,7 @@ PARTS: Mapping[str, Sequence[Iterable[str]]] = {
     "joint pack": [KEYED, PACKED, ["trailing comma"]],
     "joint nothing": [NO_JOINT_SCORES],
     "joint end": [ENDS],
+    "joint around": [AROUND, ["carriage returns"]],
     "score number": [["tenths", "two digits", "decimal"]],
     "score decoration": [*DECORATIONS],
     "score statement": [SCORES],
@@ -1327,6 +1474,7 @@ PARTS: Mapping[str, Sequence[Iterable[str]]] = {
     "score following": [SCORE_FOLLOWING],
     "score nothing": [NO_SCORES],
     "score end": [ENDS],
+    "score around": [AROUND, ["carriage returns"]],
 }
 PRODUCTIONS = frozenset(
     f"{part}: {name}" for part, tables in PARTS.items() for table in tables for name in table
