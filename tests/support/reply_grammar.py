@@ -1294,8 +1294,10 @@ def by_names(
         draw.note("form", "one missing")
         means[names[kept.pop()]] = None
     unjudged = rng.choice(kept) if draw.often(0.1) else None
-    stranger = rng.choice(kept) if draw.often(0.1) and len(kept) == len(names) > 2 else None
     extra = rng.choice(EXTRAS) if draw.often(0.35) else None
+    # A number that fits beside a name that does not is ambiguous.
+    strange = draw.often(0.1) and len(kept) == len(names) > 2 and extra != "number that agrees"
+    stranger = rng.choice(kept) if strange else None
     if extra == "other number":
         score_key = "score"
     rows = []
