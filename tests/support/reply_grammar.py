@@ -592,7 +592,13 @@ class Options:
         """The label that is meant, with decoration, with or without the text of its option."""
         draw, label, text = self.draw, self.label, self.text
         if text and draw.often(0.9 if self.trap else 0.4):
-            return draw.of("text", WITH_TEXT).replace("@", label).replace("#", text)
+            # "The answer is not stated (A)" reads as a negation first: such a text comes after its label.
+            table = (
+                {name: WITH_TEXT[name] for name in WITH_TEXT if name != "text first"}
+                if self.trap
+                else WITH_TEXT
+            )
+            return draw.of("text", table).replace("@", label).replace("#", text)
         if text and not self.trap and draw.often(0.12):
             return draw.of("text", ALONE).replace("#", text)
         if self.style != "words" and draw.often(0.12):
@@ -668,10 +674,14 @@ def stated_option(draw: Draw, asked: Options, line: bool) -> str:
             draw.of("correction", CORRECTIONS) if words else draw.of("correction", CORRECTIONS, CONTRASTS)
         )
         value = asked.value()
-        return asked.fill(
-            template, f"({value})" if value in ("A", "I") else value, asked.simple(asked.other())
-        )
+        return asked.fill(template, f"({value})" if article(value) else value, asked.simple(asked.other()))
     return asked.fill(draw.of("statement", LABEL_ALONE), asked.value())
+
+
+def article(clause: str) -> bool:
+    """Whether the last word is a bare A or I, which is a label before a lower-case word only if that is a verb
+    such as "is", or "because"."""
+    return re.search(r"(?<!\w)[AI]$", unicodedata.normalize("NFKC", clause)) is not None
 
 
 def in_turn(draw: Draw, asked: Options, part: str) -> str:
@@ -724,7 +734,7 @@ def something_stated(draw: Draw, asked: Options) -> str:
         before = before.rstrip() + draw.rng.choice(["\n", "\n\n"])
     if not block and not alone and not words and "correction" not in parts and draw.often(0.3):
         template = draw.of("clause", CLAUSES)
-        if clause.endswith((" A", " I", ":A", ":I")) or clause in ("A", "I"):
+        if article(clause):
             # A bare A or I is a label before "because" and "is" only, or before a mark.
             template = template if template.startswith((" because", ",", ";", " (", " –")) else ", since {R}"
         clause = sentence(clause + asked.fill(template, ""), draw.rng.choice([".", ".", ""]))
