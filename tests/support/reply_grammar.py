@@ -124,6 +124,7 @@ WITH_TEXT: Table = {
     "math": [r"$\text{@) #}$", r"$\text{(@) #}$"],
     "text first": ["# (@)", "# (option @)"],
     "option": ["option @, #", "option @ (#)", "Option @: #", "choice (@) #"],
+    "namely": ["@ (that is, #)", "@, namely #", "@, i.e. #", "option @ (“#”)"],
 }
 
 ALONE: Table = {"alone": ["#", '"#"', "**#**", "“#”"]}
@@ -158,6 +159,10 @@ STATEMENTS: Table = {
         "As {R}, the answer is {V}",
     ],
     "i choose": ["I choose {V}", "I pick {V}"],
+    "adverb": ["The answer is therefore {V}", "The answer, therefore, is {V}", "The answer is clearly {V}"],
+    "to the question": ["The answer to the question is {V}", "The correct answer to this question is {V}"],
+    "the answer choice": ["The correct answer choice is {V}", "The answer option is {V}"],
+    "i go with": ["I select {V}", "I go with {V}"],
 }
 LINES: Table = {
     "answer": ["Answer: {V}", "answer: {V}"],
@@ -178,6 +183,12 @@ LINES: Table = {
     "equals": ["Answer = {V}"],
     "no-break space": ["Answer:\u00a0{V}", "ANSWER\u202f: {V}"],
     "fence": ["```\nAnswer: {V}\n```", "```text\nANSWER: {V}\n```"],
+    "line and statement": [
+        "Final Answer: The final answer is {V}. I hope it is correct",
+        "Answer: The correct answer is {V}",
+        "Answer: the answer is {V}",
+    ],
+    "bold word, correct": ["**Correct Answer:** {V}", "**Correct option**: {V}", "*Answer*: {V}"],
 }
 SAME_LINES = ["answer", "upper case", "bold word", "no space"]
 """Lines in the form of `EARLIER_LINES`."""
@@ -192,6 +203,7 @@ TAGS: Table = {
     "tag lines": ["<answer>\n{V}\n</answer>"],
     "tag in upper case": ["<ANSWER>{V}</ANSWER>", "<Answer>{V}</Answer>"],
     "final tag": ["<final_answer>{V}</final_answer>"],
+    "statement in a tag": ["<answer>The answer is {V}</answer>", "<answer>Answer: {V}</answer>"],
 }
 SUBJECTS: Table = {
     "is correct": ["{O} is correct", "{O} is right"],
@@ -202,6 +214,7 @@ SUBJECTS: Table = {
         "ANSWER: {O} is the best answer",
     ],
     "is the only one": ["Answer: {O} is the only one that fits", "Answer: {O} is the one that fits best"],
+    "is the best option": ["{O} is the best option", "{O} is the correct choice", "{O} must be the answer"],
 }
 WORD_LINES: Table = {
     "words behind": [
@@ -217,6 +230,10 @@ IN_TURN: Table = {
     "options in turn": ["(@) {}. ", "Option (@) {}. ", "- Option @ {}.\n", "(@) {}.\n", "**@** {}. "]
 }
 OPTIONS_RESTATED: Table = {"options restated": ["(@) #\n", "@) #\n", "@. #\n", "- @: #\n", "@: #\n"]}
+LABELS_LISTED: Table = {"labels listed": ["The options are @. ", "We choose among @. ", "There are @.\n"]}
+PARTIAL_LABEL: Table = {
+    "partial box with a label": ["The sum is $\\boxed{{W}}$. ", "Step 1 gives \\boxed{{W}}.\n"]
+}
 OPENINGS: Table = {"opening": ["Let us think step by step. ", "First, we read the question.\n", "{R}. "]}
 HEDGED: Table = {"labels and texts": ["(@) #", "@ (#)", "@: #"], "texts": ["#", '"#"']}
 CORRECTIONS: Table = {
@@ -263,6 +280,7 @@ FOLLOWING: Table = {
     "reason in Spanish": ["\nMotivo: la opción {W} no encaja."],
     "reason in Chinese": ["\n理由：选项 {W} 不合适。", "\n因为 {W} 太晚了。"],
     "reason in Russian": ["\nПричина: вариант {W} не подходит."],
+    "partial box": ["\n\nCheck: the sum is $\\boxed{144}$.", " The ratio is \\(\\boxed{3.75}\\)."],
 }
 PRECEDING: Table = {
     "reason": ["{R}. ", "{R}, and {R}. ", "{R}.\n\n"],
@@ -295,6 +313,7 @@ PRECEDING: Table = {
         "选项 {W} 不合适。",
     ],
     "steps in a list": ["1. {R}.\n2. {R}.\n\n", "- {R}.\n- {R}.\n"],
+    "earlier box": ["The answer is $\\boxed{{W}}$. Wait, that overlooks the first sentence.\n"],
 }
 EARLIER_LINES: Table = {"earlier line": ["ANSWER: {W}\nWait, no.\n", "Answer: {W}\n\nWait, {R}.\n\n"]}
 HEDGES: Table = {
@@ -312,6 +331,12 @@ HEDGES: Table = {
     "depends": ["The answer is {V} or {W}, depending on the reading."],
     "tag": ["<answer>{V} or {W}</answer>", "<answer>{V} and {W}</answer>"],
     "if": ["The answer is {V} if the first sentence is meant, and {W} otherwise."],
+    "one of": ["The answer is one of {V} and {W}.", "It is one of {V} and {W}."],
+    "could be": [
+        "The answer could be {V} or {W}.",
+        "It might be {V}, or it might be {W}.",
+        "Maybe {V}, maybe {W}.",
+    ],
 }
 BOXED_HEDGES: Table = {
     "box": [
@@ -331,6 +356,8 @@ NEGATIONS: Table = {
     "isn't": ["The answer isn't {V}.", "The answer isn’t {V}."],
     "neither": ["The answer is neither {V} nor {W}.", "Answer: neither {V} nor {W}"],
     "wrong": ["{M} is not correct.", "{M} is wrong."],
+    "certainly not": ["The answer is definitely not {V}.", "It can't be {V}.", "The answer can not be {V}."],
+    "not the answer": ["{M} is not the answer.", "{M} cannot be the answer.", "{M} can't be right."],
 }
 NOTHINGS: Table = {
     "none of them": [
@@ -344,6 +371,10 @@ NOTHINGS: Table = {
         "The answer is found by comparing the options.",
         "Answer: let us look at the options one by one.",
         "To find the answer, we look at each sentence.",
+        "The answer to this question depends on the facts.",
+        "The answer lies in the first sentence.",
+        "Answer: see below.",
+        "ANSWER: Let's think about it.",
     ],
     "cannot say": [
         "The question cannot be answered.",
@@ -358,6 +389,12 @@ NOTHINGS: Table = {
         "{R}. {M} is neutral, since",
         "Final answer: \\boxed{",
         "<answer>",
+        "The answer is (",
+        "The answer is **",
+        "Answer: option",
+        "So the answer must be",
+        "\\boxed{\\text{",
+        "ANSWER",
     ],
     "reasons": ["{R}.", "{R}. {R}.", "{R}, and {R}."],
     "partial box": [r"The sum is $\boxed{144}$.", r"\boxed{x + 7y}", r"{R}. The ratio is \(\boxed{3.75}\)."],
@@ -592,12 +629,8 @@ class Options:
         """The label that is meant, with decoration, with or without the text of its option."""
         draw, label, text = self.draw, self.label, self.text
         if text and draw.often(0.9 if self.trap else 0.4):
-            # "The answer is not stated (A)" reads as a negation first: such a text comes after its label.
-            table = (
-                {name: WITH_TEXT[name] for name in WITH_TEXT if name != "text first"}
-                if self.trap
-                else WITH_TEXT
-            )
+            # "The answer is not stated (A)" begins like a negation: such a text comes after its label.
+            table = {k: v for k, v in WITH_TEXT.items() if not (self.trap and k == "text first")}
             return draw.of("text", table).replace("@", label).replace("#", text)
         if text and not self.trap and draw.often(0.12):
             return draw.of("text", ALONE).replace("#", text)
@@ -679,7 +712,7 @@ def stated_option(draw: Draw, asked: Options, line: bool) -> str:
 
 
 def article(clause: str) -> bool:
-    """Whether the last word is a bare A or I, which is a label before a lower-case word only if that is a verb
+    """Whether the last word is a bare A or I: before a lower-case word it is a label only if that is a verb
     such as "is", or "because"."""
     return re.search(r"(?<!\w)[AI]$", unicodedata.normalize("NFKC", clause)) is not None
 
@@ -699,6 +732,12 @@ def restated(draw: Draw, asked: Options, part: str) -> str:
     )
 
 
+def labels_in_a_row(draw: Draw, asked: Options, part: str) -> str:
+    """The labels of all options in one sentence."""
+    *first, last = asked.texts
+    return draw.of(part, LABELS_LISTED).replace("@", f"{', '.join(first)} and {last}")
+
+
 def before_it(draw: Draw, asked: Options, line: bool) -> str:
     """What comes before the statement."""
     before = ""
@@ -708,7 +747,11 @@ def before_it(draw: Draw, asked: Options, line: bool) -> str:
         roll = draw.rng.random()
         if roll < 0.1 and asked.text:
             before += ("\n" if before else "") + in_turn(draw, asked, "preceding")
-        elif roll < 0.15 and asked.text and not asked.trap:
+        elif roll < 0.13:
+            before += labels_in_a_row(draw, asked, "preceding")
+        elif roll < 0.2 and asked.style == "numbers":
+            before += asked.fill(draw.of("preceding", PARTIAL_LABEL), "", asked.other())
+        elif roll < 0.2 and asked.text and not asked.trap:
             before += ("\n" if before else "") + restated(draw, asked, "preceding")
         else:
             template = draw.of("preceding", PRECEDING)
@@ -763,6 +806,8 @@ def nothing_stated(draw: Draw, asked: Options) -> str:
     before = asked.fill(draw.of("preceding", OPENINGS), "") if draw.often(0.4) else ""
     if roll < 0.12 and listed:
         return end(draw, before + in_turn(draw, asked, "nothing").rstrip())
+    if roll < 0.15:
+        return end(draw, before + labels_in_a_row(draw, asked, "nothing").rstrip())
     outside = "Z" if asked.style == "letters" else "48"
     if roll < 0.2 and listed and outside not in asked.texts:
         return end(draw, before + draw.of("nothing", OUTSIDE).replace("@", outside))
@@ -1450,9 +1495,11 @@ PARTS: Mapping[str, Sequence[Iterable[str]]] = {
     "choice frame": [FRAMES],
     "choice correction": [CORRECTIONS, CONTRASTS],
     "choice clause": [CLAUSES],
-    "choice preceding": [PRECEDING, EARLIER_LINES, OPENINGS, IN_TURN, OPTIONS_RESTATED],
+    "choice preceding": [
+        *(PRECEDING, EARLIER_LINES, OPENINGS, IN_TURN, OPTIONS_RESTATED, LABELS_LISTED, PARTIAL_LABEL)
+    ],
     "choice following": [FOLLOWING, IN_TURN],
-    "choice nothing": [NOTHINGS, IN_TURN, OPTIONS_RESTATED, OUTSIDE],
+    "choice nothing": [NOTHINGS, IN_TURN, OPTIONS_RESTATED, OUTSIDE, LABELS_LISTED],
     "choice article": [ARTICLES],
     "choice hedge": [HEDGES, BOXED_HEDGES],
     "choice hedged": [HEDGED],
