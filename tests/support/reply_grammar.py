@@ -137,8 +137,8 @@ MENTIONS_BY_LETTER: Table = {"letter": ["@"], "bold letter": ["**@**"]}
 MENTIONS_BY_TEXT: Table = {"text": ["#", '"#"'], "label and text": ["option @ (#)", "(@) #"]}
 MENTIONS_OF_WORDS: Table = {"word": ['"@"']}
 
-# Templates of statements have the slots {V} (what is stated), {W} (another label), {M} (a mention of another
-# label in a sentence), {R} (a reason that mentions another label).
+# Templates of statements have the slots {V} (what is stated), {O} (it, with a noun), {W} and {X} (another label,
+# {X} without decoration), {M} (a mention of another label) and {R} (a reason that mentions another label).
 
 STATEMENTS: Table = {
     "the answer is": ["The answer is {V}", "So the answer is {V}", "Hence, the answer is {V}"],
@@ -313,7 +313,7 @@ PRECEDING: Table = {
         "选项 {W} 不合适。",
     ],
     "steps in a list": ["1. {R}.\n2. {R}.\n\n", "- {R}.\n- {R}.\n"],
-    "earlier box": ["The answer is $\\boxed{{W}}$. Wait, that overlooks the first sentence.\n"],
+    "earlier box": ["The answer is $\\boxed{{X}}$. Wait, that overlooks the first sentence.\n"],
 }
 EARLIER_LINES: Table = {"earlier line": ["ANSWER: {W}\nWait, no.\n", "Answer: {W}\n\nWait, {R}.\n\n"]}
 HEDGES: Table = {
@@ -490,7 +490,7 @@ NOUNS = ["Option @", "Choice @", "Option (@)", "(@)", "@", "**@**", "Option **@*
 WORDS = [("yes", "no"), ("true", "false"), ("valid", "invalid")]
 LABEL_SETS = ["letters", "numbers", *map(" and ".join, WORDS), "more than 10 letters", "more than 10 numbers"]
 LABELS = ascii_uppercase + digits
-SLOT = re.compile(r"\{([VWMRO])\}")
+SLOT = re.compile(r"\{([VWXMRO])\}")
 
 
 class Draw:
@@ -649,6 +649,7 @@ class Options:
         drawn: dict[str, Callable[[], str]] = {
             "V": lambda: value,
             "W": lambda: other or self.simple(self.other()),
+            "X": lambda: self.worded(self.other()),
             "M": self.mention,
             "R": self.reason,
             "O": lambda: self.draw.rng.choice(NOUNS).replace("@", self.label),
