@@ -1,17 +1,17 @@
-"""The grammar of replies with known meaning, and some hundred of its replies through the readers.
+"""The grammar of replies with known meaning, and 200 of its replies through the readers.
 `nightly/test_reply_grammar.py` reads 200,000."""
 
 import re
 
 import pytest
 from support import reply_grammar
-from support.reply_grammar import KINDS, PRODUCTIONS, TEXTS, TEXTS_WITH_TRAPS, cases
+from support.reply_grammar import PRODUCTIONS, TEXTS, TEXTS_WITH_TRAPS, cases
 from support.reply_readings import assert_read_as_meant
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_replies_are_read_as_they_were_meant_or_not_at_all(kind):
-    assert_read_as_meant(cases(0, 100, kind))
+@pytest.mark.parametrize("seed", range(5))
+def test_replies_are_read_as_they_were_meant_or_not_at_all(seed):
+    assert_read_as_meant(cases(seed, 40))
 
 
 def test_equal_seeds_give_equal_replies():

@@ -137,8 +137,8 @@ MENTIONS_BY_LETTER: Table = {"letter": ["@"], "bold letter": ["**@**"]}
 MENTIONS_BY_TEXT: Table = {"text": ["#", '"#"'], "label and text": ["option @ (#)", "(@) #"]}
 MENTIONS_OF_WORDS: Table = {"word": ['"@"']}
 
-# Templates of statements have the slots {V} (what is stated), {O} (it, with a noun), {W} and {X} (another label,
-# {X} without decoration), {M} (a mention of another label) and {R} (a reason that mentions another label).
+# Templates of statements have the slots {V} (what is stated), {O} (it, with a noun), {W} and {X} (another
+# label, {X} without decoration), {M} (a mention of another label) and {R} (a reason that mentions one).
 
 STATEMENTS: Table = {
     "the answer is": ["The answer is {V}", "So the answer is {V}", "Hence, the answer is {V}"],
@@ -163,6 +163,7 @@ STATEMENTS: Table = {
     "to the question": ["The answer to the question is {V}", "The correct answer to this question is {V}"],
     "the answer choice": ["The correct answer choice is {V}", "The answer option is {V}"],
     "i go with": ["I select {V}", "I go with {V}"],
+    "the answer i find": ["The answer I find is {V}", "The option that I choose is {V}"],
 }
 LINES: Table = {
     "answer": ["Answer: {V}", "answer: {V}"],
@@ -298,7 +299,11 @@ PRECEDING: Table = {
         "The answer is found by looking at each option. {R}. ",
         "To find the answer, we compare the options.\n",
     ],
-    "question": ["Is the answer {W}? That would not fit. ", "Could it be {M}? We saw that it could not. "],
+    "question": [
+        "So the answer is {W}? That would not fit. ",
+        "Is the answer {W}? That would not fit. ",
+        "Could it be {M}? We saw that it could not. ",
+    ],
     "negation": [
         "It is not {W}. ",
         "The answer is not {W}. ",
@@ -314,6 +319,10 @@ PRECEDING: Table = {
     ],
     "steps in a list": ["1. {R}.\n2. {R}.\n\n", "- {R}.\n- {R}.\n"],
     "earlier box": ["The answer is $\\boxed{{X}}$. Wait, that overlooks the first sentence.\n"],
+    "where the answer is not": [
+        "The answer is not in the first sentence. ",
+        "The answer is a matter of facts.\n",
+    ],
 }
 EARLIER_LINES: Table = {"earlier line": ["ANSWER: {W}\nWait, no.\n", "Answer: {W}\n\nWait, {R}.\n\n"]}
 HEDGES: Table = {
@@ -373,6 +382,7 @@ NOTHINGS: Table = {
         "To find the answer, we look at each sentence.",
         "The answer to this question depends on the facts.",
         "The answer lies in the first sentence.",
+        "The answer is not in the first sentence.",
         "Answer: see below.",
         "ANSWER: Let's think about it.",
     ],
@@ -405,6 +415,8 @@ NOTHINGS: Table = {
 }
 ARTICLES: Table = {
     "a": [
+        "The answer is a matter of taste.",
+        "The answer is an open question.",
         "Answer: A good look at the facts is needed first.",
         "Answer: A close call.",
         "Answer: A hard question.",
@@ -866,10 +878,24 @@ VOTES: Table = {
     ],
     "tag": ["<best>{V}</best>", "<best> {V} </best>"],
     "not, but": ["The best choice is not {w} but {V}", "The best choice is not {w}; it is {V}"],
+    "is best": ["Choice {k} is best", "Overall, candidate {k} is the best", "{k} is the best choice"],
+    "other nouns": [
+        "The best thought is {V}",
+        "The best step is {V}",
+        "Best thought: {V}",
+        "The best is {V}",
+    ],
+    "after all": ["After comparing all of them, I find that the best choice is {V}"],
 }
 VOTE_CLAUSES: Table = {
     "since": [", since {R}", " because {R}", ", as {R}"],
-    "next best": [" (the next best is {w})", " (second best: {w})", " (runner-up: {w})"],
+    "next best": [
+        ", followed by {w}",
+        ", then {w}",
+        " (the next best is {w})",
+        " (second best: {w})",
+        " (runner-up: {w})",
+    ],
     "better than": [", which is better than choice {w}", ", ahead of {w}"],
     "not": [", not {w}", " and not {w}"],
     "while": [", while {R}", "; {R}"],
@@ -883,6 +909,7 @@ VOTE_FOLLOWING: Table = {
     "worst": ["\nWorst: {w}", "\nThe worst choice is {w}."],
     "closing": ["\n\nI hope this helps!", "\nConfidence: high"],
     "best of something": [
+        "\nAt best, choice {w} is half of the way.",
         "\nChoice {w} has the best title, but it leaves out the cost.",
         "\nChoice {w} is not the best.",
     ],
@@ -910,6 +937,8 @@ VOTE_PRECEDING: Table = {
     "in turn": ["1. It is vague.\n2. It is clear.\n\n", "Choice 1: it is short.\nChoice 2: it is clear.\n"],
     "other case": ["The best choice would be {w} if it did not leave out the cost.\n"],
     "others say": ["Many would say that the best choice is {w}, but that is too quick.\n"],
+    "ranking": ["From worst to best: {w}, {k}\n", "Ranking (best first): {k}, {w}\n"],
+    "at best": ["At best, choice {w} is half of the way.\n"],
 }
 CANDIDATE: Table = {"candidate": ["choice @", "candidate @", "Choice @", "#@", "option (@)", "number @"]}
 NO_VOTES: Table = {
@@ -989,7 +1018,7 @@ def vote(draw: Draw) -> Case:
     if before and not before.endswith("\n"):
         before = (
             before.rstrip() + rng.choice([" ", "\n", "\n\n"])
-            if template[0] in "TCIO"
+            if template[0] in "TCIOA"
             else before.rstrip() + "\n"
         )
     after = fill(draw.of("following", VOTE_FOLLOWING)) if draw.often(0.4) else ""
@@ -1024,7 +1053,13 @@ SCORES: Table = {
 SCORE_CLAUSES: Table = {
     "because": [" because the second step loses {w} of it", ", since the first half is worth {w}"],
     "earlier": [" (the step before had {w})", ", up from {w}"],
-    "scale": [" (on a scale of 0 to 1)", " on a scale from 0 to 1"],
+    "scale": [
+        " (0 is worst, 1 is best)",
+        " (1 is best)",
+        " (on a scale of 0 to 1)",
+        " on a scale from 0 to 1",
+    ],
+    "confidence": [" (confidence 0.9)", ", confidence: {w}"],
 }
 SCORE_FOLLOWING: Table = {
     "reason": ["\nReason: the second step loses {w} of the mass.", "\n\nThe step before had {w}."],
@@ -1045,7 +1080,7 @@ SCORE_PRECEDING: Table = {
         "The first step is sound.\n",
     ],
     "restated": ["score: {w}\nWait, that overlooks the second step.\n", "The score is {w}. Wait, no.\n"],
-    "criteria": ["Clarity: {w}\nDetail: {w}\n", "- Progress: {w}\n\n"],
+    "criteria": ["Confidence: {w}\n", "Clarity: {w}\nDetail: {w}\n", "- Progress: {w}\n\n"],
     "announcement": ["score: we first look at the steps.\n", "To find the score, we look at each step.\n"],
     "hedge": ["The score is {w} or {v}. Let me look again.\n"],
     "past": [
@@ -1084,6 +1119,9 @@ def written(draw: Draw, hundredths: int) -> str:
     if roll < 0.25:
         draw.note("number", "two digits")
         return f"{hundredths / 100:.2f}"
+    if roll < 0.3:
+        draw.note("number", "no zero")
+        return str(hundredths / 100)[1:]
     draw.note("number", "decimal")
     return str(hundredths / 100)
 
@@ -1172,7 +1210,7 @@ NAME_KEYS = [
 NUMBER_KEYS = ["id", "candidate_id", "candidate", "number", "index", "thought", "no", "option"]
 JOINT_FORMS = [
     *("array", "objects with names", "objects with numbers", "names as keys", "lines"),
-    *("names as keys of objects", "numbers as keys", "object a line"),
+    *("names as keys of objects", "numbers as keys", "object a line", "null in an array"),
     *("one missing", "null score", "one stranger", "one is hedged"),
 ]
 EXTRAS = ["rank", "reason", "mention", "comment", "other number", "number that agrees"]
@@ -1221,6 +1259,7 @@ LINE_FORMS: Table = {
     "letter": ["Candidate {L}: {s}", "Option {L}: {s}", "({L}): {s}"],
     "word": ["@: score {s}", "@: score: {s}", "@ - score: {s}"],
     "reason": ["@: {s} (too late)", "@: {s}, since it leaves out the cost", "@: {s} – it goes too far"],
+    "dash": ["@ – {s}", "@ — {s}", "- @ → {s}"],
 }
 NUMBERS_IN_LINES: Table = {
     "plain": ["@"],
@@ -1270,7 +1309,12 @@ def joint(draw: Draw) -> Case:
         return Case("joint", no_scores(draw, form, names, scores, order), names, None, tuple(draw.used))
     if form == "array":
         draw.note("form", "array")
-        reply = packed(draw, "[" + ", ".join(in_json(draw, scores)) + "]", "scores")
+        shown = in_json(draw, scores)
+        if draw.often(0.15):
+            draw.note("form", "null in an array")
+            i = rng.randrange(len(names))
+            shown[i], means[names[i]] = "null", None
+        reply = packed(draw, "[" + ", ".join(shown) + "]", "scores")
     elif form == "names":
         reply = by_names(draw, names, scores, order, means)
     elif form == "numbers":
@@ -1363,7 +1407,7 @@ def by_names(
         value = shown[i]
         if i == unjudged:
             draw.note("form", "null score")
-            value, means[names[i]] = rng.choice(["null", '"n/a"', '"unclear"']), None
+            value, means[names[i]] = rng.choice(["null", '"n/a"', '"0.4 or 0.6"']), None
         if i == stranger:
             draw.note("form", "one stranger")
             name, means[names[i]] = "Zed 8", None
@@ -1526,7 +1570,7 @@ PARTS: Mapping[str, Sequence[Iterable[str]]] = {
     "joint nothing": [NO_JOINT_SCORES],
     "joint end": [ENDS],
     "joint around": [AROUND, ["carriage returns"]],
-    "score number": [["tenths", "two digits", "decimal"]],
+    "score number": [["tenths", "two digits", "no zero", "decimal"]],
     "score decoration": [*DECORATIONS],
     "score statement": [SCORES],
     "score clause": [SCORE_CLAUSES],
