@@ -589,7 +589,7 @@ def filled(template: str, drawn: Mapping[str, Callable[[], str]]) -> str:
     pieces = SLOT.split(template)
     for i in range(1, len(pieces), 2):
         slot, before = pieces[i], "".join(pieces[:i])
-        starts = not before.strip() or before.rstrip(" ").endswith((".", "!", "?", ":", "\n", "\n-"))
+        starts = before.strip() in ("", "-") or before.rstrip(" ").endswith((".", "!", "?", ":", "\n", "\n-"))
         text = drawn[slot]()
         pieces[i] = capital(text) if starts and slot in "RM" else text
     return "".join(pieces)
@@ -751,6 +751,14 @@ def labels_in_a_row(draw: Draw, asked: Options, part: str) -> str:
     return draw.of(part, LABELS_LISTED).replace("@", f"{', '.join(first)} and {last}")
 
 
+def joined(before: str, block: str) -> str:
+    """Both texts; a list begins on a line of its own."""
+    between = (
+        "\n" if before and not before.endswith("\n") and block.startswith(("- ", "1. ", "Options:")) else ""
+    )
+    return before + between + block
+
+
 def before_it(draw: Draw, asked: Options, line: bool) -> str:
     """What comes before the statement."""
     before = ""
@@ -759,16 +767,17 @@ def before_it(draw: Draw, asked: Options, line: bool) -> str:
     for _ in range(draw.rng.choices([0, 1, 2], [4, 4, 2])[0]):
         roll = draw.rng.random()
         if roll < 0.1 and asked.text:
-            before += ("\n" if before else "") + in_turn(draw, asked, "preceding")
+            before = joined(before, in_turn(draw, asked, "preceding"))
         elif roll < 0.13:
             before += labels_in_a_row(draw, asked, "preceding")
         elif roll < 0.2 and asked.style == "numbers":
             before += asked.fill(draw.of("preceding", PARTIAL_LABEL), "", asked.other())
         elif roll < 0.2 and asked.text and not asked.trap:
-            before += ("\n" if before else "") + restated(draw, asked, "preceding")
+            before = joined(before, restated(draw, asked, "preceding"))
         else:
             template = draw.of("preceding", PRECEDING)
-            before += asked.fill(template, asked.simple(asked.label), asked.simple(asked.other()))
+            filled_in = asked.fill(template, asked.simple(asked.label), asked.simple(asked.other()))
+            before = joined(before, filled_in)
     return before
 
 
@@ -788,7 +797,8 @@ def something_stated(draw: Draw, asked: Options) -> str:
     inline = clause.startswith(("Answer:", "Final answer:", "\\boxed")) and draw.often(0.2) and not line
     if before and begins and not before.endswith("\n") and not inline:
         before = before.rstrip() + draw.rng.choice(["\n", "\n\n"])
-    if not block and not alone and not words and "correction" not in parts and draw.often(0.3):
+    finished = block or alone or clause.endswith((".**", "it is correct"))
+    if not finished and not words and "correction" not in parts and draw.often(0.3):
         template = draw.of("clause", CLAUSES)
         if article(clause):
             # A bare A or I is a label before "because" and "is" only, or before a mark.
@@ -818,7 +828,7 @@ def nothing_stated(draw: Draw, asked: Options) -> str:
         return end(draw, restated(draw, asked, "nothing").rstrip())
     before = asked.fill(draw.of("preceding", OPENINGS), "") if draw.often(0.4) else ""
     if roll < 0.12 and listed:
-        return end(draw, before + in_turn(draw, asked, "nothing").rstrip())
+        return end(draw, joined(before, in_turn(draw, asked, "nothing")).rstrip())
     if roll < 0.15:
         return end(draw, before + labels_in_a_row(draw, asked, "nothing").rstrip())
     outside = "Z" if asked.style == "letters" else "48"
