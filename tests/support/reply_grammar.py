@@ -57,13 +57,24 @@ BRACKETS: Table = {
     "angle quotes": ["《@》", "〈@〉"],
     "full-width quotes": ["＂@＂", "＇@＇"],
     "angle": ["<@>"],
+    "stop in quotes": ["“@.”", '"@."', "«@.»"],
+    "emoji": ["✅ @", "👉 @", "@ ✅"],
 }
 MARKDOWN: Table = {
     "bold": ["**@**", "__@__"],
     "italic": ["*@*", "_@_"],
     "bold italic": ["***@***"],
     "code": ["`@`"],
-    "html": ["<b>@</b>", "<strong>@</strong>", "<em>@</em>", "<code>@</code>"],
+    "html": [
+        "<u>@</u>",
+        "<i>@</i>",
+        "<span>@</span>",
+        "<mark>@</mark>",
+        "<b>@</b>",
+        "<strong>@</strong>",
+        "<em>@</em>",
+        "<code>@</code>",
+    ],
 }
 MATH: Table = {
     "dollar": ["$@$", "$ @ $"],
@@ -74,12 +85,29 @@ MATH: Table = {
     "alphabet": [r"$\mathbf{@}$", r"$\mathrm{@}$", r"$\mathsf{@}$", r"$\boldsymbol{@}$"],
     "text without dollars": [r"\textbf{@}", r"\text{@}"],
     "brackets": [r"$(@)$", r"$\text{(@)}$", r"$\mathbf{(@)}$"],
+    "other macros": [
+        r"$\mathit{@}$",
+        r"$\underline{@}$",
+        r"$\bf @$",
+        r"${@}$",
+        r"$\operatorname{@}$",
+        r"$\text{ @ }$",
+    ],
+    "macros of text": [r"\emph{@}", r"\underline{@}", r"\texttt{@}"],
 }
 BOXES: Table = {
     "box": [r"\boxed{@}", r"\boxed{ @ }", r"\fbox{@}"],
     "box text": [r"\boxed{\text{@}}", r"\boxed{\textbf{@}}"],
     "box alphabet": [r"\boxed{\mathbf{@}}", r"\boxed{\mathrm{@}}"],
     "box brackets": [r"\boxed{(@)}", r"\boxed{\text{(@)}}"],
+    "box with odd macros": [
+        r"\boxed{{@}}",
+        r"\boxed {@}",
+        r"\boxed{\rm @}",
+        r"\boxed{\bf{@}}",
+        r"\boxed{\text{ @ }}",
+    ],
+    "box of macros": [r"\boxed{\displaystyle @}", r"\boxed{\textbf{\text{@}}}", r"\boxed{\mathit{@}}"],
 }
 BOXES_WITH_WORD: Table = {
     "box and word": [r"\boxed{\text{Answer: @}}", r"\boxed{\text{Option @}}"],
@@ -95,7 +123,19 @@ BOXES_WITH_TEXT: Table = {
 PLAIN: Table = {"none": ["@"]}
 FULL_WIDTH: Table = {"full-width": ["@"]}
 BOLD_CHARACTERS: Table = {"bold characters": ["@"]}
-OPTION: Table = {"option": ["option @", "Option @", "choice @", "option (@)", "option **@**"]}
+OPTION: Table = {
+    "option": [
+        "**option @**",
+        "(option @)",
+        '"option @"',
+        "“Option @”",
+        "option @",
+        "Option @",
+        "choice @",
+        "option (@)",
+        "option **@**",
+    ]
+}
 LOWER_CASE: Table = {"lower case": ["(@)", '"@"', "**(@)**", "$(@)$"]}
 FRAMES: Table = {
     "bare": ["@"],
@@ -125,6 +165,7 @@ WITH_TEXT: Table = {
     "text first": ["# (@)", "# (option @)"],
     "option": ["option @, #", "option @ (#)", "Option @: #", "choice (@) #"],
     "namely": ["@ (that is, #)", "@, namely #", "@, i.e. #", "option @ (“#”)"],
+    "capital": ["@) #", "@ (#)", "(@) #", "@: #"],
 }
 
 ALONE: Table = {"alone": ["#", '"#"', "**#**", "“#”"]}
@@ -132,6 +173,7 @@ MENTIONS: Table = {
     "option": ["option @", "choice @"],
     "brackets": ["(@)", "option (@)"],
     "decorated": ["option **@**", "option $@$"],
+    "alone, capital": ["#", "**#**", '"#"'],
 }
 MENTIONS_BY_LETTER: Table = {"letter": ["@"], "bold letter": ["**@**"]}
 MENTIONS_BY_TEXT: Table = {"text": ["#", '"#"'], "label and text": ["option @ (#)", "(@) #"]}
@@ -164,6 +206,19 @@ STATEMENTS: Table = {
     "the answer choice": ["The correct answer choice is {V}", "The answer option is {V}"],
     "i go with": ["I select {V}", "I go with {V}"],
     "the answer i find": ["The answer I find is {V}", "The option that I choose is {V}"],
+    "decorated words": [
+        "The **answer** is {V}",
+        "**The answer is** {V}",
+        "The *correct* answer is {V}",
+        "The **final answer** is: {V}",
+        "<b>The correct answer is</b> {V}",
+    ],
+    "upper-case words": ["THE ANSWER IS {V}", "THE CORRECT ANSWER IS {V}"],
+    "spaces and breaks": [
+        "The  answer  is   {V}",
+        "The correct\nanswer is {V}",
+        "The final answer is\u00a0{V}",
+    ],
 }
 LINES: Table = {
     "answer": ["Answer: {V}", "answer: {V}"],
@@ -190,6 +245,9 @@ LINES: Table = {
         "Answer: the answer is {V}",
     ],
     "bold word, correct": ["**Correct Answer:** {V}", "**Correct option**: {V}", "*Answer*: {V}"],
+    "html word": ["<b>Answer:</b> {V}", "<strong>Answer</strong>: {V}", "Answer: {V}<br>"],
+    "other marks": ["Answer → {V}", "Answer => {V}", "Answer is {V}", "Answer is: {V}", "Answer – {V}"],
+    "line above without a colon": ["The answer is\n\n{V}", "The correct option is\n{V}"],
 }
 SAME_LINES = ["answer", "upper case", "bold word", "no space"]
 """Lines in the form of `EARLIER_LINES`."""
@@ -643,14 +701,20 @@ class Options:
         if text and draw.often(0.9 if self.trap else 0.4):
             # "The answer is not stated (A)" begins like a negation: such a text comes after its label.
             table = {k: v for k, v in WITH_TEXT.items() if not (self.trap and k == "text first")}
-            return draw.of("text", table).replace("@", label).replace("#", text)
+            template = draw.of("text", table)
+            return template.replace("@", label).replace("#", capital(text) if self.capital_drawn() else text)
         if text and not self.trap and draw.often(0.12):
-            return draw.of("text", ALONE).replace("#", text)
+            template = draw.of("text", ALONE)
+            return template.replace("#", capital(text) if self.capital_drawn() else text)
         if self.style != "words" and draw.often(0.12):
             return draw.of("decoration", OPTION).replace("@", label)
         if self.style == "letters" and label.isalpha() and draw.often(0.05):
             return draw.of("decoration", LOWER_CASE).replace("@", label.lower())
         return decorated(draw, self.worded(label))
+
+    def capital_drawn(self) -> bool:
+        """Whether the last production writes the text with a capital."""
+        return self.draw.used[-1].endswith("capital")
 
     def simple(self, label: str) -> str:
         """The label with little decoration, as beside another one."""
@@ -950,7 +1014,20 @@ VOTE_PRECEDING: Table = {
     "ranking": ["From worst to best: {w}, {k}\n", "Ranking (best first): {k}, {w}\n"],
     "at best": ["At best, choice {w} is half of the way.\n"],
 }
-CANDIDATE: Table = {"candidate": ["choice @", "candidate @", "Choice @", "#@", "option (@)", "number @"]}
+CANDIDATE: Table = {
+    "candidate": [
+        "**choice @**",
+        "choice **@**",
+        "(choice @)",
+        "“choice @”",
+        "choice @",
+        "candidate @",
+        "Choice @",
+        "#@",
+        "option (@)",
+        "number @",
+    ]
+}
 NO_VOTES: Table = {
     "or": [
         "best: {w} or {k}",
