@@ -168,12 +168,14 @@ WITH_TEXT: Table = {
     "capital": ["@) #", "@ (#)", "(@) #", "@: #"],
 }
 
-ALONE: Table = {"alone": ["#", '"#"', "**#**", "“#”"]}
+ALONE: Table = {
+    "alone": ["#", '"#"', "**#**", "“#”"],
+    "alone, capital": ["#", "**#**", '"#"'],
+}
 MENTIONS: Table = {
     "option": ["option @", "choice @"],
     "brackets": ["(@)", "option (@)"],
     "decorated": ["option **@**", "option $@$"],
-    "alone, capital": ["#", "**#**", '"#"'],
 }
 MENTIONS_BY_LETTER: Table = {"letter": ["@"], "bold letter": ["**@**"]}
 MENTIONS_BY_TEXT: Table = {"text": ["#", '"#"'], "label and text": ["option @ (#)", "(@) #"]}
