@@ -298,14 +298,29 @@ PARTIAL_LABEL: Table = {
 OPENINGS: Table = {"opening": ["Let us think step by step. ", "First, we read the question.\n", "{R}. "]}
 HEDGED: Table = {"labels and texts": ["(@) #", "@ (#)", "@: #"], "texts": ["#", '"#"']}
 CORRECTIONS: Table = {
-    "not, but": ["The answer is not {W} but {V}", "So the answer is not {W}, but {V}"],
+    "not, but": [
+        "The answer isn't {W} but {V}",
+        "The correct option is not {W} but {V}",
+        "The answer is not {W} but {V}",
+        "So the answer is not {W}, but {V}",
+    ],
     "cannot be, it is": ["The answer cannot be {W}, it is {V}", "The answer cannot be {W}; it is {V}"],
-    "is not, answer": ["It is not {W}; the answer is {V}", "It is not {W}, so the answer is {V}"],
+    "is not, answer": [
+        "The answer is not {W}, it is {V}",
+        "The answer is not {W}; it is {V}",
+        "It is not {W}; the answer is {V}",
+        "It is not {W}, so the answer is {V}",
+    ],
     "not": ["The answer is {V}, not {W}", "Answer: {V}, not {W}", "Answer: {V} and not {W}"],
     "rather": ["The answer is {V} rather than {W}", "Answer: {V} instead of {W}"],
 }
 CONTRASTS: Table = {
-    "right, not right": ["Answer: {O} is right; {M} is not", "Answer: {O} is correct, but {M} is not"],
+    "right, not right": [
+        "Answer: {O} is right; {M} is wrong",
+        "Answer: {O} is correct; {M} is incorrect",
+        "Answer: {O} is right; {M} is not",
+        "Answer: {O} is correct, but {M} is not",
+    ],
 }
 CLAUSES: Table = {
     "because": [" because {R}", ", because {R}"],
@@ -323,15 +338,37 @@ FOLLOWING: Table = {
     "reason": [" {R}.", "\n{R}.", " {R}. {R}."],
     "reason line": ["\n\nReason: {R}.", "\nReason: {R}.", "\n\n**Reason:** {R}."],
     "explanation": ["\nExplanation: {R}. {R}.", "\n\nExplanation:\n- {R}.\n- {R}."],
-    "runner-up": [" The runner-up is {M}.", " A close second is {M}.", "\nRunner-up: {M}"],
-    "second best": [" The second best answer is {M}.", "\nSecond choice: {M}"],
+    "runner-up": [
+        "\nAlternative: {W}",
+        "\nRunner up: {W}",
+        " The runner-up is {M}.",
+        " A close second is {M}.",
+        "\nRunner-up: {M}",
+    ],
+    "second best": [
+        "\nSecond-best answer: {W}",
+        "\n2nd best: {W}",
+        "\nThe next best option is {M}.",
+        " The second best answer is {M}.",
+        "\nSecond choice: {M}",
+    ],
     "others": [" The other options do not fit.", "\n\nThe others were ruled out above."],
     "cut off": [" {M} is", "\n\nReason: {M} was", "\n\n(It"],
     "closing": [" I hope this helps!", "\n\nLet me know if you have any questions.", "\n\nI am sure of it."],
     "confidence": ["\nConfidence: high", "\n\nConfidence: 90%"],
-    "negation": [" It is not {W}.", " The answer cannot be {W}.", "\nIt cannot be {M}."],
+    "negation": [
+        " {M} is incorrect.",
+        " It is certainly not {W}.",
+        "\n{M} is not correct.",
+        " It isn't {W}.",
+        " It is not {W}.",
+        " The answer cannot be {W}.",
+        "\nIt cannot be {M}.",
+    ],
     "question": [" Why not {M}? That would not fit.", "\n\nWhat about {W}? {R}."],
     "other case": [
+        " The answer could have been {W}.",
+        " If not for the last sentence, the answer might be {W}.",
         " In another case, the answer would be {W}.",
         " Had the facts been different, {M} would fit.",
     ],
@@ -387,13 +424,21 @@ PRECEDING: Table = {
 EARLIER_LINES: Table = {"earlier line": ["ANSWER: {W}\nWait, no.\n", "Answer: {W}\n\nWait, {R}.\n\n"]}
 HEDGES: Table = {
     "or": [
+        "Answer: {V} and/or {W}",
+        "Answer: perhaps {V} or {W}",
         "The answer is {V} or {W}.",
         "Answer: {V} or {W}",
         "ANSWER: {V} OR {W}",
         "The correct option is {V} or {W}.",
     ],
     "either": ["The answer is either {V} or {W}.", "Answer: either {V} or {W}", "It is either {V} or {W}."],
-    "and": ["Answer: {V} and {W}", "The answer is both {V} and {W}.", "The answers are {V} and {W}."],
+    "and": [
+        "Answer: {V} & {W}",
+        "Answer: {V} as well as {W}",
+        "Answer: {V} and {W}",
+        "The answer is both {V} and {W}.",
+        "The answers are {V} and {W}.",
+    ],
     "slash": ["Answer: {V}/{W}", "The answer is {V}/{W}."],
     "several": ["Answer: {V}, {W}", "The correct answers are {V}, {W}."],
     "torn": ["I am torn between {V} and {W}.", "Both {V} and {W} could be right."],
@@ -402,6 +447,8 @@ HEDGES: Table = {
     "if": ["The answer is {V} if the first sentence is meant, and {W} otherwise."],
     "one of": ["The answer is one of {V} and {W}.", "It is one of {V} and {W}."],
     "could be": [
+        "The answer may be {V} or {W}.",
+        "The answer might be {V} or {W}.",
         "The answer could be {V} or {W}.",
         "It might be {V}, or it might be {W}.",
         "Maybe {V}, maybe {W}.",
@@ -423,9 +470,27 @@ NEGATIONS: Table = {
     ],
     "cannot be": ["The answer cannot be {V}.", "It cannot be {V}."],
     "isn't": ["The answer isn't {V}.", "The answer isn’t {V}."],
-    "neither": ["The answer is neither {V} nor {W}.", "Answer: neither {V} nor {W}"],
-    "wrong": ["{M} is not correct.", "{M} is wrong."],
-    "certainly not": ["The answer is definitely not {V}.", "It can't be {V}.", "The answer can not be {V}."],
+    "neither": [
+        "It is neither {V} nor {W}.",
+        "The answer is neither {V} nor {W}.",
+        "Answer: neither {V} nor {W}",
+    ],
+    "wrong": [
+        "{M} is incorrect.",
+        "{M} is not right.",
+        "{M} can be ruled out.",
+        "{M} is excluded.",
+        "{M} is not correct.",
+        "{M} is wrong.",
+    ],
+    "certainly not": [
+        "The answer is certainly not {V}.",
+        "The answer is never {V}.",
+        "It is clearly not {V}.",
+        "The answer is definitely not {V}.",
+        "It can't be {V}.",
+        "The answer can not be {V}.",
+    ],
     "not the answer": ["{M} is not the answer.", "{M} cannot be the answer.", "{M} can't be right."],
 }
 NOTHINGS: Table = {
@@ -953,7 +1018,12 @@ VOTES: Table = {
         "Candidate {k} is the best one",
     ],
     "tag": ["<best>{V}</best>", "<best> {V} </best>"],
-    "not, but": ["The best choice is not {w} but {V}", "The best choice is not {w}; it is {V}"],
+    "not, but": [
+        "The best choice isn't {w} but {V}",
+        "The best choice cannot be {w}; it is {V}",
+        "The best choice is not {w} but {V}",
+        "The best choice is not {w}; it is {V}",
+    ],
     "is best": ["Choice {k} is best", "Overall, candidate {k} is the best", "{k} is the best choice"],
     "other nouns": [
         "The best thought is {V}",
@@ -980,9 +1050,27 @@ VOTE_CLAUSES: Table = {
 VOTE_FOLLOWING: Table = {
     "reason line": ["\n\nReason: {R}.", "\nReason: {R}.", "\n\nExplanation: {R}. {R}."],
     "reason": [" {R}.", "\n{R}."],
-    "second best": ["\nSecond best: {w}", "\nsecond-best: {w}", "\nNext best: {w}"],
-    "runner-up": ["\nRunner-up: {w}", "\nThe runner-up is choice {w}."],
-    "worst": ["\nWorst: {w}", "\nThe worst choice is {w}."],
+    "second best": [
+        "\n2nd best: {w}",
+        "\nThe second-best choice is {w}.",
+        "\nNext-best choice: {w}",
+        "\nThird best: {w}",
+        "\nSecond best: {w}",
+        "\nsecond-best: {w}",
+        "\nNext best: {w}",
+    ],
+    "runner-up": [
+        "\nRunner up: {w}",
+        "\nAlternative: {w}",
+        "\nRunner-up: {w}",
+        "\nThe runner-up is choice {w}.",
+    ],
+    "worst": [
+        "\nThe least good choice is {w}.",
+        "\nWeakest: {w}",
+        "\nWorst: {w}",
+        "\nThe worst choice is {w}.",
+    ],
     "closing": ["\n\nI hope this helps!", "\nConfidence: high"],
     "best of something": [
         "\nAt best, choice {w} is half of the way.",
@@ -994,7 +1082,11 @@ VOTE_FOLLOWING: Table = {
         "\nRaison : le choix {w} est trop vague.",
         "\n理由：选项 {w} 太模糊。",
     ],
-    "other case": ["\nIn another case, the best choice would be {w}."],
+    "other case": [
+        "\nThe best choice could have been {w}.",
+        "\nThe best choice might have been {w}.",
+        "\nIn another case, the best choice would be {w}.",
+    ],
 }
 VOTE_PRECEDING: Table = {
     "reason": ["{R}. ", "{R}. {R}.\n", "{R}, and {R}.\n\n"],
@@ -1002,7 +1094,11 @@ VOTE_PRECEDING: Table = {
     "hedge": ["The best choice is {w} or {k}. Let me look again.\n"],
     "second best": ["Second best: {w}\n", "Worst: {w}\n"],
     "question": ["Is choice {w} the best? That would not fit.\n"],
-    "negation": ["The best choice is not {w}.\n"],
+    "negation": [
+        "The best choice cannot be {w}.\n",
+        "The best choice isn't {w}.\n",
+        "The best choice is not {w}.\n",
+    ],
     "announcement": [
         "To find the best choice, we compare them. {R}.\n",
         "best: we first need to compare the choices.\n",
@@ -1037,10 +1133,22 @@ NO_VOTES: Table = {
         "best: either {w} or {k}",
         "best: ({w}) or ({k})",
     ],
-    "and": ["best: {w} and {k}", "The best choices are {w} and {k}.", "best: both {w} and {k}"],
+    "and": [
+        "best: {w} & {k}",
+        "best: {w} as well as {k}",
+        "best: {w} and {k}",
+        "The best choices are {w} and {k}.",
+        "best: both {w} and {k}",
+    ],
     "list": ["best: {w}, {k}"],
     "tie": ["Choices {w} and {k} are equally good.", "best: {w} and {k} are tied"],
-    "not": ["The best choice is not {w}.", "best: not {w}"],
+    "not": [
+        "The best choice isn't {w}.",
+        "The best choice cannot be {w}.",
+        "The best choice is certainly not {w}.",
+        "The best choice is not {w}.",
+        "best: not {w}",
+    ],
     "announcement": [
         "best: we first need to compare the choices.",
         "To find the best choice, we compare them.",
@@ -1048,7 +1156,13 @@ NO_VOTES: Table = {
     "cut off": ["The best choice is", "best:", "{R}. {R}, so the best"],
     "reasons": ["{R}.", "{R}. {R}."],
     "no such candidate": ["best: {n}", "The best choice is {n}."],
-    "second best alone": ["Second best: {w}", "The runner-up is {w}."],
+    "second best alone": [
+        "2nd best: {w}",
+        "The second-best choice is {w}.",
+        "The next best choice is {w}.",
+        "Second best: {w}",
+        "The runner-up is {w}.",
+    ],
     "none": ["best: none of them", "The best choice cannot be named."],
     "fraction": ["best: {w}.5"],
     "question": ["Is choice {w} the best?", "Which one is the best, {w} or {k}?"],
@@ -1059,6 +1173,8 @@ NO_VOTES: Table = {
     "not the best": ["Choice {w} is not the best."],
     "best of something": ["Choice {w} has the best title, but it leaves out the cost."],
     "placeholder": ["best: ?", "best: ___", "best: [number]"],
+    "not either": ["The best choice is neither {w} nor {k}.", "best: neither {w} nor {k}"],
+    "could be": ["The best choice could be {w} or {k}.", "The best choice may be {w} or {k}."],
 }
 
 
