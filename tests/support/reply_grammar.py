@@ -248,7 +248,7 @@ LINES: Table = {
     ],
     "bold word, correct": ["**Correct Answer:** {V}", "**Correct option**: {V}", "*Answer*: {V}"],
     "html word": ["<b>Answer:</b> {V}", "<strong>Answer</strong>: {V}", "Answer: {V}<br>"],
-    "other marks": ["Answer → {V}", "Answer => {V}", "Answer is {V}", "Answer is: {V}", "Answer – {V}"],
+    "answer is": ["Answer is {V}", "Answer is: {V}"],
     "line above without a colon": ["The answer is\n\n{V}", "The correct option is\n{V}"],
 }
 SAME_LINES = ["answer", "upper case", "bold word", "no space"]
