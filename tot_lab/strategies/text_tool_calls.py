@@ -101,14 +101,19 @@ def read_arguments(text: str) -> dict[str, Any] | None:
     """Read the arguments of a call: a JSON object, also malformed, with words around it, or encoded once more
     as a string. `None` if there is none, if it was cut off, or if there are several.
     """
+    if not text.strip():
+        return {}
     for _ in range(_MAX_ENCODINGS):
-        first, *others = [*islice(find_json(text), _MAX_VALUES)] or [None]
-        if not text.strip() or (first is not None and first.value is None):
-            return {}
-        if first is None or not isinstance(first.value, str):
+        places = list(islice(find_json(text), _MAX_VALUES))
+        if not places or not isinstance(places[0].value, str):
             break
-        text = first.value
-    if first is None or not isinstance(first.value, dict):
+        text = places[0].value
+    if not places:
+        return None
+    first, *others = places
+    if first.value is None:
+        return {}
+    if not isinstance(first.value, dict):
         return None
     if first.repaired and _cut_off(text[first.start : first.end]):
         return None

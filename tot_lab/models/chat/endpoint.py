@@ -270,7 +270,7 @@ class ChatEndpoint(Endpoint):
             text = choice.text or ""
             reply = Reply(
                 "" if failure else continuation_of(text, call) if answers.timings else text,
-                error=failure and f"{self.name}: {failure.message}",
+                error=None if failure is None else f"{self.name}: {failure.message}",
                 thinking=choice.thinking,
                 model=name,
                 input_tokens=prompt,

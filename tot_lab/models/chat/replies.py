@@ -44,9 +44,9 @@ class Choice(NamedTuple):
     thinking: str | None
     finish: str | None
     tool_calls: tuple[ToolCall, ...]
-    logprobs: tuple[TokenLogprob, ...]
-    failure: Failure | None
-    state: dict[str, Any]
+    logprobs: tuple[TokenLogprob, ...] = ()
+    failure: Failure | None = None
+    state: dict[str, Any] = {}
 
     @property
     def size(self) -> int:

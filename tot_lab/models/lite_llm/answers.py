@@ -7,7 +7,7 @@ hold.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -99,7 +99,7 @@ async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequ
     return Answers([choice], model, usage, _processing_of(usage))
 
 
-async def _events_of(stream: Any) -> AsyncIterator[str]:
+async def _events_of(stream: Any) -> AsyncGenerator[str, None]:
     async with aclosing(stream._iter_events()) as events:
         async for event in events:
             if event.data:

@@ -85,7 +85,7 @@ async def streamed(
         Failure: If the stream ends early or is not one of replies.
     """
     text: str | None = None
-    thinking, finish, model, usage, error = "", None, None, None, None
+    thinking, finish, model, usage, failed = "", None, None, None, None
     processing, is_done = Processing(), False
     tools: list[ToolPieces] = []
     async for event in events:
@@ -102,7 +102,7 @@ async def streamed(
             choice = page["choices"][0]
             delta = choice.get("delta") or {"content": choice.get("text")}
             finish = _text(choice.get("finish_reason")) or finish
-            error = choice.get("error") or error
+            failed = choice.get("error") or failed
             thinking += _reasoning_in(delta) or ""
             for tool in delta.get("tool_calls") or ():
                 its = tool.get("function") or {}
@@ -119,9 +119,9 @@ async def streamed(
                     observer.partial(text_so_far(text, keys))
         except _WRONG as error:
             raise _unreadable(f"{type(error).__name__}: {error}") from None
-    if finish is None and error is None and not is_done:
+    if finish is None and failed is None and not is_done:
         raise Failure("the stream ended before the reply was complete", retry=True)
-    choice = choice_of(text, thinking, finish, whole_calls(tools), error=error)
+    choice = choice_of(text, thinking, finish, whole_calls(tools), error=failed)
     return Answers([choice], model, usage, processing)
 
 
