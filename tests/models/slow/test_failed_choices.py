@@ -4,6 +4,7 @@ Every case goes byte by byte through both paths, to a server on loopback.
 """
 
 import json
+from contextlib import suppress
 from itertools import count
 
 import pytest
@@ -17,6 +18,7 @@ from tot_lab.models import retries
 from tot_lab.models.chat.replies import ToolPieces, add_piece, whole_calls
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.openai_compatible import OpenAICompatible
+from tot_lab.models.retries import Retried
 from tot_lab.models.stack import Failure
 
 TASK = tl.open_ended("2 + 2?")
@@ -103,13 +105,11 @@ FAILED = {
 @watched
 @pytest.mark.parametrize("name", FAILED)
 def test_a_reply_that_the_server_marks_as_failed_is_none(server, model, name, watched):
-    if watched and "text beside" in name and isinstance(model, LiteLLM) and "hosted" in model.model:
-        pytest.skip("litellm's other client reads no such event")
     server.will(FAILED[name][watched])
     with pytest.raises(Failure) as caught:
         wait(model.answer((call(tools=TOOLS),), CallObserver(watched)))
     assert caught.value.retry
-    if "died" in str(FAILED[name]) and not (watched and "hosted" in str(model.model)):
+    if "died" in str(FAILED[name]) and (watched or "text beside" not in name or model.kind != "litellm"):
         assert "Upstream died" in caught.value.message
 
 
@@ -180,21 +180,31 @@ def test_other_reasons_are_neither(server, model, reason, watched):
 # Several samples in one request.
 
 
-def test_of_several_choices_the_failed_ones_alone_are_requested_again(server, model, tmp_path):
-    texts = ("Answer: 3", "Answer: 4", "Answer: 4")
+def test_of_several_choices_the_failed_ones_alone_are_requested_again(server, model):
+    said = [("a", "stop"), ("b", "error"), ("c", "stop"), ("d", "abort")]
     choices = [
         {"index": k, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
-        for k, (text, finish) in enumerate(zip(texts, ("error", "stop", "stop"), strict=True))
+        for k, (text, finish) in enumerate(said)
     ]
-    if "hosted" in str(model.model) or not model.takes_n(call()):
-        pytest.skip("it is not asked for several at once")
-    server.will(Raw(json.dumps({**HEAD, "choices": choices})), Said("Answer: 5"))
-    task = tl.general("2 + 2?", answer="4", grade="number")
-    run = wait(tl.Lab(model, runs=None, cache=tmp_path).run(tl.SelfConsistency(attempts=3), task))
-    replies = sorted(event.text for event in run.events if isinstance(event, tl.Reply))
-    assert replies == ["Answer: 4", "Answer: 4", "Answer: 5"]
-    assert (run.answer, run.usage.errors) == ("4", 0)
-    assert [asked.json.get("n", 1) for asked in server.calls] == [3, 1]
+    server.will(Raw(json.dumps({**HEAD, "choices": choices})), Said(("e", "f")))
+    calls, observer = [call(sample_index=k) for k in range(4)], CallObserver()
+    replies = wait(Retried(model, model).answer(calls, observer))
+    assert [(reply.text, reply.error) for reply in replies] == [(text, None) for text in "aecf"]
+    assert [asked.n for asked in server.calls] == [4, 2]
+    (retried,) = [data for name, data in observer.notes if name == "call.retried"]
+    assert [each.sample_index for each in retried["only"]] == [1, 3]
+
+
+def test_choices_that_fail_for_good_are_failed_calls_and_the_others_are_kept(server, model):
+    model = model.model_copy(update={"retries": 1})
+    choices = [
+        {"index": k, "message": {"role": "assistant", "content": "a"}, "finish_reason": finish}
+        for k, finish in enumerate(("abort", "stop"))
+    ]
+    server.will(Raw(json.dumps({**HEAD, "choices": choices})), FAILED["abort"][0])
+    first, second = wait(Retried(model, model).answer([call(), call(sample_index=1)], CallObserver()))
+    assert "could not finish the reply (finish: abort) (tried 2 times)" in first.error
+    assert (first.text, second.text, second.error) == ("", "a", None)
 
 
 # The ends of streams.
@@ -283,8 +293,9 @@ def test_pieces_of_tool_calls_add_up_to_what_was_meant(server, model, name):
 @pytest.mark.parametrize("letters", ["}", '"', "\\", "{", 'a"}'])
 def test_many_pieces_are_added_up_in_linear_time(letters):
     tools: list[ToolPieces] = []
-    for _ in range(200_000 // len(letters)):
-        add_piece(tools, 0, "c", "add", letters if tools else '{"a":"')
+    with suppress(ValueError):  # of more than 1,000 calls
+        for _ in range(200_000 // len(letters)):
+            add_piece(tools, 0, "c", "add", letters if tools else '{"a":"')
     assert len(whole_calls(tools)) <= 1_000
 
 
@@ -294,7 +305,7 @@ REFUSALS = [
     Fault(400, "Unsupported parameter: 'reasoning_effort' is not supported with this model."),
     Fault(400, '"smollm2" does not support thinking'),
     Raw(
-        '{"detail": [{"type": "extra_forbidden", "loc": ["body", "reasoning_effort"], "msg": "Extra inputs"}]}',
+        '{"detail": [{"type": "extra_forbidden", "loc": ["body", "reasoning_effort"], "msg": "Extra"}]}',
         status=422,
     ),
 ]
@@ -328,7 +339,7 @@ def test_another_fault_is_no_refusal_of_it(server, fault):
     server.will(fault, Said("Four."))
     with pytest.raises(Failure):
         wait(model.answer((call(effort="low"),), CallObserver()))
-    (reply,) = wait(model.answer((call(effort="low"),), CallObserver()))
+    wait(model.answer((call(effort="low"),), CallObserver()))
     assert server.calls[-1].json["reasoning_effort"] == "low"
 
 
@@ -348,7 +359,7 @@ def test_a_run_notes_once_what_the_server_refuses(server):
     server.otherwise, before = answer, server.otherwise
     try:
         for _ in range(2):
-            strategy = tl.WithThinking(strategy=tl.SelfConsistency(attempts=3, seed=1), level="low")
+            strategy = tl.WithThinking(strategy=tl.SelfConsistency(attempts=3), level="low")
             run = wait(tl.Lab(model, runs=None, mode="off").run(strategy, TASK))
             dropped = [line.e.data for line in run.lines if getattr(line.e, "name", "") == "call.dropped"]
             assert [data["settings"] for data in dropped] == [["effort"]]

@@ -217,9 +217,14 @@ def add_piece(tools: list[ToolPieces], index: int, id: str, name: str, arguments
 
 
 def whole_calls(tools: Iterable[ToolPieces]) -> list[tuple[str, str, str]]:
-    """Return the (id, name, arguments) of each call. A call that was repeated under one index is one call."""
-    calls = [(tool.index, tool.id, tool.name, tool.arguments) for tool in tools]
-    return [call[1:] for call in dict.fromkeys(calls)]
+    """Return the (id, name, arguments) of each call. A call that is repeated under one index is one call."""
+    calls, seen = [], dict[tuple[int, str, str], set[str]]()
+    for tool in tools:
+        ids = seen.setdefault((tool.index, tool.name, tool.arguments), set())
+        if not ids or (tool.id and not ids & {"", tool.id}):
+            calls.append((tool.id, tool.name, tool.arguments))
+        ids.add(tool.id)
+    return calls
 
 
 def _is_json(text: str) -> bool:

@@ -59,14 +59,14 @@ def _choice(choice: Any) -> Choice:
 async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequence[str]) -> Answers:
     """Return the content of a stream, and report the text so far without `keys`.
 
-    The events of OpenAI's client are read as the server sent them. litellm leaves out errors, the reasons of
+    The events in OpenAI's format are read as the server sent them. litellm leaves out errors, the reasons of
     failed replies and the end of the stream.
 
     Raises:
         Failure: If the stream ends early, which litellm treats as a normal end.
     """
-    if hasattr(stream.completion_stream, "_iter_events"):
-        async with aclosing(_events_of(stream.completion_stream)) as events:
+    if (found := _events_in(litellm, stream.completion_stream)) is not None:
+        async with aclosing(found) as events:
             return await openai.streamed(events, observer, keys, lambda usage: _usage_in(litellm, usage))
     text: str | None = None
     thinking, finish, usage = "", None, None
@@ -99,11 +99,15 @@ async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequ
     return Answers([choice], model, usage, _processing_of(usage))
 
 
-async def _events_of(stream: Any) -> AsyncGenerator[str, None]:
-    async with aclosing(stream._iter_events()) as events:
-        async for event in events:
-            if event.data:
-                yield event.data
+def _events_in(litellm: Any, stream: Any) -> AsyncGenerator[str, None] | None:
+    """Return the events of OpenAI's client, or of litellm's own for the same format. `None` for others."""
+    if hasattr(stream, "_iter_events"):
+        return (event.data async for event in stream._iter_events() if event.data)
+    own = litellm.llms.openai.chat.gpt_transformation.OpenAIChatCompletionStreamingHandler
+    if not isinstance(stream, own):
+        return None
+    lines = stream.streaming_response
+    return (line[5:] async for line in lines if isinstance(line, str) and line.startswith("data:"))
 
 
 def _usage_in(litellm: Any, usage: Any) -> Any:
