@@ -1,7 +1,8 @@
 """The layer that repeats requests after temporary failures.
 
-Only failures that may be temporary are repeated: 408, 409, 429, 5xx and broken connections
-(`chat/failures.py` decides which). The wait is the provider's Retry-After, or it starts at half a second
+Only failures that may be temporary are repeated: 408, 409, 429, 5xx, broken connections, and replies that the
+server marks as failed (`chat/failures.py` decides which). Of several samples, only those that failed are
+requested again. The wait is the provider's Retry-After, or it starts at half a second
 and doubles. It is shortened by a random factor, so that many callers do not return at once. The last failure
 becomes a reply.
 """
