@@ -161,8 +161,8 @@ class Endpoint(Part):
     """`None` means no limit."""
 
     retries: Annotated[int, Field(ge=0)] = 5
-    """Repetitions of a request after 408, 409, 429, 5xx, a broken connection, or a reply that the server marks as
-    failed.
+    """Repetitions of a request after 408, 409, 429, 5xx, a broken connection, or a reply that the server
+    marks as failed.
     """
 
     @property
