@@ -100,11 +100,13 @@ async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequ
 
 
 def _events_in(litellm: Any, stream: Any) -> AsyncGenerator[str, None] | None:
-    """Return the events of OpenAI's client, or of litellm's own for the same format. `None` for others."""
+    """Return the events of OpenAI's client, or of litellm's own for the same format. `None` for those of
+    providers that differ from it.
+    """
     if hasattr(stream, "_iter_events"):
         return (event.data async for event in stream._iter_events() if event.data)
     own = litellm.llms.openai.chat.gpt_transformation.OpenAIChatCompletionStreamingHandler
-    if not isinstance(stream, own):
+    if type(stream) is not own:
         return None
     lines = stream.streaming_response
     return (line[5:] async for line in lines if isinstance(line, str) and line.startswith("data:"))
