@@ -66,7 +66,7 @@ def steps_of(run: Run) -> Iterator[Action]:
             if reply is None or thought is None:
                 yield Action(number, None, error=reply.error if reply else None, call=line.p)
                 continue
-            turn = recorded_turn(thought, reply, _names(run, thought, call), max_calls)
+            turn = recorded_turn(thought, reply, _names(run, thought, call), call.tools, max_calls)
             step = Action(number, turn.id, turn.words, call=line.p)
             if not turn.calls:
                 yield step

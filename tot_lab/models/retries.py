@@ -1,7 +1,8 @@
 """The layer that repeats requests after temporary failures.
 
-Only failures that may be temporary are repeated: 408, 409, 429, 5xx and broken connections
-(`chat/failures.py` decides which). The wait is the provider's Retry-After, or it starts at half a second
+Only failures that may be temporary are repeated: 408, 409, 429, 5xx, broken connections, and replies that the
+server marks as failed (`chat/failures.py` decides which). Of several samples, only those that failed are
+requested again. The wait is the provider's Retry-After, or it starts at half a second
 and doubles. It is shortened by a random factor, so that many callers do not return at once. The last failure
 becomes a reply.
 """
@@ -15,6 +16,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading.thinking import separated
@@ -43,22 +45,34 @@ class Retried:
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies, each with an error if the request failed."""
+        replies: list[Reply | None] = [None] * len(calls)
+        only: dict[str, Any] = {}  # those of several calls that are requested again
         for tries in count(1):
-            observer.note("call.sent", tries=tries, n=len(calls))
+            places = [place for place, reply in enumerate(replies) if reply is None]
+            observer.note("call.sent", tries=tries, n=len(places), **only)
+            failure: Failure | None = None
+            found: Sequence[Reply | None]
             try:
-                return [separated(reply) for reply in await self.inner.answer(calls, observer)]
-            except Failure as failure:
-                wait = failure.retry_after
-                if wait is None:
-                    wait = min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT) * random.uniform(0.5, 1.0)
-                if not failure.retry or tries > self.endpoint.retries or wait > MAX_PATIENCE:
-                    error, usage = self._error_text(failure, tries), failure.reported_usage
-                    return [Reply(error=error, reported_usage=usage) for _ in calls]
-                if failure.connection_failed:
-                    self._warn(failure, wait)
-                observer.note(
-                    "call.retried", error=failure.message, status=failure.status, wait=round(wait, 3)
-                )
+                found = await self.inner.answer([calls[place] for place in places], observer)
+            except Failure as caught:
+                failure, found = caught, caught.replies
+            for place, reply in zip(places, found, strict=False):
+                replies[place] = reply and separated(reply)
+            if failure is None:
+                return [reply for reply in replies if reply is not None]
+            wait = failure.retry_after
+            if wait is None:
+                wait = min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT) * random.uniform(0.5, 1.0)
+            if not failure.retry or tries > self.endpoint.retries or wait > MAX_PATIENCE:
+                failed = Reply(error=self._error_text(failure, tries), reported_usage=failure.reported_usage)
+                return [failed if reply is None else reply for reply in replies]
+            if failure.connection_failed:
+                self._warn(failure, wait)
+            if any(replies):
+                only = {"only": [call for call, reply in zip(calls, replies, strict=True) if reply is None]}
+            observer.note(
+                "call.retried", error=failure.message, status=failure.status, wait=round(wait, 3), **only
+            )
             await asyncio.sleep(wait)
         raise AssertionError
 

@@ -100,6 +100,8 @@ class Failure(Exception):
         reported_usage: Usage of a reply that could not be read because of it; see `Reply`.
         connection_failed: Whether there was no connection or it broke.
         unreadable: Whether a response arrived that is not a reply of the API.
+        replies: The replies that arrived in order, `None` for each that the server marks as failed. They are
+            kept, and only the others are requested again.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class Failure(Exception):
         reported_usage: str = "",
         connection_failed: bool = False,
         unreadable: bool = False,
+        replies: Sequence[Reply | None] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -121,6 +124,7 @@ class Failure(Exception):
         self.reported_usage = reported_usage
         self.connection_failed = connection_failed
         self.unreadable = unreadable
+        self.replies = replies
 
 
 class ServerFacts(NamedTuple):
@@ -157,7 +161,9 @@ class Endpoint(Part):
     """`None` means no limit."""
 
     retries: Annotated[int, Field(ge=0)] = 5
-    """Repetitions of a request after 408, 409, 429, 5xx or a broken connection."""
+    """Repetitions of a request after 408, 409, 429, 5xx, a broken connection, or a reply that the server
+    marks as failed.
+    """
 
     @property
     @abstractmethod

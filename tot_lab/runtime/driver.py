@@ -85,7 +85,7 @@ class Driver:
         )
         self.workers = Workers(ask, self)
         self.pending: dict[Branch, PendingCall] = {}
-        self.servers: list[dict[str, Any]] = []
+        self.reported: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = False
         self.failed = False
         """Whether an error ended the run, which a replay needs to know."""
@@ -304,10 +304,10 @@ class Driver:
         """Record a note about a call from the layers between the driver and the model."""
         if not self.is_open(pending):
             return
-        if name == "call.server":  # reported with every call, and recorded once
-            if data in self.servers:
+        if name in ("call.server", "call.dropped"):  # reported with every call, and recorded once
+            if (name, data) in self.reported:
                 return
-            self.servers.append(data)
+            self.reported.append((name, data))
         if name == "call.answered":
             pending.ends = None  # while the reply is stored
             return

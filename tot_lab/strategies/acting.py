@@ -251,9 +251,9 @@ class Acting(ToolLimits, Prompting):
         if reply.error is not None:
             yield call_failed(at, "act", reply.error)
             return Turn(at, error=reply.error)
-        turn = yield from self._cut(turn_of(f"{at}.0", reply, known))
+        turn = yield from self._cut(turn_of(f"{at}.0", reply, known, call.tools))
         thought = yield from emit(Thought(turn.id, at, text_of(turn), tuple(source)))
-        return as_recorded(turn, thought, known)
+        return as_recorded(turn, thought, known, call.tools)
 
     def carry_out(
         self, available: AvailableTools, turn: Turn, refused: Mapping[int, str] | None = None
@@ -300,7 +300,7 @@ class Acting(ToolLimits, Prompting):
                     call, messages=tuple(talk), tools=offered, tool_choice=None if left else "none"
                 )
             )
-            turn = yield from self._cut(turn_of(call.node, reply, available.names()))
+            turn = yield from self._cut(turn_of(call.node, reply, available.names(), offered))
             if reply.error is not None or not left or not (turn.calls or unused):
                 return reply
             branches = [
@@ -386,10 +386,12 @@ class Acting(ToolLimits, Prompting):
         )
 
     def _cut(self, turn: Turn) -> Thinking[Turn]:
-        most = MAX_CALLS if self.parallel else 1
+        most, at = MAX_CALLS if self.parallel else 1, parent_of(turn.id) or turn.id
+        for name in turn.repaired:
+            yield Note("json.repaired", at, {"kind": "act", "tool": name[:80]})
         if len(turn.calls) > most:
             data = {"calls": len(turn.calls), "carried_out": most}
-            yield Note(f"{self.notes}.too_many_calls", parent_of(turn.id) or turn.id, data)
+            yield Note(f"{self.notes}.too_many_calls", at, data)
         return turn._replace(calls=turn.calls[:most])
 
     def _all_of(

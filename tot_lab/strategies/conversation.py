@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import msgspec
 
 from tot_lab.core.calls import Message, Reply, ToolCall, halts
 from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.records import Thought
 from tot_lab.core.tools import tool_name
-from tot_lab.strategies.text_tool_calls import text_tool_calls
+from tot_lab.strategies.text_tool_calls import arguments_as_json, read_arguments, text_tool_calls
 
 MAX_CALLS = 32
 """The most tool calls of one turn. Further calls of a reply are dropped."""
@@ -39,6 +37,7 @@ class Turn(NamedTuple):
         calls: The requested tool calls.
         native: Whether they are the provider's native tool calls.
         unknown: Names in the text of tools that do not exist.
+        repaired: Names of the tools whose native calls had malformed arguments.
         error: The error of a failed call.
         provider_state: `Reply.provider_state`.
     """
@@ -49,6 +48,7 @@ class Turn(NamedTuple):
     calls: tuple[ToolCall, ...] = ()
     native: bool = True
     unknown: tuple[str, ...] = ()
+    repaired: tuple[str, ...] = ()
     error: str | None = None
     provider_state: str = ""
 
@@ -117,15 +117,22 @@ def shortened(text: str, most: int) -> str:
     return text if more <= 0 else f"{text[:most]}\n… ({more:,} more characters are not shown)"
 
 
-def recorded_turn(thought: Thought, reply: Reply, names: Collection[str], max_calls: int = MAX_CALLS) -> Turn:
+def recorded_turn(
+    thought: Thought,
+    reply: Reply,
+    names: Collection[str],
+    offered: Sequence[Mapping[str, Any]] = (),
+    max_calls: int = MAX_CALLS,
+) -> Turn:
     """Reconstruct the turn that was recorded as `thought` with `reply`.
 
     Args:
         names: The tools that the loop knew.
+        offered: The tools of the call; see `Call.tools`.
         max_calls: The most calls that the loop carried out.
     """
-    turn = turn_of(thought.id, reply, names)
-    return as_recorded(turn._replace(calls=turn.calls[:max_calls]), thought, names)
+    turn = turn_of(thought.id, reply, names, offered)
+    return as_recorded(turn._replace(calls=turn.calls[:max_calls]), thought, names, offered)
 
 
 def same_call(call: ToolCall) -> tuple[str, str]:
@@ -143,20 +150,37 @@ def arguments_of(call: ToolCall) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def turn_of(id: str, reply: Reply, names: Collection[str]) -> Turn:
-    """Read a reply: its text, and its tool calls, native or written as JSON text."""
+def turn_of(id: str, reply: Reply, names: Collection[str], offered: Sequence[Mapping[str, Any]] = ()) -> Turn:
+    """Read a reply: its text, and its tool calls, native or written as JSON text.
+
+    Malformed arguments of native calls are repaired. What cannot be repaired stays as it is.
+    """
     if not reply.tool_calls:
-        thought, calls, unknown = text_tool_calls(reply.text, names, id)
+        bare = [tool["name"] for tool in offered if not tool["parameters"].get("required")]
+        thought, calls, unknown = text_tool_calls(reply.text, names, id, bare)
         return Turn(id, reply.text, thought, calls, native=False, unknown=unknown)
     as_here = {tool_name(name): name for name in names}
-    calls = tuple(
-        msgspec.structs.replace(call, name=as_here.get(tool_name(call.name), call.name))
-        for call in reply.tool_calls
+    read = list[ToolCall]()
+    mended = list[str]()
+    for call in reply.tool_calls:
+        name, arguments = as_here.get(tool_name(call.name), call.name), call.arguments
+        if arguments_of(call) is None and (found := arguments_as_json(read_arguments(arguments))) is not None:
+            arguments = found
+            mended.append(name)
+        read.append(ToolCall(call.id, name, arguments))
+    return Turn(
+        id,
+        reply.text,
+        reply.text,
+        tuple(read),
+        repaired=tuple(mended),
+        provider_state=reply.provider_state,
     )
-    return Turn(id, reply.text, reply.text, calls, provider_state=reply.provider_state)
 
 
-def as_recorded(turn: Turn, thought: Thought, names: Collection[str]) -> Turn:
+def as_recorded(
+    turn: Turn, thought: Thought, names: Collection[str], offered: Sequence[Mapping[str, Any]] = ()
+) -> Turn:
     """`turn`, or the turn that a person wrote in its place, with calls as JSON or in the form that thoughts
     show.
     """
@@ -168,7 +192,7 @@ def as_recorded(turn: Turn, thought: Thought, names: Collection[str]) -> Turn:
         call = {"name": shown[1], "arguments": shown[2]}
         return json.dumps(call) if tool_name(shown[1]) in known else shown[0]
 
-    return turn_of(turn.id, Reply(_SHOWN_CALL.sub(as_json, thought.text)), names)
+    return turn_of(turn.id, Reply(_SHOWN_CALL.sub(as_json, thought.text)), names, offered)
 
 
 def text_of(turn: Turn) -> str:

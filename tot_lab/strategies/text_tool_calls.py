@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import ToolCall, readable
-from tot_lab.core.reading.json_values import find_json, read_json
+from tot_lab.core.reading.json_values import find_json
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.tools import tool_name
 
 _NAMES = ("name", "tool", "tool_name")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")  # models mix the pairs: Llama has name/parameters
+_BARE = {*_NAMES, *_ARGUMENTS, "type", "id", "index"}  # fields of a call without arguments
 _LEFT_OVER = re.compile(r"</?(?:tool_call|function_call)s?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
 _MAX_UNKNOWN = 32  # names in one reply
 # Signs of truncation: the text ends inside a string, or after the beginning of a value.
@@ -42,7 +44,9 @@ class TextToolCalls(NamedTuple):
     unknown: tuple[str, ...] = ()
 
 
-def text_tool_calls(text: str, names: Iterable[str], at: str) -> TextToolCalls:
+def text_tool_calls(
+    text: str, names: Iterable[str], at: str, without_arguments: Iterable[str] = ()
+) -> TextToolCalls:
     """Read the tool calls in `text`: bare or fenced JSON, one call or a list.
 
     A call is an object with name/arguments, tool/parameters, tool_name/args or name/input, or OpenAI's
@@ -52,15 +56,18 @@ def text_tool_calls(text: str, names: Iterable[str], at: str) -> TextToolCalls:
         names: The existing tools. `_` and capitals in a call's name do not matter.
         at: The thought of the reply. Call ids are derived from it (`text-0-1-0`, …), so they are unique in a
             run.
+        without_arguments: The tools that require no arguments. An object that holds nothing but the name of
+            one is a call, too.
     """
     if "name" not in text and "tool" not in text:
         return TextToolCalls(text.strip())
     written, text = text, split_thinking(text)[1]  # a call inside thinking is not a request
     known = {tool_name(name): name for name in names}
+    bare = set(map(tool_name, without_arguments))
     found: list[tuple[int, int, list[tuple[str, str]]]] = []
     for place in find_json(text):
         cut_off = place.repaired and _cut_off(text[place.start : place.end])
-        requests = [] if cut_off else _requests_in(place.value)
+        requests = [] if cut_off else _requests_in(place.value, bare)
         k = bisect(found, place.start, key=itemgetter(0))
         apart = (k == 0 or found[k - 1][1] <= place.start) and (k == len(found) or place.end <= found[k][0])
         if requests and apart:
@@ -90,15 +97,42 @@ def _cut_off(text: str) -> bool:
     return bool(_BEGUN.search(text)) or any("" in match.groups() for match in _STRING.finditer(text))
 
 
-def _requests_in(value: Any) -> list[tuple[str, str]]:
+def read_arguments(text: str) -> dict[str, Any] | None:
+    """Read the arguments of a call: a JSON object, also malformed, with words around it, or encoded once more
+    as a string. `None` if there is none, if it was cut off, or if there are several.
+    """
+    if not text.strip():
+        return {}
+    for _ in range(_MAX_ENCODINGS):
+        places = list(islice(find_json(text), _MAX_VALUES))
+        if not places or not isinstance(places[0].value, str):
+            break
+        text = places[0].value
+    if not places:
+        return None
+    first, *others = places
+    if first.value is None:
+        return {}
+    if not isinstance(first.value, dict):
+        return None
+    if first.repaired and _cut_off(text[first.start : first.end]):
+        return None
+    apart = [other for other in others if other.start >= first.end or other.end <= first.start]
+    return first.value if all(other.value == first.value for other in apart) else None
+
+
+_MAX_ENCODINGS, _MAX_VALUES = 3, 5
+
+
+def _requests_in(value: Any, bare: Collection[str]) -> list[tuple[str, str]]:
     """The calls in a JSON value, as names and JSON arguments. Empty unless all items of a list are calls."""
     if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
         value = value["tool_calls"]
-    requests = [_call(item) for item in (value if isinstance(value, list) else [value])]
+    requests = [_call(item, bare) for item in (value if isinstance(value, list) else [value])]
     return [call for call in requests if call is not None] if None not in requests else []
 
 
-def _call(value: Any) -> tuple[str, str] | None:
+def _call(value: Any, bare: Collection[str]) -> tuple[str, str] | None:
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("function"), dict):
@@ -106,10 +140,20 @@ def _call(value: Any) -> tuple[str, str] | None:
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
     arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
     if isinstance(arguments, str):  # JSON inside a string, as in OpenAI's format
-        arguments = read_json(arguments) if arguments.strip() else {}
-    if not tool_name(name) or not isinstance(arguments, dict):
+        arguments = read_arguments(arguments)
+    elif arguments is None and tool_name(name) in bare and value.keys() <= _BARE:
+        arguments = {}
+    written = arguments_as_json(arguments)
+    return None if written is None or not tool_name(name) else (name, written)
+
+
+def arguments_as_json(arguments: Any) -> str | None:
+    """Return the arguments of a call as JSON. `None` if they are not an object, or hold a number that JSON
+    cannot represent.
+    """
+    if not isinstance(arguments, dict):
         return None
     try:
-        return name, readable(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
-    except ValueError:  # a number that JSON cannot represent
+        return readable(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+    except ValueError:
         return None

@@ -25,8 +25,8 @@ from support.contract import HANDS, PATHS
 import tot_lab
 from tot_lab.core import scrubbing, tools
 from tot_lab.core.arithmetic import value_of
-from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.reading import json_values, lists, repair, scores, thinking, votes
+from tot_lab.core.calls import Call, Message, Reply, ToolCall
+from tot_lab.core.reading import finish_reasons, json_values, lists, repair, scores, thinking, votes
 from tot_lab.core.records import Thought
 from tot_lab.core.registry import built_in
 from tot_lab.domains.puzzles.base import PuzzleDomain
@@ -34,7 +34,7 @@ from tot_lab.models.simulated import Simulated
 from tot_lab.strategies import categories, conversation, plan_execute, plans, react, reflexion, research
 from tot_lab.strategies.deep_think_replies import Approaches, Convergence, Development
 from tot_lab.strategies.structured import _form
-from tot_lab.strategies.text_tool_calls import text_tool_calls
+from tot_lab.strategies.text_tool_calls import read_arguments, text_tool_calls
 from tot_lab.strategies.thinking_level import next_action
 from tot_lab.views import markdown
 
@@ -427,6 +427,8 @@ TABLE: dict[str, Callable[[str], object]] = {
     "split_thinking": thinking.split_thinking,
     "repaired": lambda text: repair.repaired("{" + text, repair.Work(text)),
     "text_tool_calls": lambda text: text_tool_calls(f"name {text}", ("calculator",), "0"),
+    "read_arguments": read_arguments,
+    "read_finish_reason": finish_reasons.read_finish_reason,
     "next_action": next_action,
     "with_edited_text": lambda text: plans.with_edited_text(STEP, text),
     "filled_in": lambda text: plans.filled_in(text.replace("from_step", "from"), STEP, {}),
@@ -434,6 +436,9 @@ TABLE: dict[str, Callable[[str], object]] = {
     "categorise": categories.categorise,
     "read_verdict": reflexion.read_verdict,
     "turn_of": lambda text: conversation.turn_of("0.0", Reply(text), ("calculator",)),
+    "turn_of a native call": lambda text: conversation.turn_of(
+        "0.0", Reply(tool_calls=(ToolCall("c", "calculator", text),)), ("calculator",)
+    ),
     "as_recorded": lambda text: conversation.as_recorded(
         conversation.Turn("0.0", "x"), Thought("0.0", "0", text), ("calculator",)
     ),

@@ -6,11 +6,13 @@ An endpoint of this kind has a key, which is not a setting and is never shown.
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
 from tot_lab.core.calls import Call, CallObserver, Reply
@@ -35,6 +37,11 @@ _Pair = Annotated[tuple[Usd, Usd], Field(strict=False)]  # files hold lists
 _Triple = Annotated[tuple[Usd, Usd, Usd], Field(strict=False)]
 _ONE_BY_ONE: set[tuple[str, str]] = set()
 """Servers and models that ignore or refuse n, or do not count the tokens of all replies."""
+
+_WITHOUT_EFFORT: set[tuple[str, str]] = set()
+"""Servers and models that refuse a reasoning effort."""
+
+_ABOUT_EFFORT = re.compile("effort|not support (?:thinking|reasoning)|think value", re.IGNORECASE)
 
 _REFUSALS = 400, 413, 422, 424  # 424 is an "inference error" of text-embeddings-inference
 
@@ -118,10 +125,10 @@ class ChatEndpoint(Endpoint):
         """Make one request. If the server refuses several calls in one request or returns fewer replies, the
         rest is requested one by one.
 
-        With several calls, a failure of one of them is a reply with an error.
+        With several calls, one that the model refused is a reply with an error.
 
         Raises:
-            Failure: If the request failed.
+            Failure: If the request failed, or the server marks replies as failed; `replies` are the others.
         """
         if self._is_list(calls):
             return await self._listed(calls, observer)
@@ -130,7 +137,8 @@ class ChatEndpoint(Endpoint):
             try:
                 replies += await self._several(rest, observer, several=len(calls) > 1)
             except Failure as failure:
-                if not replies:
+                if failure.replies or not replies:
+                    failure.replies = [*replies, *failure.replies]
                     raise
                 # The received replies were paid for and must not be requested again.
                 replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
@@ -179,15 +187,37 @@ class ChatEndpoint(Endpoint):
         `several` says that the observer watches more than one call.
         """
         try:
-            answers = await self._answers(calls, observer)
+            answers = await self._accepted(calls, observer)
         except Failure as failure:
-            failure.message = scrubbed(failure.message, self._sent_key)
-            failure.args = (failure.message,)
-            raise failure from None  # the exception chain holds requests with their headers
+            raise self._scrubbed(failure) from None  # the exception chain holds requests with their headers
         if not answers.choices:
             raise Failure("the provider's response holds no choices", unreadable=True)
         self._note_processing(answers, calls, observer, several=several)
         return self._replies(answers, calls)
+
+    async def _accepted(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
+        """Make one request, without the reasoning effort if the server does not accept it. Raises
+        `Failure`.
+        """
+        if calls[0].effort is None:
+            return await self._answers(calls, observer)
+        place = self.address, self.name
+        if place not in _WITHOUT_EFFORT:
+            try:
+                return await self._answers(calls, observer)
+            except Failure as failure:
+                if failure.status not in _REFUSALS or not _ABOUT_EFFORT.search(failure.message):
+                    raise
+        answers = await self._answers([replace(call, effort=None) for call in calls], observer)
+        _WITHOUT_EFFORT.add(place)
+        observer.note("call.dropped", settings=["effort"])
+        return answers
+
+    def _scrubbed(self, failure: Failure) -> Failure:
+        """Return `failure` without keys in its message."""
+        failure.message = scrubbed(failure.message, self._sent_key)
+        failure.args = (failure.message,)
+        return failure
 
     def _note_processing(
         self, answers: Answers, calls: Sequence[Call], observer: CallObserver, *, several: bool
@@ -230,15 +260,17 @@ class ChatEndpoint(Endpoint):
         if len(choices) > 1 and self.generates and (few := undercounted(choices, shares)):
             self._ask_one_by_one()
             reported, shares = few, [(None, None, None)] * len(choices)
-        replies = []
+        replies, again = list[Reply | None](), None
         for call, choice, (prompt, output, cost) in zip(calls, choices, shares, strict=False):
-            problem = choice.problem and scrubbed(choice.problem, self._sent_key)
-            if problem and len(calls) == 1:
-                raise Failure(problem)
+            failure = choice.failure and self._scrubbed(choice.failure)
+            if failure and (failure.retry or len(calls) == 1):
+                again = failure
+                replies.append(None)
+                continue
             text = choice.text or ""
             reply = Reply(
-                "" if problem else continuation_of(text, call) if answers.timings else text,
-                error=problem and f"{self.name}: {problem}",
+                "" if failure else continuation_of(text, call) if answers.timings else text,
+                error=None if failure is None else f"{self.name}: {failure.message}",
                 thinking=choice.thinking,
                 model=name,
                 input_tokens=prompt,
@@ -251,7 +283,10 @@ class ChatEndpoint(Endpoint):
                 reported_usage=reported,
             )
             replies.append(scrubbed_reply(reply, keys))
-        return replies
+        if again is not None:
+            again.replies = replies
+            raise again
+        return [reply for reply in replies if reply is not None]
 
     @abstractmethod
     def _page(self, path: str) -> tuple[str, dict[str, str]] | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 from tot_lab.core.reading.json_values import read_json
 from tot_lab.models.stack import Failure
@@ -36,6 +38,23 @@ def refusal(status: int, headers: Mapping[str, str], body: str, words: str = "")
     )
 
 
+def failure_in(error: Any) -> Failure | None:
+    """Return the failure that the field `error` of a response with the status 200 describes. `None` if it is
+    empty, as some servers send it with good replies.
+    """
+    if not error or (isinstance(error, dict) and not any(error.values())):
+        return None
+    try:
+        body = json.dumps({"error": error})
+    except RecursionError:
+        body = ""
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    if re.fullmatch("[45][0-9][0-9]", code):
+        return refusal(int(code), {}, body)
+    message = message_in(body) or "the server reports an error without a message"
+    return Failure(message, retry=not TOO_LONG.search(message))
+
+
 def message_in(body: str) -> str:
     """Return the message in a provider's JSON, or ""."""
     value = read_json(body)
@@ -44,6 +63,8 @@ def message_in(body: str) -> str:
         value = value.get("error") or value.get("message") or value.get("detail")
     if isinstance(value, dict):
         value = value.get("message")
+    if isinstance(value, list):  # FastAPI names the fields of a request that it does not accept
+        value = json.dumps(value, ensure_ascii=False)
     return shortened(value) if isinstance(value, str) else ""
 
 

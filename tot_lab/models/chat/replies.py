@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall, is_token_count, usage_text
+from tot_lab.core.reading.finish_reasons import read_finish_reason
 from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.scrubbing import HIDDEN, clean, without_beginning, without_keys
+from tot_lab.models.chat.failures import failure_in
+from tot_lab.models.stack import Failure
 
 Price = tuple[float, float] | tuple[float, float, float]
 """USD per million tokens of (prompt, reply), or of (prompt, reply, cached part of the prompt)."""
@@ -29,8 +32,12 @@ Sizes = tuple[int, int]
 
 
 class Choice(NamedTuple):
-    """One reply of the provider. `text` is `None` if it has none, and `state` may have to be sent back
-    (`wanted_back`).
+    """One reply of the provider; see `choice_of`.
+
+    Attributes:
+        text: `None` if it has none.
+        failure: Why it is not a reply, or `None`.
+        state: What may have to be sent back; see `wanted_back`.
     """
 
     text: str | None
@@ -38,23 +45,53 @@ class Choice(NamedTuple):
     finish: str | None
     tool_calls: tuple[ToolCall, ...]
     logprobs: tuple[TokenLogprob, ...] = ()
-    refusal: str | None = None
+    failure: Failure | None = None
     state: dict[str, Any] = {}
-
-    @property
-    def problem(self) -> str | None:
-        """Why this is not a reply, or `None`."""
-        if self.refusal:
-            return f"the model refused: {self.refusal}"
-        if self.text is None and not self.tool_calls and not self.thinking and self.finish != "length":
-            return f"the provider's response has no content (finish: {self.finish})"
-        return None
 
     @property
     def size(self) -> int:
         """Bytes, which approximate its share of the tokens."""
         parts = (self.text, self.thinking, *(tool.arguments for tool in self.tool_calls))
         return sum(len(part.encode()) for part in parts if part)
+
+
+def choice_of(
+    text: str | None,
+    reasoning: str | None,
+    finish: str | None,
+    tools: Iterable[Sequence[str | None]],
+    *,
+    error: Any = None,
+    refusal: str | None = None,
+    logprobs: tuple[TokenLogprob, ...] = (),
+    blocks: Sequence[Any] = (),
+) -> Choice:
+    """Return a reply as the provider sent it.
+
+    Args:
+        text: `None` if it has none.
+        reasoning: The provider's reasoning field.
+        finish: The finish reason.
+        tools: The tool calls, as (id, name, arguments).
+        error: What the provider reports as the error of this reply.
+        refusal: Why the model refused to reply.
+        logprobs: Its tokens.
+        blocks: Thinking blocks, of which the signed ones are sent back.
+    """
+    tool_calls = tool_calls_of(tools)
+    content, thinking = split((text or None) if tool_calls else text, reasoning)
+    known = read_finish_reason(finish)
+    failure = failure_in(error)
+    if failure is None and known == "error":
+        failure = Failure(f"the server could not finish the reply (finish: {finish})", retry=True)
+    elif failure is None and refusal:
+        failure = Failure(f"the model refused: {refusal}")
+    elif failure is None and content is None and not tool_calls and not thinking and known != "length":
+        failure = Failure(f"the provider's response has no content (finish: {finish})")
+    if tool_calls and known == "stop":
+        known = "tool_calls"
+    state = state_of(blocks, reasoning)
+    return Choice(content, thinking, known, tool_calls, logprobs, failure, state)
 
 
 class Processing(NamedTuple):
@@ -113,9 +150,38 @@ def text_so_far(text: str, keys: Sequence[str]) -> str:
 class ToolPieces:
     """A partially received tool call."""
 
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.id = self.name = self.arguments = ""
+    def __init__(self, index: int, id: str, name: str) -> None:
+        self.index, self.id, self.name = index, id, name
+        self._pieces: list[str] = []
+        self._depth = 0
+        self._begun = self._quoted = self._escaped = False
+
+    def add(self, arguments: str) -> None:
+        """Add a piece of the arguments."""
+        self._pieces.append(arguments)
+        for char in arguments:
+            if self._escaped:
+                self._escaped = False
+            elif char == '"':
+                self._quoted, self._begun = not self._quoted, True
+            elif self._quoted:
+                self._escaped = char == "\\"
+            elif char in "{[":
+                self._depth, self._begun = self._depth + 1, True
+            elif char in "}]":
+                self._depth -= 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all brackets and quotes of the arguments are closed."""
+        return self._begun and self._depth <= 0 and not self._quoted
+
+    @property
+    def arguments(self) -> str:
+        """The arguments. Some servers repeat in each piece what came before it, or all of it in the last."""
+        joined, last = "".join(self._pieces), next(filter(str.strip, reversed(self._pieces)), "")
+        first = next(filter(str.strip, self._pieces), "")
+        return last if not _is_json(joined) and last.startswith(first) and _is_json(last) else joined
 
 
 _MOST_TOOL_CALLS = 1_000
@@ -124,26 +190,46 @@ _MOST_TOOL_CALLS = 1_000
 def add_piece(tools: list[ToolPieces], index: int, id: str, name: str, arguments: str) -> None:
     """Add a piece of a tool call to `tools`.
 
-    OpenAI-compatible servers of Ollama and Gemini give all calls of a reply the index 0, and some give no id.
-    A piece starts a new call if it has another id, or a name after complete arguments.
+    OpenAI-compatible servers of Ollama and Gemini give all calls of a reply the index 0, and others no id,
+    one id for all calls, or a new one with each piece. So a piece belongs to the last call of its index, and
+    of its id if several have that index, unless it has the name of another tool or follows complete
+    arguments.
 
     Raises:
         ValueError: If there are too many calls, since each piece is compared with them.
     """
-    known = next((tool for tool in reversed(tools) if tool.index == index), None)
-    if known is None or (known.id and id not in ("", known.id)) or (name and not id and _is_json(known)):
-        if len(tools) == _MOST_TOOL_CALLS:
-            raise ValueError(f"more than {_MOST_TOOL_CALLS:,} tool calls")
-        known = ToolPieces(index)
-        tools.append(known)
-    known.id = known.id or id
-    known.name = known.name or name
-    known.arguments += arguments
+    mine = [tool for tool in reversed(tools) if tool.index == index]
+    if not mine and not name:  # a call begins with a name
+        mine = [tool for tool in reversed(tools) if not id or tool.id == id]
+    known = next((tool for tool in mine if id and tool.id == id), mine[0] if mine else None)
+    if known is not None:
+        is_other = bool(name and known.name and name != known.name)
+        is_next = known.is_whole and (arguments.strip() or (name and id not in ("", known.id)))
+        if not is_other and not is_next:
+            known.id, known.name = known.id or id, known.name or name
+            known.add(arguments)
+            return
+        name = name or known.name
+    if len(tools) == _MOST_TOOL_CALLS:
+        raise ValueError(f"more than {_MOST_TOOL_CALLS:,} tool calls")
+    tools.append(ToolPieces(index, id, name))
+    tools[-1].add(arguments)
 
 
-def _is_json(tool: ToolPieces) -> bool:
+def whole_calls(tools: Iterable[ToolPieces]) -> list[tuple[str, str, str]]:
+    """Return the (id, name, arguments) of each call. A call that is repeated under one index is one call."""
+    calls, seen = [], dict[tuple[int, str, str], set[str]]()
+    for tool in tools:
+        ids = seen.setdefault((tool.index, tool.name, tool.arguments), set())
+        if not ids or (tool.id and not ids & {"", tool.id}):
+            calls.append((tool.id, tool.name, tool.arguments))
+        ids.add(tool.id)
+    return calls
+
+
+def _is_json(text: str) -> bool:
     try:
-        return json_of(tool.arguments) is not None
+        return json_of(text) is not None
     except ValueError:
         return False
 

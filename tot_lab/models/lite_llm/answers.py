@@ -7,7 +7,8 @@ hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from tot_lab.core.calls import CallObserver, TokenLogprob
@@ -19,13 +20,16 @@ from tot_lab.models.chat.replies import (
     ToolPieces,
     add_piece,
     cached_in,
+    choice_of,
     finite,
-    split,
-    state_of,
     text_so_far,
-    tool_calls_of,
+    whole_calls,
 )
+from tot_lab.models.openai_compatible import answers as openai
 from tot_lab.models.stack import Failure
+
+FAILED = "finish_reason_unspecified"
+"""The finish reason that replies which the provider could not finish are given; see loading.py."""
 
 _MASKED = "think\u2060>"  # hides thinking tags from litellm
 
@@ -39,28 +43,31 @@ def whole(response: Any) -> Answers:
 
 def _choice(choice: Any) -> Choice:
     message = choice.message
-    text, thinking = split(message.content, getattr(message, "reasoning_content", None))
-    tools = [(tool.id, tool.function.name, tool.function.arguments) for tool in message.tool_calls or ()]
-    extra = getattr(message, "provider_specific_fields", None) or {}
-    logprobs = _logprobs(getattr(choice, "logprobs", None))
-    blocks, reasoning = getattr(message, "thinking_blocks", None), getattr(message, "reasoning_content", None)
-    return Choice(
-        text,
-        thinking,
-        choice.finish_reason,
-        tool_calls_of(tools),
-        logprobs,
-        extra.get("refusal"),
-        state_of(blocks or (), reasoning),
+    own, extra = (getattr(part, "provider_specific_fields", None) or {} for part in (choice, message))
+    return choice_of(
+        message.content,
+        getattr(message, "reasoning_content", None),
+        own.get("native_finish_reason", "error") if choice.finish_reason == FAILED else choice.finish_reason,
+        [(tool.id, tool.function.name, tool.function.arguments) for tool in message.tool_calls or ()],
+        error=own.get("error"),
+        refusal=extra.get("refusal"),
+        logprobs=_logprobs(getattr(choice, "logprobs", None)),
+        blocks=getattr(message, "thinking_blocks", None) or (),
     )
 
 
-async def streamed(stream: Any, observer: CallObserver, keys: Sequence[str]) -> Answers:
+async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequence[str]) -> Answers:
     """Return the content of a stream, and report the text so far without `keys`.
+
+    The events in OpenAI's format are read as the server sent them. litellm leaves out errors, the reasons of
+    failed replies and the end of the stream.
 
     Raises:
         Failure: If the stream ends early, which litellm treats as a normal end.
     """
+    if (found := _events_in(litellm, stream.completion_stream)) is not None:
+        async with aclosing(found) as events:
+            return await openai.streamed(events, observer, keys, lambda usage: _usage_in(litellm, usage))
     text: str | None = None
     thinking, finish, usage = "", None, None
     tools: list[ToolPieces] = []
@@ -83,16 +90,31 @@ async def streamed(stream: Any, observer: CallObserver, keys: Sequence[str]) -> 
                 observer.partial(text_so_far(clean(text), keys))
     if not ended():
         raise Failure("the stream ended before the reply was complete", retry=True)
-    if tools:
-        text = text or None
-    finish = "tool_calls" if tools and finish == "stop" else finish  # as litellm does for a complete response
-    called = tool_calls_of((tool.id, tool.name, tool.arguments) for tool in tools)
-    choice = Choice(*split(text, thinking), finish, called, state=state_of(_whole_blocks(blocks), thinking))
+    finish = "error" if FAILED in (finish, stream.received_finish_reason) else finish
+    choice = choice_of(text, thinking, finish, whole_calls(tools), blocks=_whole_blocks(blocks))
     model = stream._provider_response_model or stream.model
     report = _usage_of(stream.chunks)
     # litellm replaces implausible counts by its own. The report is kept then, so that it is detected.
     usage = report if getattr(report, "reported", "") else usage if report else None
     return Answers([choice], model, usage, _processing_of(usage))
+
+
+def _events_in(litellm: Any, stream: Any) -> AsyncGenerator[str, None] | None:
+    """Return the events of OpenAI's client, or of litellm's own for the same format. `None` for those of
+    providers that differ from it.
+    """
+    if hasattr(stream, "_iter_events"):
+        return (event.data async for event in stream._iter_events() if event.data)
+    own = litellm.llms.openai.chat.gpt_transformation.OpenAIChatCompletionStreamingHandler
+    if type(stream) is not own:
+        return None
+    lines = stream.streaming_response
+    return (line[5:] async for line in lines if isinstance(line, str) and line.startswith("data:"))
+
+
+def _usage_in(litellm: Any, usage: Any) -> Any:
+    read = litellm.Usage(**usage) if isinstance(usage, dict) else None
+    return read if read and (read.prompt_tokens or read.completion_tokens) else None
 
 
 async def _end_of(stream: Any) -> Callable[[], bool]:

@@ -310,7 +310,7 @@ class LiteLLM(ChatEndpoint):
             return whole(await litellm.acompletion(**sent))
         stream = await litellm.acompletion(**sent, stream=True, stream_options={"include_usage": True})
         async with aclosing(stream):
-            return await streamed(stream, observer, self._long_keys)
+            return await streamed(litellm, stream, observer, self._long_keys)
 
     def _messages(self, call: Call) -> list[dict[str, Any]]:
         """Return the messages, with the end of the shared beginning marked."""

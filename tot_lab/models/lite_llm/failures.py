@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 
-from tot_lab.models.chat.failures import TOO_LONG, refusal, shortened
+from tot_lab.models.chat.failures import TOO_LONG, failure_in, refusal, shortened
 from tot_lab.models.stack import Failure
 
 _NOISE = re.compile(r"^(?:litellm\.)?[A-Za-z_]*(?:Error|Exception|Timeout)(?: Error)?(?::| -) ?")
@@ -33,6 +33,8 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
         failure = refusal(int(response.status_code), response.headers, _body(response), words)
         failure.retry &= not isinstance(error, litellm.ContextWindowExceededError)
         return failure
+    if (inside := next(filter(None, map(_error_inside, chain)), None)) is not None:
+        return inside
     if any(isinstance(link, (httpx.TransportError, aiohttp.ClientError, OSError)) for link in chain):
         return Failure(f"no answer from {address}: {words}", retry=True, connection_failed=True)
     if isinstance(error, litellm.exceptions.MidStreamFallbackError):
@@ -49,6 +51,16 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
     if (counts := _NO_COUNT.search(words)) is not None:  # a complete reply, which was paid for
         return Failure(unreadable, unreadable=True, reported_usage=counts[0])
     return Failure(unreadable, retry=True, unreadable=True)
+
+
+def _error_inside(link: BaseException) -> Failure | None:
+    """Return the failure that a response with the status 200 describes, which litellm raises as a plain
+    exception. Its status is 422 if the response has no code.
+    """
+    if type(link) is not Exception or not hasattr(link, "status_code"):
+        return None
+    code, message = link.status_code, getattr(link, "message", "")
+    return failure_in({"message": message, "code": None if code == 422 else code})
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

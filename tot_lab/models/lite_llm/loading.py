@@ -18,7 +18,9 @@ from typing import Any
 from weakref import WeakSet
 
 from tot_lab.core.calls import is_token_count, usage_text
+from tot_lab.core.reading.finish_reasons import read_finish_reason
 from tot_lab.models.connections import at_end_of_loop
+from tot_lab.models.lite_llm.answers import FAILED
 
 _loading = threading.Lock()
 _loaded: list[ModuleType] = []
@@ -63,6 +65,7 @@ def _imported() -> ModuleType:
     litellm.utils.get_optional_params(model="gpt-4o", custom_llm_provider="openai")
     _ = import_module("openai").AsyncOpenAI(api_key="none").chat.completions
     _take_any_usage(litellm.types.utils.Usage)
+    _keep_failures(import_module("litellm.litellm_core_utils.core_helpers"))
     return litellm  # type: ignore[no-any-return]
 
 
@@ -96,6 +99,20 @@ def _take_any_usage(usage: Any) -> None:
             self.reported = usage_text({names.get(name, name): value for name, value in wrong.items()})
 
     usage.__init__ = init
+
+
+def _keep_failures(helpers: Any) -> None:
+    """Give replies that the provider marks as failed or truncated a finish reason of their own.
+
+    litellm gives them `stop`. Its types accept no other reason for a failed one than `FAILED`.
+    """
+    known = {"error": FAILED, "length": "length"}
+
+    class Reasons(dict[str, str]):
+        def get(self, reason: str, default: Any = None) -> Any:
+            return known.get(read_finish_reason(reason) or "") or super().get(reason, default)
+
+    helpers._FINISH_REASON_MAP = Reasons(helpers._FINISH_REASON_MAP)
 
 
 def silence_warnings() -> None:

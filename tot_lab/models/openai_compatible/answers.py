@@ -11,14 +11,14 @@ References:
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from tot_lab.core.calls import CallObserver, TokenLogprob, is_token_count, usage_text
 from tot_lab.core.scrubbing import clean
-from tot_lab.models.chat.failures import TOO_LONG, message_in, refusal, shortened
+from tot_lab.models.chat.failures import failure_in, shortened
 from tot_lab.models.chat.replies import (
     Answers,
     Choice,
@@ -26,12 +26,11 @@ from tot_lab.models.chat.replies import (
     ToolPieces,
     add_piece,
     cached_in,
+    choice_of,
     finite,
     speed_in,
-    split,
-    state_of,
     text_so_far,
-    tool_calls_of,
+    whole_calls,
 )
 from tot_lab.models.stack import Failure
 
@@ -71,24 +70,30 @@ def whole(body: bytes, n: int, *, is_list: bool = False) -> Answers:
         raise _unreadable(f"{type(error).__name__}: {error}") from None
 
 
-async def streamed(events: AsyncIterator[str], observer: CallObserver, keys: Sequence[str]) -> Answers:
+async def streamed(
+    events: AsyncIterator[str],
+    observer: CallObserver,
+    keys: Sequence[str],
+    read_usage: Callable[[Any], Any] | None = None,
+) -> Answers:
     """Return the content of a stream, and report the text so far without `keys`.
+
+    The stream is complete with a finish reason or with the event `[DONE]`; servers leave out either.
+    `read_usage` reads the field `usage`; the default is `usage_of`.
 
     Raises:
         Failure: If the stream ends early or is not one of replies.
     """
     text: str | None = None
-    thinking, finish, model, usage = "", None, None, None
-    processing = Processing()
+    thinking, finish, model, usage, failed = "", None, None, None, None
+    processing, is_done = Processing(), False
     tools: list[ToolPieces] = []
     async for event in events:
-        if event.strip() == "[DONE]":
+        if is_done := event.strip() == "[DONE]":
             break
-        page = _json_of(event.encode())
-        if isinstance(page, dict) and page.get("error"):
-            raise _error_in(page)
+        page = page_of(event.encode())
         try:
-            usage = usage_of(page.get("usage")) or usage
+            usage = (read_usage or usage_of)(page.get("usage")) or usage
             model = _text(page.get("model")) or model
             if page.get("usage") or page.get("timings"):
                 processing = processing.updated(processing_of(page))
@@ -97,6 +102,7 @@ async def streamed(events: AsyncIterator[str], observer: CallObserver, keys: Seq
             choice = page["choices"][0]
             delta = choice.get("delta") or {"content": choice.get("text")}
             finish = _text(choice.get("finish_reason")) or finish
+            failed = choice.get("error") or failed
             thinking += _reasoning_in(delta) or ""
             for tool in delta.get("tool_calls") or ():
                 its = tool.get("function") or {}
@@ -113,30 +119,26 @@ async def streamed(events: AsyncIterator[str], observer: CallObserver, keys: Seq
                     observer.partial(text_so_far(text, keys))
         except _WRONG as error:
             raise _unreadable(f"{type(error).__name__}: {error}") from None
-    if finish is None:
+    if finish is None and failed is None and not is_done:
         raise Failure("the stream ended before the reply was complete", retry=True)
-    if tools:
-        text = text or None
-    called = tool_calls_of((tool.id, tool.name, tool.arguments) for tool in tools)
-    finish = "tool_calls" if tools and finish == "stop" else finish
-    choice = Choice(*split(text, thinking), finish, called, state=state_of((), thinking))
+    choice = choice_of(text, thinking, finish, whole_calls(tools), error=failed)
     return Answers([choice], model, usage, processing)
 
 
 def _choice_of(choice: dict[str, Any]) -> Choice:
     message = choice["message"] if "message" in choice else {"content": choice["text"]}
-    reasoning, finish = _reasoning_in(message), _text(choice.get("finish_reason"))
     tools = [
         (tool.get("id"), tool["function"].get("name"), _arguments_in(tool["function"]))
         for tool in message.get("tool_calls") or ()
     ]
-    return Choice(
-        *split(_text(message.get("content")), reasoning),
-        "tool_calls" if tools and finish == "stop" else finish,
-        tool_calls_of(tools),
-        _logprobs_of(choice.get("logprobs")),
-        _text(message.get("refusal")),
-        state_of((), reasoning),
+    return choice_of(
+        _text(message.get("content")),
+        _reasoning_in(message),
+        _text(choice.get("finish_reason")),
+        tools,
+        error=choice.get("error"),
+        refusal=_text(message.get("refusal")),
+        logprobs=_logprobs_of(choice.get("logprobs")),
     )
 
 
@@ -214,10 +216,10 @@ def processing_of(page: dict[str, Any]) -> Processing:
 
 
 def page_of(body: bytes) -> Any:
-    """Return the JSON of a complete response. Raises `Failure` if it is not JSON or holds an error."""
+    """Return the JSON of a response. Raises `Failure` if it is not JSON or holds an error."""
     page = _json_of(body)
-    if isinstance(page, dict) and page.get("error") and not page.get("choices"):
-        raise _error_in(page)
+    if isinstance(page, dict) and (failure := failure_in(page.get("error"))):
+        raise failure
     return page
 
 
@@ -230,20 +232,6 @@ def _json_of(body: bytes) -> Any:
         return json.loads(body.decode(errors="replace"))  # accepts NaN, huge numbers and lone surrogates
     except (ValueError, RecursionError) as error:
         raise _unreadable(str(error)) from None
-
-
-def _error_in(page: dict[str, Any]) -> Failure:
-    """Return the failure of a page that holds an error under the status 200."""
-    error = page["error"]
-    try:
-        text = json.dumps(page)
-    except RecursionError:
-        text = ""
-    code = error.get("code") if isinstance(error, dict) else None
-    if isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600:
-        return refusal(code, {}, text)
-    message = message_in(text) or "the server reports an error without a message"
-    return Failure(message, retry=not TOO_LONG.search(message))
 
 
 def _unreadable(why: str) -> Failure:

@@ -25,6 +25,7 @@ import msgspec
 
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Message, Reply, is_cost, is_token_count
+from tot_lab.core.reading.finish_reasons import read_finish_reason
 from tot_lab.core.reading.values import finite
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import (
@@ -302,13 +303,10 @@ def _reply(event: ModelEvent, texts: _Texts) -> Reply:
         tokens(prompt, "input_tokens"),
         tokens(usage.output_tokens, "output_tokens"),
         usage.total_cost if is_cost(usage.total_cost) else None,
-        _STOPS.get(first.stop_reason or "", first.stop_reason),
+        read_finish_reason(None if first.stop_reason == "unknown" else first.stop_reason),
         (),
         tuple([tool_call_of(call) for call in first.message.get("tool_calls") or ()]),
     )
-
-
-_STOPS = {"max_tokens": "length", "model_length": "length", "unknown": None}
 
 
 def _of_messages(root: LoggedNode, sample: Sample, texts: _Texts) -> list[LoggedNode]:

@@ -2,8 +2,9 @@
 
 A row is a checkpoint: a `StateSnapshot` (`graph.get_state_history(config)`) or a `ThreadState` of the API
 (`/threads/{id}/history`), in any order. A node is a message that a model added to the state; its parent is
-the last such message before it. Forks of a thread are branches of the tree. States hold no prompts: what a
-program sent to its model is unknown.
+the last such message before it. Forks of a thread are branches of the tree. A message that is replaced under
+its id is shown as it was last, unless a fork replaces it, which is then a branch. States hold no prompts:
+what a program sent to its model is unknown.
 
 References:
     docs.langchain.com/oss/python/langgraph/persistence; `ThreadState` in langgraph_sdk.schema.
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Message, Reply
+from tot_lab.core.reading.finish_reasons import read_finish_reason
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import (
     ROOT,
@@ -123,7 +125,19 @@ class _Thread:
         self.states = sorted(states, key=lambda state: (state.time or 0.0, state.id))
         self.nodes = [LoggedNode(ROOT, None, "", time=self.states[0].time)]
         self._by_id = {state.id: state for state in states}
-        self._ids: set[str] = set()
+        children: dict[str | None, list[_State]] = {}
+        for state in self.states:
+            children.setdefault(state.parent, []).append(state)
+        self._forks = {parent for parent, held in children.items() if len(held) > 1}
+        self._latest: dict[str, Mapping[str, Any]] = {}  # by checkpoint, its messages as they were last
+        for state in reversed(self.states):
+            held = children.get(state.id, ())
+            later = self._latest.get(held[0].id, {}) if len(held) == 1 else {}
+            self._latest[state.id] = {
+                key: later.get(key, message) if _has_id(message) else message
+                for key, message in state.messages.items()
+            }
+        self._of_key: dict[str, LoggedNode] = {}  # by message, the node of its reply
         self._last: dict[str | None, LoggedNode] = {}  # by checkpoint, the node of its last reply
         self._answers: dict[str, str] = {}  # the texts of the replies that call no tools, by node
         self._asked: dict[str, tuple[LoggedNode, str]] = {}  # by tool call
@@ -154,8 +168,15 @@ class _Thread:
         before = self._by_id.get(state.parent or "")
         old: Mapping[str, Any] = {} if before is None else before.messages
         parent = self._last.get(state.parent, self.nodes[0])
-        for key, raw in state.messages.items():
+        for key, raw in self._latest[state.id].items():
             if key in old:
+                if (
+                    state.parent in self._forks
+                    and key in self._of_key
+                    and _replaces(state.messages[key], old[key])
+                ):
+                    above = self._of_key[key].parent or ROOT
+                    parent = self._reply(key, raw, message_of(raw), above, state)
                 continue
             message = message_of(raw)
             if message.role == "user":
@@ -169,10 +190,10 @@ class _Thread:
     def _reply(
         self, key: str, raw: Mapping[str, Any], message: Message, parent: str, state: _State
     ) -> LoggedNode:
-        id = f"{key} ({state.id})" if key in self._ids else key
-        self._ids.add(key)
+        id = f"{key} ({state.id})" if key in self._of_key else key
         text = shown(message.content, message.tool_calls)
         node = LoggedNode(id, parent, text, calls=[_call(raw, message)], time=state.time)
+        self._of_key[key] = node
         self.nodes.append(node)
         if not message.tool_calls:
             self._answers[id] = text
@@ -187,8 +208,15 @@ class _Thread:
 
 
 def _key(message: Any, k: int) -> str:
-    id = message.get("id") if isinstance(message, dict) else None
-    return id if isinstance(id, str) else f"message {k}"
+    return message["id"] if _has_id(message) else f"message {k}"
+
+
+def _replaces(message: Any, earlier: Any) -> bool:
+    return _has_id(message) and message != earlier and message_of(message) != message_of(earlier)
+
+
+def _has_id(message: Any) -> bool:
+    return isinstance(message, dict) and isinstance(message.get("id"), str)
 
 
 def _call(raw: Mapping[str, Any], message: Message) -> LoggedCall:
@@ -202,7 +230,7 @@ def _call(raw: Mapping[str, Any], message: Message) -> LoggedCall:
         tokens(usage.get("input_tokens"), "input_tokens"),
         tokens(usage.get("output_tokens"), "output_tokens"),
         None,
-        field(about, "finish_reason", str) or field(about, "stop_reason", str),
+        read_finish_reason(field(about, "finish_reason", str) or field(about, "stop_reason", str)),
         (),
         message.tool_calls,
     )

@@ -20,6 +20,7 @@ import msgspec
 
 from tot_lab.core.calls import Message, Reply, is_cost
 from tot_lab.core.parquet import MAGIC
+from tot_lab.core.reading.finish_reasons import read_finish_reason
 from tot_lab.core.reading.values import finite
 from tot_lab.record.logs.common import (
     arguments_of,
@@ -157,7 +158,9 @@ def _llm_call(row: _Row, start: float | None, end: float | None) -> LoggedCall:
             prompt,
             completion,
             _cost(row.total_cost) if is_counted else None,
-            _text(response.get("finish_reason") or (answer or {}).get("stop_reason") or finish),
+            read_finish_reason(
+                _text(response.get("finish_reason") or (answer or {}).get("stop_reason") or finish)
+            ),
             (),
             answered.tool_calls,
         )

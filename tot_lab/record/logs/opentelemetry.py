@@ -24,41 +24,43 @@ from tot_lab.record.run import Run
 
 class _KeyValue(msgspec.Struct):
     key: str
-    value: dict[str, Any] = {}
+    value: dict[str, Any] | None = None
 
 
 class _Status(msgspec.Struct):
-    code: int | str = 0
-    message: str = ""
+    code: int | str | None = None
+    message: str | None = None
 
 
 class _Event(msgspec.Struct):
-    name: str = ""
-    attributes: list[_KeyValue] = []
+    name: str | None = None
+    attributes: list[_KeyValue] | None = None
 
 
 class _OTLPSpan(msgspec.Struct, rename="camel"):
+    """A span. Some exporters write every field, those without a value as null."""
+
     trace_id: str
     span_id: str
-    name: str = ""
-    parent_span_id: str = ""
+    name: str | None = None
+    parent_span_id: str | None = None
     start_time_unix_nano: int | str | None = None
     end_time_unix_nano: int | str | None = None
-    attributes: list[_KeyValue] = []
-    events: list[_Event] = []
-    status: _Status = msgspec.field(default_factory=_Status)
+    attributes: list[_KeyValue] | None = None
+    events: list[_Event] | None = None
+    status: _Status | None = None
 
 
 class _Scope(msgspec.Struct):
-    spans: list[_OTLPSpan] = []
+    spans: list[_OTLPSpan] | None = None
 
 
 class _Resource(msgspec.Struct):
-    scope_spans: list[_Scope] = msgspec.field(default_factory=list, name="scopeSpans")
+    scope_spans: list[_Scope] | None = msgspec.field(default=None, name="scopeSpans")
 
 
 class _Batch(msgspec.Struct):
-    resource_spans: list[_Resource] = msgspec.field(name="resourceSpans")
+    resource_spans: list[_Resource] | None = msgspec.field(name="resourceSpans")
 
 
 class Spans:
@@ -96,26 +98,26 @@ def _spans(entry: Any, place: str) -> Iterator[Span]:
         batch = msgspec.convert(entry, _Batch)
     except UNREADABLE as error:
         raise ValueError(str(error)) from None
-    spans = [
-        span for resource in batch.resource_spans for scope in resource.scope_spans for span in scope.spans
-    ]
+    scopes = [scope for resource in batch.resource_spans or () for scope in resource.scope_spans or ()]
+    spans = [span for scope in scopes for span in scope.spans or ()]
     for number, span in enumerate(spans, 1):
         yield _otlp_span(span, f"{place}, span {number}")
 
 
 def _otlp_span(span: _OTLPSpan, place: str) -> Span:
     attributes = _values(span.attributes)
-    events = [(event.name, _values(event.attributes)) for event in span.events]
-    is_failed = span.status.code in (2, "STATUS_CODE_ERROR")
+    events = [(event.name or "", _values(event.attributes)) for event in span.events or ()]
+    status = span.status or _Status()
+    is_failed = status.code in (2, "STATUS_CODE_ERROR")
     return Span(
         span.trace_id,
         span.span_id,
         span.parent_span_id or None,
-        span.name,
+        span.name or "",
         _nanoseconds(span.start_time_unix_nano, "startTimeUnixNano"),
         _nanoseconds(span.end_time_unix_nano, "endTimeUnixNano"),
         with_events(attributes, events),
-        error_of(span.status.message, attributes, events) if is_failed else None,
+        error_of(status.message, attributes, events) if is_failed else None,
         place,
     )
 
@@ -127,15 +129,19 @@ def _nanoseconds(value: int | str | None, name: str) -> float | None:
         raise ValueError(f"field {name!r} must be a number of nanoseconds: got {value!r:.80}.") from None
 
 
-def _values(pairs: Sequence[_KeyValue]) -> dict[str, Any]:
-    return {pair.key: _value(pair.value) for pair in pairs}
+def _values(pairs: Sequence[_KeyValue] | None) -> dict[str, Any]:
+    return {pair.key: _value(pair.value) for pair in pairs or ()}
 
 
 def _value(value: Any, level: int = 0) -> Any:
-    """Return an attribute of OTLP as plain JSON."""
+    """Return an attribute of OTLP as plain JSON. `None` if it has no value."""
+    if value is None:
+        return None
     if not isinstance(value, dict) or level > _MAX_LEVELS:
         raise ValueError(f"field 'attributes' must hold values of OTLP: got {value!r:.80}.")
     for name, held in value.items():
+        if held is None:
+            continue
         if name == "arrayValue":
             return [_value(each, level + 1) for each in _listed_values(held)]
         if name == "kvlistValue":

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from tot_lab.core.calls import Message, Reply, is_cost, is_token_count
+from tot_lab.core.reading.finish_reasons import read_finish_reason
 from tot_lab.core.reading.values import finite
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import (
@@ -343,7 +344,7 @@ def _finish(attributes: Mapping[str, Any], answer: Any) -> str | None:
     if reasons is None and isinstance(answer, dict):
         reasons = answer.get("finish_reason")
     reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
-    return _text(reason)
+    return read_finish_reason(_text(reason))
 
 
 _FINISH = (

@@ -74,6 +74,8 @@ def read_traces(
 ) -> list[Run]:
     """Return the run of each trace, in the order in which the traces occur in the file.
 
+    A step that is repeated, as by an exporter that sends a batch again, is one step.
+
     Args:
         path: A file with JSON values (`common.entries`).
         tool: What recorded the traces.
@@ -81,10 +83,13 @@ def read_traces(
             an entry becomes a `JournalError` that names the place.
     """
     traces: dict[str, list[Step]] = {}
+    known: dict[tuple[str, str], Step] = {}
     for place, entry in entries(path):
         try:
             for step in steps_of(entry, place):
-                traces.setdefault(step.trace, []).append(step)
+                same = known.setdefault((step.trace, step.id), step)
+                if same is step or same._replace(place=step.place) != step:
+                    traces.setdefault(step.trace, []).append(step)
         except JournalError:
             raise
         except (ValueError, *UNREADABLE) as error:
