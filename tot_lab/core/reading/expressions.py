@@ -1,8 +1,8 @@
-r"""Keys of mathematical expressions: `x^2+1` and `1+x^2` have one key, and so have `\pi/2` and `\frac{\pi}{2}`.
+r"""Keys of mathematical expressions: `x^2+1` and `1+x^2` have one key, `\pi/2` and `\frac{\pi}{2}` too.
 
-An expression is parsed and evaluated with 400 digits, its symbols at three fixed points, and the key is made of
-300 digits of the values. Sizes are limited by counts and never by time, so that a text has the same key on every
-machine. The module runs in a process of its own (`tot_lab.core.processes.Worker`), since it needs mpmath.
+An expression is parsed and evaluated with 400 digits, its symbols at three fixed points, and the key is made
+of 300 digits of the values. Sizes are limited by counts and never by time, so that a text has the same key on
+every machine. The module runs in a process of its own (`tot_lab.core.processes.Worker`) and needs mpmath.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import operator
 import re
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 _PRECISION, _KEPT, _NOTHING = (
@@ -27,28 +28,30 @@ _TOKEN = re.compile(
     r"|\d+(?:\.\d+)?|\.\d+|<=|>=|!=|[A-Za-z]+|\S",
     re.ASCII | re.DOTALL,
 )
-_GREEK = (
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
-    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"
-).split()
-_FUNCTIONS = (
-    "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan asin acos atan ln log lg exp sqrt"
-).split()
-_WORDS = {*_GREEK, *_FUNCTIONS, "pi", "infty", "cup", "in"} | {"infinity", "oo", "inf"}
-_SAME = {
-    "\\infinity": "\\infty", "\\oo": "\\infty", "\\inf": "\\infty", "\\leq": "\\le", "<=": "\\le", "\\geq": "\\ge",
-    ">=": "\\ge", "\\lt": "<", "\\gt": ">", "\\neq": "\\ne", "!=": "\\ne", "\\times": "*",
-    "\\cdot": "*", "\\div": "/", "\\%": "%", ";": ",", "\\lvert": "|", "\\rvert": "|", "\\vert": "|",
-    "\\varnothing": "\\emptyset", "\\asin": "\\arcsin", "\\acos": "\\arccos", "\\atan": "\\arctan",
-    "\\lbrace": "\\{", "\\rbrace": "\\}", "\\colon": ":", "\\varphi": "\\phi", "\\varepsilon": "\\epsilon",
+_LETTERS = """
+alpha beta gamma delta epsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi
+psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar
+"""
+_FUNCTION_NAMES = "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan asin acos atan ln log lg exp"
+_GREEK, _FUNCTIONS = set(_LETTERS.split()), set(_FUNCTION_NAMES.split())
+_WORDS = {*_GREEK, *_FUNCTIONS, "sqrt", "pi", "infty", "cup", "in", "infinity", "oo", "inf"}
+_SPELLINGS = {
+    "*": r"\times \cdot", "/": r"\div", "<": r"\lt", ">": r"\gt", r"\le": r"\leq <=", r"\ge": r"\geq >=",
+    r"\ne": r"\neq !=", "%": r"\%", ",": ";", "|": r"\lvert \rvert \vert", ":": r"\colon", r"\{": r"\lbrace",
+    r"\}": r"\rbrace", r"\infty": r"\infinity \oo \inf", r"\emptyset": r"\varnothing", r"\phi": r"\varphi",
+    r"\epsilon": r"\varepsilon", r"\arcsin": r"\asin", r"\arccos": r"\acos", r"\arctan": r"\atan",
 }  # fmt: skip
+_USUAL = {spelling: usual for usual, spellings in _SPELLINGS.items() for spelling in spellings.split()}
 _NAME = re.compile(r"(?:[A-Za-z]|\\[A-Za-z]+)(?:_(?:\w|\{\w+\}))?'?(?:\((?:[a-z],?)+\))?", re.ASCII)
-_ENDS = {None, ",", ")", "]", "}", "\\}", "=", "\\approx", "<", ">", "\\le", "\\ge", "\\ne", "\\in", "\\cup", "%", ":", "+", "-",
-         "\\pm", "\\mp", "*", "/", "|", "&", "\\\\", "^", "!", "_"}  # fmt: skip
+_RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\ne", r"\approx", r"\in"}
+_MARKS = r", ) ] } \} \cup % : + - \pm \mp * / | & \\ ^ ! _"
+_ENDS = {None, *_RELATIONS, *_MARKS.split()}
 """Tokens that begin no factor."""
 
 Number = tuple[Any, ...]  # a value for each point, or one value if no symbol occurs
-mp: Any = None
+mp: Any = import_module("mpmath").MPContext() if find_spec("mpmath") else None
+if mp is not None:
+    mp.prec = _PRECISION
 
 
 class Unreadable(Exception):
@@ -71,10 +74,6 @@ class Named(NamedTuple):
 
 def answer(text: str) -> list[Any] | None:
     """Return the key of an expression, and whether it is one number. `None` if it cannot be read."""
-    global mp
-    if mp is None:
-        mp = import_module("mpmath").mp
-        mp.prec = _PRECISION
     try:
         value = _Reader(text).whole()
         key = _canonical(value)
@@ -529,7 +528,7 @@ class _Reader:
             if self.accept(opening):
                 return self.bracket(opening)
         value = self.factor()
-        while self.begins_factor() and self.peek() not in ("(", *("\\" + name for name in _FUNCTIONS[:-1])):
+        while self.begins_factor() and self.peek() not in ("(", *(f"\\{name}" for name in _FUNCTIONS)):
             value = _each(operator.mul, value, self.factor())
         if self.peek() == "/":
             raise Unreadable  # `\sin x/2`
@@ -537,15 +536,11 @@ class _Reader:
 
     def applied(self, name: str, value: Any, base: Any) -> Any:
         if name in ("ln", "log", "lg"):
-            if base is None and name != "ln":
-                # The base of `\log` is 10 or e: a constant of its own.
-                base = _symbol("\\log") if name == "log" else (mp.mpf(10),)
-                return (
-                    _each(operator.mul, _each(_log, value), base)
-                    if name == "log"
-                    else self.to_base(value, base)
-                )
-            return _each(_log, value) if base is None else self.to_base(value, base)
+            found = _each(_log, value)
+            if name == "log" and base is None:
+                return _each(operator.mul, found, _symbol("\\log"))  # base 10 or e: a constant of its own
+            base = (mp.mpf(10),) if name == "lg" else base
+            return found if base is None else _each(_divide, found, _each(_log, base))
         if base is not None:
             raise Unreadable
         if name == "exp":
@@ -554,30 +549,20 @@ class _Reader:
         bits = 20 if own.endswith("h") else 64
         return _each(lambda point: getattr(mp, own)(_limited(point, bits)), value)
 
-    def to_base(self, value: Any, base: Any) -> Any:
-        return _each(_divide, _each(_log, value), _each(_log, base))
-
-
-_RELATIONS = {"=", "\\approx", "<", ">", "\\le", "\\ge", "\\ne", "\\in"}
-
 
 def _split(token: str) -> list[str]:
     """Return the tokens of a run of letters, and the usual spelling of a command."""
     if not token.isalpha():
-        return [_SAME.get(token, token)]
+        return [_USUAL.get(token, token)]
     if token in _WORDS:
-        return [_SAME.get(f"\\{token}", f"\\{token}")]
+        return [_USUAL.get(f"\\{token}", f"\\{token}")]
     if len(token) > 3 or (len(token) > 1 and token.isupper()):
         raise Unreadable  # a word
     return list(token)
 
 
 def _is_number(token: str | None) -> bool:
-    return (
-        token is not None
-        and "_" not in token
-        and (token[0].isdigit() or (token[0] == "." and len(token) > 1))
-    )
+    return token is not None and token.isascii() and token.replace(".", "", 1).isdigit()
 
 
 def _negative(value: Any) -> Number:

@@ -124,13 +124,21 @@ _STATED = re.compile(r"\banswer(?: is|:)[:\s*]*+", re.IGNORECASE)
 _HOPE = " I hope it is correct"
 _THOUSANDS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))", re.ASCII)
 _LOOSE = re.compile(r"(?<![\d,]) | (?!\d)")
-_SIGNS = {
-    "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "∞": r"\infty ", "≤": r"\le ",
-    "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∈": r"\in ", "±": r"\pm ", "∅": r"\emptyset ",
-    "°": r"^\circ ", "π": r"\pi ", "α": r"\alpha ", "β": r"\beta ", "θ": r"\theta ", "λ": r"\lambda ",
-    "€": "", "£": "", "¥": "", "~": " ", "\xa0": " ",
-}  # fmt: skip
-_UNICODE = str.maketrans(_SIGNS)
+_UNICODE = str.maketrans(
+    {
+        **{"−": "-", "–": "-", "÷": "/", "°": r"^\circ ", "~": " ", "\xa0": " ", "€": "", "£": "", "¥": ""},
+        **{
+            "×": r"\times ",
+            "·": r"\cdot ",
+            "⋅": r"\cdot ",
+            "∞": r"\infty ",
+            "∅": r"\emptyset ",
+            "±": r"\pm ",
+        },
+        **{"≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∈": r"\in "},
+        **{"π": r"\pi ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "θ": r"\theta ", "λ": r"\lambda "},
+    }
+)
 _SMALL = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉", "0123456789+-n0123456789")
 _RAISED = re.compile(r"[⁰¹²³⁴-⁹⁺⁻ⁿ]+")
 _LOWERED = re.compile(r"[₀-₉]+")
@@ -142,12 +150,12 @@ _TEXT = re.compile(
 _IGNORABLE = re.compile(
     r"\\(?:left|right)(?![A-Za-z])\.?|\\[Bb]igg?[lr]?(?![A-Za-z])|(?<!\\)\\!|\\(?:displaystyle|limits)(?![A-Za-z])|\\\$"
 )
-_SPACE = re.compile(r"(?<!\\)\\[,;: ()\[\]]|\\q?quad(?![A-Za-z])|\$|\s+")
+_SPACE = re.compile(r"(?<!\\)\\[,;: ()\[\]\"]|[\"“”]|\\q?quad(?![A-Za-z])|\$|\s+")
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 _STARS = re.compile(r"(?<=[\w)}\]]) ?\*\* ?(?=[\w({\\-])", re.ASCII)
 _JOINED = re.compile(r",? ?(?:\\text\{,? ?(?:and|or) ?,? ?\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])) ?")
 _NAME = re.compile(
-    r"(?<![\\A-Za-z])(pi|arc(?:sin|cos|tan)|sin|cos|tan|cot|sec|csc|log|ln|alpha|beta|gamma|theta)(?![A-Za-z]) ?"
+    r"(?<![\\A-Za-z])(pi|(?:arc)?(?:sin|cos|tan)|cot|sec|csc|log|ln|alpha|beta|gamma|theta)(?![A-Za-z]) ?"
 )
 _PERCENT = re.compile(r" ?(?:\\text\{(?:percent|percentage|pct)\}|\b(?:percent|percentage|pct)\b)")
 _DEGREES = re.compile(r" ?(?:\\text\{degrees?\}|\bdegrees?\b)")
@@ -159,13 +167,14 @@ _WORD = re.compile(
 _SYMBOL = re.compile(r"\\text\{ ?(\(?[A-Za-z]\)?|[\d.]++) ?\}", re.ASCII)
 
 _UNITS = {
-    "mm": "millimeter millimetre", "cm": "centimeter centimetre", "dm": "", "km": "kilometer kilometre",
-    "m": "meter metre", "in": "inch inches", "ft": "foot feet", "yd": "yard", "mi": "mile", "mg": "milligram",
-    "kg": "kilogram", "g": "gram", "lb": "lbs pound", "oz": "ounce", "ms": "millisecond", "s": "sec second",
-    "min": "minute", "h": "hr hour", "day": "", "week": "", "month": "", "year": "", "ml": "mL milliliter",
-    "l": "L liter litre", "gal": "gallon", "N": "newton", "J": "joule", "W": "watt", "V": "volt", "A": "ampere",
-    "Pa": "pascal", "Hz": "hertz", "mol": "mole", "mph": "", "unit": "", "dollar": "", "cent": "", "rad": "radian",
-}  # fmt: skip
+    **{"mm": "millimeter millimetre", "cm": "centimeter centimetre", "dm": "", "m": "meter metre"},
+    **{"km": "kilometer kilometre", "in": "inch inches", "ft": "foot feet", "yd": "yard", "mi": "mile"},
+    **{"mg": "milligram", "g": "gram", "kg": "kilogram", "lb": "lbs pound", "oz": "ounce", "mol": "mole"},
+    **{"ms": "millisecond", "s": "sec second", "min": "minute", "h": "hr hour", "day": "", "week": ""},
+    **{"month": "", "year": "", "ml": "mL milliliter", "l": "L liter litre", "gal": "gallon", "mph": ""},
+    **{"N": "newton", "J": "joule", "W": "watt", "V": "volt", "A": "ampere", "Pa": "pascal", "Hz": "hertz"},
+    **{"rad": "radian", "unit": "", "dollar": "", "cent": ""},
+}
 _UNIT_NAMES = {
     name + ending: symbol
     for symbol, others in _UNITS.items()

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tot_lab.core.extras import requires
 from tot_lab.core.processes import Failed, Killed, Worker, found_in, passes_tests
-from tot_lab.core.reading import expressions
+from tot_lab.core.reading import mathematics
 from tot_lab.core.reading.answers import final_answer, normalize
 from tot_lab.core.reading.choices import bare, chosen
 from tot_lab.core.reading.code import code_blocks
@@ -121,7 +121,7 @@ def _regex_problem(reference: str) -> str | None:
 
 # Mathematics.
 
-_KEYS = Worker(Path(expressions.__file__).read_text(encoding="utf-8"))
+_KEYS = Worker(Path(mathematics.__file__).with_name("expressions.py").read_text(encoding="utf-8"))
 _VERIFYING = Worker("""
 import logging
 from math_verify import grader, parse, verify
