@@ -29,11 +29,11 @@ _TOKEN = re.compile(
     re.ASCII | re.DOTALL,
 )
 _LETTERS = """
-alpha beta gamma delta epsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi
-psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar
+alpha beta gamma delta epsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi
+chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar
 """
-_FUNCTION_NAMES = "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan asin acos atan ln log lg exp"
-_GREEK, _FUNCTIONS = set(_LETTERS.split()), set(_FUNCTION_NAMES.split())
+_CALLED = "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan asin acos atan ln log lg exp"
+_GREEK, _FUNCTIONS = set(_LETTERS.split()), set(_CALLED.split())
 _WORDS = {*_GREEK, *_FUNCTIONS, "sqrt", "pi", "infty", "cup", "in", "infinity", "oo", "inf"}
 _SPELLINGS = {
     "*": r"\times \cdot", "/": r"\div", "<": r"\lt", ">": r"\gt", r"\le": r"\leq <=", r"\ge": r"\geq >=",
@@ -97,8 +97,6 @@ def _each(function: Callable[..., Any], *values: Any) -> Number:
 
 def _tidy(value: Any) -> Any:
     """Drop a real or an imaginary part that is nothing but lost digits."""
-    if not mp.isfinite(value):
-        raise Unreadable
     if isinstance(value, mp.mpc):
         if not value.imag or mp.mag(value.imag) < mp.mag(value.real) - _NOTHING:
             return value.real
@@ -128,6 +126,8 @@ def _power(base: Any, exponent: Any) -> Any:
     if not mp.im(exponent):
         if mp.isint(exponent) and abs(exponent) < 10**6:
             return base ** int(exponent)
+        if mp.isint(2 * exponent) and abs(exponent) < 10**6:
+            return mp.sqrt(base) ** int(2 * exponent)
         if not mp.im(base) and base < 0:
             for odd in (3, 5, 7):  # the real root
                 times = exponent * odd
@@ -188,6 +188,8 @@ def _flat(value: Shape | Named) -> tuple[Any, ...]:
 
 
 def _digits(value: Any) -> str:
+    if not mp.isfinite(value):
+        raise Unreadable
     sign, digits, exponent, _ = import_module("mpmath").libmp.mpf_pos(value._mpf_, _KEPT, "n")
     return f"{'-' if sign else ''}{int(digits):x}p{exponent}"
 
