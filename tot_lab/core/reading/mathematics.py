@@ -126,7 +126,18 @@ _THOUSANDS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))", re.ASCII)
 _LOOSE = re.compile(r"(?<![\d,]) | (?!\d)")
 _UNICODE = str.maketrans(
     {
-        **{"−": "-", "–": "-", "÷": "/", "°": r"^\circ ", "~": " ", "\xa0": " ", "€": "", "£": "", "¥": ""},
+        **{
+            "−": "-",
+            "–": "-",
+            "÷": "/",
+            "√": " sqrt",
+            "°": r"^\circ ",
+            "~": " ",
+            "\xa0": " ",
+            "€": "",
+            "£": "",
+            "¥": "",
+        },
         **{
             "×": r"\times ",
             "·": r"\cdot ",
@@ -142,8 +153,8 @@ _UNICODE = str.maketrans(
 _SMALL = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉", "0123456789+-n0123456789")
 _RAISED = re.compile(r"[⁰¹²³⁴-⁹⁺⁻ⁿ]+")
 _LOWERED = re.compile(r"[₀-₉]+")
-_VULGAR = re.compile(r"[¼-¾⅐-⅞]")
-_ROOT = re.compile(r"√ ?(\d+(?:\.\d+)?|[a-z])", re.ASCII)
+_VULGAR = re.compile(r"[¼-¾⅐-⅞]|[⁰¹²³⁴-⁹]+⁄[₀-₉]+")
+_ROOT = re.compile(r"([√∛]) ?(\d+(?:\.\d+)?|[a-z])", re.ASCII)
 _TEXT = re.compile(
     r"\\(?:text(?:bf|rm|it|normal)|math(?:rm|bf|it)|mbox|operatorname\*?) ?\{ ?|\\text \{ ?|\{\\rm "
 )
@@ -228,12 +239,13 @@ def _stated(text: str) -> str:
 
 
 def _signs_as_latex(text: str) -> str:
-    text = _RAISED.sub(lambda match: "^{" + match[0].translate(_SMALL) + "}", text)
-    text = _LOWERED.sub(lambda match: "_{" + match[0].translate(_SMALL) + "}", text)
     text = _VULGAR.sub(
         lambda match: "\\frac{{{}}}{{{}}}".format(*normalize("NFKC", match[0]).split("⁄")), text
     )
-    return _ROOT.sub(r"\\sqrt{\1}", text).translate(_UNICODE)
+    text = _RAISED.sub(lambda match: "^{" + match[0].translate(_SMALL) + "}", text)
+    text = _LOWERED.sub(lambda match: "_{" + match[0].translate(_SMALL) + "}", text)
+    text = _ROOT.sub(lambda match: f"\\sqrt{'[3]' if match[1] == '∛' else ''}{{{match[2]}}}", text)
+    return text.translate(_UNICODE)
 
 
 def _without_thousands(text: str) -> str:

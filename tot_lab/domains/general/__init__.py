@@ -51,9 +51,9 @@ class General(Domain):
     - `math`: Two numbers must be equal, so 0.333 is not 1/3. If no decimal equals the reference, a decimal
       with six or more places may be off by less than one unit in the last place, such as 0.333334. Other
       expressions must have the same value, or be equal according to math-verify. They may be LaTeX, Unicode
-      (`x²`, `½`, `√2`) or plain text (`x**2`, `sqrt(2)`), in a box, in marks, or bare. The order of a list or a
-      set does not matter; its elements are separated by commas, "and" or "or". A unit is ignored if the
-      reference has none, or the answer; two units must be the same. 50% is right for both 50 and 0.5. In an
+      (`x²`, `½`, `√2`) or plain text (`x**2`, `sqrt(2)`), in a box, in marks, or bare. The order of a list
+      or a set does not matter; its elements are separated by commas, "and" or "or". A unit is ignored if the
+      reference or the answer has none; two units must be the same. 50% is right for both 50 and 0.5. In an
       answer with words math-verify chooses the expression, and of one that it cannot read it takes the number
       at the beginning. A comma joins three digits, as in 1,234, or separates the elements of a list. It is a
       decimal point only against a number with a point: 1,22 is 1.22. It requires the extra `math`.
