@@ -35,6 +35,7 @@ chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar
 _CALLED = "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan asin acos atan ln log lg exp"
 _GREEK, _FUNCTIONS = set(_LETTERS.split()), set(_CALLED.split())
 _WORDS = {*_GREEK, *_FUNCTIONS, "sqrt", "pi", "infty", "cup", "in", "infinity", "oo", "inf"}
+_SHORT_WORDS = {"yes", "no", "odd", "all", "any", "not", "one", "two", "six", "ten"}
 _SPELLINGS = {
     "*": r"\times \cdot", "/": r"\div", "<": r"\lt", ">": r"\gt", r"\le": r"\leq <=", r"\ge": r"\geq >=",
     r"\ne": r"\neq !=", "%": r"\%", ",": ";", "|": r"\lvert \rvert \vert", ":": r"\colon", r"\{": r"\lbrace",
@@ -44,6 +45,7 @@ _SPELLINGS = {
 _USUAL = {spelling: usual for usual, spellings in _SPELLINGS.items() for spelling in spellings.split()}
 _NAME = re.compile(r"(?:[A-Za-z]|\\[A-Za-z]+)(?:_(?:\w|\{\w+\}))?'?(?:\((?:[a-z],?)+\))?", re.ASCII)
 _RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\ne", r"\approx", r"\in"}
+_MIRRORED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 _MARKS = r", ) ] } \} \cup % : + - \pm \mp * / | & \\ ^ ! _"
 _ENDS = {None, *_RELATIONS, *_MARKS.split()}
 """Tokens that begin no factor."""
@@ -277,9 +279,15 @@ class _Reader:
         left = self.name()
         sides: list[Any] = [left if left is not None else self.side()]
         signs: list[str] = []
+        start = self.at
         while sign := self.accept(*_RELATIONS):
             signs.append(sign)
+            start = self.at
             sides.append(self.side())
+        is_lone = self.at == start + 1 and _NAME.fullmatch(self.tokens[start]) is not None
+        if left is None and is_lone and len(signs) == 1 and signs[0] in _MIRRORED:
+            left = self.tokens[start]  # `3 < x` is `x > 3`
+            signs, sides = [_MIRRORED[signs[0]]], [left, sides[0]]
         if "\\approx" in signs:  # `x = 1/3 \\approx 0.333` states 1/3
             exact = signs.index("\\approx")
             if left is None or exact > 0:
@@ -315,7 +323,7 @@ class _Reader:
 
     def inequality(self, signs: list[str], sides: list[Any], left: str | None) -> Any:
         if all(sign in (">", "\\ge") for sign in signs):
-            signs = [{">": "<", "\\ge": "\\le"}[sign] for sign in reversed(signs)]
+            signs = [_MIRRORED[sign] for sign in reversed(signs)]
             sides = sides[::-1]
         if any(sign not in ("<", "\\le") for sign in signs):
             raise Unreadable
@@ -558,8 +566,8 @@ def _split(token: str) -> list[str]:
         return [_USUAL.get(token, token)]
     if token in _WORDS:
         return [_USUAL.get(f"\\{token}", f"\\{token}")]
-    if len(token) > 3 or (len(token) > 1 and token.isupper()):
-        raise Unreadable  # a word
+    if len(token) > 1 and (len(token) > 3 or not token.islower() or token in _SHORT_WORDS):
+        raise Unreadable
     return list(token)
 
 

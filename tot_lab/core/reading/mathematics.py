@@ -153,6 +153,7 @@ _UNICODE = str.maketrans(
 _SMALL = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉", "0123456789+-n0123456789")
 _RAISED = re.compile(r"[⁰¹²³⁴-⁹⁺⁻ⁿ]+")
 _LOWERED = re.compile(r"[₀-₉]+")
+_SCIENTIFIC = re.compile(r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)[eE]([-+]?\d{1,3})(?!\w)", re.ASCII)
 _VULGAR = re.compile(r"[¼-¾⅐-⅞]|[⁰¹²³⁴-⁹]+⁄[₀-₉]+")
 _ROOT = re.compile(r"([√∛]) ?(\d+(?:\.\d+)?|[a-z])", re.ASCII)
 _TEXT = re.compile(
@@ -220,6 +221,7 @@ def read_expression(text: str) -> Expression:
         return Expression(None, "")
     text = _TEXT.sub(r"\\text{", text)
     text = _SPACE.sub(" ", _IGNORABLE.sub("", text)).replace("{,}", ",")
+    text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text)
     text = _FRACTIONS.sub(r"\\frac", _STARS.sub("^", text))
     text = _DEGREES.sub(r"^\\circ", _PERCENT.sub(r"\\%", _JOINED.sub(", ", text)))
     text = " ".join(text.split()).strip(" *`").rstrip(".,; ")
@@ -340,7 +342,8 @@ def math_key(answer: str) -> Fraction | str:
     if value is not None:
         return value
     text = text.replace(", ", ",").replace("dfrac", "frac").replace("tfrac", "frac")
-    return text.casefold() if text.isalpha() and len(text) > 3 else text
+    is_word = text.isalpha() and (len(text) > 3 or text.casefold() in ("yes", "no", "odd"))
+    return text.casefold() if is_word else text
 
 
 def as_latex(text: str) -> str:
