@@ -205,14 +205,16 @@ def test_a_vote_counts_equal_expressions_as_one_answer():
 def test_the_keys_of_256_answers_take_at_most_a_second():
     task = tl.general("q", grade="math")
     task.domain.same(task, "1")  # starts the process
-    best = 60.0
-    for number in range(3):
+    taken = []
+    for number in range(6):  # the machine may be busy
         answers = [rf"\frac{{x^2 + {k}}}{{{k + 2}}} + \sqrt{{{k}}} + {number}" for k in range(256)]
         start = time.monotonic()
         keys = {task.domain.same(task, answer) for answer in answers}
-        best = min(best, time.monotonic() - start)
+        taken.append(time.monotonic() - start)
         assert len(keys) == 256
-    assert best <= 1
+        if taken[-1] <= 1:
+            break
+    assert min(taken) <= 1
 
 
 def test_a_key_is_the_same_in_every_process():

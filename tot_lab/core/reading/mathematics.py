@@ -154,7 +154,7 @@ _SMALL = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅�
 _RAISED = re.compile(r"[⁰¹²³⁴-⁹⁺⁻ⁿ]+")
 _LOWERED = re.compile(r"[₀-₉]+")
 _SCIENTIFIC = re.compile(r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)[eE]([-+]?\d{1,3})(?!\w)", re.ASCII)
-_VULGAR = re.compile(r"[¼-¾⅐-⅞]|[⁰¹²³⁴-⁹]+⁄[₀-₉]+")
+_VULGAR = re.compile(r"[¼-¾⅐-⅞]|[⁰¹²³⁴-⁹]{1,9}⁄[₀-₉]{1,9}")
 _ROOT = re.compile(r"([√∛]) ?(\d+(?:\.\d+)?|[a-z])", re.ASCII)
 _TEXT = re.compile(
     r"\\(?:text(?:bf|rm|it|normal)|math(?:rm|bf|it)|mbox|operatorname\*?) ?\{ ?|\\text \{ ?|\{\\rm "
