@@ -26,7 +26,17 @@ import tot_lab
 from tot_lab.core import scrubbing, tools
 from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
-from tot_lab.core.reading import finish_reasons, json_values, lists, repair, scores, thinking, votes
+from tot_lab.core.reading import (
+    expressions,
+    finish_reasons,
+    json_values,
+    lists,
+    mathematics,
+    repair,
+    scores,
+    thinking,
+    votes,
+)
 from tot_lab.core.records import Thought
 from tot_lab.core.registry import built_in
 from tot_lab.domains.puzzles.base import PuzzleDomain
@@ -425,6 +435,8 @@ TABLE: dict[str, Callable[[str], object]] = {
     "read_json": json_values.read_json,
     "find_json": lambda text: list(json_values.find_json(text)),
     "split_thinking": thinking.split_thinking,
+    "read_expression": mathematics.read_expression,
+    "expressions.answer": expressions.answer,
     "repaired": lambda text: repair.repaired("{" + text, repair.Work(text)),
     "text_tool_calls": lambda text: text_tool_calls(f"name {text}", ("calculator",), "0"),
     "read_arguments": read_arguments,
@@ -475,7 +487,7 @@ def test_every_reader_is_linear(name, read, pieces):
 
 
 def test_every_public_reader_of_core_is_in_the_table():
-    rooms = (json_values, lists, scores, thinking, votes)
+    rooms = (json_values, lists, mathematics, scores, thinking, votes)
     named = {name for room in rooms for name in vars(room) if name.startswith(("read_", "find_", "split_"))}
     assert named - {"read_label_logprobs"} <= set(TABLE)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from fractions import Fraction
+from typing import NamedTuple
+from unicodedata import normalize
 
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+"
 _NUMBER = re.compile(
@@ -94,17 +96,190 @@ def _places(value: Fraction) -> int | None:
 
 # Expressions.
 
-_IGNORED = ("\\$", "€", "£", "¥", "\\left", "\\right", "\\!", "\\,", "\\;", "\\:", "\\ ", "$", "~")
+_IGNORED = (
+    "\\(",
+    "\\)",
+    "\\[",
+    "\\]",
+    "\\$",
+    "€",
+    "£",
+    "¥",
+    "\\left",
+    "\\right",
+    "\\!",
+    "\\,",
+    "\\;",
+    "\\:",
+    "\\ ",
+    "$",
+    "~",
+)
 _BRACED = re.compile(r"\\(?:text|textbf|textrm|mathrm|mbox|begin|end)\{([^{}]*)\}")
-_NAME = re.compile(r"(?<![\\A-Za-z])(pi|sin|cos|tan|log|ln)\b")
-_BETWEEN = re.compile(r"(?:[\s,;$]|\\(?:quad|text\{,? ?(?:and|or) ?\}|[()\[\]])|(?:and|or)\b)*")  # two boxes
-_ROOT = re.compile(r"√ ?(\d+|[a-z])")
-_JOINED = re.compile(r"\s(?:and|or)\s")
+_BETWEEN = re.compile(  # two boxes of one list
+    r"(?>(?:[\s,;$]|[-+*_=]{3,40}|\\(?:quad|text\{,? ?(?:and|or) ?\}|[()\[\]])|(?:and|or)\b)*)\\?"
+    r"|[^.!?\n]{0,40}\b(?:and|or)[\s$}]*+(?:\\[(\[]\s*+)?(?:[A-Za-z]\w*\s*=\s*)?"
+)
+_STATED = re.compile(r"\banswer(?: is|:)[:\s*]*+", re.IGNORECASE)
+_HOPE = " I hope it is correct"
 _THOUSANDS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))", re.ASCII)
 _LOOSE = re.compile(r"(?<![\d,]) | (?!\d)")
-_WORD = re.compile(
-    r"(?<![\\A-Za-z])(?!sqrt\b)(?:[A-Za-z]{4,}|(?:the|are|for|is|of|to|in|by|we|it|so|cm|km|mm|kg|ft)\b)"
+_UNICODE = str.maketrans(
+    {
+        **{
+            "−": "-",
+            "–": "-",
+            "÷": "/",
+            "√": " sqrt",
+            "°": r"^\circ ",
+            "~": " ",
+            "\xa0": " ",
+            "€": "",
+            "£": "",
+            "¥": "",
+        },
+        **{
+            "×": r"\times ",
+            "·": r"\cdot ",
+            "⋅": r"\cdot ",
+            "∞": r"\infty ",
+            "∅": r"\emptyset ",
+            "±": r"\pm ",
+        },
+        **{"≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∈": r"\in "},
+        **{"π": r"\pi ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "θ": r"\theta ", "λ": r"\lambda "},
+    }
 )
+_SMALL = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉", "0123456789+-n0123456789")
+_RAISED = re.compile(r"[⁰¹²³⁴-⁹⁺⁻ⁿ]+")
+_LOWERED = re.compile(r"[₀-₉]+")
+_SCIENTIFIC = re.compile(r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)[eE]([-+]?\d{1,3})(?!\w)", re.ASCII)
+_VULGAR = re.compile(r"[¼-¾⅐-⅞]|[⁰¹²³⁴-⁹]{1,9}⁄[₀-₉]{1,9}")
+_ROOT = re.compile(r"([√∛]) ?(\d+(?:\.\d+)?|[a-z])", re.ASCII)
+_TEXT = re.compile(
+    r"\\(?:text(?:bf|rm|it|normal)|math(?:rm|bf|it)|mbox|operatorname\*?) ?\{ ?|\\text \{ ?|\{\\rm "
+)
+_IGNORABLE = re.compile(
+    r"\\(?:left|right)(?![A-Za-z])\.?|\\[Bb]igg?[lr]?(?![A-Za-z])|(?<!\\)\\!|\\(?:displaystyle|limits)(?![A-Za-z])|\\\$"
+)
+_SPACE = re.compile(r"(?<!\\)\\[,;: ()\[\]\"]|[\"“”]|\\q?quad(?![A-Za-z])|\$|\s+")
+_FRACTIONS = re.compile(r"\\[dtc]frac(?![A-Za-z])")
+_STARS = re.compile(r"(?<=[\w)}\]]) ?\*\* ?(?=[\w({\\-])", re.ASCII)
+_JOINED = re.compile(r",? ?(?:\\text\{,? ?(?:and|or) ?,? ?\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])) ?")
+_NAME = re.compile(
+    r"(?<![\\A-Za-z])(pi|(?:arc)?(?:sin|cos|tan)|cot|sec|csc|log|ln|alpha|beta|gamma|theta)(?![A-Za-z]) ?"
+)
+_PERCENT = re.compile(r" ?(?:\\text\{(?:percent|percentage|pct)\}|\b(?:percent|percentage|pct)\b)")
+_DEGREES = re.compile(r" ?(?:\\text\{degrees?\}|\bdegrees?\b)")
+_GROUPS = re.compile(r"[()\[\]]|\\[{}]|(?<![\w.,])\d{1,3}((?:,\d{3})+|(?: \d{3})+)(?![\d,])", re.ASCII)
+_WORD = re.compile(
+    r"(?<![\\A-Za-z])(?!(?:sqrt|sinh|cosh|tanh|arc(?:sin|cos|tan)|infinity|alpha|beta|gamma|theta)\b)"
+    r"(?:[A-Za-z]{4,}|(?:the|are|for|is|of|to|in|by|we|it|so)\b)"
+)
+_SYMBOL = re.compile(r"\\text\{ ?(\(?[A-Za-z]\)?|[\d.]++) ?\}", re.ASCII)
+
+_UNITS = {
+    **{"mm": "millimeter millimetre", "cm": "centimeter centimetre", "dm": "", "m": "meter metre"},
+    **{"km": "kilometer kilometre", "in": "inch inches", "ft": "foot feet", "yd": "yard", "mi": "mile"},
+    **{"mg": "milligram", "g": "gram", "kg": "kilogram", "lb": "lbs pound", "oz": "ounce", "mol": "mole"},
+    **{"ms": "millisecond", "s": "sec second", "min": "minute", "h": "hr hour", "day": "", "week": ""},
+    **{"month": "", "year": "", "ml": "mL milliliter", "l": "L liter litre", "gal": "gallon", "mph": ""},
+    **{"N": "newton", "J": "joule", "W": "watt", "V": "volt", "A": "ampere", "Pa": "pascal", "Hz": "hertz"},
+    **{"rad": "radian", "unit": "", "dollar": "", "cent": ""},
+}
+_UNIT_NAMES = {
+    name + ending: symbol
+    for symbol, others in _UNITS.items()
+    for name in (symbol, *others.split())
+    for ending in ("", "s")
+    if not ending or (len(name) > 2 and not name.endswith("s"))
+}
+_UNIT_WORD = (
+    r"(?:\\text\{[^{}]{0,40}\}|(?<![A-Za-z])(?:(?:square|sq|cubic|cu)\.? )?"
+    rf"(?:{'|'.join(sorted(_UNIT_NAMES, key=len, reverse=True))})(?![A-Za-z]))(?:\^\{{?-?\d\}}?)?"
+)
+_UNIT = re.compile(rf"(?<=[\d}}) !])({_UNIT_WORD}(?: ?(?:/|per\b|\\cdot|\*|)? ?{_UNIT_WORD}){{0,3}})\.?$")
+_UNIT_POWER = re.compile(r"\b(square|sq|cubic|cu)\b\.? ?([A-Za-z]+)")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_UNIT_PART = re.compile(r"[A-Za-z]+|\^?-?\d|/")
+
+
+class Expression(NamedTuple):
+    """An expression in LaTeX without marks, and its unit, or "". `text` is `None` if it has words."""
+
+    text: str | None
+    unit: str
+
+
+def read_expression(text: str) -> Expression:
+    r"""Read an expression out of its box and its marks (`$…$`, `\(…\)`), in LaTeX, Unicode or plain text.
+
+    A list with "and" or "or" becomes one with commas. Signs such as `½`, `x²` and `**` become LaTeX.
+    """
+    text = _signs_as_latex(_stated(text).strip(" \t\r\n*`"))
+    if "\n" in text.strip(" \t\r\n$[]\\") and "\\begin{" not in text:
+        return Expression(None, "")
+    text = _TEXT.sub(r"\\text{", text)
+    text = _SPACE.sub(" ", _IGNORABLE.sub("", text)).replace("{,}", ",")
+    text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text)
+    text = _FRACTIONS.sub(r"\\frac", _STARS.sub("^", text))
+    text = _DEGREES.sub(r"^\\circ", _PERCENT.sub(r"\\%", _JOINED.sub(", ", text)))
+    text = " ".join(text.split()).strip(" *`").rstrip(".,; ")
+    text = _without_thousands(improper(text))
+    whole = _BRACED.fullmatch(text)
+    text, unit = _split_unit(whole[1].strip() if whole else text)
+    text = _NAME.sub(r"\\\1 ", _SYMBOL.sub(r"\1", text))
+    return Expression(None if _WORD.search(_BRACED.sub("", text)) else text, unit)
+
+
+def _stated(text: str) -> str:
+    """Return the last box, or the last statement after it, or else the end of the text."""
+    tail = text[-_READ:]
+    found = deque(_STATED.finditer(tail, max(tail.rfind("\\boxed{"), 0)), maxlen=1)
+    stated = tail[found[0].end() :].partition(_HOPE)[0].strip().partition("\n")[0] if found else ""
+    return stated or last_boxed(tail) or tail
+
+
+def _signs_as_latex(text: str) -> str:
+    text = _VULGAR.sub(
+        lambda match: "\\frac{{{}}}{{{}}}".format(*normalize("NFKC", match[0]).split("⁄")), text
+    )
+    text = _RAISED.sub(lambda match: "^{" + match[0].translate(_SMALL) + "}", text)
+    text = _LOWERED.sub(lambda match: "_{" + match[0].translate(_SMALL) + "}", text)
+    text = _ROOT.sub(lambda match: f"\\sqrt{'[3]' if match[1] == '∛' else ''}{{{match[2]}}}", text)
+    return text.translate(_UNICODE)
+
+
+def _without_thousands(text: str) -> str:
+    """Join the digits of `1,234` and `1 234`. In brackets a comma separates."""
+    depth = 0
+
+    def joined(match: re.Match[str]) -> str:
+        nonlocal depth
+        if match[1] is None:
+            depth += 1 if match[0][-1] in "([{" else -1
+        return match[0] if match[1] is None or depth > 0 else match[0].replace(",", "").replace(" ", "")
+
+    return _GROUPS.sub(joined, text)
+
+
+def _split_unit(text: str) -> tuple[str, str]:
+    """Split a number from the unit after it."""
+    found = _UNIT.search(text)
+    if found is None:
+        return text, ""
+    before = text[: found.start()].strip()
+    letters = _COMMAND.sub("", before.rpartition("=")[2])
+    is_number = any(map(str.isdigit, before)) and not any(map(str.isalpha, letters))
+    return (before, found[1]) if is_number else (text, "")
+
+
+def unit_key(unit: str) -> str:
+    """Return one spelling of a unit for all: `m/s` for `meters per second`."""
+    text = without_text_marks(unit).replace("{", "").replace("}", "")
+    text = _UNIT_POWER.sub(lambda match: f"{match[2]}^{3 if match[1].startswith('cu') else 2}", text)
+    parts = _UNIT_PART.findall(text.replace("per ", "/"))
+    return "".join(_UNIT_NAMES.get(part) or _UNIT_NAMES.get(part.lower(), part.lower()) for part in parts)
 
 
 def last_boxed(text: str) -> str | None:
@@ -156,8 +331,7 @@ def without_text_marks(text: str) -> str:
 
 def math_key(answer: str) -> Fraction | str:
     """Return the value of an answer that is a number, or else its expression without what LaTeX ignores."""
-    tail = answer[-_READ:]
-    text = without_text_marks(last_boxed(tail) or tail).replace("{,}", ",").replace("\\! ", "")
+    text = without_text_marks(_stated(answer)).replace("{,}", ",").replace("\\! ", "")
     for mark in _IGNORED:
         text = text.replace(mark, "")
     text = _LOOSE.sub("", " ".join(text.split())).strip("*`").rstrip(".")
@@ -168,17 +342,11 @@ def math_key(answer: str) -> Fraction | str:
     if value is not None:
         return value
     text = text.replace(", ", ",").replace("dfrac", "frac").replace("tfrac", "frac")
-    return text.casefold() if text.isalpha() and len(text) > 3 else text
+    is_word = text.isalpha() and (len(text) > 3 or text.casefold() in ("yes", "no", "odd"))
+    return text.casefold() if is_word else text
 
 
 def as_latex(text: str) -> str:
-    """Mark an expression as LaTeX, so that all of it is read. A text with words or marks stays as it is."""
-    text = text[-_READ:]
-    boxed = last_boxed(text)
-    text = _ROOT.sub(r"\\sqrt{\1}", improper(text if boxed is None else boxed).strip(" \t\r\n*`"))
-    if boxed is not None:
-        return f"${text}$"
-    text = _JOINED.sub(", ", text)
-    is_marked = "$" in text.replace("\\$", "") or any(mark in text for mark in ("\\(", "\\["))
-    is_prose = "\n" in text or _WORD.search(_BRACED.sub("", text)) is not None
-    return text if is_marked or is_prose else "$" + _NAME.sub(r"\\\1 ", text.rstrip(".")) + "$"
+    """Mark an expression as LaTeX, so that all of it is read. A text with words stays as it is."""
+    found = read_expression(text).text
+    return improper(text[-_READ:]) if found is None else f"${found}$"

@@ -51,10 +51,13 @@ class General(Domain):
     - `regex`: The reference is a pattern (Python's `re`) that must occur in the answer.
     - `math`: Two numbers must be equal, so 0.333 is not 1/3. If no decimal equals the reference, a decimal
       with six or more places may be off by less than one unit in the last place, such as 0.333334. Other
-      expressions must be equal according to math-verify, which reads LaTeX, ignores units and degrees, and
-      accepts 50% for both 50 and 0.5. In an answer with words it chooses the expression, and of one that it
-      cannot read it takes the number at the beginning. A comma joins three digits, as in 1,234, or separates
-      the elements of a list: 0,5 is not 0.5. It requires the extra `math`.
+      expressions must have the same value, or be equal according to math-verify. They may be LaTeX, Unicode
+      (`x²`, `½`, `√2`) or plain text (`x**2`, `sqrt(2)`), in a box, in marks, or bare. The order of a list
+      or a set does not matter; its elements are separated by commas, "and" or "or". A unit is ignored if the
+      reference or the answer has none; two units must be the same. 50% is right for both 50 and 0.5. In an
+      answer with words math-verify chooses the expression, and of one that it cannot read it takes the number
+      at the beginning. A comma joins three digits, as in 1,234, or separates the elements of a list. It is a
+      decimal point only against a number with a point: 1,22 is 1.22. It requires the extra `math`.
     - `python`: The reference is Python code, such as assertions, that must run after the code of the answer
       without an exception. The code is the answer's blocks of Python, or else all of it. It continues
       `task.data["code_before"]`, if that exists. **It runs what the model wrote**, with the limits and the
@@ -164,7 +167,8 @@ class General(Domain):
     def same(self, task: Task, answer: str) -> Hashable:
         """A key that is equal for answers which `grading` cannot tell apart: with `number` their last number,
         with `exact` their text without closing punctuation, with `grid` the rows, with `choice` the label,
-        with `math` the value of a number, or else the expression as it is written. Otherwise only case and
+        with `math` the value of the expression, and its unit. 50% is only 50% here. Without the extra `math`,
+        or for what is no expression, it is the value of a number or else the text. Otherwise only case and
         spacing are ignored.
         """
         key = GRADERS[self.grading].key(task, answer) if isinstance(self.grading, str) else None

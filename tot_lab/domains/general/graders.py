@@ -11,12 +11,15 @@ import re
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
 from tot_lab.core.extras import requires
 from tot_lab.core.processes import Failed, Killed, Worker, found_in, passes_tests
-from tot_lab.core.reading.answers import normalize
+from tot_lab.core.reading import mathematics
+from tot_lab.core.reading.answers import final_answer, normalize
 from tot_lab.core.reading.choices import stated_choice
 from tot_lab.core.reading.code import code_blocks
 from tot_lab.core.reading.grids import last_grid
@@ -25,6 +28,8 @@ from tot_lab.core.reading.mathematics import (
     is_rounded,
     last_number,
     math_key,
+    read_expression,
+    unit_key,
 )
 from tot_lab.core.task import Task, Ungraded
 
@@ -120,11 +125,32 @@ def _regex_problem(reference: str) -> str | None:
 
 # Mathematics.
 
+_KEYS = Worker(Path(mathematics.__file__).with_name("expressions.py").read_text(encoding="utf-8"))
 _VERIFYING = Worker("""
 import logging
-from math_verify import parse, verify
+from math_verify import grader, parse, verify
+from sympy import Float
 
 logging.disable()
+rounded_equal, percent = grader.sympy_numeric_eq, grader.get_pct_val
+
+def numeric_equal(one, other, *places):
+    # math-verify compares absolutely, so that all tiny values are equal.
+    if not rounded_equal(one, other, *places):
+        return False
+    try:
+        if percent(one) is not None or percent(other) is not None:
+            return True
+        is_rounded = one.has(Float) or other.has(Float)
+        values = [value.doit().evalf(30, subs=POINTS(value)) for value in (one, other)]
+        return bool(abs(values[0] - values[1]) <= abs(values[0]) * (1e-4 if is_rounded else 1e-12))
+    except Exception:
+        return True
+
+def POINTS(value):
+    return {symbol: 0.7320508 + 0.1 * k for k, symbol in enumerate(sorted(value.free_symbols, key=str))}
+
+grader.sympy_numeric_eq = numeric_equal
 
 def answer(request):
     try:
@@ -133,21 +159,73 @@ def answer(request):
     except Exception:
         return False
 """)
+_DECIMAL = re.compile(r"-?\d++\.\d+", re.ASCII)
+_WITH_COMMA = re.compile(r"-?\d++,\d+", re.ASCII)
+_WITH_BASE = re.compile(r"\d_(?:\d|\{\d)", re.ASCII)
 
 
 def _grade_math(task: Task, answer: str) -> float | None:
-    reference = str(task.reference)
-    expected, given = math_key(reference), math_key(answer)
+    reference, answer = str(task.reference), final_answer(answer) or answer
+    texts = (reference, answer)
+    expected, given = (math_key(_with_point(text, other)) for text, other in (texts, texts[::-1]))
     if isinstance(expected, Fraction) and isinstance(given, Fraction):
         return float(given == expected or is_rounded(given, expected))
     if given == expected:
         return 1.0
+    right, found = read_expression(reference), read_expression(answer)
+    units = unit_key(right.unit), unit_key(found.unit)
+    if all(units) and units[0] != units[1]:
+        return 0.0
+    keys = _expression_key(right.text), _expression_key(found.text)
+    if keys[0] is not None and keys[1] is not None:
+        if keys[0] == keys[1]:
+            return 1.0
+        both = f"{right.text} {found.text}"
+        are_exact = keys[0].is_number and keys[1].is_number and "." not in both
+        if are_exact or _WITH_BASE.search(both):
+            return 0.0
     try:
         return float(_VERIFYING.request([as_latex(reference), as_latex(answer)], SECONDS))
     except Killed:
         return 0.0  # no equality was shown
     except Failed as error:
         return _ungraded(f"math-verify: {error}")
+
+
+def _with_point(text: str, other: str) -> str:
+    """Read a comma as a decimal point, if the other text is a number with a point."""
+    text = text.strip(" $")
+    is_decimal = _WITH_COMMA.fullmatch(text) and _DECIMAL.fullmatch(other.strip(" $"))
+    return text.replace(",", ".") if is_decimal else text
+
+
+class _Key(NamedTuple):
+    key: str
+    is_number: bool
+
+
+@lru_cache(maxsize=8192)
+def _expression_key(text: str | None) -> _Key | None:
+    """Return the key of an expression. `None` if it cannot be read, or mpmath is not installed."""
+    if text is None or find_spec("mpmath") is None:
+        return None
+    try:
+        found = _KEYS.request(text, SECONDS)
+    except Killed:
+        return None
+    except Failed as error:
+        _ungraded(f"mpmath: {error}")
+        return None
+    return None if found is None else _Key(*found)
+
+
+def _vote_key(task: Task, answer: str) -> Hashable:
+    answer = final_answer(answer) or answer
+    expression = read_expression(answer)
+    found = _expression_key(expression.text)
+    if found is None:
+        return math_key(answer)
+    return (found.key, unit_key(expression.unit)) if expression.unit else found.key
 
 
 def _math_problem(reference: str) -> str | None:
@@ -206,9 +284,7 @@ GRADERS: Mapping[str, Grader] = {
     ),
     "choice": Grader(_grade_choice, lambda task, answer: stated_choice(answer, choices_of(task))),
     "regex": Grader(_grade_regex, needs="must be a pattern", problem=_regex_problem, is_bounded=False),
-    "math": Grader(
-        _grade_math, lambda task, answer: math_key(answer), problem=_math_problem, is_bounded=False
-    ),
+    "math": Grader(_grade_math, _vote_key, problem=_math_problem, is_bounded=False),
     "python": Grader(_grade_python, needs="must be Python code", problem=_python_problem, is_bounded=False),
 }
 """The graders by the value of `General.grading`."""
