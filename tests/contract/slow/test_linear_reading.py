@@ -26,12 +26,13 @@ import tot_lab
 from tot_lab.core import scrubbing, tools
 from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.reading import json_values, lists, repair, scores, thinking, votes
+from tot_lab.core.reading import json_values, lists, names, repair, scores, thinking, verdicts, votes
 from tot_lab.core.records import Thought
 from tot_lab.core.registry import built_in
 from tot_lab.domains.puzzles.base import PuzzleDomain
 from tot_lab.models.simulated import Simulated
-from tot_lab.strategies import categories, conversation, plan_execute, plans, react, reflexion, research
+from tot_lab.strategies import categories, conversation, plan_execute, plans, react, research, tool_needs
+from tot_lab.strategies.acting import AvailableTools
 from tot_lab.strategies.deep_think_replies import Approaches, Convergence, Development
 from tot_lab.strategies.structured import _form
 from tot_lab.strategies.text_tool_calls import text_tool_calls
@@ -432,7 +433,10 @@ TABLE: dict[str, Callable[[str], object]] = {
     "filled_in": lambda text: plans.filled_in(text.replace("from_step", "from"), STEP, {}),
     "read_category": categories.read_category,
     "categorise": categories.categorise,
-    "read_verdict": reflexion.read_verdict,
+    "read_verdict": verdicts.read_verdict,
+    "without_verdict": verdicts.without_verdict,
+    "read_name": lambda text: names.read_name(text, {"tree-of-thought": 1, "steps": 2}, "kind"),
+    "read_needs": lambda text: tool_needs.read_needs(text, AvailableTools({TOOL.name: TOOL}, {}, [])),
     "turn_of": lambda text: conversation.turn_of("0.0", Reply(text), ("calculator",)),
     "as_recorded": lambda text: conversation.as_recorded(
         conversation.Turn("0.0", "x"), Thought("0.0", "0", text), ("calculator",)
