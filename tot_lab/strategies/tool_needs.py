@@ -129,14 +129,11 @@ def _required(value: Any, known: Mapping[str, str]) -> dict[str, int] | None:
         return _counts(value)
     parts = [part for key, part in value.items() if _REQUIRED.match(key) or _MINIMUM.match(key)]
     if not parts:
-        alone = {tool_name(key): item for key, item in value.items() if key != "relevant"}
-        parts = (
-            [alone["tools"]]
-            if "tools" in alone
-            else [alone]
-            if alone.keys() <= known.keys() and alone
-            else []
-        )
+        tools = {tool_name(key): item for key, item in value.items() if key != "relevant"}
+        if "tools" in tools:
+            parts = [tools["tools"]]
+        elif tools and tools.keys() <= known.keys():
+            parts = [tools]
     read = [_counts(part) for part in parts]
     if not read or None in read:
         return None
