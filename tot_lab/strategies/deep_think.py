@@ -60,6 +60,9 @@ SHOWN = 8_000
 """Characters of each text of an earlier phase that a prompt shows if the context window is not known."""
 
 
+INSTRUCTIONS = 1_500
+"""Tokens of a prompt's instructions and of the form of its reply, at most."""
+
 SLOTS = Slots("deep think", 4)
 """Calls in flight of all runs of Deep Think in this process.
 
@@ -95,9 +98,10 @@ class DeepThink(Prompting):
     synthesis of the iteration with the highest confidence, of equal ones the later. Its score is that
     confidence / 10, or `None` if the confidence was assumed.
 
-    The texts of earlier phases in one prompt fill at most half of the context window that the task leaves
-    (`tl.Task.context_window`); the longest are shortened if they do not fit. If the window is not known, each
-    text has at most 8,000 characters. Each cut is recorded as a note `deep_think.shortened`, and reported.
+    The texts of earlier phases in one prompt fill at most half of what the task and the instructions leave of
+    the context window (`tl.Task.context_window`); the longest are shortened if they do not fit. If the window
+    is not known, each text has at most 8,000 characters. Each cut is a note `deep_think.shortened`, a line of
+    the report, and a finding of `tl.diagnose`.
 
     Stops: `converged` (the model expects no improvement from another iteration), `solved` (a confidence of at
     least 9.5), `limit:iterations`, `limit:timeout`. `tl.deep_thought(run)` gives the iterations and the
@@ -476,7 +480,7 @@ class _Iterations:
         """The most tokens of each text so that all of `texts` fit. `None` if the window is not known."""
         if self.window is None:
             return None
-        room = max(0, self.window - tokens_in(self.goal)) // 2
+        room = max(0, self.window - tokens_in(self.goal) - INSTRUCTIONS) // 2
         sizes = sorted(map(tokens_in, texts))
         for k, size in enumerate(sizes):
             if size * (len(sizes) - k) > room:
