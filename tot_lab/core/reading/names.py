@@ -22,7 +22,7 @@ _LABELLED = re.compile(
     r"\b(?:category|kind|strategy|type|label|class|route|answer|choice|approach|method)\b[\W_]{0,6}"
     rf"(?:(?:is|should be|would be)\b)?{_ARTICLE}"
 )
-_SAID = re.compile(rf"\b(?:it|this|that|(?:the|this) (?:task|question|problem|one))(?:'s| is){_ARTICLE}")
+_DESCRIBED = re.compile(rf"\b(?:it|this|that|(?:the|this) (?:task|question|problem|one))(?:'s| is){_ARTICLE}")
 _NEGATED = re.compile(
     r"(?:\b(?:not|no|never|neither|nor|without|than|instead of)|n't)(?: (?:an?|the|about|of))?\W*\Z"
 )
@@ -62,7 +62,7 @@ def _in_words(text: str, known: Mapping[str, T], pattern: re.Pattern[str]) -> T 
     """What the name stands for that a text in words states."""
     labelled: list[T | None] = []
     leading: list[T | None] = []
-    said: list[T | None] = []
+    described: list[T | None] = []
     last: set[T | None] = set()
     plain = unicodedata.normalize("NFKC", text[-_LONGEST:]).replace("’", "'")
     for line in plain.lower().splitlines():
@@ -84,12 +84,12 @@ def _in_words(text: str, known: Mapping[str, T], pattern: re.Pattern[str]) -> T 
                 labelled.append(meaning)
             elif not re.search(r"[^\W_]", line[: found.start()]) and _ENDS.match(line, found.end()):
                 leading.append(meaning)
-            elif _SAID.search(before):
-                said.append(meaning)
+            elif _DESCRIBED.search(before):
+                described.append(meaning)
             else:
                 here.add(meaning)
         last = here or last
-    stated = {*labelled[-1:]} or {*leading} or {*said[-1:]} or last
+    stated = {*labelled[-1:]} or {*leading} or {*described[-1:]} or last
     return stated.pop() if len(stated) == 1 else None
 
 

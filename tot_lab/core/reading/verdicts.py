@@ -30,8 +30,9 @@ _LEADS = re.compile(
 
 _NEGATED = re.compile(
     r"\b(?:not(?! (?:only|merely|just)\b)|never|cannot|hardly|barely|scarcely|neither|nor|none|nobody|"
-    r"no (?:one|longer|way)|far from|anything but|less than|without|refus\w+|fail\w*|unable|impossible|"
-    r"yet to|almost|nearly|mostly|partly|partially|largely|half|semi|somewhat|insufficiently)\b|n't\b"
+    r"no (?:one|longer|way)|far from|anything but|less than|without(?! (?:any )?(?:doubt|reservations?))|"
+    r"(?<!no )(?<!without )(?<!any )doubt\w*|refus\w+|fail\w*|unable|impossible|too \w+ to|would have|yet to|"
+    r"almost|nearly|mostly|partly|partially|largely|half|semi|somewhat|insufficiently)\b|n't\b"
 )
 _CONDITIONAL = re.compile(
     r"(?:\b(?:to|would|could|should|might|may|will|shall|can|must)|'(?:d|ll))(?: \w+ly| more| quite| yet)?"
@@ -39,7 +40,7 @@ _CONDITIONAL = re.compile(
 )
 _CONDITION_FIRST = re.compile(
     r"\W*(?:(?:and|but|only) )?(?:if|unless|until|till|once|when|whenever|provided|assuming|should|"
-    r"as (?:soon|long) as|before (?:i|we))\b"
+    r"(?:were|had) (?:the|a|it|you|this|that)|as (?:soon|long) as|before (?:i|we))\b"
 )
 _HEDGED = re.compile(r"\b(?:maybe|perhaps|possibly|probably|presumably|either|whether|or|otherwise)\Z")
 _SUBJECT = re.compile(
@@ -51,15 +52,16 @@ _SUBJECT = re.compile(
 
 _CLOSING = r"[\s*_`~\"'”’»)\]}]{0,9}"
 _ANSWERED = re.compile(
-    rf"{_CLOSING}[:=?][\s*_`~\"'“‘«(\[{{]{{0,9}}(?:(yes|true)\b|(?:no|false)\b(?=\W{{0,9}}\Z|\s{{0,9}}[.,;!}}\]\n])|"
-    r"not (?:yet|really|quite|at all|entirely|fully|completely)\b)"
+    rf"{_CLOSING}[:=?][\s*_`~\"'“‘«(\[{{]{{0,9}}(?:(yes|true)\b|(?:no|false)\b(?=\W{{0,9}}\Z|\s{{0,9}}[.,:;!}}\]\n–—])|"
+    r"(?:not (?:yet|really|quite|at all|entirely|fully|completely)|hardly|barely|only (?:if|when|once))\b)"
 )
 _ASKED = re.compile(rf"{_CLOSING}\?")
 _ENDS = re.compile(rf"{_CLOSING}(?:\Z|[^\w\s]|(?<=\n))")
 _CONDITION = re.compile(
     rf"{_CLOSING}(?:[:,–—-]\s{{0,3}})?(?:(?:provided|unless|once|pending|subject to|except|apart from|only|"
     r"on (?:the )?condition|as soon as|assuming|mostly|partly|partially|almost|nearly|in part|"
-    r"with (?:\w+ )?(?:reservation|caveat)s?)\b)|[\s,)]{1,3}(?:if|when|after|until|as long as)\b"
+    r"with (?:\w+ )?(?:reservation|caveat)s?)\b)|[\s,)]{1,3}(?:(?:if|when|after|until|as long as)\b|"
+    r"(?:(?:i|it|we) )?(?:am|is|are) (?:not|never)\b)"
 )
 _BUT = re.compile(r"[\s,)*_`]{1,6}(?:with [^.!?:\n]{1,80}?[\s,]{1,2})?(?:but|however|though|although)\b")
 _OR = re.compile(r"\W*(?:\b(?:or|nor|vs)\b|[/|])\W*")
@@ -126,7 +128,8 @@ def _statement(text: str, word: re.Match[str]) -> _Statement | None:
         return None  # a mention
     negated = _NEGATED.search(near) is not None
     if word[1]:
-        return None if negated or _ASKED.match(after) else _Statement(False, leads, word.start())
+        double = word[1].lower() in ("un", "dis") and _NEGATED.search(" ".join(near.split()[-3:]))
+        return None if double or _ASKED.match(after) else _Statement(False, leads, word.start())
     if negated or _CONDITIONAL.search(near) or _CONDITION_FIRST.match(sentence):
         return _Statement(False, leads, word.start())
     if answered is not None:
