@@ -220,8 +220,8 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
         name for name in ("tools", "context_window") if name in header.task and not getattr(task, name)
     ]
     if lacking:
-        recorded = task_of(header.task)
-        task = task.model_copy(update={name: getattr(recorded, name) for name in lacking})
+        known = task_of(header.task)
+        task = task.model_copy(update={name: getattr(known, name) for name in lacking})
     needed = {*needs_functions(strategy), *needs_functions(task.domain)}
     models = [name for one in models_of(strategy).values() for name in needs_functions(one)]
     missing = sorted(needed.difference(models))

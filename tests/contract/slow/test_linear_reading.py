@@ -31,7 +31,7 @@ from tot_lab.core.records import Thought
 from tot_lab.core.registry import built_in
 from tot_lab.domains.puzzles.base import PuzzleDomain
 from tot_lab.models.simulated import Simulated
-from tot_lab.strategies import categories, conversation, plan_execute, plans, react, research, tool_needs
+from tot_lab.strategies import categories, conversation, plans, react, research, tool_needs
 from tot_lab.strategies.acting import AvailableTools
 from tot_lab.strategies.deep_think_replies import Approaches, Convergence, Development
 from tot_lab.strategies.structured import _form
@@ -474,7 +474,7 @@ def test_every_reader_is_linear(name, read, pieces):
 
 
 def test_every_public_reader_of_core_is_in_the_table():
-    rooms = (json_values, lists, scores, thinking, votes)
+    rooms = (json_values, lists, names, scores, thinking, verdicts, votes)
     named = {name for room in rooms for name in vars(room) if name.startswith(("read_", "find_", "split_"))}
     assert named - {"read_label_logprobs"} <= set(TABLE)
 
@@ -517,7 +517,6 @@ def test_finding_json_in_brackets_takes_a_bounded_time():
         assert seconds(TABLE["text_tool_calls"], text, 3, wanted=0.8) < 0.8, piece
 
 
-def test_what_a_plan_verdict_reads():
+def test_what_a_word_reads():
     """Named here, so that a reader that moves is missed: the imports above hold the private ones."""
-    assert plan_execute._VERDICT.match("satisfied")
     assert react._WORD.search("word")
