@@ -28,8 +28,8 @@ MAX_REQUIRED = 20
 _CANDIDATES = 5  # JSON values in one reply
 _LONGEST = 4_000  # characters of a reply without JSON
 _REQUIRED = re.compile(r"required|must", re.IGNORECASE)
-_MINIMUM = re.compile(r"min|.*least", re.IGNORECASE)
-_CALLS = re.compile(r"(?!.*max).*(?:call|count|times|quantity|number|amount|uses)", re.IGNORECASE)
+_MINIMUM = re.compile(r"\A(?:min|at.?least|least)", re.IGNORECASE)
+_CALLS = re.compile(r"call|count|times|quantity|number|amount|uses", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[,;\n]")
 _NUMBER = re.compile(
     r"(?:at least|min(?:imum)?|[×x*≥>=~\s])*+(\d++)(?:[×x+]|times|calls?|\s)*+", re.IGNORECASE
@@ -127,7 +127,7 @@ def _required(value: Any, known: Mapping[str, str]) -> dict[str, int] | None:
     """The required calls by normalised tool name that a JSON value states. `None` if it states none."""
     if isinstance(value, list) or _tool_in(value) is not None:
         return _counts(value)
-    parts = [part for key, part in value.items() if _REQUIRED.match(key) or _MINIMUM.match(key)]
+    parts = [part for key, part in value.items() if _REQUIRED.match(key) or _MINIMUM.search(key)]
     if not parts:
         tools = {tool_name(key): item for key, item in value.items() if key != "relevant"}
         if "tools" in tools:
@@ -184,7 +184,8 @@ def _tool_in(item: Mapping[str, Any]) -> str | None:
 def _count(count: Any) -> int | None:
     """A number of calls: 1 if none is stated, `None` if it cannot be read."""
     if isinstance(count, dict):
-        stated = [[value for key, value in count.items() if form.match(key)] for form in (_MINIMUM, _CALLS)]
+        items = [(key, value) for key, value in count.items() if "max" not in key.lower()]
+        stated = [[value for key, value in items if form.search(key)] for form in (_MINIMUM, _CALLS)]
         values = next(filter(None, stated), [None])
         return _count(values[0]) if len(values) == 1 else None
     if isinstance(count, str):
