@@ -308,6 +308,10 @@ def test_progress_tells_what_was_gathered_and_what_was_left_out():
     progress = Progress("a model")
     for name, data in {
         "deep_think.left_out": {"given": 5, "used": 3},
+        "deep_think.shortened": {
+            **{"what": "converge", "text": "solution", "branch": "b1"},
+            **{"shown": 8_000, "of": 12_011, "window": None},
+        },
         "think.gathered": {"results": 1, "tool_calls": 2},
         "think.nothing_gathered": {},
         "research.cut": {"url": "http://x/a", "characters": 6_963},
@@ -317,6 +321,7 @@ def test_progress_tells_what_was_gathered_and_what_was_left_out():
         progress.take([Line((0,), 0.0, tl.Note(name, "0", data))])
     assert [said.partition(" s  ")[2] for said in progress.new_lines()[1:]] == [
         "only the first 3 of 5 approaches are used",
+        "converge is shown 8,000 of 12,011 characters of the solution of b1",
         "gathered: 1 of 2 tool calls returned results",
         "nothing was gathered",
         "http://x/a is truncated to its first 6,963 characters",

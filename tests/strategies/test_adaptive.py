@@ -129,6 +129,60 @@ def test_r11_what_no_rule_decides_goes_to_the_model(question, kind):
 
 
 @pytest.mark.parametrize(
+    ("reply", "name"),
+    [
+        *((f'{{"{key}": "{name}"}}', name) for name in ROUTES.values() for key in ("kind", "strategy")),
+        *((name, name) for name in ROUTES.values()),
+        ("Tree of Thought", "tree-of-thought"),
+        ("tree_then_act", "tree-of-thought"),
+        ('{"kind": "creative"}', "tree-of-thought"),
+        ('{"kind": "open-ended"}', "tree-of-thought"),
+        ('{"kind": "Multi-Step"}', "plan-execute-reflect"),
+        ('{"kind": "quality-critical writing"}', "reflexion"),
+        ("ReAct", "reactive"),
+        ("PlanExecute", "plan-execute-reflect"),
+    ],
+)
+def test_r11_a_reply_may_use_the_sources_words(reply, name):
+    made = run(tl.Adaptive(), tl.general("Design a cache"), model=Scripted(replies(reply)))
+    found = tl.stats.routed(made)
+    assert (found.selected, found.by) == (name, "model")
+    assert ROUTES[found.kind] == name
+    assert "route" not in [note["kind"] for note in notes(made, "parse.unreadable")]
+
+
+def test_r11_a_strategy_is_chosen_by_its_name_and_a_kind_by_its_route():
+    strategies = {
+        "mine": Says(text="mine"),
+        "tree-of-thought": Says(text="tree"),
+        "slow": tl.ChainOfThought(),
+    }
+    routed = tl.Adaptive(strategies=strategies, default="mine", routes={"open": "mine"})
+    for reply, answer in (("tree-of-thought", "tree"), ('{"kind": "creative"}', "mine"), ("mine", "mine")):
+        made = run(routed, tl.general("Design a cache"), model=Scripted(replies(reply)))
+        assert made.answer == answer
+    made = run(routed, tl.general("Design a cache"), model=Scripted(replies("chain of thought")))
+    assert tl.stats.routed(made).selected == "slow"
+
+
+@pytest.mark.parametrize(
+    "reply", ["", "banana", "simple or creative", '{"kind": "banana", "why": "simple"}', "test/says"]
+)
+def test_r11_what_cannot_be_read_is_recorded_as_unreadable(reply):
+    strategies = {name: Says(text=name) for name in NAMED}  # one kind of strategy under four names
+    made = run(
+        tl.Adaptive(strategies=strategies), tl.general("Design a cache"), model=Scripted(replies(reply))
+    )
+    assert [note["kind"] for note in notes(made, "parse.unreadable")] == ["route"]
+    assert tl.stats.routed(made).by == "default"
+    assert "route" in tl.diagnose(made).of("unreadable_replies")[0].text
+
+
+def replies(route):
+    return lambda call: route if call.purpose == "route" else "Answer: 1"
+
+
+@pytest.mark.parametrize(
     ("question", "name"),
     [
         ("What's 2+2?", "reactive"),

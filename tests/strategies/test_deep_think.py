@@ -31,6 +31,7 @@ from support.virtual_time import run_virtually
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.tools import tokens_in
 from tot_lab.models.stack import Failure
 from tot_lab.strategies.deep_think_names import core, match_once
 
@@ -1165,3 +1166,103 @@ def test_solutions_of_any_length_fit_the_next_prompt():
     assert made.answer == long.strip()
     assert max(len(call.prompt) for call in model.calls) < 80_000
     assert "more characters are not shown" in prompts(model, "converge")[0]
+
+
+# Texts that are too long for a prompt.
+
+LONG = "word " * 2_400  # 12,000 characters, about 2,400 tokens
+
+
+def with_long_solutions(window):
+    """A run whose first approach has a long solution, and its model."""
+    model = thinker(
+        convergence((5, 8, 2), synthesis=LONG + "with a backup"),
+        develop=lambda name: development(name, solution=(LONG if name == NAMES[0] else "") + f"in {name}"),
+    )
+    task = TASK.model_copy(update={"context_window": window})
+    return run(tl.DeepThink(max_iterations=2), task, model), model
+
+
+@pytest.mark.slow
+def test_nothing_is_shortened_that_fits_the_context_window():
+    made, model = with_long_solutions(100_000)
+    assert notes(made, "deep_think.shortened") == []
+    assert f"{LONG}in one file" in prompts(model, "converge")[0]
+    assert f"{LONG}with a backup" in prompts(model, "branch")[1]
+    assert "characters are not shown" not in "".join(call.prompt for call in model.calls)
+    assert tl.diagnose(made).of("shortened_texts") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", [3_000, 4_000])
+def test_what_does_not_fit_is_shortened_and_each_cut_is_a_note(window):
+    made, model = with_long_solutions(window)
+    told = notes(made, "deep_think.shortened")
+    assert {(note["what"], note["text"], note["branch"]) for note in told} >= {
+        ("converge", "solution", "b0"),
+        ("branch", "best solution", ""),
+        ("develop", "best solution", ""),
+    }
+    assert {note["text"] for note in told} <= {"solution", "best solution"}  # what is short is shown whole
+    cuts = sum(call.prompt.count("more characters are not shown") for call in model.calls)
+    assert len(told) == cuts > 0
+    assert all(note["window"] == window and 0 < note["shown"] < note["of"] for note in told)
+    assert max(tokens_in(call.prompt) for call in model.calls) < window
+    assert f"in {NAMES[1]}" in prompts(model, "converge")[0]
+    assert made.answer == f"{LONG}with a backup"  # the answer itself is whole
+
+
+@pytest.mark.slow
+def test_a_larger_window_shows_more():
+    shown = [
+        sum(note["shown"] for note in notes(with_long_solutions(window)[0], "deep_think.shortened")[:1])
+        for window in (2_000, 3_000, 4_000)
+    ]
+    assert shown == sorted(shown)
+    assert len({*shown}) == 3
+
+
+@pytest.mark.slow
+def test_without_a_known_window_each_text_has_8000_characters():
+    made, model = with_long_solutions(None)
+    lab = tl.Lab(thinker(), runs=None, roles={"other": model})
+    task = TASK.model_copy(update={"context_window": 100_000})  # that of the lab's model, which is not asked
+    other = wait(lab.run(tl.DeepThink(max_iterations=2, model="other"), task))
+    for run_ in (made, other):
+        told = notes(run_, "deep_think.shortened")
+        assert {(note["shown"], note["window"]) for note in told} == {(8_000, None)}
+
+
+def test_the_window_is_that_of_the_labs_model_also_without_tools():
+    class Small(tl.Part):
+        kind = "test/small"
+        context_window: int = 3_000
+
+        async def __call__(self, call: Call) -> str:
+            raise NotImplementedError
+
+    assert tl.Lab(Small(), runs=None).runner.equipped(TASK).context_window == 3_000
+    assert tl.Lab(thinker(), runs=None).runner.equipped(TASK).context_window is None
+    mine = TASK.model_copy(update={"context_window": 9})
+    assert tl.Lab(Small(), runs=None).runner.equipped(mine).context_window == 9
+
+
+@pytest.mark.slow
+def test_a_shortened_text_is_a_finding_and_a_line_of_the_report():
+    made, _ = with_long_solutions(None)
+    (finding,) = tl.diagnose(made).of("shortened_texts")
+    assert "solution in converge" in finding.text
+    assert "8,000 of 12,0" in finding.text
+    assert "window is not known" in finding.text
+    assert "0" in finding.nodes
+    report = tl.deep_thought(made).report()
+    first, second = report.split("## Iteration 2")
+    assert (
+        "Later phases were shown only the beginning of: solution of b0 (8,000 of 12,011 characters)." in first
+    )
+    assert "best solution (8,000 of 12,013 characters)" in second
+    known, _ = with_long_solutions(4_000)
+    assert "has 4,000 tokens" in tl.diagnose(known).of("shortened_texts")[0].text
+    whole, _ = with_long_solutions(100_000)
+    assert "only the beginning" not in tl.deep_thought(whole).report()
+    assert wait(known.replay()).identical

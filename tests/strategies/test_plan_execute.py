@@ -424,6 +424,12 @@ def test_a_reflection_without_an_answer_is_followed_by_a_call_for_one():
     [
         ("**SATISFIED**: it adds up.", "answered"),
         ("satisfied: it adds up.", "answered"),
+        ("SATISFIED", "answered"),
+        ("SATISFIED. All steps are done.", "answered"),
+        ("**Verdict:** SATISFIED", "answered"),
+        ("I'm never SATISFIED: do it again.", "limit:refinements"),
+        ("To be SATISFIED: add a definition of spin.", "limit:refinements"),
+        ("UN-SATISFIED: no spin.", "limit:refinements"),
         ("SATISFIED: no. UNSATISFIED: yes.", "limit:refinements"),
         ("NOT SATISFIED: the doubling is missing.", "limit:refinements"),
         ("Dissatisfied: the doubling is missing.", "limit:refinements"),
@@ -433,6 +439,16 @@ def test_a_reflection_is_read_as_a_critique_is(verdict, stop):
     model = Planner(plan=plan(think("a")), analysis="ok", review=f"{verdict}\nAnswer: 14")
     made = run(model, tl.PlanExecute(max_refinements=0))
     assert (made.stop_reason, made.answer) == (stop, "14")
+
+
+@pytest.mark.parametrize("verdict", ["SATISFIED", "SATISFIED. All is known.", "My verdict is SATISFIED."])
+def test_r2_a_review_that_states_satisfied_runs_no_further_tool_call(verdict):
+    fetch, fetched = broken()
+    more = plan(tool("fetch", url="b"))
+    model = Planner(plan=plan(tool("fetch", url="a")), augment=more, review=f"{verdict}\nAnswer: 14")
+    made = run(model, tools=[fetch])
+    assert (made.answer, made.stop_reason, fetched) == ("14", "answered", ["a"])
+    assert model.kinds == ["plan", "review"]
 
 
 def test_required_calls_are_added_and_told_to_the_planner():

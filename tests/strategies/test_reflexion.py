@@ -34,7 +34,7 @@ def notes(made, name):
         ("The task isn't satisfied: no", False),
         ("Dissatisfied: no", False),
         ("It is not wrong. SATISFIED: it holds", True),
-        ("satisfied", None),
+        ("satisfied", True),
         ("It is satisfied by 3", None),
         ("", None),
     ],

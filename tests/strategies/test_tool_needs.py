@@ -60,7 +60,7 @@ def test_s1_it_is_off_by_default():
         ),
         ('{"required": {"legs": 0, "read": -1, "fly": 2}, "relevant": ["fly", 7]}', {}, []),
         ('{"required": {"legs": 1000}}', {"legs": 20}, []),
-        ('{"required": {"legs": true, "read": 1.5, "web-search": null}}', {}, []),
+        ('{"required": {"legs": true, "read": {"minCalls": 2}}}', {"legs": 1, "read": 2}, []),
         ('{"required": {}, "relevant": []}', {}, []),
     ],
 )
@@ -70,13 +70,63 @@ def test_s1_what_a_classifier_writes_is_read(reply, required, relevant):
 
 
 @pytest.mark.parametrize(
-    "reply", ["I would search the web.", "[1]", '{"required": 3}', "", Reply(error="timeout")]
+    "reply",
+    [
+        *("I would search the web.", "garbage", "none", "[1]", "{}", '{"required": 3}', ""),
+        *('{"required": {"legs": 1.5}}', '{"required": {"legs": 2, "read": "some"}}', '{"tools": 2}'),
+        *('{"required": {"legs": "3-4"}}', '{"required": [{"name": "legs", "minCalls": []}]}'),
+        '{"relevant": ["legs"]}',
+        Reply(error="timeout"),
+    ],
 )
 def test_s1_a_classifier_that_cannot_be_read_requires_nothing(reply):
     made = act(Script(reply, said(final("26"))))
     assert (made.answer, made.usage.calls) == ("26", 2)
     assert notes(made, "tools.classified") == []
     assert len(notes(made, "parse.unreadable") + notes(made, "call.failed")) == 1
+
+
+FOUR = {"web-search": 4}
+
+
+@pytest.mark.parametrize(
+    ("reply", "required"),
+    [
+        ('{"required": {"web-search": {"minCalls": 4}}}', FOUR),
+        ('{"required": {"webSearch": {"min_calls": "4", "maxCalls": 6, "reason": "4 towns"}}}', FOUR),
+        ('{"required": {"Web Search": {"minimumCalls": 4.0}}}', FOUR),
+        ('{"required": [{"name": "web-search", "minCalls": 4}, {"name": "legs"}]}', {**FOUR, "legs": 1}),
+        ('{"requiredTools": [{"tool": "web_search", "count": "at least 4"}]}', FOUR),
+        ('{"required": ["legs", "web-search"], "minCalls": {"web-search": 4}}', {**FOUR, "legs": 1}),
+        ('{"required": "web-search×4, read"}', {**FOUR, "read": 1}),
+        ('{"required": [{"web-search": 4}]}', FOUR),
+        (
+            '{"tools": [{"name": "web-search", "required": true, "calls": 4},'
+            ' {"name": "read", "required": false}]}',
+            FOUR,
+        ),
+        ('[{"name": "web-search", "minCalls": 4}]', FOUR),
+        ('{"web-search": 4, "relevant": ["read"]}', FOUR),
+        ('{"minCalls": {"web-search": 4}}', FOUR),
+        ('{"required": {"web-search": "4 calls", "read": false}}', FOUR),
+        ("{'required': {'web-search': 4,},}", FOUR),
+        ("web-search×4\nlegs", {**FOUR, "legs": 1}),
+        ('<think>{"required": {"legs": 9}}</think>{"required": {"web-search": 4}}', FOUR),
+        ('{"required": []}', {}),
+    ],
+)
+def test_s1_the_sources_words_are_read_in_any_near_form(reply, required):
+    made = act(Script(reply, said(final("26"))))
+    (found,) = notes(made, "tools.classified")
+    assert found["required"] == required
+    assert notes(made, "parse.unreadable") == []
+
+
+def test_s1_a_required_tool_that_does_not_exist_and_a_repair_are_recorded():
+    made = act(Script("{'required': {'fly': 2, 'legs': 1}}", said(final("26"))))
+    assert [note["tool"] for note in notes(made, "react.unknown_tool")] == ["fly"]
+    assert [note["kind"] for note in notes(made, "json.repaired")] == ["route"]
+    assert "fly" in tl.diagnose(made).of("unavailable_tools")[0].text
 
 
 def test_s1_what_is_set_by_hand_stands():

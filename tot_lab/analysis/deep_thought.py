@@ -84,6 +84,26 @@ class LeftOut(NamedTuple):
     used: int
 
 
+class Shortened(NamedTuple):
+    """A text of an earlier phase of which a prompt showed only the beginning.
+
+    Attributes:
+        iteration: Number of the iteration.
+        what: The phase of the prompt: `branch`, `develop` or `converge`.
+        text: What the text is, such as `solution`.
+        branch: The id of the branch that it is about. Empty if there is none.
+        shown: Number of characters that the prompt showed.
+        of: Number of characters of the text.
+    """
+
+    iteration: int
+    what: str
+    text: str
+    branch: str
+    shown: int
+    of: int
+
+
 @dataclass(frozen=True, repr=False)
 class DeepThought(DeepThoughtMethods):
     """A search of `tl.DeepThink`, finished or not.
@@ -99,7 +119,7 @@ class DeepThought(DeepThoughtMethods):
         seconds: Wall time of the run, NaN if unknown.
         unfinished: Branches of an iteration without a synthesis.
         failed: The error of its BRANCH or CONVERGE call.
-        clamped, fallbacks, left_out, cut_off, unsure: Deviations from what was requested.
+        clamped, fallbacks, left_out, cut_off, unsure, shortened: Deviations from what was requested.
         number, total: Number of this Deep Think in the run, and how many there are.
         model: The model.
         simulated: Whether a simulated model took part.
@@ -128,6 +148,7 @@ class DeepThought(DeepThoughtMethods):
     assumed_window: int | None = None
     cut_off: tuple[CutOff, ...] = ()
     unsure: tuple[Unsure, ...] = ()
+    shortened: tuple[Shortened, ...] = ()
 
     if TYPE_CHECKING:  # attached by `tot_lab.views`
 
@@ -189,6 +210,7 @@ def deep_thought(run: Run) -> DeepThought:
         ),
         tuple(found.cut_off),
         tuple(found.unsure),
+        tuple(found.shortened),
     )
 
 
@@ -211,6 +233,7 @@ class _Search:
     left_out: list[LeftOut] = field(default_factory=list)
     cut_off: list[CutOff] = field(default_factory=list)
     unsure: list[Unsure] = field(default_factory=list)
+    shortened: list[Shortened] = field(default_factory=list)
     answered: int | None = None
     node: str | None = None
     stop: str | None = None
@@ -295,6 +318,10 @@ class _Fold:
         elif note.name == "deep_think.matched" and note.at in self.homes:
             home = self.homes[note.at]
             home.unsure.append(Unsure(len(home.iterations) + 1, data["why"]))
+        elif note.name == "deep_think.shortened":
+            home = self._begun_at(note.at)
+            facts = (data[name] for name in ("what", "text", "branch", "shown", "of"))
+            home.shortened.append(Shortened(len(home.iterations) + 1, *facts))
         elif note.name == "deep_think.iteration":
             result = msgspec.convert(data, IterationResult)
             home = self.homes[result.branches[0].node]

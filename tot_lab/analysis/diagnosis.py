@@ -39,6 +39,7 @@ ENOUGH = 8
 FAR = 0.5
 FEW = 5
 
+_SHORTENED = "deep_think.shortened"
 _TURNS = ("limit:iterations", "limit:round_trips")
 
 SHOWN = 8
@@ -99,6 +100,7 @@ def diagnose(run: Run) -> Diagnosis:
     - cut_short: a budget or the cap on thoughts ended the search before all kept thoughts were expanded.
       out_of_turns: a tool loop used up its turns.
     - assumed_confidence: Deep Think could read no confidence, so its last iteration answered.
+      shortened_texts: its later phases were shown only the beginning of a text.
     - failed_calls, refused_calls, cut_off (replies that ended at `max_tokens`), unreadable_replies,
       unreadable_scores: calls that were lost.
     - failed_tools: failed tool calls. unavailable_tools: tools that the model asked for and could not call.
@@ -247,6 +249,21 @@ def _assumed_confidence(facts: _Facts) -> Iterator[Finding]:
         many = _count(syntheses, "iteration")
         text = f"The answer of Deep Think was not chosen: no confidence could be read in {many}."
         yield Finding("assumed_confidence", text, _of(syntheses))
+
+
+def _shortened_texts(facts: _Facts) -> Iterator[Finding]:
+    notes = [event for event in facts.run.events if isinstance(event, Note) and event.name == _SHORTENED]
+    if notes:
+        kinds = _tally(f"{note.data['text']} in {note.data['what']}" for note in notes)
+        least = min(notes, key=lambda note: note.data["shown"] / note.data["of"]).data
+        window = least["window"]
+        why = f"has {window:,} tokens" if window else "is not known"
+        text = (
+            f"Later phases of Deep Think were shown only the beginning of {_count(notes, 'text')}: {kinds}; "
+            f"at worst {least['shown']:,} of {least['of']:,} characters. The context window {why}."
+        )
+        nodes = dict.fromkeys(note.at for note in notes if note.at in facts.run.tree)
+        yield Finding("shortened_texts", text, tuple(nodes))
 
 
 # Checks of the scores.
@@ -461,6 +478,7 @@ _LOOKS: Sequence[Callable[[_Facts], Iterator[Finding]]] = (
     _cut_short,
     _out_of_turns,
     _assumed_confidence,
+    _shortened_texts,
     _marks,
     _blind_scores,
     _score_collapse,

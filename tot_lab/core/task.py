@@ -333,7 +333,7 @@ class Task(BaseModel):
     """Tools that the strategy may call. The lab sets them (`tl.Lab(tools=…)`)."""
 
     context_window: Annotated[int, Field(ge=1)] | None = None
-    """The model's context window in tokens. `None` if it is not known. A lab with tools sets it."""
+    """The model's context window in tokens. `None` if it is not known. The lab sets it."""
 
     def hidden(self) -> Task:
         """The task as a strategy receives it, without the reference."""

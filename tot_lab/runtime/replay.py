@@ -216,8 +216,12 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
         strategy = part
     if task is None:
         task = task_of(header.task)
-    if not task.tools and "tools" in header.task:
-        task = task.model_copy(update={"tools": task_of(header.task).tools})
+    lacking = [
+        name for name in ("tools", "context_window") if name in header.task and not getattr(task, name)
+    ]
+    if lacking:
+        known = task_of(header.task)
+        task = task.model_copy(update={name: getattr(known, name) for name in lacking})
     needed = {*needs_functions(strategy), *needs_functions(task.domain)}
     models = [name for one in models_of(strategy).values() for name in needs_functions(one)]
     missing = sorted(needed.difference(models))

@@ -122,13 +122,9 @@ class Runner:
         )
 
     def equipped(self, task: Task) -> Task:
-        """Return the task with the lab's tools and the context window of the model that reads their
-        results.
-        """
+        """Return the task with the lab's tools and the context window of the lab's model, if it is known."""
         specs = tuple(tool.spec for tool in self.gateway.toolbox.tools.values())
-        window = task.context_window
-        if window is None and specs:
-            window = self.gateway.window
+        window = task.context_window or self.gateway.window
         if (task.tools, task.context_window) == (specs, window):
             return task
         return task.model_copy(update={"tools": specs, "context_window": window})

@@ -19,7 +19,7 @@ from pydantic import model_validator
 
 from tot_lab.core.calls import halts
 from tot_lab.core.parts import REGISTRY
-from tot_lab.core.reading.scores import read_label
+from tot_lab.core.reading.names import read_name
 from tot_lab.core.records import Decided, Note, Thought, call_failed, parent_of
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Prompting, Strategy
@@ -47,6 +47,14 @@ ROUTES: dict[str, str] = {
     "open": "tree-of-thought",
 }
 """The default strategy for each kind of task."""
+
+_WORDS: dict[Kind, tuple[str, ...]] = {
+    "simple": (),
+    "writing": ("quality-critical", "quality-critical writing"),
+    "steps": ("multi-step", "clear multi-step"),
+    "open": ("open-ended", "creative"),
+}
+"""The source's other words for each kind of task."""
 
 SHORT = 40
 """The most words of a simple task."""
@@ -168,6 +176,10 @@ class Adaptive(Prompting):
     Calls: none if the routes or the rules decide, else 1, plus those of the chosen strategy; if its result is
     partial, also those of the default strategy.
 
+    The model's reply may name a kind, also in the source's words (`multi-step`, `open-ended`, `creative`), or
+    a strategy by its name here, its own or the source's (`tree-of-thought`), in any case and with any
+    separators. A reply that names none, or several, is recorded as unreadable, and `default` runs.
+
     The choice is recorded as a note, which `tl.stats.routed(run)` reads.
     """
 
@@ -281,12 +293,26 @@ class Adaptive(Prompting):
             if halts(reply.error):
                 return reply.error
             return Choice(self.default, None, "default", f"the model could not be asked: {reply.error}")
-        number = read_label(reply.text, {kind: float(k) for k, kind in enumerate(KINDS)})
-        if number is None:
+        choice = read_name(reply.text, self._names(), "kind")
+        if choice is None:
             yield Note("parse.unreadable", at, {"kind": "route", "draw": 0})
             return Choice(self.default, None, "default", "the model named none of the kinds")
-        kind = list(KINDS)[int(number)]
-        return Choice(self._of(kind), kind, "model", "the rules did not decide")
+        return choice
+
+    def _names(self) -> dict[str, Choice]:
+        """What a reply of the model may name: a kind of task, or a strategy by its name here or its own."""
+        kinds = {kind: Choice(self._of(kind), kind, "model", "the rules did not decide") for kind in KINDS}
+        named = {choice.strategy: choice for choice in reversed(kinds.values())}
+        names: dict[str, list[Choice]] = {}
+        for name, strategy in self.strategies.items():
+            choice = named.get(name) or Choice(name, None, "model", "the model named the strategy")
+            for word in {name, strategy.kind, *strategy.aliases}:
+                names.setdefault(word, []).append(choice)
+        return {
+            **{ROUTES[kind]: choice for kind, choice in kinds.items()},
+            **{word: choices[0] for word, choices in names.items() if len(choices) == 1},
+            **{word: choice for kind, choice in kinds.items() for word in (kind, *_WORDS[kind])},
+        }
 
 
 def _is_partial(answer: Answer) -> bool:

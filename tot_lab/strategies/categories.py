@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import islice
 from typing import NamedTuple
 
-from tot_lab.core.reading.json_values import find_json
-from tot_lab.core.reading.thinking import split_thinking
+from tot_lab.core.reading.names import read_name
 
 LOOKED_AT = 4_000
-"""Characters of a task or a reply that are searched for a category."""
+"""Characters of a task that are searched for keywords."""
 
 GENERAL = "general"
 """The category of tasks that fit no other. It is never offered to a model."""
@@ -253,26 +251,12 @@ def categorise(text: str) -> Classified | None:
 
 
 def read_category(text: str) -> str | None:
-    """The category that a reply names: in its JSON, or else as the only label of the last line that has one.
+    """The category that a reply states: the `category` of its JSON, or a label in words.
 
-    Returns `None` for an unknown label, and for several.
+    Labels are accepted in any near form (`Code Analysis`, `code-analysis`). Returns `None` for an unknown
+    label, and for several (see `read_name`).
     """
-    answer = split_thinking(text)[1].strip()[:LOOKED_AT]
-    for found in islice(find_json(answer), 5):
-        value = found.value.get("category") if isinstance(found.value, dict) else found.value
-        if isinstance(value, str):
-            name = _LABEL.fullmatch(_plain(value))
-            return name and name[0]
-    for line in reversed(answer.splitlines()):
-        named = set(_LABEL.findall(_plain(line)))
-        if named:
-            return named.pop() if len(named) == 1 else None
-    return None
-
-
-def _plain(text: str) -> str:
-    """Normalise labels: `Code Analysis` and `code-analysis` become `code_analysis`."""
-    return re.sub(r"[\s-]+", "_", text.strip().casefold())
+    return read_name(text, _LABELS, "category")
 
 
 def _with_endings(keyword: str) -> str:
@@ -300,4 +284,4 @@ _CATEGORY_OF = [name for _, name in _ORDERED]
 _KEYWORDS = re.compile(
     rf"\b(?:{'|'.join(f'({_with_endings(keyword)})' for keyword, _ in _ORDERED)})\b", re.IGNORECASE
 )
-_LABEL = re.compile(rf"(?<![a-z])(?:{'|'.join(CATEGORIES)})(?![a-z])")
+_LABELS = {name: name for name in CATEGORIES}

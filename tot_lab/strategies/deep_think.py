@@ -12,8 +12,8 @@ tree shows what it was made from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from pydantic import BaseModel, Field
@@ -24,6 +24,7 @@ from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Slots, Thinking, emit, gather, with_timeout
+from tot_lab.core.tools import characters_within, tokens_in
 from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.deep_think_names import match_all, match_once
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
@@ -42,6 +43,10 @@ from tot_lab.strategies.structured import Structured, Tier, ask_json, read_json_
 
 M = TypeVar("M", bound=BaseModel)
 
+Show: TypeAlias = Callable[[str, str, str], str]
+"""Returns what a prompt shows of a text of an earlier phase. Called with what the text is, the id of its
+branch (or ""), and the text."""
+
 ASSUMED = 3.0
 """The assumed confidence, out of 10, of a reply that could not be read."""
 
@@ -52,8 +57,11 @@ DIRECT = "Direct approach"
 """Name of the only branch if the reply to BRANCH could not be read."""
 
 SHOWN = 8_000
-"""Characters of a solution, or of another model text, that a later prompt shows."""
+"""Characters of each text of an earlier phase that a prompt shows if the context window is not known."""
 
+
+INSTRUCTIONS = 1_500
+"""Tokens of a prompt's instructions and of the form of its reply, at most."""
 
 SLOTS = Slots("deep think", 4)
 """Calls in flight of all runs of Deep Think in this process.
@@ -89,6 +97,11 @@ class DeepThink(Prompting):
     is a child of the best solution; its `source` names the solutions whose ideas it uses. The answer is the
     synthesis of the iteration with the highest confidence, of equal ones the later. Its score is that
     confidence / 10, or `None` if the confidence was assumed.
+
+    The texts of earlier phases in one prompt fill at most half of what the task and the instructions leave of
+    the context window (`tl.Task.context_window`); the longest are shortened if they do not fit. If the window
+    is not known, each text has at most 8,000 characters. Each cut is a note `deep_think.shortened`, a line of
+    the report, and a finding of `tl.diagnose`.
 
     Stops: `converged` (the model expects no improvement from another iteration), `solved` (a confidence of at
     least 9.5), `limit:iterations`, `limit:timeout`. `tl.deep_thought(run)` gives the iterations and the
@@ -156,6 +169,8 @@ class _Iterations:
         self.sizes = sizes
         self.at = at
         self.goal = task.answer_prompt(True)
+        # The window is that of the lab's own model.
+        self.window = task.context_window if strategy.model is None else None
         self.past: list[IterationResult] = []
         self.schema = True  # whether the server supports JSON schemas, as far as known
         self.direct = False  # whether the approaches of the iteration were unreadable
@@ -198,7 +213,8 @@ class _Iterations:
     def _branch(self, base: str, number: int) -> Thinking[tuple[list[ThoughtBranch], str]]:
         """The approaches of an iteration. Empty, with the stop reason, if the call failed."""
         request = BRANCH.format(count=self.sizes.num_branches)
-        prompt = _joined(self.goal, self._lessons(number), request, ANEW if self.past else "")
+        (lessons,) = yield from self._shown(base, "branch", lambda show: [self._lessons(number, show)])
+        prompt = _joined(self.goal, lessons, request, ANEW if self.past else "")
         result, failed = yield from self._ask_phase(base, "branch", prompt, Approaches, number - 1)
         if failed:
             return [], failed
@@ -224,7 +240,7 @@ class _Iterations:
             )
         return branches, ""
 
-    def _lessons(self, number: int) -> str:
+    def _lessons(self, number: int, show: Show) -> str:
         """The prompt text about earlier iterations. Empty for the first."""
         if not self.past:
             return ""
@@ -232,13 +248,13 @@ class _Iterations:
         kept = [branch for branch in last.branches if branch.id in last.beam]
         lines = [
             f"This is iteration {number}. The best solution so far, with {_trusted(best)}:",
-            f"<solution>\n{shortened(best.best_solution, SHOWN)}\n</solution>",
+            f"<solution>\n{show('best solution', '', best.best_solution)}\n</solution>",
             _part(
                 "What the last iteration teaches:",
-                shortened(_joined(last.reflection_summary, *last.insights), SHOWN),
+                show("lessons", "", _joined(last.reflection_summary, *last.insights)),
             ),
-            _part("The best of its approaches:", "\n\n".join(map(_solution, kept))),
-            _part("Look at this first:", shortened(last.next_focus, SHOWN)),
+            _part("The best of its approaches:", "\n\n".join(_solution(branch, show) for branch in kept)),
+            _part("Look at this first:", show("next focus", "", last.next_focus)),
         ]
         return _joined(*lines)
 
@@ -248,7 +264,10 @@ class _Iterations:
         """Develop one approach: plan, execute, observe, reflect. The second value is a stop reason if it
         failed.
         """
-        prompt, approach = _joined(self.goal, self._found(), DEVELOP), _approach(branch)
+        found, approach = yield from self._shown(
+            branch.node, "develop", lambda show: [self._found(show), _approach(branch, show)]
+        )
+        prompt = _joined(self.goal, found, DEVELOP)
         result, failed = yield from self._ask_phase(
             branch.node, "develop", prompt, Development, closing=approach
         )
@@ -274,10 +293,10 @@ class _Iterations:
             written |= {"assumed": True, "truncated": result.truncated, "confidence": ASSUMED}
         return msgspec.structs.replace(branch, **written), ""
 
-    def _found(self) -> str:
+    def _found(self, show: Show) -> str:
         if not self.past:
             return ""
-        best = shortened(self._best().best_solution, SHOWN)
+        best = show("best solution", "", self._best().best_solution)
         return f"The best solution so far, which is to be surpassed:\n<solution>\n{best}\n</solution>"
 
     # Converge.
@@ -287,7 +306,10 @@ class _Iterations:
     ) -> Thinking[tuple[IterationResult | None, str]]:
         """Judge the branches and synthesise a solution. `None`, with the stop reason, if the call failed."""
         solved = [branch for branch in branches if branch.solution_node is not None]
-        solutions = "\n\n".join(map(_solution, solved))
+        shown = yield from self._shown(
+            base, "converge", lambda show: [_solution(branch, show) for branch in solved]
+        )
+        solutions = "\n\n".join(shown)
         prompt = _joined(self.goal, CONVERGE.format(count=len(solved), solutions=solutions))
         result, failed = yield from self._ask_phase(base, "converge", prompt, Convergence, number - 1)
         if failed:
@@ -428,6 +450,44 @@ class _Iterations:
 
     # Helpers.
 
+    def _shown(self, at: str, what: str, write: Callable[[Show], list[str]]) -> Thinking[list[str]]:
+        """The prompt texts that `write` makes, with the texts of earlier phases shortened until they fit.
+
+        Each cut is recorded as a note on the thought `at`.
+        """
+        given: list[str] = []
+        cuts: list[dict[str, Any]] = []
+
+        def collect(part: str, branch: str, text: str) -> str:
+            given.append(text)
+            return text
+
+        def shorten(part: str, branch: str, text: str) -> str:
+            most = SHOWN if limit is None else characters_within(text, limit)
+            if most < len(text):
+                data = {"what": what, "text": part, "branch": branch, "shown": most, "of": len(text)}
+                cuts.append({**data, "window": self.window})
+            return shortened(text, most)
+
+        write(collect)
+        limit = self._limit(given)
+        shown = write(shorten)
+        for data in cuts:
+            yield Note("deep_think.shortened", at, data)
+        return shown
+
+    def _limit(self, texts: Sequence[str]) -> int | None:
+        """The most tokens of each text so that all of `texts` fit. `None` if the window is not known."""
+        if self.window is None:
+            return None
+        room = max(0, self.window - tokens_in(self.goal) - INSTRUCTIONS) // 2
+        sizes = sorted(map(tokens_in, texts))
+        for k, size in enumerate(sizes):
+            if size * (len(sizes) - k) > room:
+                return room // (len(sizes) - k)
+            room -= size
+        return max(sizes, default=0)
+
     def _best(self) -> IterationResult:
         """The iteration that is the answer so far."""
         return max(self.past, key=_trust)
@@ -517,13 +577,14 @@ def _trusted(result: IterationResult) -> str:
     )
 
 
-def _approach(branch: ThoughtBranch) -> str:
+def _approach(branch: ThoughtBranch, show: Show) -> str:
     fields = [("Strategy", branch.strategy), ("Rationale", branch.rationale), ("Risks", branch.risks)]
-    lines = [branch.name, *(f"{what}: {shortened(text, SHOWN)}" for what, text in fields if text)]
+    lines = [branch.name]
+    lines += [f"{what}: {show(what.lower(), branch.id, text)}" for what, text in fields if text]
     return "\n".join(["<approach>", *lines, "</approach>"])
 
 
-def _solution(branch: ThoughtBranch) -> str:
+def _solution(branch: ThoughtBranch, show: Show) -> str:
     """A branch with its solution, strengths and weaknesses."""
     own = branch.confidence
     fields = [
@@ -536,6 +597,6 @@ def _solution(branch: ThoughtBranch) -> str:
         ("Verdict", branch.verdict),
         ("Score", "" if branch.score is None else f"{branch.score:g} of 10"),
     ]
-    about = "\n".join(f"{what}: {shortened(text, SHOWN)}" for what, text in fields if text)
-    solution = f"<solution>\n{shortened(branch.solution, SHOWN)}\n</solution>"
+    about = "\n".join(f"{what}: {show(what.lower(), branch.id, text)}" for what, text in fields if text)
+    solution = f"<solution>\n{show('solution', branch.id, branch.solution)}\n</solution>"
     return f"<approach>\nName: {branch.name}\n{about}\n{solution}\n</approach>"

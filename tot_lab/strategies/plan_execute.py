@@ -14,7 +14,6 @@ nothing; their outcomes are added to the plan after the join.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -23,6 +22,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, field_validator
 
 from tot_lab.core.calls import halts, stop_of
 from tot_lab.core.parts import Part
+from tot_lab.core.reading.verdicts import read_verdict, without_verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
@@ -46,14 +46,11 @@ from tot_lab.strategies.plans import (
     with_required,
 )
 from tot_lab.strategies.react import ReAct
-from tot_lab.strategies.reflexion import read_verdict
 from tot_lab.strategies.structured import RETRIES, Tier, ask_json, calls_per_ask
 from tot_lab.strategies.tool_needs import MAX_REQUIRED, classify_tools
 
 REFLECTION_TOKENS = {"shallow": 1500, "deep": 2500}
 """The most tokens of a reflection, by `reflection_depth`."""
-
-_VERDICT = re.compile(r"[\s>*_#`-]*(?:un|not\s+)?satisfied\b.*", re.IGNORECASE)
 
 
 class Outcome(NamedTuple):
@@ -77,6 +74,9 @@ class PlanExecute(Acting):
     plan costs its steps before it is noticed. Calls: 1 for the plan and 1 for the reflection, 1 for each
     analysis step, those of `strategy` for each composite step, 1 for each patch, 2 for each refinement, and 1
     with `classify_tools`; none for a tool_call step.
+
+    A reflection that states SATISFIED ends the work, so no further step runs. One that states neither
+    SATISFIED nor UNSATISFIED is recorded as unreadable and counts as not satisfied.
 
     References:
         Design "Reactive Agents", Plan–Execute–Reflect; Wang et al. 2023, Plan-and-Solve,
@@ -395,7 +395,7 @@ class _Work:
         if verdict is None:
             yield Note("parse.unreadable", thought.id, {"kind": "review", "draw": self._rewrites})
         satisfied = verdict is True
-        reflection = "\n".join(line for line in thought.text.splitlines() if not _VERDICT.fullmatch(line))
+        reflection = without_verdict(thought.text)
         text = self.task.domain.read_answer(self.task, reflection) if reflection.strip() else None
         if text is not None:
             self.held = Answer(text, "", thought.id)

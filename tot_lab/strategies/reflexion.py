@@ -13,7 +13,6 @@ References:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -21,14 +20,12 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import halts
+from tot_lab.core.reading.verdicts import read_verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Path, Task
 from tot_lab.core.thinking import Thinking, ask, emit, intercept, resample
 from tot_lab.strategies.react import ReAct
-
-_SATISFIED = re.compile(r"\bsatisfied[\s*_`]*:", re.IGNORECASE)
-_NOT_SATISFIED = re.compile(r"(?:un|dis)satisfied|(?:\bnot|n['’]t)(?:\s+\w+)?\s+satisfied", re.IGNORECASE)
 
 _LOOK = {
     "shallow": "Does the answer do what the task asks, in the form it asks for?",
@@ -45,6 +42,9 @@ class Reflexion(Prompting):
     Best for answers whose faults show once they are written: texts, code, sums. Trade-off: the critic is a
     model too, and may be satisfied too soon. Calls: those of the strategy and 1, for the first attempt and
     for each retry.
+
+    The critic is satisfied if it states SATISFIED, with or without a colon. A negation or a condition (`never
+    SATISFIED`, `to be SATISFIED: …`) means that it is not (see `read_verdict`).
 
     The sampling settings are those of the critic. Attempt k runs at `at.k`. The answer is that of the last
     attempt that gave one. Its score is 1 if the critic was satisfied, 0 if not, and `None` if the critique
@@ -202,13 +202,6 @@ class _ThoughtCollector:
         """The first unused id below `root`."""
         taken = [thought.id.rpartition(".")[2] for thought in self.thoughts if thought.parent == root]
         return f"{root}.{max(map(int, taken), default=-1) + 1}"
-
-
-def read_verdict(critique: str) -> bool | None:
-    """Whether a critique says `SATISFIED:` and no negation of it. `None` if it says neither."""
-    if _NOT_SATISFIED.search(critique):
-        return False
-    return True if _SATISFIED.search(critique) else None
 
 
 def is_stagnant(critique: str, last: str) -> bool:

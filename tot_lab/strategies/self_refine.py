@@ -8,11 +8,11 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Reply, stop_of
+from tot_lab.core.reading.verdicts import read_verdict
 from tot_lab.core.records import Decided, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit
-from tot_lab.strategies.reflexion import read_verdict
 
 
 class SelfRefine(Prompting):

@@ -158,6 +158,12 @@ def _iteration_notes(data: DeepThought, number: int, result: IterationResult | N
         if one.iteration == number
     ]
     notes += [escape_line(one.why, LINE) for one in data.unsure if one.iteration == number]
+    cuts = [
+        f"{' of '.join(filter(None, [one.text, one.branch]))} ({one.shown:,} of {one.of:,} characters)"
+        for one in dict.fromkeys(one for one in data.shortened if one.iteration == number)
+    ]
+    if cuts:
+        notes.append(f"Later phases were shown only the beginning of: {', '.join(cuts)}.")
     if result is not None and result.from_branch:
         name = next(escape_line(one.name, NAME) for one in result.branches if one.id == result.from_branch)
         why = escape_line(what["converge"].error, LINE) if "converge" in what else ""

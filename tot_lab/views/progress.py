@@ -132,6 +132,9 @@ def _note_texts(note: Note) -> Iterator[str]:
         yield "no synthesis: the best solution is used instead"
     elif note.name == "deep_think.truncated":
         yield f"the reply of {data['what']} is truncated"
+    elif note.name == "deep_think.shortened":
+        text = " of ".join(filter(None, [data["text"], data["branch"]]))
+        yield f"{data['what']} is shown {data['shown']:,} of {data['of']:,} characters of the {text}"
     elif note.name == "deep_think.matched":
         yield data["why"]
     elif note.name == "deep_think.assumed":

@@ -32,16 +32,19 @@ from tot_lab.core.reading import (
     json_values,
     lists,
     mathematics,
+    names,
     repair,
     scores,
     thinking,
+    verdicts,
     votes,
 )
 from tot_lab.core.records import Thought
 from tot_lab.core.registry import built_in
 from tot_lab.domains.puzzles.base import PuzzleDomain
 from tot_lab.models.simulated import Simulated
-from tot_lab.strategies import categories, conversation, plan_execute, plans, react, reflexion, research
+from tot_lab.strategies import categories, conversation, plans, react, research, tool_needs
+from tot_lab.strategies.acting import AvailableTools
 from tot_lab.strategies.deep_think_replies import Approaches, Convergence, Development
 from tot_lab.strategies.structured import _form
 from tot_lab.strategies.text_tool_calls import read_arguments, text_tool_calls
@@ -446,7 +449,10 @@ TABLE: dict[str, Callable[[str], object]] = {
     "filled_in": lambda text: plans.filled_in(text.replace("from_step", "from"), STEP, {}),
     "read_category": categories.read_category,
     "categorise": categories.categorise,
-    "read_verdict": reflexion.read_verdict,
+    "read_verdict": verdicts.read_verdict,
+    "without_verdict": verdicts.without_verdict,
+    "read_name": lambda text: names.read_name(text, {"tree-of-thought": 1, "steps": 2}, "kind"),
+    "read_needs": lambda text: tool_needs.read_needs(text, AvailableTools({TOOL.name: TOOL}, {}, [])),
     "turn_of": lambda text: conversation.turn_of("0.0", Reply(text), ("calculator",)),
     "turn_of a native call": lambda text: conversation.turn_of(
         "0.0", Reply(tool_calls=(ToolCall("c", "calculator", text),)), ("calculator",)
@@ -487,7 +493,7 @@ def test_every_reader_is_linear(name, read, pieces):
 
 
 def test_every_public_reader_of_core_is_in_the_table():
-    rooms = (json_values, lists, mathematics, scores, thinking, votes)
+    rooms = (json_values, lists, mathematics, names, scores, thinking, verdicts, votes)
     named = {name for room in rooms for name in vars(room) if name.startswith(("read_", "find_", "split_"))}
     assert named - {"read_label_logprobs"} <= set(TABLE)
 
@@ -530,7 +536,6 @@ def test_finding_json_in_brackets_takes_a_bounded_time():
         assert seconds(TABLE["text_tool_calls"], text, 3, wanted=0.8) < 0.8, piece
 
 
-def test_what_a_plan_verdict_reads():
+def test_what_a_word_reads():
     """Named here, so that a reader that moves is missed: the imports above hold the private ones."""
-    assert plan_execute._VERDICT.match("satisfied")
     assert react._WORD.search("word")

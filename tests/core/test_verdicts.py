@@ -1,0 +1,151 @@
+"""What a critique states: SATISFIED as its verdict, a negation or a condition of it, or nothing (R2)."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tot_lab.core.reading.verdicts import read_verdict, without_verdict
+
+YES = [
+    "SATISFIED",
+    "SATISFIED\nAnswer: 5",
+    "SATISFIED. All steps are done.\nAnswer: 5",
+    "SATISFIED! Great work.",
+    "SATISFIED with the answer.",
+    "satisfied: it adds up.",
+    "✅ SATISFIED — all steps hold",
+    "1. SATISFIED",
+    "> SATISFIED: ok",
+    "(SATISFIED) fine",
+    "ＳＡＴＩＳＦＩＥＤ：it holds",
+    r"\boxed{SATISFIED}",
+    "<verdict>SATISFIED</verdict>",
+    "SATISFIED<|im_end|>",
+    '{"verdict": "SATISFIED", "why": "it holds"}',
+    '{"why": "it holds", "satisfied": true}',
+    "Satisfied? Yes.",
+    "## Verdict\n\n**SATISFIED**\n\nAll good",
+    "Final verdict: SATISFIED",
+    "I am satisfied with this answer.",
+    "All requirements are SATISFIED.",
+    "The goal is satisfied.",
+    # what negates something else
+    "SATISFIED: no errors remain",
+    "SATISFIED: nothing needs to change.",
+    "No faults found: SATISFIED",
+    "There are no errors, so I'm SATISFIED.",
+    "I could not find any errors, SATISFIED.",
+    "Nothing is missing and I am SATISFIED.",
+    "SATISFIED - not a single mistake",
+    "SATISFIED: not only is it right, it is short.",
+    "SATISFIED without reservations.",
+    "I have no doubt that I am SATISFIED.",
+    "I had doubts at first, but now I am SATISFIED.",
+    "Not bad, SATISFIED.",
+    # mentions behind the verdict
+    "SATISFIED: the earlier UNSATISFIED points are mended",
+    "SATISFIED: the constraint was not satisfied at first, but now it is",
+    "SATISFIED: when x = 3 the sum is 7",
+    "SATISFIED\n\nAnswer: the formula is UNSATISFIED",
+    "UNSATISFIED: the first draft.\nOn reflection it holds.\nSATISFIED: all is right.",
+    "<think>I'm not SATISFIED yet</think>SATISFIED",
+]
+NO = [
+    "UNSATISFIED",
+    "UN-SATISFIED: no spin.",
+    "un\u2011satisfied: no spin.",
+    "NOT_SATISFIED",
+    "Not yet SATISFIED: add the unit",
+    "Final verdict: **NOT SATISFIED**",
+    "Dissatisfied.",
+    '{"verdict": "UNSATISFIED"}',
+    '{"why": "the unit", "satisfied": false}',
+    "SATISFIED? No.",
+    "SATISFIED? Only if spin is defined.",
+    "SATISFIED: not yet",
+    "SATISFIED I am not: define spin",
+    "Without a definition I am not SATISFIED.",
+    "It is too early to say SATISFIED.",
+    "I would have said SATISFIED, with a definition.",
+    "I'm never SATISFIED: rewrite it.",
+    "I am no longer SATISFIED.",
+    "I am not, however, SATISFIED.",
+    "I can't mark this as SATISFIED yet.",
+    "Hardly SATISFIED: there is no unit",
+    "Far from SATISFIED.",
+    "None of the criteria are SATISFIED.",
+    "Nobody could be SATISFIED with this: redo it",
+    "Partially SATISFIED: mend the unit",
+    "Almost SATISFIED: only the unit is missing",
+    "The goal is not satisfied.",
+    # conditions
+    "To be SATISFIED: add a definition of spin.",
+    "For me to be fully SATISFIED: add a unit",
+    "I would be SATISFIED if the unit were there.",
+    "I won't be SATISFIED until it rhymes.",
+    "SATISFIED if you add the unit.",
+    "SATISFIED, provided the unit is added.",
+    "Once the unit is added, SATISFIED.",
+    "Before I am SATISFIED: add a unit",
+    # mentions behind the verdict
+    "UNSATISFIED: the claim that the condition is SATISFIED is wrong.",
+    "Verdict (SATISFIED/UNSATISFIED): UNSATISFIED",
+    "Begin with SATISFIED or UNSATISFIED.\nUNSATISFIED: there is no unit",
+    "SATISFIED at first glance.\nUNSATISFIED: the sum is wrong.",
+]
+NOTHING = [
+    "",
+    "Fine.",
+    "It is satisfied by 3",
+    "The triangle inequality is satisfied, but the area is wrong.",
+    "Satisfied customers are many.",
+    "SATISFIED?",
+    "SATISFIED or UNSATISFIED",
+    "SATISFIED or not? Hard to say.",
+    "Neither SATISFIED nor UNSATISFIED.",
+    "Maybe SATISFIED.",
+    "I am not UNSATISFIED.",
+    "I am satisfied with the form, but not with the sum.",
+    "SATISFIED, but add a unit.",
+    "I cannot get any satisfaction.",
+]
+
+
+@pytest.mark.parametrize(
+    ("critique", "satisfied"),
+    [*((text, True) for text in YES), *((text, False) for text in NO), *((text, None) for text in NOTHING)],
+)
+def test_r2_a_verdict_is_read_as_it_was_meant(critique, satisfied):
+    assert read_verdict(critique) is satisfied
+
+
+@pytest.mark.parametrize("decoration", ["{}", "**{}**", "`{}`", "__{}__", "[{}]", "“{}”", "### {}", "- *{}*"])
+@pytest.mark.parametrize("end", ["", ".", ":", ": the sum is right", "\n\nThe sum is right.", " — well done"])
+@pytest.mark.parametrize(
+    ("stated", "satisfied"),
+    [("SATISFIED", True), ("UNSATISFIED", False), ("NOT SATISFIED", False), ("Verdict: SATISFIED", True)],
+)
+def test_r2_decoration_and_reasons_do_not_matter(decoration, end, stated, satisfied):
+    assert read_verdict(decoration.format(stated) + end) is satisfied
+
+
+def test_what_is_left_without_the_line_of_the_verdict():
+    assert without_verdict("SATISFIED. All is done.\nAnswer: 5") == "Answer: 5"
+    assert without_verdict("Answer: 5\n**Verdict:** NOT SATISFIED") == "Answer: 5"
+    assert without_verdict("Each condition is SATISFIED by 3.\nAnswer: 3").startswith("Each condition")
+
+
+@given(st.text(alphabet="SATISFIEDun not,.:?\n\"'", max_size=60) | st.text())
+def test_no_text_makes_it_raise(text):
+    assert read_verdict(text) in (True, False, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["SATISFIED ", "satisfied or ", "not SATISFIED, ", "un", "I am not, ", "\n"])
+def test_a_megabyte_is_read_in_a_second(word):
+    text = word * (1_000_000 // len(word))
+    began = time.process_time()
+    read_verdict(text)
+    assert time.process_time() - began < 1

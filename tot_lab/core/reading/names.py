@@ -1,0 +1,125 @@
+"""Reader of names: which one of several known names a reply states."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import islice, pairwise
+from typing import Any, TypeVar
+
+from tot_lab.core.reading.json_values import find_json
+from tot_lab.core.reading.thinking import split_thinking
+
+T = TypeVar("T")
+
+_LONGEST = 4_000  # characters at the end of a reply in words that are searched
+_CANDIDATES = 5  # JSON values in one reply
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ARTICLE = r"(?:\W{1,3}(?:an?|the|of|best|clearly|kind|category|type))*[\W_]*\Z"
+_LABELLED = re.compile(
+    r"\b(?:category|kind|strategy|type|label|class|route|answer|choice|approach|method)\b[\W_]{0,6}"
+    rf"(?:(?:is|should be|would be)\b)?{_ARTICLE}"
+)
+_DESCRIBED = re.compile(rf"\b(?:it|this|that|(?:the|this) (?:task|question|problem|one))(?:'s| is){_ARTICLE}")
+_NEGATED = re.compile(
+    r"(?:\b(?:not|no|never|neither|nor|without|than|instead of)|n't)(?: (?:an?|the|about|of))?\W*\Z"
+)
+_HEDGED = re.compile(r"\b(?:maybe|perhaps|possibly|probably|could be|might be|may be|either)(?: an?)?\W*\Z")
+_JOINED = re.compile(r"\W*(?:\b(?:or|and)\b|[/,&|])\W*(?:\b(?:or|and)\b)?\W*")
+_REASONS = re.compile(r"\b(?:because|since|although|though|despite|while|whereas|even if|as it)\b")
+_ENDS = re.compile(r"[\s*_`\"'”’)\]}]*(?:\Z|[^\w\s]|(?:because|since|as)\b)")
+
+
+def read_name(text: str, names: Mapping[str, T], key: str) -> T | None:
+    """What the name stands for that a reply states.
+
+    A name is accepted in any case and with any separators (`tree-of-thought`, `Tree of Thought`,
+    `treeOfThought`). JSON states the name below `key`, or else the only name among its values. In words, the
+    last labelled name (`Category: planning`) counts before a name that begins its line, that before `It is
+    planning`, and that before a mention in the last line with one. Negated names do not count. Returns `None`
+    without a name, and for several that stand for different things.
+
+    Args:
+        names: What each name stands for.
+    """
+    known = {_core(name): meaning for name, meaning in names.items() if _core(name)}
+    pattern = _pattern(tuple(names))
+    answer = split_thinking(text)[1]
+    found = sorted(islice(find_json(answer), _CANDIDATES), key=lambda one: one.start)
+    for value in reversed([one.value for one in found]):
+        leaves = list(_leaves(value, ""))
+        asked = [leaf for at, leaf in leaves if _core(at) == _core(key)]
+        if asked or leaves:
+            stated = [_in_words(leaf, known, pattern) for leaf in asked]
+            stated = stated or [one for _, leaf in leaves if (one := _meaning(leaf, known)) is not None]
+            return stated[0] if len({*stated}) == 1 else None
+    return _in_words(answer, known, pattern)
+
+
+def _in_words(text: str, known: Mapping[str, T], pattern: re.Pattern[str]) -> T | None:
+    """What the name stands for that a text in words states."""
+    labelled: list[T | None] = []
+    leading: list[T | None] = []
+    described: list[T | None] = []
+    last: set[T | None] = set()
+    plain = unicodedata.normalize("NFKC", text[-_LONGEST:]).replace("’", "'")
+    for line in plain.lower().splitlines():
+        mentions = list(pattern.finditer(line))
+        meanings = [_meaning(found[0], known) for found in mentions]
+        pairs = enumerate(pairwise(mentions))
+        joined = [k for k, (one, other) in pairs if _JOINED.fullmatch(line, one.end(), other.start())]
+        hedged = {k + more for k in joined if meanings[k] != meanings[k + 1] for more in (0, 1)}
+        reasons = _REASONS.search(line)
+        here: set[T | None] = set()
+        for k, found in enumerate(mentions):
+            if k and reasons and mentions[0].start() < reasons.start() < found.start():
+                break
+            before = line[max(0, found.start() - 80) : found.start()]
+            if _NEGATED.search(before):
+                continue
+            meaning = None if k in hedged or _HEDGED.search(before) else meanings[k]
+            if _LABELLED.search(before):
+                labelled.append(meaning)
+            elif not re.search(r"[^\W_]", line[: found.start()]) and _ENDS.match(line, found.end()):
+                leading.append(meaning)
+            elif _DESCRIBED.search(before):
+                described.append(meaning)
+            else:
+                here.add(meaning)
+        last = here or last
+    stated = {*labelled[-1:]} or {*leading} or {*described[-1:]} or last
+    return stated.pop() if len(stated) == 1 else None
+
+
+def _meaning(name: str, known: Mapping[str, T]) -> T | None:
+    """What a name, or its plural, stands for."""
+    core = _core(name[:_LONGEST])
+    return known.get(core, known.get(core.removesuffix("s")))
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """The texts in a JSON value, each with the key that it stands below."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves(item, str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item, key)
+
+
+def _core(name: str) -> str:
+    """The letters and digits of a name, in lower case."""
+    return re.sub(r"[\W_]+", "", name.casefold())
+
+
+@lru_cache(maxsize=64)
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    """The pattern of the names in lower-case text, with any separators, and in the plural."""
+    words = (re.findall(r"[^\W_]+", _HUMP.sub(" ", name).lower()) for name in names)
+    spelled = {r"[\s_\u2010-\u2015-]{0,3}".join(one) for one in words}
+    longest = sorted(filter(None, spelled), key=len, reverse=True)
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(longest)})s?(?![^\W_])")

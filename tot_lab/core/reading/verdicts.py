@@ -1,0 +1,140 @@
+"""Reader of verdicts: whether a critique states that it is satisfied."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from tot_lab.core.reading.thinking import split_thinking
+
+_WORD = re.compile(
+    r"(?<![^\W\d_])(?:(un|dis|non|not)[\s_\u2010-\u2015-]{0,3})?(satisfied)(?![^\W\d_])", re.IGNORECASE
+)
+_MOST = 1_000  # occurrences of the word that are looked at, from the end
+_BEFORE, _AFTER = 200, 120  # characters around the word that are looked at
+
+_SENTENCE = re.compile(r"[.!?;\n]")
+_CLAUSE = re.compile(r"[.!?;:,\n–—→|]|\s-\s|[=-]>|\b(?:and|but|so|hence|thus|therefore|because|then)\b")
+_ASIDE = re.compile(r"\b(not|never|am|is|are|be|been)\s*,[^,.;:!?\n]{1,40},")
+_LEADS = re.compile(
+    r"(?>[\W\d_]+|(?:a|all|almost|am|and|are|assessment|barely|be|been|become|can|cannot|conclusion|could|"
+    r"critic|critique|d|decision|entirely|far|feel|final|finally|from|fully|hardly|hence|i|in|is|isn|judge?ment|"
+    r"largely|ll|longer|m|more|mostly|my|nearly|never|no|non|not|now|of|overall|partially|partly|quite|rating|"
+    r"re|remain|result|review|satisfied|scarcely|should|so|status|still|t|the|therefore|this|thus|to|un|"
+    r"unsatisfied|verdict|very|was|we|were|will|would|yet)(?![^\W\d_]))*+"
+)
+"""The words that may stand before a verdict at the beginning of its sentence."""
+
+_NEGATED = re.compile(
+    r"\b(?:not(?! (?:only|merely|just)\b)|never|cannot|hardly|barely|scarcely|neither|nor|none|nobody|"
+    r"no (?:one|longer|way)|far from|anything but|less than|without(?! (?:any )?(?:doubt|reservations?))|"
+    r"(?<!no )(?<!without )(?<!any )doubt\w*|refus\w+|fail\w*|unable|impossible|too \w+ to|would have|yet to|"
+    r"almost|nearly|mostly|partly|partially|largely|half|semi|somewhat|insufficiently)\b|n't\b"
+)
+_CONDITIONAL = re.compile(
+    r"(?:\b(?:to|would|could|should|might|may|will|shall|can|must)|'(?:d|ll))(?: \w+ly| more| quite| yet)?"
+    r" (?:be|become|get|feel|have been|(?:make|leave|have) (?:me|us))(?: \w+ly| more| quite| yet)?\Z"
+)
+_CONDITION_FIRST = re.compile(
+    r"\W*(?:(?:and|but|only) )?(?:if|unless|until|till|once|when|whenever|provided|assuming|should|"
+    r"(?:were|had) (?:the|a|it|you|this|that)|as (?:soon|long) as|before (?:i|we))\b"
+)
+_HEDGED = re.compile(r"\b(?:maybe|perhaps|possibly|probably|presumably|either|whether|or|otherwise)\Z")
+_SUBJECT = re.compile(
+    r"(?:\b(?:i|we) (?:am|are|feel|remain|was)|\b(?:i'm|we're)|"
+    r"\b(?:task|goal|request|critic|reviewer|verdict) (?:is|isn't|was|wasn't|has been|remains))"
+    r"(?: (?:not|never|no|longer|yet|quite|now|still|very|more|\w+ly))*\Z"
+)
+"""What a lower-case `satisfied` in the middle of a sentence must be said of."""
+
+_CLOSING = r"[\s*_`~\"'”’»)\]}]{0,9}"
+_ANSWERED = re.compile(
+    rf"{_CLOSING}[:=?][\s*_`~\"'“‘«(\[{{]{{0,9}}(?:(yes|true)\b|(?:no|false)\b(?=\W{{0,9}}\Z|\s{{0,9}}[.,:;!}}\]\n–—])|"
+    r"(?:not (?:yet|really|quite|at all|entirely|fully|completely)|hardly|barely|only (?:if|when|once))\b)"
+)
+_ASKED = re.compile(rf"{_CLOSING}\?")
+_ENDS = re.compile(rf"{_CLOSING}(?:\Z|[^\w\s]|(?<=\n))")
+_CONDITION = re.compile(
+    rf"{_CLOSING}(?:[:,–—-]\s{{0,3}})?(?:(?:provided|unless|once|pending|subject to|except|apart from|only|"
+    r"on (?:the )?condition|as soon as|assuming|mostly|partly|partially|almost|nearly|in part|"
+    r"with (?:\w+ )?(?:reservation|caveat)s?)\b)|[\s,)]{1,3}(?:(?:if|when|after|until|as long as)\b|"
+    r"(?:(?:i|it|we) )?(?:am|is|are) (?:not|never)\b)"
+)
+_BUT = re.compile(r"[\s,)*_`]{1,6}(?:with [^.!?:\n]{1,80}?[\s,]{1,2})?(?:but|however|though|although)\b")
+_OR = re.compile(r"\W*(?:\b(?:or|nor|vs)\b|[/|])\W*")
+_OR_NOT = re.compile(rf"{_CLOSING}(?:or|/)\W{{0,3}}not\b")
+
+
+_PLAIN = {ord("’"): "'", **{0xFEE0 + code: chr(code) for code in range(0x21, 0x7F)}}
+"""Characters in full width, and their usual forms. Positions stay the same."""
+
+
+class _Statement(NamedTuple):
+    """A verdict in a text, and whether it begins its sentence."""
+
+    satisfied: bool
+    leads: bool
+    start: int
+
+
+def read_verdict(text: str) -> bool | None:
+    """Whether a critique states SATISFIED as its verdict, with or without a colon.
+
+    A negation (`UNSATISFIED`, `never SATISFIED`) and a condition (`to be SATISFIED: …`, `SATISFIED if …`)
+    mean `False`. The last verdict counts that begins a sentence (`SATISFIED. …`, `My verdict: SATISFIED`), or
+    else the last one inside a sentence. A mention (`the condition is satisfied`), a hedge (`SATISFIED or
+    UNSATISFIED`) and a question state nothing. Returns `None` without a verdict.
+    """
+    stated = list(_statements(split_thinking(text)[1]))
+    leading = [one for one in stated if one.leads]
+    return (leading or stated)[-1].satisfied if stated else None
+
+
+def without_verdict(text: str) -> str:
+    """`text` without the lines that begin with a verdict."""
+    kept, end = list[str](), 0
+    for start in (one.start for one in _statements(text) if one.leads and one.start >= end):
+        kept.append(text[end : text.rfind("\n", 0, start) + 1])
+        end = text.find("\n", start) + 1 or len(text)
+    return "".join([*kept, text[end:]]).strip("\n")
+
+
+def _statements(text: str) -> Iterator[_Statement]:
+    text = text.translate(_PLAIN)
+    words = deque(_WORD.finditer(text), maxlen=_MOST)
+    paired: set[int] = set()
+    for one, other in pairwise(words):
+        if other.start() - one.end() < 20 and _OR.fullmatch(text, one.end(), other.start()):
+            paired |= {one.start(), other.start()}
+    for word in words:
+        if word.start() not in paired and (made := _statement(text, word)) is not None:
+            yield made
+
+
+def _statement(text: str, word: re.Match[str]) -> _Statement | None:
+    """The verdict that one occurrence of the word states."""
+    before = text[max(0, word.start() - _BEFORE) : word.start()].lower()
+    after = text[word.end() : word.end() + _AFTER].lower()
+    sentence = _SENTENCE.split(before)[-1]
+    clause = _CLAUSE.split(_ASIDE.sub(r"\1", sentence))[-1]
+    near = " ".join(re.findall(r"[\w']+", clause)[-7:])
+    answered = _ANSWERED.match(after)
+    leads = _LEADS.fullmatch(sentence) is not None
+    leads = leads or (answered is not None and before[-1:] in ("'", '"', "`"))  # a key of JSON
+    if not (word[2].isupper() or (leads and (answered or _ENDS.match(after))) or _SUBJECT.search(near)):
+        return None  # a mention
+    negated = _NEGATED.search(near) is not None
+    if word[1]:
+        double = word[1].lower() in ("un", "dis") and _NEGATED.search(" ".join(near.split()[-3:]))
+        return None if double or _ASKED.match(after) else _Statement(False, leads, word.start())
+    if negated or _CONDITIONAL.search(near) or _CONDITION_FIRST.match(sentence):
+        return _Statement(False, leads, word.start())
+    if answered is not None:
+        return _Statement(answered[1] is not None, leads, word.start())
+    if _CONDITION.match(after):
+        return _Statement(False, leads, word.start())
+    hedges = (_ASKED.match(after), _BUT.match(after), _OR_NOT.match(after), _HEDGED.search(near))
+    return None if any(hedges) else _Statement(True, leads, word.start())
