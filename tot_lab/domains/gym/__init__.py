@@ -21,6 +21,7 @@ from typing import Any
 from tot_lab.core.extras import requires
 from tot_lab.core.parts import class_of, known_names
 from tot_lab.core.processes import Failed, Killed, Worker
+from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.registry import names
 from tot_lab.core.task import Domain, Task, Ungraded
 from tot_lab.domains.general import General
@@ -70,7 +71,9 @@ class Gym(General):
 
     def read_answer(self, task: Task, text: str) -> str | None:
         r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line,
-        or in the last `\boxed{…}`, or else the whole reply. A code block or a box around it is removed.
+        or in the last `\boxed{…}`, or else the whole reply. Remarks after it and its decoration are removed:
+        a code block or a box around it, emphasis, marks of math, end-of-turn tokens and, unless it is a
+        sentence, quotes and a final full stop.
         """
         return read_answer(text)
 
@@ -103,9 +106,13 @@ class Gym(General):
         if self.family in EXACT:
             return float(is_solved(self.family, answer, task.reference, task.data))
         entry = {"question": task.question, "answer": task.reference, "metadata": task.data}
-        request = {"family": self.family, "difficulty": self.difficulty, "entry": entry, "answer": answer}
+        request = {"family": self.family, "difficulty": self.difficulty, "entry": entry}
         try:
-            return _scored(json.dumps(request))
+            given = _scored(json.dumps({**request, "answer": answer}))
+            bare = undecorated(answer, ends=".!?")
+            if given < 1.0 and bare != answer:  # a sentence whose quotes or full stop the family may not expect
+                given = max(given, _scored(json.dumps({**request, "answer": bare})))
+            return given
         except (OSError, ImportError, ValueError) as error:
             raise Ungraded(f"gym:{self.family}: {error}") from None
 

@@ -1,0 +1,61 @@
+"""Removal of what decorates an answer without changing it: quotes, emphasis, marks of math, end-of-turn tokens."""
+
+from __future__ import annotations
+
+import re
+
+_PAIRS = [("**", "**"), ("__", "__"), ("*", "*"), ("_", "_"), ("`", "`"), ("$$", "$$"), ("$", "$")]
+_PAIRS += [("\\(", "\\)"), ("\\[", "\\]"), ("<b>", "</b>"), ("<strong>", "</strong>"), ("<em>", "</em>")]
+_QUOTES = [*('""', "''", "“”", "„“", "„”", "‘’", "‚‘", "«»", "»«", "‹›", "「」", "『』", "《》", "＂＂")]
+_MACRO = re.compile(r"\\(?:text|math|mbox|boxed|emph)\w*+\{([^{}]*+)\}")
+_DUNDER = re.compile(r"__[a-z][a-z0-9_]*+")
+_END_OF_TURN = re.compile(r"(?:<[|｜][^<>|｜\s]{1,40}[|｜]>|</?s>|<(?:eos|end_of_turn|end_of_text)>)\Z")
+_TAIL = 60  # characters at the end that can be an end-of-turn token
+_LAYERS = 20
+
+_SAME_QUOTES = str.maketrans({**dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„‟«»「」『』《》＂", '"')})
+_INSIDE = (
+    re.compile(r'"([^"]*+)"'),
+    re.compile(r"`([^`]*+)`"),
+    re.compile(r"(?<!\w)'(?=\S)([^']*+)(?<=\S)'(?!\w)"),
+    re.compile(r"(?<![\w*])\*(?![\s*])([^*]*+)(?<!\s)\*(?![\w*])"),
+    re.compile(r"(?<![\w*])\*\*(?![\s*])([^*]*+)(?<!\s)\*\*(?![\w*])"),
+)
+
+
+def undecorated(text: str, *, quotes: bool = True, ends: str = "") -> str:
+    r"""Remove what surrounds all of `text`: emphasis, `\(…\)`, `\text{…}` and end-of-turn tokens.
+
+    Args:
+        text: Any text. If it is nothing but decoration, it is returned as it is.
+        quotes: Whether to remove quotes around it, in any script.
+        ends: Punctuation to remove at the end.
+    """
+    for _ in range(_LAYERS):
+        rest = text.strip()
+        token = _END_OF_TURN.search(rest[-_TAIL:])
+        rest = (rest[: -len(token[0])] if token else rest).rstrip().rstrip(ends)
+        macro = _MACRO.fullmatch(rest)
+        rest = macro[1] if macro else _unwrapped(rest, [*_PAIRS, *_QUOTES] if quotes else _PAIRS)
+        if rest.count("**") % 2:  # half of a pair belongs to what stood before
+            rest = rest[2:] if rest.startswith("**") else rest.removesuffix("**")
+        if rest == text or not rest:
+            break
+        text = rest
+    return text
+
+
+def _unwrapped(text: str, pairs: list[tuple[str, str] | str]) -> str:
+    for first, last in pairs:
+        inside = text[len(first) : -len(last)]
+        if inside and text == first + inside + last and first not in inside and last not in inside:
+            return text if first == "__" and _DUNDER.fullmatch(text) else inside
+    return text
+
+
+def without_quotes_and_emphasis(text: str) -> str:
+    """Remove pairs of quotes in any script, of backticks and of asterisks around words, wherever they are."""
+    text = text.translate(_SAME_QUOTES)
+    for pattern in _INSIDE:
+        text = pattern.sub(r"\1", text)
+    return text
