@@ -101,18 +101,20 @@ class Gym(General):
         return self._score(task, answer) if task.data else None
 
     def _score(self, task: Task, answer: str) -> float:
+        """Return the score of `answer`, or of what is left of it without decoration if that is better."""
+        score = self._score_of(task, answer)
+        bare = undecorated(answer, ends=".!?")
+        return score if score == 1.0 or bare == answer else max(score, self._score_of(task, bare))
+
+    def _score_of(self, task: Task, answer: str) -> float:
         if len(answer) > LONGEST:
             return 0.0
         if self.family in EXACT:
             return float(is_solved(self.family, answer, task.reference, task.data))
         entry = {"question": task.question, "answer": task.reference, "metadata": task.data}
-        request = {"family": self.family, "difficulty": self.difficulty, "entry": entry}
+        request = {"family": self.family, "difficulty": self.difficulty, "entry": entry, "answer": answer}
         try:
-            given = _scored(json.dumps({**request, "answer": answer}))
-            bare = undecorated(answer, ends=".!?")
-            if given < 1.0 and bare != answer:  # a sentence whose quotes or full stop the family may not expect
-                given = max(given, _scored(json.dumps({**request, "answer": bare})))
-            return given
+            return _scored(json.dumps(request))
         except (OSError, ImportError, ValueError) as error:
             raise Ungraded(f"gym:{self.family}: {error}") from None
 
