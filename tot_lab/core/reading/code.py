@@ -55,17 +55,19 @@ def fenced_blocks(text: str) -> Iterator[Fenced]:
     start = end = 0
     for full in text.split("\n"):
         line, at, end = full.removesuffix("\r"), end, min(end + len(full) + 1, len(text))
+        has_fence = "```" in line or "~~~" in line
         if block is not None:
             inside = block.without_quotes(line)
-            if block.closed_by(inside):
+            if has_fence and block.closed_by(inside):
                 yield block.found(start, end, True)
                 block = None
                 continue
-            if not block.is_fence(inside) or _opened(line) is None:
+            if not has_fence or not block.is_fence(inside) or _opened(line) is None:
                 block.add(inside)
                 continue
             yield block.found(start, at, False)
-        block, start = _opened(line), at
+        if has_fence:
+            block, start = _opened(line), at
     if block is not None:
         yield block.found(start, end, False)
 

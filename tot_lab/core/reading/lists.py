@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from textwrap import dedent
 from typing import Any, NamedTuple
 
@@ -11,9 +10,10 @@ from tot_lab.core.reading.code import fenced_blocks
 from tot_lab.core.reading.json_values import find_json
 
 _MARK = re.compile(
-    r"^(?P<indent>[ \t]*+)(?:(?:\#{1,6}[ \t]++)?(?P<bold>\*\*|__)?"
+    r"^(?P<indent>[ \t]*+)(?:(?P<bullet>[-*•–])|(?:\#{1,6}[ \t]++)?(?P<bold>\*\*|__)?"
     r"(?:(?P<word>step|thought|option|idea|approach|proposal)[ \t]++)?"
-    r"\(?\d{1,3}(?P<closed>\*\*|__)?[.):](?P<ended>\*\*|__)?|(?P<bullet>[-*•–]))(?:[ \t]++(?=\S)|[ \t\r]*+$)",
+    r"\(?\d{1,3}(?P<closed>\*\*|__)?[.):](?P<ended>\*\*|__)?)"
+    r"(?:[ \t]++(?=\S)|(?(bold)|(?(word)|(?!)))[ \t\r]*+$)",  # alone on its line it must be a heading
     re.IGNORECASE | re.MULTILINE,
 )
 _APART = re.compile(r"\n[ \t]*+\n(?=\S)")
@@ -46,7 +46,7 @@ def find_list(text: str) -> FoundList:
     """Return the items of a reply like `read_list`, and whether their JSON was repaired."""
     blocks = [block for block in fenced_blocks(text) if block.closed]
     marks, k = list[re.Match[str]](), 0
-    for mark in _marks(text):
+    for mark in _MARK.finditer(text):
         while k < len(blocks) and blocks[k].end <= mark.start():
             k += 1
         if k == len(blocks) or mark.start() <= blocks[k].start:
@@ -58,20 +58,13 @@ def find_list(text: str) -> FoundList:
         if items and _stands_apart(text, found.start, found.end):
             return FoundList(items, found.repaired)
     if not marks:  # the list may be in a block
-        text = next((block.body for block in blocks if any(True for _ in _marks(block.body))), text)
-        marks = list(_marks(text))
+        text = next((block.body for block in blocks if _MARK.search(block.body)), text)
+        marks = list(_MARK.finditer(text))
     if marks:
         return FoundList(_marked_items(text, _own_level(marks)))
     if text.lstrip()[:1] in ("[", "{") or text.strip() == "null":
         return FoundList([])
     return FoundList([line for line in map(str.strip, text.splitlines()) if line.strip("`~")])
-
-
-def _marks(text: str) -> Iterator[re.Match[str]]:
-    """The marks of items. One alone on its line must be a heading, such as `**Step 1:**`."""
-    for mark in _MARK.finditer(text):
-        if mark["word"] or mark["bold"] or text[mark.end() : mark.end() + 1].strip():
-            yield mark
 
 
 def _json_items(value: Any) -> list[str]:
@@ -100,9 +93,10 @@ def _own_level(marks: list[re.Match[str]]) -> list[re.Match[str]]:
     """
     level = list[tuple[int, str, re.Match[str]]]()
     for mark in marks:
-        indent = len(mark["indent"].expandtabs(4))
+        space, word, bullet = mark.group("indent", "word", "bullet")
+        indent = len(space.expandtabs(4))
         if not level or indent < level[-1][0] + 2:
-            level.append((indent, (mark["word"] or mark["bullet"] or "1").lower(), mark))
+            level.append((indent, bullet or (word or "1").lower(), mark))
     first = level[0][1]
     last = max(k for k, (_, kind, _) in enumerate(level) if kind == first)
     nests = any(kind != first for _, kind, _ in level[:last])
@@ -117,6 +111,7 @@ def _marked_items(text: str, marks: list[re.Match[str]]) -> list[str]:
     items = []
     for mark, body in zip(marks, bodies, strict=True):
         line, _, rest = body.partition("\n")
-        opened = mark["bold"] if mark["bold"] and not (mark["closed"] or mark["ended"]) else ""
-        items.append(f"{opened}{line.strip()}\n{dedent(rest)}".strip())
+        bold, *closed = mark.group("bold", "closed", "ended")
+        line = f"{bold}{line.strip()}" if bold and not any(closed) else line.strip()
+        items.append(f"{line}\n{dedent(rest)}".strip() if rest else line)
     return list(filter(None, items))
