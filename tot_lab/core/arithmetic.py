@@ -28,7 +28,9 @@ _SIGNS = str.maketrans(
         "\u202f": " ",
     }
 )
-_LATEX = re.compile(r"\\(?:(times|cdot|ast)|(div)|left|right|quad|displaystyle)(?![A-Za-z])|\\[()\[\],;:! ]|\$")
+_LATEX = re.compile(
+    r"\\(?:(times|cdot|ast)|(div)|left|right|quad|displaystyle)(?![A-Za-z])|\\[()\[\],;:! ]|\$"
+)
 _FRACTION = re.compile(r"\\[dt]?frac[ \t]{0,4}(?:\{([^{}]*+)\}[ \t]{0,4}\{([^{}]*+)\}|(\d)[ \t]{0,4}(\d))")
 _NESTED = 4  # fractions in fractions
 _TIMES = re.compile(r"(?<=[\d)])([ \t]{0,4})[xX](?=[ \t]{0,4}[-\d(])")

@@ -26,7 +26,17 @@ import tot_lab
 from tot_lab.core import scrubbing, tools
 from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.reading import json_values, lists, repair, scores, thinking, votes
+from tot_lab.core.reading import (
+    answers,
+    code,
+    decoration,
+    json_values,
+    lists,
+    repair,
+    scores,
+    thinking,
+    votes,
+)
 from tot_lab.core.records import Thought
 from tot_lab.core.registry import built_in
 from tot_lab.domains.puzzles.base import PuzzleDomain
@@ -422,6 +432,11 @@ TABLE: dict[str, Callable[[str], object]] = {
     "read_choice": lambda text: votes.read_choice(text, 3),
     "read_scores": lambda text: scores.read_scores(text, 3),
     "read_list": lists.read_list,
+    "find_list": lists.find_list,
+    "code_blocks": code.code_blocks,
+    "fenced_blocks": lambda text: list(code.fenced_blocks(text)),
+    "normalize": answers.normalize,
+    "undecorated": decoration.undecorated,
     "read_json": json_values.read_json,
     "find_json": lambda text: list(json_values.find_json(text)),
     "split_thinking": thinking.split_thinking,

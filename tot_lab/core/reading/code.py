@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _FENCE = re.compile(r"`{3,}+|~{3,}+")
-_BEFORE = re.compile(r"((?>(?:[ \t]*+>)+) ?|)((?:[ \t]*+(?:[-*+•]|\d{1,3}[.)])(?=[ \t]))?[ \t]*+)")
+_BEFORE = re.compile(r"((?>(?:[ \t]*+>)*))((?:[ \t]*+(?:[-*+•]|\d{1,3}[.)])(?=[ \t]))?[ \t]*+)")
 _PYTHON = re.compile(
     r"\W*+(?:(?:code(?:-cell|-block)?|lang(?:uage)?)\b\W*+)?"
     r"(?:i?py(?:thon)?[\d.]*+(?![\w-])|(?:\w++=)?\W?[^\s=\"']*?\.py(?!\w))",
@@ -96,7 +96,7 @@ class _Block:
             if not bare.startswith(">"):
                 return line
             line = bare[1:]
-        return line.removeprefix(" ") if self.quotes else line
+        return line
 
     def closed_by(self, line: str) -> bool:
         """Whether a line ends with the closing fence. Code before the fence is added."""

@@ -1,4 +1,4 @@
-"""Removal of what decorates an answer without changing it: quotes, emphasis, marks of math, end-of-turn tokens."""
+"""Removal of what decorates an answer: quotes, emphasis, marks of math, end-of-turn tokens."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import re
 
 _PAIRS = [("**", "**"), ("__", "__"), ("*", "*"), ("_", "_"), ("`", "`"), ("$$", "$$"), ("$", "$")]
 _PAIRS += [("\\(", "\\)"), ("\\[", "\\]"), ("<b>", "</b>"), ("<strong>", "</strong>"), ("<em>", "</em>")]
-_QUOTES = [*('""', "''", "“”", "„“", "„”", "‘’", "‚‘", "«»", "»«", "‹›", "「」", "『』", "《》", "＂＂")]
+_QUOTES = [(pair[0], pair[1]) for pair in "\"\" '' “” „“ „” ‘’ ‚‘ «» »« ‹› 「」 『』 《》 ＂＂".split()]
 _MACRO = re.compile(r"\\(?:text|math|mbox|boxed|emph)\w*+\{([^{}]*+)\}")
-_DUNDER = re.compile(r"__[a-z][a-z0-9_]*+")
 _END_OF_TURN = re.compile(r"(?:<[|｜][^<>|｜\s]{1,40}[|｜]>|</?s>|<(?:eos|end_of_turn|end_of_text)>)\Z")
 _TAIL = 60  # characters at the end that can be an end-of-turn token
 _LAYERS = 20
@@ -17,7 +16,7 @@ _SAME_QUOTES = str.maketrans({**dict.fromkeys("‘’‚‛", "'"), **dict.fromk
 _INSIDE = (
     re.compile(r'"([^"]*+)"'),
     re.compile(r"`([^`]*+)`"),
-    re.compile(r"(?<!\w)'(?=\S)([^']*+)(?<=\S)'(?!\w)"),
+    re.compile(r"(?<!\w)'(?=\S)((?>(?:[^']|(?<=\w)'(?=\w))*))(?<=\S)'(?!\w)"),
     re.compile(r"(?<![\w*])\*(?![\s*])([^*]*+)(?<!\s)\*(?![\w*])"),
     re.compile(r"(?<![\w*])\*\*(?![\s*])([^*]*+)(?<!\s)\*\*(?![\w*])"),
 )
@@ -37,19 +36,20 @@ def undecorated(text: str, *, quotes: bool = True, ends: str = "") -> str:
         rest = (rest[: -len(token[0])] if token else rest).rstrip().rstrip(ends)
         macro = _MACRO.fullmatch(rest)
         rest = macro[1] if macro else _unwrapped(rest, [*_PAIRS, *_QUOTES] if quotes else _PAIRS)
-        if rest.count("**") % 2:  # half of a pair belongs to what stood before
-            rest = rest[2:] if rest.startswith("**") else rest.removesuffix("**")
+        for mark in ("**", "__", "_", "`"):
+            if rest.count(mark) % 2:  # the other half of the pair belongs to what stood before
+                rest = rest.removeprefix(mark) if rest.startswith(mark) else rest.removesuffix(mark)
         if rest == text or not rest:
             break
         text = rest
     return text
 
 
-def _unwrapped(text: str, pairs: list[tuple[str, str] | str]) -> str:
+def _unwrapped(text: str, pairs: list[tuple[str, str]]) -> str:
     for first, last in pairs:
         inside = text[len(first) : -len(last)]
         if inside and text == first + inside + last and first not in inside and last not in inside:
-            return text if first == "__" and _DUNDER.fullmatch(text) else inside
+            return inside
     return text
 
 

@@ -7,7 +7,7 @@ from textwrap import dedent
 from typing import Any, NamedTuple
 
 from tot_lab.core.reading.code import fenced_blocks
-from tot_lab.core.reading.json_values import find_json
+from tot_lab.core.reading.json_values import FoundJSON, find_json
 
 _MARK = re.compile(
     r"^(?P<indent>[ \t]*+)(?:(?P<bullet>[-*•–])|(?:\#{1,6}[ \t]++)?(?P<bold>\*\*|__)?"
@@ -55,7 +55,7 @@ def find_list(text: str) -> FoundList:
     for found in find_json(text) if not marks or bracket < marks[0].start() else ():
         outside = marks and not found.start <= marks[0].start() <= marks[-1].start() < found.end
         items = [] if outside else _json_items(found.value)
-        if items and _stands_apart(text, found.start, found.end):
+        if items and _stands_apart(text, found):
             return FoundList(items, found.repaired)
     if not marks:  # the list may be in a block
         text = next((block.body for block in blocks if _MARK.search(block.body)), text)
@@ -80,11 +80,11 @@ def _item_text(item: Any) -> str:
     return item.strip() if isinstance(item, str) else ""
 
 
-def _stands_apart(text: str, start: int, end: int) -> bool:
-    """Whether a JSON value is no part of a sentence."""
-    before = text[max(start - _NEAR, 0) : start].rpartition("\n")[2].strip(" \t`*")
-    after = text[end : end + _NEAR].partition("\n")[0].strip(" \t\r`*.;")
-    return before[-1:] in ("", ":", "=", ">") and after[:1] in ("", "<")
+def _stands_apart(text: str, found: FoundJSON) -> bool:
+    """Whether a JSON value is no part of a sentence. After a repaired one its line must end."""
+    before = text[max(found.start - _NEAR, 0) : found.start].rpartition("\n")[2].strip(" \t`*")
+    after = text[found.end : found.end + _NEAR].partition("\n")[0].strip(" \t\r`*.;")
+    return before[-1:] in ("", ":", "=", ">") and (not found.repaired or after[:1] in ("", "<"))
 
 
 def _own_level(marks: list[re.Match[str]]) -> list[re.Match[str]]:
