@@ -171,7 +171,11 @@ def test_the_parser_agrees_with_python(expression: str) -> None:
 
 
 def test_fractions_of_latex_are_divisions() -> None:
-    for text in (r"\frac{8}{3 - \frac{8}{3}}", r"$8 \div \left(3 - \tfrac83\right)$", r"\[ \dfrac{8}{3-8/3} \]"):
+    for text in (
+        r"\frac{8}{3 - \frac{8}{3}}",
+        r"$8 \div \left(3 - \tfrac83\right)$",
+        r"\[ \dfrac{8}{3-8/3} \]",
+    ):
         assert value_of(text) == (24, [8, 3, 8, 3])
         assert game24("3 3 8 8").grade(text) == 1.0
     assert value_of(r"\frac{8}{0}") is None

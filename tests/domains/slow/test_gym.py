@@ -438,11 +438,21 @@ def test_an_answer_has_one_or_more_lines(text: str, answer: str | None) -> None:
     assert gym.read_answer(text) == answer
 
 
-@pytest.mark.parametrize("family", ["gcd", "lcm", "chain_sum", "word_sorting", "caesar_cipher", "knights_knaves"])
+@pytest.mark.parametrize(
+    "family", ["gcd", "lcm", "chain_sum", "word_sorting", "caesar_cipher", "knights_knaves"]
+)
 def test_a_decorated_answer_is_right_and_a_decorated_wrong_one_is_not(family: str) -> None:
     (task,) = tasks_of(family)
     right, wrong = f"{task.reference}", wrong_one(f"{task.reference}")
-    for form in ("**{}**", "`{}`", "“{}”", "{}.", "${}$", "**{}.**<|im_end|>", "{}\n\n(I checked the result.)"):
+    for form in (
+        "**{}**",
+        "`{}`",
+        "“{}”",
+        "{}.",
+        "${}$",
+        "**{}.**<|im_end|>",
+        "{}\n\n(I checked the result.)",
+    ):
         for text, grade in ((right, 1.0), (wrong, 0.0)):
             read = task.domain.read_answer(task, f"So:\n**Answer**: {form.format(text)}")
             assert task.grade(str(read)) == grade, (form, text, read)

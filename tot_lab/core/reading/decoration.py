@@ -6,9 +6,13 @@ import re
 
 _PAIRS = [("**", "**"), ("__", "__"), ("*", "*"), ("_", "_"), ("`", "`"), ("$$", "$$"), ("$", "$")]
 _PAIRS += [("\\(", "\\)"), ("\\[", "\\]"), ("<b>", "</b>"), ("<strong>", "</strong>"), ("<em>", "</em>")]
-_QUOTES = [(pair[0], pair[1]) for pair in "\"\" '' “” „“ „” ‘’ ‚‘ «» »« ‹› 「」 『』 《》 ＂＂".split()]
+_QUOTES = [
+    (pair[0], pair[1])
+    for pair in ['""', "''", "“”", "„“", "„”", "‘’", "‚‘", "«»", "»«", "‹›", "「」", "『』", "《》", "＂＂"]
+]
 _MACRO = re.compile(r"\\(?:text|math|mbox|boxed|emph)\w*+\{([^{}]*+)\}")
 _END_OF_TURN = re.compile(r"(?:<[|｜][^<>|｜\s]{1,40}[|｜]>|</?s>|<(?:eos|end_of_turn|end_of_text)>)\Z")
+_EMPTY = re.compile(r"\s_|_\s|\n")  # an underscore as the empty cell of a board
 _TAIL = 60  # characters at the end that can be an end-of-turn token
 _LAYERS = 20
 
@@ -36,8 +40,8 @@ def undecorated(text: str, *, quotes: bool = True, ends: str = "") -> str:
         rest = (rest[: -len(token[0])] if token else rest).rstrip().rstrip(ends)
         macro = _MACRO.fullmatch(rest)
         rest = macro[1] if macro else _unwrapped(rest, [*_PAIRS, *_QUOTES] if quotes else _PAIRS)
-        for mark in ("**", "__", "_", "`"):
-            if rest.count(mark) % 2:  # the other half of the pair belongs to what stood before
+        for mark in ("**", "__", "_", "`"):  # the other half of the pair may belong to what stood before
+            if rest.count(mark) % 2 and not (mark == "_" and _EMPTY.search(rest)):
                 rest = rest.removeprefix(mark) if rest.startswith(mark) else rest.removesuffix(mark)
         if rest == text or not rest:
             break
@@ -47,9 +51,10 @@ def undecorated(text: str, *, quotes: bool = True, ends: str = "") -> str:
 
 def _unwrapped(text: str, pairs: list[tuple[str, str]]) -> str:
     for first, last in pairs:
-        inside = text[len(first) : -len(last)]
-        if inside and text == first + inside + last and first not in inside and last not in inside:
-            return inside
+        if text.startswith(first) and text.endswith(last):
+            inside = text[len(first) : -len(last)]
+            if inside and first not in inside and last not in inside:
+                return inside
     return text
 
 

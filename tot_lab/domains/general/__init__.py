@@ -145,7 +145,7 @@ class General(Domain):
         follow), so that a longer text with such a line inside is not truncated. If `python` grades it, a
         reply with a block of code is kept whole.
         """
-        if self.grading == "python" and "```" in text:
+        if self.grading == "python" and ("```" in text or "~~~" in text):
             return text.strip()  # a line such as `answer = 1` may be part of the code
         stated = stated_answer(text) if self.grading is not None else answer_at_end(text)
         return stated or text.strip() or None
