@@ -40,7 +40,7 @@ def _first_block(text: str) -> str:
 
 
 def _without_remarks(text: str) -> str:
-    """Return an answer up to a line of prose, if it is none itself, or up to a paragraph of another kind."""
+    """Return an answer up to a line of prose, unless it is prose itself, or a paragraph of another kind."""
     lines = _first_block(text).split("\n")
     is_prose = _PROSE.match(lines[0])
     for k, line in enumerate(lines[1:], 1):

@@ -58,13 +58,13 @@ def find_list(text: str) -> FoundList:
         if items and _stands_apart(text, found):
             return FoundList(items, found.repaired)
     if not marks:  # the list may be in a block
-        text = next((block.body for block in blocks if _MARK.search(block.body)), text)
+        text = next((block.body for block in blocks if block.body and _MARK.search(block.body)), text)
         marks = list(_MARK.finditer(text))
     if marks:
         return FoundList(_marked_items(text, _own_level(marks)))
     if text.lstrip()[:1] in ("[", "{") or text.strip() == "null":
         return FoundList([])
-    return FoundList([line for line in map(str.strip, text.splitlines()) if line.strip("`~")])
+    return FoundList([line for line in map(str.strip, text.splitlines()) if line and line.strip("`~")])
 
 
 def _json_items(value: Any) -> list[str]:
