@@ -170,6 +170,18 @@ def test_the_parser_agrees_with_python(expression: str) -> None:
     assert (read[0] if read else None) == (expected if len(expression) <= 500 else None)
 
 
+def test_fractions_of_latex_are_divisions() -> None:
+    for text in (
+        r"\frac{8}{3 - \frac{8}{3}}",
+        r"$8 \div \left(3 - \tfrac83\right)$",
+        r"\[ \dfrac{8}{3-8/3} \]",
+    ):
+        assert value_of(text) == (24, [8, 3, 8, 3])
+        assert game24("3 3 8 8").grade(text) == 1.0
+    assert value_of(r"\frac{8}{0}") is None
+    assert value_of("\\frac{" * 100_000) is None
+
+
 def test_a_number_is_never_built_from_an_exponent() -> None:
     assert number("1e999999999") is None
     assert [number(text) for text in ("4", "-1", "1.5", "10/3", "1/0", "1_0")] == [
@@ -192,6 +204,12 @@ def test_a_number_is_never_built_from_an_exponent() -> None:
         ("", 0.0),
         ("45 - 10 - 6 - 5", 0.0),
         ("4 * 5 + 10 - 6 = 24 = 24", 0.0),
+        ("24 = 4 * 5 + 10 - 6", 1.0),
+        ("25 = 4 * 5 + 10 - 6", 0.0),
+        ("24 = 4 * 6", 0.0),
+        (r"\(4 \times 5 + \left(10 - 6\right)\) = 24", 1.0),
+        ("**4 * 5 + 10 - 6**", 1.0),
+        ("$4 \\cdot 5 + 10 \\, - \\, 6$", 1.0),
         ("(" * 10_000, 0.0),
         ("4 = 1e999999999", 0.0),
         ("9" * 1_000_000, 0.0),
@@ -218,6 +236,8 @@ def test_grading(answer: str, grade: float) -> None:
         "Step 2 - 4x5 → 20",
         "(4) * (5) = (20)",
         "4 \\times 5 = 20",
+        "\\(4 \\cdot 5 = 20\\)",
+        "$4 \\times 5 = \\frac{40}{2}$",
         "4 * 5 = 20.0",
         '["4 * 5 = 20"]',
         '{"a": 4, "op": "×", "b": "5"}',
@@ -331,6 +351,16 @@ def test_what_the_steps_compose_is_worth_what_they_say(data: st.DataObject, hand
         ("4 * 5 + 10 - 6 = 24\n\\boxed{24}", "4 * 5 + 10 - 6"),
         ("Answer: $\\boxed{4 * 5 + 10 - 6 = 24}$", "4 * 5 + 10 - 6"),
         ("\\boxed{1 + 2 + 3}\nAnswer: 4 * 5 + 10 - 6", "4 * 5 + 10 - 6"),
+        (r"Answer: \((4 \times 5) + (10 - 6)\) = 24", r"(4 \times 5) + (10 - 6)"),
+        ("Answer: $$24 = 4 * 5 + 10 - 6$$", "4 * 5 + 10 - 6"),
+        ("Answer:\n\\[\n4 \\cdot 5 + 10 - 6 = 24\n\\]\nIt uses all.", r"4 \cdot 5 + 10 - 6"),
+        ("Answer: 24 = 4 * 5 + 10 - 6", "4 * 5 + 10 - 6"),
+        ("24 = 4 * 5 + 10 - 6", "4 * 5 + 10 - 6"),
+        ("**Answer: 4 * 5 + 10 - 6 = 20 + 4 = 24**", "4 * 5 + 10 - 6"),
+        ("<answer>4 * 5 + 10 - 6</answer>", "4 * 5 + 10 - 6"),
+        ("<answer>\n$24 = 4 * 5 + 10 - 6$\n</answer>\nIt uses 4, 5, 6 and 10.", "4 * 5 + 10 - 6"),
+        (r"Answer: $\boxed{4 * 5 + 10 - 6} = 24$", "4 * 5 + 10 - 6"),
+        ("Answer: 4 * 5 + 10 - 6 = \\boxed{24}", "4 * 5 + 10 - 6"),
         ("\\boxed{4 * 5 + 10", None),
         ("I cannot.", None),
         ("24", None),

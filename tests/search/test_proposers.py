@@ -5,6 +5,7 @@ from pydantic import ValidationError
 from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
+from tot_lab.core.calls import Reply
 from tot_lab.core.records import Note
 from tot_lab.models.chat.requests import messages_of
 
@@ -170,3 +171,27 @@ def test_an_empty_continuation_is_unreadable():
     made, _ = searched("beam", Continue(count=1), lambda call: "\n\n", depth=2)
     assert len(made.tree) == 1
     assert [event.name for event in made.events if isinstance(event, Note)].count("parse.unreadable") == 1
+
+
+# Lists in JSON that is damaged.
+
+
+@pytest.mark.parametrize(
+    ("text", "items", "repaired"),
+    [
+        ("['a', 'b',]", ["a", "b"], True),
+        ('{"steps": ["a", "b"', ["a", "b"], True),
+        ('["a", "b"]', ["a", "b"], False),
+        ("1. a\n   - sub\n2. b", ["a\n- sub", "b"], False),
+    ],
+)
+def test_the_repair_of_a_list_is_a_note(text, items, repaired):
+    def reply(call):
+        return Reply(text, finish_reason="length") if call.purpose == "propose" else "score: 0.5"
+
+    made, _ = searched(tl.BeamSearch(width=2), tl.Propose(count=2), reply, depth=1)
+    assert [made.tree[f"0.{k}"].text for k in range(2)] == items
+    notes = [event for event in made.events if isinstance(event, Note) and event.name == "json.repaired"]
+    told = {"kind": "propose", "draw": 0, "cut_off": True}
+    assert notes == ([Note("json.repaired", "0", told)] if repaired else [])
+    assert wait(made.replay()).identical

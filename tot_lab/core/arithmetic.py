@@ -28,19 +28,34 @@ _SIGNS = str.maketrans(
         "\u202f": " ",
     }
 )
-_LATEX = re.compile(r"\\(times|cdot|div)\b")
+_LATEX = re.compile(
+    r"\\(?:(times|cdot|ast)|(div)|left|right|quad|displaystyle)(?![A-Za-z])|\\[()\[\],;:! ]|\$"
+)
+_FRACTION = re.compile(r"\\[dt]?frac[ \t]{0,4}(?:\{([^{}]*+)\}[ \t]{0,4}\{([^{}]*+)\}|(\d)[ \t]{0,4}(\d))")
+_NESTED = 4  # fractions in fractions
 _TIMES = re.compile(r"(?<=[\d)])([ \t]{0,4})[xX](?=[ \t]{0,4}[-\d(])")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/()]", re.ASCII)
 _NUMBER = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(?:/(\d{1,9}(?:\.\d{1,9})?))?", re.ASCII)
+_DIGITS = re.compile(r"[0-9]++")
 _STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3}
 
 
 def plain(text: str) -> str:
-    """Replace the operators that people and models write (× · ÷ −, x between numbers) by + - * /."""
+    r"""Replace the operators that people and models write (× · ÷ −, x between numbers) by + - * /.
+
+    LaTeX is read, too: `\(4 \times \frac{8}{2}\)` is `4 * (8/2)`.
+    """
     text = text.translate(_SIGNS)
-    if "\\" in text:
-        text = _LATEX.sub(lambda match: "/" if match[1] == "div" else "*", text)
+    if "\\" in text or "$" in text:
+        for _ in range(_NESTED):
+            text = _FRACTION.sub(_fraction, text)
+        text = _LATEX.sub(lambda match: "*" if match[1] else "/" if match[2] else "", text)
     return _TIMES.sub(r"\1*", text)
+
+
+def _fraction(match: re.Match[str]) -> str:
+    above, below = (part if part.isdecimal() else f"({part})" for part in match.groups() if part is not None)
+    return f"({above}/{below})"
 
 
 def number(text: str) -> Fraction | None:
@@ -54,6 +69,17 @@ def number(text: str) -> Fraction | None:
         return above
     below = Fraction(match[2])
     return above / below if below else None
+
+
+def equation(text: str) -> tuple[str, str | None]:
+    """Split an equation, such as `4 * 6 = 24` or `24 = 4 * 6`, into its expression and the rest.
+
+    The expression is the side with the most numbers, the first of equal ones. The rest is `None` without `=`.
+    """
+    sides = text.split("=", 9)
+    k = max(range(len(sides)), key=lambda k: len(_DIGITS.findall(sides[k])))
+    expression = sides.pop(k)
+    return expression, "=".join(sides) if sides else None
 
 
 def joined(a: Fraction, op: str, b: Fraction) -> Fraction | None:

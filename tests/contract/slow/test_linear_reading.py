@@ -26,17 +26,7 @@ import tot_lab
 from tot_lab.core import scrubbing, tools
 from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
-from tot_lab.core.reading import (
-    expressions,
-    finish_reasons,
-    json_values,
-    lists,
-    mathematics,
-    names,
-    repair,
-    scores,
-    thinking,
-    verdicts,
+from tot_lab.core.reading import answers, code, decoration, expressions, finish_reasons, json_values, lists, mathematics, names, repair, scores, thinking, verdicts
     votes,
 )
 from tot_lab.core.records import Thought
@@ -435,6 +425,11 @@ TABLE: dict[str, Callable[[str], object]] = {
     "read_choice": lambda text: votes.read_choice(text, 3),
     "read_scores": lambda text: scores.read_scores(text, 3),
     "read_list": lists.read_list,
+    "find_list": lists.find_list,
+    "code_blocks": code.code_blocks,
+    "fenced_blocks": lambda text: list(code.fenced_blocks(text)),
+    "normalize": answers.normalize,
+    "undecorated": decoration.undecorated,
     "read_json": json_values.read_json,
     "find_json": lambda text: list(json_values.find_json(text)),
     "split_thinking": thinking.split_thinking,

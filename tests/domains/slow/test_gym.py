@@ -425,12 +425,37 @@ def test_a_search_domain_of_the_family_is_used(monkeypatch: pytest.MonkeyPatch) 
         ("Answer: $\\boxed{5}$", "5"),
         ("<answer>\\boxed{5}</answer>", "5"),
         ("\\boxed{\n1 2\n3 4\n}", "1 2\n3 4"),
+        ("Answer: **5**", "5"),
+        ("**Answer**: **5**.", "5"),
+        ("Answer: $5$\n\n(I checked the result.)", "5"),
+        ("Answer: 5.<|im_end|>", "5"),
+        ("Answer: 3 lines follow.\n\n1 2 3", "3 lines follow.\n\n1 2 3"),
         ("Answer:", None),
         (" ", None),
     ],
 )
 def test_an_answer_has_one_or_more_lines(text: str, answer: str | None) -> None:
     assert gym.read_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    "family", ["gcd", "lcm", "chain_sum", "word_sorting", "caesar_cipher", "knights_knaves"]
+)
+def test_a_decorated_answer_is_right_and_a_decorated_wrong_one_is_not(family: str) -> None:
+    (task,) = tasks_of(family)
+    right, wrong = f"{task.reference}", wrong_one(f"{task.reference}")
+    for form in (
+        "**{}**",
+        "`{}`",
+        "“{}”",
+        "{}.",
+        "${}$",
+        "**{}.**<|im_end|>",
+        "{}\n\n(I checked the result.)",
+    ):
+        for text, grade in ((right, 1.0), (wrong, 0.0)):
+            read = task.domain.read_answer(task, f"So:\n**Answer**: {form.format(text)}")
+            assert task.grade(str(read)) == grade, (form, text, read)
 
 
 def test_the_reference_is_in_no_prompt() -> None:

@@ -3,36 +3,115 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from textwrap import dedent
+from typing import Any, NamedTuple
 
-from tot_lab.core.reading.json_values import read_json
+from tot_lab.core.reading.code import fenced_blocks
+from tot_lab.core.reading.json_values import FoundJSON, find_json
 
-_ITEM = re.compile(r"[ \t]*(?:[-*•–]|\(?\d{1,3}[.):])[ \t]+(.*)")
+_MARK = re.compile(
+    r"^(?P<indent>[ \t]*+)(?:(?P<bullet>[-*•–])|(?:\#{1,6}[ \t]++)?(?P<bold>\*\*|__)?"
+    r"(?:(?P<word>step|thought|option|idea|approach|proposal)[ \t]++)?"
+    r"\(?\d{1,3}(?P<closed>\*\*|__)?[.):](?P<ended>\*\*|__)?)"
+    r"(?:[ \t]++(?=\S)|(?(bold)|(?(word)|(?!)))[ \t\r]*+$)",  # alone on its line it must be a heading
+    re.IGNORECASE | re.MULTILINE,
+)
+_APART = re.compile(r"\n[ \t]*+\n(?=\S)")
+_NEAR = 100  # characters beside a JSON value that are looked at
+
+
+class FoundList(NamedTuple):
+    """The items of a reply.
+
+    Attributes:
+        repaired: Whether they stand in JSON that was malformed and had to be repaired.
+    """
+
+    items: list[str]
+    repaired: bool = False
 
 
 def read_list(text: str) -> list[str]:
-    """The items of a reply.
+    """Return the items of a reply.
 
-    A JSON array (of strings, or of objects with a `thought`, `step`, `content` or `text`); else the lines
-    marked `1.`, `-` or `*`; else every non-empty line. A reply that is JSON without such an array has no
-    items.
+    A JSON array (of strings, or of objects with a `thought`, `step`, `content` or `text`), which is repaired
+    if necessary; else the items marked `1.`, `Step 1:`, `-` or `*`; else every non-empty line. An item
+    contains everything up to the next one of its own level: further lines, code and nested items. Brackets
+    inside a sentence or an item are text. A reply that is JSON without such an array has no items.
     """
-    value = read_json(text)
+    return find_list(text).items
+
+
+def find_list(text: str) -> FoundList:
+    """Return the items of a reply like `read_list`, and whether their JSON was repaired."""
+    blocks = [block for block in fenced_blocks(text) if block.closed]
+    marks, k = list[re.Match[str]](), 0
+    for mark in _MARK.finditer(text):
+        while k < len(blocks) and blocks[k].end <= mark.start():
+            k += 1
+        if k == len(blocks) or mark.start() <= blocks[k].start:
+            marks.append(mark)
+    bracket = min((at for at in map(text.find, "[{") if at >= 0), default=len(text))
+    for found in find_json(text) if not marks or bracket < marks[0].start() else ():
+        outside = marks and not found.start <= marks[0].start() <= marks[-1].start() < found.end
+        items = [] if outside else _json_items(found.value)
+        if items and _stands_apart(text, found):
+            return FoundList(items, found.repaired)
+    if not marks:  # the list may be in a block
+        text = next((block.body for block in blocks if block.body and _MARK.search(block.body)), text)
+        marks = list(_MARK.finditer(text))
+    if marks:
+        return FoundList(_marked_items(text, _own_level(marks)))
+    if text.lstrip()[:1] in ("[", "{") or text.strip() == "null":
+        return FoundList([])
+    return FoundList([line for line in map(str.strip, text.splitlines()) if line and line.strip("`~")])
+
+
+def _json_items(value: Any) -> list[str]:
     if isinstance(value, dict):
         lists = [item for item in value.values() if isinstance(item, list)]
         value = lists[0] if len(lists) == 1 else None
-    if isinstance(value, list):
-        items = [_item_text(item) for item in value]
-        if any(items):
-            return [item for item in items if item]
-    lines = text.splitlines()
-    marked = [match.group(1).strip() for line in lines if (match := _ITEM.match(line))]
-    if not marked and (text.lstrip()[:1] in ("[", "{") or text.strip() == "null"):
-        return []
-    return [item for item in (marked or [line.strip() for line in lines]) if item]
+    return list(filter(None, map(_item_text, value))) if isinstance(value, list) else []
 
 
 def _item_text(item: Any) -> str:
     if isinstance(item, dict):
         item = next((item[key] for key in ("thought", "step", "content", "text") if key in item), None)
     return item.strip() if isinstance(item, str) else ""
+
+
+def _stands_apart(text: str, found: FoundJSON) -> bool:
+    """Whether a JSON value is no part of a sentence. After a repaired one its line must end."""
+    before = text[max(found.start - _NEAR, 0) : found.start].rpartition("\n")[2].strip(" \t`*")
+    after = text[found.end : found.end + _NEAR].partition("\n")[0].strip(" \t\r`*.;")
+    return before[-1:] in ("", ":", "=", ">") and (not found.repaired or after[:1] in ("", "<"))
+
+
+def _own_level(marks: list[re.Match[str]]) -> list[re.Match[str]]:
+    """The marks of the outermost list: neither those indented by two more than the item before them, nor
+    those of another kind between the marks of the first kind.
+    """
+    level = list[tuple[int, str, re.Match[str]]]()
+    for mark in marks:
+        space, word, bullet = mark.group("indent", "word", "bullet")
+        indent = len(space.expandtabs(4))
+        if not level or indent < level[-1][0] + 2:
+            level.append((indent, bullet or (word or "1").lower(), mark))
+    first = level[0][1]
+    last = max(k for k, (_, kind, _) in enumerate(level) if kind == first)
+    nests = any(kind != first for _, kind, _ in level[:last])
+    return [mark for _, kind, mark in level if kind == first or not nests]
+
+
+def _marked_items(text: str, marks: list[re.Match[str]]) -> list[str]:
+    ends = [*(mark.start() for mark in marks[1:]), len(text)]
+    bodies = [text[mark.end() : end] for mark, end in zip(marks, ends, strict=True)]
+    if len(bodies) > 1 and not any(map(_APART.search, bodies[:-1])):
+        bodies[-1] = _APART.split(bodies[-1], maxsplit=1)[0]  # what follows the list is no item
+    items = []
+    for mark, body in zip(marks, bodies, strict=True):
+        line, _, rest = body.partition("\n")
+        bold, *closed = mark.group("bold", "closed", "ended")
+        line = f"{bold}{line.strip()}" if bold and not any(closed) else line.strip()
+        items.append(f"{line}\n{dedent(rest)}".strip() if rest else line)
+    return list(filter(None, items))

@@ -16,10 +16,12 @@ from itertools import combinations_with_replacement
 from math import log2
 from typing import Any, ClassVar, NamedTuple
 
-from tot_lab.core.arithmetic import OPERATORS, TARGET, joined, number, plain, value_of, win_share
-from tot_lab.core.reading.answers import final_answer, stated_answer
+from tot_lab.core.arithmetic import OPERATORS, TARGET, equation, joined, number, plain, value_of, win_share
+from tot_lab.core.reading.answers import final_answer
 from tot_lab.core.reading.json_values import read_json
+from tot_lab.core.reading.mathematics import boxed_answer
 from tot_lab.core.task import Domain, Path, Task
+from tot_lab.domains.multiline import tagged_answer
 
 _RULES = (
     "Game of 24: join numbers with + - * / until only 24 is left. "
@@ -39,6 +41,9 @@ _STEP = re.compile(
     rf"[ \t*_`]{{0,6}}(?:=>?|->|→)[ \t*_`(]{{0,6}}(-?{_S}{_N}(?:{_S}/{_S}{_N})?)(?!\d|\.\d)",
     re.ASCII,
 )
+_MATH = re.compile(r"\\[()\[\]]|\$")
+_LONGEST_LINE = 1_000  # characters of a line that may be an answer
+_MOST_LINES = 1_000
 _ATOM, _PRODUCT, _SUM = 3, 2, 1
 
 
@@ -243,15 +248,15 @@ class Game24(Domain):
         return list(self._valid_steps(task, path, text))
 
     def read_answer(self, task: Task, text: str) -> str | None:
-        r"""Return the expression after the last `Answer:` that begins a line, or else the one in the last
-        `\boxed{…}`, or else the last line that is an expression.
+        r"""Return the expression between the last `<answer>` tags, or else after the last `Answer:` that
+        begins a line, or else in the last `\boxed{…}`, or else the last line that is an expression.
 
-        `= 24` is removed.
+        It may be LaTeX. `= 24` after it and `24 =` before it are removed.
         """
-        if (stated := final_answer(text)) is not None:
-            return _expression(stated)
-        lines = map(_expression, (stated_answer(text) or "", *reversed(text.splitlines())))
-        return next((line for line in lines if (read := value_of(line)) and len(read[1]) > 1), None)
+        stated = _stated(text)
+        if stated is not None:
+            return stated
+        return _first_expression([boxed_answer(text) or "", *reversed(text.splitlines())])
 
     def _valid_steps(self, task: Task, path: Path, text: str) -> Iterator[str]:
         terms = _walk(task, path)
@@ -308,15 +313,14 @@ class Game24(Domain):
         return self.grade(task, answer) == 1.0
 
     def grade(self, task: Task, answer: str) -> float:
-        """Return 1.0 if `answer`, with or without `= 24`, uses each number of the hand once and equals 24,
-        else 0.0.
+        """Return 1.0 if `answer`, with or without `= 24` or `24 =`, uses each number of the hand once and
+        equals 24, else 0.0.
 
         No reference is needed.
         """
-        text = plain(answer).strip(" \t\r\n`$.")
-        expression, equals, result = text.partition("=")
+        expression, result = equation(plain(answer).strip(" \t\r\n*`$."))
         read = value_of(expression)
-        if read is None or (equals and number(result.strip()) != TARGET):
+        if read is None or (result is not None and number(result.strip()) != TARGET):
             return 0.0
         value, used = read
         return float(value == TARGET and sorted(used) == sorted(_hand(task.question)))
@@ -430,13 +434,26 @@ def _text_move(match: re.Match[str], left: Sequence[Fraction]) -> tuple[Fraction
 
 
 def _stated_answer(path: Path) -> str | None:
-    """Return the expression of a last step `Answer: …`, or `None`."""
-    stated = final_answer(path[-1]) if path else None
-    return None if stated is None else _expression(stated)
+    """Return the expression that the last step states as the answer, or `None`."""
+    return _stated(path[-1]) if path else None
 
 
-def _expression(text: str) -> str:
-    return text.partition("=")[0].strip(" \t*`$.")
+def _stated(text: str) -> str | None:
+    """Return the expression in `<answer>` tags or after `Answer:`, or else all that is stated there."""
+    stated = tagged_answer(text) or final_answer(text)
+    if stated is None:
+        return None
+    return _first_expression([boxed_answer(stated) or "", *stated.splitlines()]) or _side(stated)
+
+
+def _first_expression(lines: list[str]) -> str | None:
+    """Return the side of the first line of several numbers that is an expression, or `None`."""
+    sides = (_side(line) for line in lines[:_MOST_LINES] if len(line) < _LONGEST_LINE)
+    return next((side for side in sides if (read := value_of(side)) and len(read[1]) > 1), None)
+
+
+def _side(text: str) -> str:
+    return equation(_MATH.sub("", text))[0].strip(" \t\r\n*`$.")
 
 
 def _walk(task: Task, path: Path) -> tuple[Term, ...] | None:
@@ -451,7 +468,7 @@ def terms_after(question: str, path: tuple[str, ...]) -> tuple[Term, ...] | None
     """
     terms = [Term(value, str(value), _ATOM) for value in _hand(question)]
     for k, step in enumerate(path, 1):
-        if k == len(path) and final_answer(step) is not None:
+        if k == len(path) and _stated(step) is not None:
             break
         move = next(_possible_moves(step, [term.value for term in terms]), None)
         value = None if move is None else joined(*move)

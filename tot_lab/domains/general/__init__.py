@@ -150,7 +150,7 @@ class General(Domain):
         reply with a block of code is kept whole. If `choice` grades it, the answer is what the whole reply
         states last, and its label if that is not after `Answer:` or in a box.
         """
-        if self.grading == "python" and "```" in text:
+        if self.grading == "python" and ("```" in text or "~~~" in text):
             return text.strip()  # a line such as `answer = 1` may be part of the code
         stated = stated_answer(text) if self.grading is not None else answer_at_end(text)
         answer = stated or text.strip() or None

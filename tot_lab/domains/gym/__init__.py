@@ -21,6 +21,7 @@ from typing import Any
 from tot_lab.core.extras import requires
 from tot_lab.core.parts import class_of, known_names
 from tot_lab.core.processes import Failed, Killed, Worker
+from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.registry import names
 from tot_lab.core.task import Domain, Task, Ungraded
 from tot_lab.domains.general import General
@@ -70,7 +71,9 @@ class Gym(General):
 
     def read_answer(self, task: Task, text: str) -> str | None:
         r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line,
-        or in the last `\boxed{…}`, or else the whole reply. A code block or a box around it is removed.
+        or in the last `\boxed{…}`, or else the whole reply. Remarks after it and its decoration are removed:
+        a code block or a box around it, emphasis, marks of math, end-of-turn tokens and, unless it is a
+        sentence, quotes and a final full stop.
         """
         return read_answer(text)
 
@@ -98,6 +101,12 @@ class Gym(General):
         return self._score(task, answer) if task.data else None
 
     def _score(self, task: Task, answer: str) -> float:
+        """Return the score of `answer`, or of what is left of it without decoration if that is better."""
+        score = self._score_of(task, answer)
+        bare = undecorated(answer, ends=".!?")
+        return score if score == 1.0 or bare == answer else max(score, self._score_of(task, bare))
+
+    def _score_of(self, task: Task, answer: str) -> float:
         if len(answer) > LONGEST:
             return 0.0
         if self.family in EXACT:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import ClassVar, NamedTuple
 
-from tot_lab.core.arithmetic import OPERATORS, joined, number, plain, value_of
+from tot_lab.core.arithmetic import OPERATORS, equation, joined, number, plain, value_of
 from tot_lab.domains.puzzles.base import Plan, Position, PuzzleDomain
 from tot_lab.domains.puzzles.countdown_solver import Move, Numbers, plan_to
 
@@ -92,8 +92,8 @@ class Countdown(PuzzleDomain):
         return ", ".join(text[1:-1] if text.startswith("(") else text for _, text in terms)
 
     def read_solution(self, puzzle: Puzzle, text: str) -> str | None:
-        """Return the expression of an answer, without `= …`."""
-        expression, _, rest = plain(text.strip()).partition("=")
+        """Return the expression of an answer, without `= …` after it or `… =` before it."""
+        expression, rest = equation(plain(text.strip()))
         read = value_of(expression)
         if read is None or read[0] != puzzle.target or (rest and number(rest.strip()) != puzzle.target):
             return None

@@ -16,7 +16,8 @@ from pydantic import Field, field_validator
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Part
 from tot_lab.core.policy import EffectPolicy
-from tot_lab.core.records import Event, call_failed
+from tot_lab.core.reading.lists import find_list
+from tot_lab.core.records import Event, Note, call_failed
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.acting import Acting, ToolLimits, names_of_tools
@@ -167,6 +168,9 @@ class Propose(_Prompted):
                 failed += yield from emit_as_list(call_failed(parent, "propose", reply.error))
             elif steps := task.domain.read_proposals(task, path, reply.text):
                 read.append((reply.text, steps))
+                if find_list(reply.text) == (steps, True):
+                    where = {"kind": "propose", "draw": indices[k]}
+                    yield Note("json.repaired", parent, {**where, "cut_off": reply.finish_reason == "length"})
             else:
                 yield unreadable(parent, "propose", indices[k])
                 if len(replies) < self.samples + self.max_parse_retries:
