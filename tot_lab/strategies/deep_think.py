@@ -19,13 +19,13 @@ import msgspec
 from pydantic import BaseModel, Field
 
 from tot_lab.core.calls import halts, stop_of
+from tot_lab.core.reading.names import match_all, match_once
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Slots, Thinking, emit, gather, with_timeout
 from tot_lab.strategies.conversation import shortened
-from tot_lab.strategies.deep_think_names import match_all, match_once
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
 from tot_lab.strategies.deep_think_replies import (
     AdoptedIdea,
@@ -170,7 +170,7 @@ class _Iterations:
                 stop = failed
                 break
             developed = yield from gather(
-                [self._develop(branch) for branch in approaches], at_most=1, seconds=2 * self.by.timeout
+                [self._develop(base, branch) for branch in approaches], at_most=1, seconds=2 * self.by.timeout
             )
             branches = [branch for branch, _ in developed]
             if all(branch.solution_node is None for branch in branches):
@@ -244,7 +244,7 @@ class _Iterations:
 
     # Develop.
 
-    def _develop(self, branch: ThoughtBranch) -> Thinking[tuple[ThoughtBranch, str]]:
+    def _develop(self, base: str, branch: ThoughtBranch) -> Thinking[tuple[ThoughtBranch, str]]:
         """Develop one approach: plan, execute, observe, reflect. The second value is a stop reason if it
         failed.
         """
@@ -264,8 +264,11 @@ class _Iterations:
             yield from self._assume(branch.node, "develop", result.error)
             made = Development(solution=raw)
         thought = yield from emit(Thought(f"{branch.node}.0", branch.node, made.solution))
+        if made.scale:
+            yield Note("deep_think.matched", base, {"why": f"{branch.name}: {made.scale}"}, fallback=True)
         written = {**vars(made), "strengths": tuple(made.strengths), "weaknesses": tuple(made.weaknesses)}
         written |= {"solution": thought.text, "solution_node": thought.id}
+        del written["scale"]
         if result.truncated:
             yield Note(
                 "deep_think.truncated", thought.id, {"what": "develop", "confidence": ASSUMED}, fallback=True
@@ -318,7 +321,7 @@ class _Iterations:
 
         A partial judgement counts only if it covers every branch.
         """
-        names, written = [one.name for one in solved], [given.name for given in made.evaluations]
+        names, written = [one.name for one in solved], [given.named for given in made.evaluations]
         match = match_once(names, written, [one.id for one in solved])
         judged = dict(zip(match.places, made.evaluations, strict=True))
         if not whole and any(judged.get(k, Evaluation()).score is None for k in range(len(solved))):

@@ -4,21 +4,55 @@ from __future__ import annotations
 
 import re
 
-_CHOICE = re.compile(
-    r"\b(?:best|choice|vote)\b(?>(?:[ \t:=*_`\"'#(\[]|\b(?:is|for|the|candidate|choice|option|number|thought|"
-    r"step|answer|no\.?)(?![a-z])){0,40})(\d{1,6}+)\b(?![.,/]\d)",
+from tot_lab.core.reading.markup import ALL_MARKS, MARKS, without_markup
+
+_NOUN = r"(?:candidate|choice|option|number|thought|step|answer|one|proposal|solution|no\.?)(?![a-z])"
+_ANOTHER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+\d{{1,6}}"
+_NUMBER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+(\d{{1,6}})"
+_OTHER = rf"(?>(?:[{MARKS}]*+not{_ANOTHER}[{MARKS}]*+[,;]?[ ]?(?:but|it is|it's|rather)\b)?)"
+_BEST = rf"\b(?:best|most promising|winner|vote|(?:my|the|final)\s(?:choice|vote))\b(?>(?:\s{{1,3}}{_NOUN})?)"
+_LINK = rf"[{MARKS}]*+(?:is\b[{MARKS}]*+:?|[:=])"
+_UNHEDGED = (
+    rf"(?![\w%]|[.,/·]\d|[{MARKS}]*+(?:\?|(?:or|and|to|vs\.?|versus)\b{_ANOTHER}|[,/&–-]{_ANOTHER}))"
+)
+_STATEMENTS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+    for pattern in (
+        rf"(?:{_BEST}|^[{MARKS}]*+choice){_LINK}{_OTHER}{_NUMBER}{_UNHEDGED}",
+        rf"{_BEST}(?>(?:{_LINK})?)[{MARKS}]*+\n[{ALL_MARKS}]*+{_NUMBER}[{MARKS}.]*+$",
+        rf"\bI(?: will| would|'d|'ll)? (?:choose|pick|select|vote for|go with){_NUMBER}{_UNHEDGED}",
+        rf"{_NOUN}[{MARKS}]*+(\d{{1,6}})[{MARKS}]*+is (?:clearly |by far |definitely )?the (?:best|most promising)\b"
+        rf"(?>(?: {_NOUN})?)(?![{MARKS}]*+\?)",
+    )
+)
+_ALONE = re.compile(rf"[{MARKS}]*+(\d{{1,6}})[{MARKS}.]*+")
+_CLAUSE = re.compile(r"[.,;:!?(\n]")
+_DENIED = re.compile(
+    r"\b(?:second|2nd|third|3rd|next)[\s-]*\Z|\b(?:neither|nor|not|never|whether|if|unless)\b|n['’]t\b",
     re.IGNORECASE,
 )
-_ALONE = re.compile(r"[\s*_`(\[]*(\d{1,6})[\s*_`)\].]*")
+_BEFORE = 200  # characters before a statement that can deny it
 
 
 def read_choice(text: str, count: int) -> int | None:
     """The choice among 1 … `count` that a reply states last, counted from 0.
 
-    Accepted are `best: 2`, `the choice is 2`, or a number alone on a line. Returns `None` for a number out of
-    range.
+    Accepted are `best: 2`, `the best choice is 2`, `candidate 2 is the best`, the number on the line below
+    `Best:`, or, without a statement, the one number that is alone on a line. Runners-up (`second best: 1`),
+    negations, questions and hedges (`best: 1 or 2`) are no statements. Returns `None` for a number out of range.
     """
-    found = [match.group(1) for match in _CHOICE.finditer(text)]
-    found = found or [match.group(1) for line in text.splitlines() if (match := _ALONE.fullmatch(line))]
-    number = int(found[-1]) if found else 0
+    text = without_markup(text)
+    stated = [
+        (match.end(), match[1])
+        for pattern in _STATEMENTS
+        for match in pattern.finditer(text)
+        if not _is_denied(match)
+    ]
+    alone = {match[1] for line in text.splitlines() if (match := _ALONE.fullmatch(line))}
+    number = int(max(stated)[1]) if stated else int(alone.pop()) if len(alone) == 1 else 0
     return number - 1 if 1 <= number <= count else None
+
+
+def _is_denied(statement: re.Match[str]) -> bool:
+    before = statement.string[max(0, statement.start() - _BEFORE) : statement.start()]
+    return _DENIED.search(_CLAUSE.split(before)[-1]) is not None

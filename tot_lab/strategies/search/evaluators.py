@@ -311,7 +311,7 @@ class Joint(_Combined, _Templated):
         )
 
         def read(text: str) -> list[float | None] | None:
-            scores = task.domain.read_joint(text, len(texts))
+            scores = task.domain.read_joint(text, texts)
             return None if scores.count(None) == len(scores) else scores
 
         rows, error = yield from self._read(sampler, path, place, "joint", prompt, read)
