@@ -32,7 +32,7 @@ from support.virtual_time import run_virtually
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
 from tot_lab.models.stack import Failure
-from tot_lab.strategies.deep_think_names import core, match_once
+from tot_lab.core.reading.names import core, match_once
 
 
 def kinds(model):
@@ -224,11 +224,11 @@ CERTAIN = ""
         (
             ("a", "b", "c"),
             ("c", "c", "b"),
-            [2, None, 1],
-            "Judged twice, the first counts: “c”. Not judged: “a”.",
+            [None, None, 1],
+            "Judged twice, none counts: “c”. Not judged: “a”, “c”.",
         ),
-        (("a", "b", "c"), ("x", "y", "z"), [0, 1, 2], "matched by their order"),
-        (("a", "b", "c"), ("", "", "", ""), [0, 1, 2, None], "matched by their order"),
+        (("a", "b", "c"), ("x", "y", "z"), [None, None, None], "no approach has this name: “x”, “y”, “z”."),
+        (("a", "b", "c"), ("", "", "", ""), [None] * 4, "Not judged: “a”, “b”, “c”."),
         (("a", "b", "c"), ("a", "b"), [0, 1], "Not judged: “c”."),
         (("a", "a", "a"), ("a", "a", "a"), [0, 1, 2], "share a name"),
         (("a", "a", "b"), ("b", "a", "a"), [2, 0, 1], "share a name"),
@@ -241,15 +241,15 @@ CERTAIN = ""
             [1, 2, 0],
             "by the numbers",
         ),
-        (("A way", "B way", "C way"), ("b1", "b2", "b3"), [0, 1, 2], "counted from 1"),
+        (("A way", "B way", "C way"), ("b1", "b2", "b3"), [1, 2, None], "no approach has this name: “b3”"),
         (("A way", "B way", "C way"), ("b2", "b1"), [2, 1], "may have been counted from 1"),
-        (("A way", "B way", "C way"), ("b0", "b7", "b0"), [0, 1, 2], "matched by their order"),
+        (("A way", "B way", "C way"), ("b0", "b7", "b0"), [None, None, None], "no approach has this name"),
         ((), ("a",), [None], "no approach has this name"),
         (("a",), (), [], "Not judged: “a”."),
     ],
 )
 def test_d6_by_place_only_where_no_name_tells(names, written, places, warned):
-    match = match_once(names, written, [f"b{k}" for k in range(len(names))])
+    match = match_once(names, [{"": one} for one in written], [f"b{k}" for k in range(len(names))])
     assert match.places == places
     assert (warned in match.warning) if warned else match.warning == ""
 
@@ -324,7 +324,7 @@ def test_d6_no_score_reaches_another_approach_without_a_warning(data):
         id = ids[k] if from_zero else f"b{k + 1}"
         made = data.draw(st.sampled_from([*NAMED, *UNNAMED])).format(name=names[k], k=number, id=id)
         written.append(data.draw(st.sampled_from([made, made.upper(), f"  {made}\n"])))
-    match = match_once(names, written, ids)
+    match = match_once(names, [{"": one} for one in written], ids)
     told = [place for place in match.places if place is not None]
     assert len({*told}) == len(told), "one to one"
     assert len(match.places) == len(written)
@@ -346,7 +346,7 @@ def test_d6_names_that_are_distinct_are_recognised_without_a_warning(names, data
         data.draw(st.sampled_from(NAMED)).format(name=names[k], k=place + 1, id=f"b{k}")
         for place, k in enumerate(order)
     ]
-    assert match_once(names, written, [f"b{k}" for k in range(len(names))]) == (list(order), "")
+    assert match_once(names, [{"": one} for one in written], [f"b{k}" for k in range(len(names))]) == (list(order), "")
 
 
 @pytest.mark.slow

@@ -170,7 +170,7 @@ class _Iterations:
                 stop = failed
                 break
             developed = yield from gather(
-                [self._develop(base, branch) for branch in approaches], at_most=1, seconds=2 * self.by.timeout
+                [self._develop(branch) for branch in approaches], at_most=1, seconds=2 * self.by.timeout
             )
             branches = [branch for branch, _ in developed]
             if all(branch.solution_node is None for branch in branches):
@@ -244,7 +244,7 @@ class _Iterations:
 
     # Develop.
 
-    def _develop(self, base: str, branch: ThoughtBranch) -> Thinking[tuple[ThoughtBranch, str]]:
+    def _develop(self, branch: ThoughtBranch) -> Thinking[tuple[ThoughtBranch, str]]:
         """Develop one approach: plan, execute, observe, reflect. The second value is a stop reason if it
         failed.
         """
@@ -264,11 +264,11 @@ class _Iterations:
             yield from self._assume(branch.node, "develop", result.error)
             made = Development(solution=raw)
         thought = yield from emit(Thought(f"{branch.node}.0", branch.node, made.solution))
-        if made.scale:
-            yield Note("deep_think.matched", base, {"why": f"{branch.name}: {made.scale}"}, fallback=True)
+        if made.rescaled:
+            yield Note("deep_think.rescaled", branch.node, {"why": f"{branch.name}: {made.rescaled}"}, fallback=True)
         written = {**vars(made), "strengths": tuple(made.strengths), "weaknesses": tuple(made.weaknesses)}
         written |= {"solution": thought.text, "solution_node": thought.id}
-        del written["scale"]
+        del written["rescaled"]
         if result.truncated:
             yield Note(
                 "deep_think.truncated", thought.id, {"what": "develop", "confidence": ASSUMED}, fallback=True
@@ -328,6 +328,8 @@ class _Iterations:
             judged = {}
         elif warning := " ".join(filter(None, [match.warning, made.scale])):
             yield Note("deep_think.matched", base, {"why": warning}, fallback=True)
+        if judged and made.rescaled:
+            yield Note("deep_think.rescaled", base, {"why": made.rescaled}, fallback=True)
         scored = []
         for k, branch in enumerate(solved):
             given = judged.get(k, Evaluation())

@@ -208,7 +208,7 @@ class Approaches(ReplyModel):
 class Development(ReplyModel):
     """The reply to DEVELOP.
 
-    scale: how the confidence was rescaled, "" if it was not.
+    rescaled: how the confidence was rescaled, "" if it was not.
     """
 
     plan: Text = Field("", description="the steps")
@@ -219,14 +219,14 @@ class Development(ReplyModel):
     confidence: OutOfTen = Field(None, description="in the solution, from 0 to 10", examples=[6.5])
     strengths: Texts = []
     weaknesses: Texts = []
-    scale: SkipJsonSchema[str] = ""
+    rescaled: SkipJsonSchema[str] = ""
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        most, scale = _scale(_numbers([value]))
-        return {**_scaled(value, most), "scale": scale}
+        most = _most(_numbers([value]))
+        return {**_scaled(value, most), "rescaled": _RESCALED.get(most, "")}
 
 
 class Evaluation(ReplyModel):
@@ -302,11 +302,13 @@ class Synthesis(ReplyModel):
 class Judgement(ReplyModel):
     """What a reply to CONVERGE says of the solutions, with or without a synthesis.
 
-    scale: how the numbers were rescaled, or what is uncertain about their scale. "" if nothing is.
+    rescaled: how the scores were rescaled, "" if they were not.
+    scale: a sentence that says what is uncertain about the scale of the scores, "" if nothing is.
     """
 
     evaluations: list[Evaluation] = Field([], json_schema_extra=_SEVERAL)
     reflection: Annotated[Reflection, BeforeValidator(_as_object)] = Reflection()
+    rescaled: SkipJsonSchema[str] = ""
     scale: SkipJsonSchema[str] = ""
 
     @classmethod
@@ -335,41 +337,44 @@ class Convergence(Judgement):
 # The scale of a reply's numbers.
 
 
-_OF_NO_SCALE = "The numbers are of no one scale (some are above 100): they were not used."
-_OF_100 = "A number is above 10, and none above 100: the numbers were read as 0 to 100."
-_OF_1 = "No number is above 1: the numbers were read as 0 to 1."
-_ALONE = "The only number is 1, which may be 1 of 10 or all: it was not used."
+_NO_SCALE = "The scores are of no one scale (some are at most 10, others above): they were not used."
 _UNLIKE = "The scores are at most 1, the confidence is not: they were read as scores out of 10."
+_RESCALED = {
+    0: "The only number is 1, which may mean 1 out of 10 or certainty: it was not used.",
+    1: "No number is above 1: they were read as numbers from 0 to 1.",
+    100: "The numbers are above 10: they were read as numbers from 0 to 100.",
+}
 _NUMBERS = (*CRITERIA, "overall", "confidence")
 
 
 def _out_of_ten(reply: dict[str, Any]) -> dict[str, Any]:
     """A reply with its evaluations, and its numbers from 0 to 10."""
-    judged = judgements(reply.get("evaluations", reply.get("scores")))
-    evaluations = [
-        {**Evaluation._meant(one if isinstance(one, dict) else {"score": one}), "named": named}
-        for named, one in judged
-    ]
-    for one in evaluations:
-        one.pop("confidence", None)  # the reply's own is of the synthesis
-    scores = _numbers(evaluations)
-    most, scale = _scale([*scores, *_numbers([reply])])
-    if most == 10 and _scale(scores)[0] == 1:
-        scale = _UNLIKE
-    return {
-        **_scaled(reply, most),
-        "evaluations": [_scaled(one, most) for one in evaluations],
-        "scale": scale,
-    }
+    evaluations = []
+    for named, one in judgements(reply.get("evaluations", reply.get("scores"))):
+        made = Evaluation._meant(one if isinstance(one, dict) else {"score": one})
+        evaluations.append({**made, "confidence": None, "named": named})  # the reply's own is of the synthesis
+    scores, sure = _numbers(evaluations), _numbers([reply])
+    numbers, scale = [*scores, *sure], ""
+    most = _most(numbers if max(numbers, default=0) <= 1 else scores or sure)
+    if most == 1 and max(numbers) > 1:
+        most, scale = 10, _UNLIKE
+    elif most == 0 and numbers != [1]:
+        scale = _NO_SCALE
+    made = {**reply, "evaluations": [_scaled(one, most) for one in evaluations], "scale": scale}
+    made["rescaled"] = "" if scale else _RESCALED.get(most, "")
+    return _scaled(made, most) if max(numbers, default=0) <= 1 or max(sure, default=0) > 10 else made
 
 
-def _scale(numbers: Sequence[float]) -> tuple[int, str]:
-    """The number that stands for 10 of 10, and what is to be said of it. 0: the numbers cannot be used."""
+def _most(numbers: Sequence[float]) -> int:
+    """The number that stands for 10 of 10; 0 = the numbers cannot be used.
+
+    It is 100 when every number but 0 is above 10, and 1 when no number is above 1 and one is no whole number.
+    """
     if any(number > 10 for number in numbers):
-        return (100, _OF_100) if max(numbers) <= 100 else (0, _OF_NO_SCALE)
-    if numbers and max(numbers) <= 1 and any(0 < number < 1 for number in numbers):
-        return 1, _OF_1
-    return (0, _ALONE) if [*numbers] == [1] else (10, "")
+        return 100 if all(number == 0 or 10 < number <= 100 for number in numbers) else 0
+    if any(0 < number < 1 for number in numbers) and max(numbers) <= 1:
+        return 1
+    return 0 if [*numbers] == [1] else 10
 
 
 def _numbers(given: Sequence[dict[str, Any]]) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-ALL_MARKS = r"\s*`\"'()\[\]{}<>|#$«»‹›“”„‟‚‘’「」『』【】〔〕《》〈〉"
+ALL_MARKS = r"\s*`\"'()\[\]{}|#$«»‹›“”„‟‚‘’「」『』【】〔〕《》〈〉"
 """What may stand around a number or a word, for use inside the brackets of a regular expression."""
 
 MARKS = ALL_MARKS.replace(r"\s", r" \t\xa0\r")
@@ -13,6 +13,7 @@ MARKS = ALL_MARKS.replace(r"\s", r" \t\xa0\r")
 _WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {0x3000: " ", 0x2212: "-", ord("_"): " "}
 _END_OF_TURN = re.compile(r"<\|[^<>|\n]{1,40}\|>")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w -]{0,30})[^<>\n]{0,100}>")
+_ANGLES = re.compile(r"<\s?(\d[\d./%]{0,12})\s?>")
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{(\d{1,20})\}\s?\{(\d{1,20})\}")
 _LATEX = re.compile(r"\\(?:[A-Za-z]{1,20}\s?\{|[()\[\],;! ]|(?=%))|\${1,2}")
 
@@ -26,7 +27,7 @@ def without_markup(text: str) -> str:
     """
     text = _END_OF_TURN.sub(" ", text.translate(_WIDE))
     if "<" in text:
-        text = _TAG.sub(_as_label, text)
+        text = _ANGLES.sub(r"(\1)", _TAG.sub(_as_label, text))
     if "\\" in text or "$" in text:
         text = _LATEX.sub(" ", _FRACTION.sub(r"\1/\2", text))
     return text

@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tot_lab.core.reading.markup import without_markup
+
 _LABELS = (
     "approach|option|branch|solution|candidate|idea|plan|method|strategy|variant|alternative|proposal|answer|"
     "rule|step|way|number|thought|choice|item|response|path|node|draft|state|technique|algorithm|no|nr|id"
@@ -77,7 +79,15 @@ def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
         if {"score", "scores", "correctness", "completeness", "elegance", "practicality"} & {*value}:
             return [(_named_by(value), value)]
         return [({"": key, **_named_by(one)}, one) for key, one in value.items()]
-    return [(_named_by(one), one) for one in value] if isinstance(value, list) else []
+    return [*map(_judgement, value)] if isinstance(value, list) else []
+
+
+def _judgement(item: Any) -> tuple[dict[str, Any], Any]:
+    if isinstance(item, list) and len(item) == 2 and isinstance(item[0], str):
+        return {"": item[0]}, item[1]
+    if isinstance(item, dict) and len(item) == 1 and not is_score_key(key := next(iter(item))):
+        return {"": key}, item[key]
+    return _named_by(item), item
 
 
 def _holds(key: str, value: Any) -> bool:
@@ -85,13 +95,13 @@ def _holds(key: str, value: Any) -> bool:
 
 
 def _named_by(judgement: Any) -> dict[str, Any]:
-    given = judgement.items() if isinstance(judgement, dict) else ()
-    told = _SCORES | _REMARKS
-    return {
-        key: one
-        for key, one in given
-        if isinstance(one, str | int) and not isinstance(one, bool) and not told & _words(key)
-    }
+    named: dict[str, Any] = {}
+    for key, one in judgement.items() if isinstance(judgement, dict) else ():
+        if (_SCORES | _REMARKS) & _words(key) or one is None or isinstance(one, bool | float):
+            continue
+        inner = one if isinstance(one, dict) else {"": one}
+        named.update({f"{key} {at}": part for at, part in inner.items() if str(part).strip()})
+    return named
 
 
 def _words(key: str) -> set[str]:
@@ -173,7 +183,10 @@ def _forms(name: str) -> Iterator[list[str]]:
     yield [" ".join(name.casefold().split())]
     yield [core(name)]
     yield [_trimmed(name)]
-    yield [_trimmed(_REMARK.sub(" ", name)), *map(_trimmed, _SEGMENTS.split(name))]
+    parts = _SEGMENTS.split(name)
+    numbered = [part for part in parts if any(map(str.isdigit, part))]
+    alone = parts if not numbered else numbered if len(numbered) == 1 else []  # a remark has no numbers
+    yield [_trimmed(_REMARK.sub(" ", name)), *map(_trimmed, alone)]
 
 
 def _trimmed(name: str) -> str:
@@ -197,8 +210,8 @@ class _Matching:
         ]
         self.meant = [{key: self.known.meant(one) for key, one in row.items()} for row in self.rows]
         self.places: list[int | None] = [None] * len(written)
-        self.out: set[int] = set()
-        """Judgements that name two siblings, or one that another names too."""
+        self.unclear: set[int] = set()  # judgements that name two siblings
+        self.repeated: set[int] = set()  # judgements of a sibling that another judges, too
         self.warnings: list[str] = []
 
     def by_name(self) -> None:
@@ -212,16 +225,15 @@ class _Matching:
         for k, found in enumerate(self.meant):
             places = {found[key][0] for key in distinct or by_key if len(found.get(key, ())) == 1}
             if len(places) > 1:
-                self.out.add(k)
+                self.unclear.add(k)
             for place in places if len(places) == 1 else ():
                 taken.setdefault(place, []).append(k)
         for place, judging in taken.items():
             if len(judging) == 1:
                 self.places[judging[0]] = place
-        repeated = [k for judging in taken.values() if len(judging) > 1 for k in judging]
-        self.out.update(repeated)
-        if repeated:
-            self.warnings.append(f"Judged twice: {_listed([self._written(k) for k in repeated])}.")
+            else:
+                self.repeated.update(judging)
+                self.warnings.append(f"Judged twice, none counts: {_listed([self.names[place]])}.")
         cores = self.known.cores
         if taken and not (all(cores) and len({*cores}) == len(cores)):
             self.warnings.append("The names of the approaches are not distinct but for their numbering.")
@@ -234,8 +246,9 @@ class _Matching:
             if len(shared) == 1:
                 groups.setdefault(shared.pop(), []).append(k)
         for places, judging in groups.items():
-            if len(places) == len(judging) and not {*places} & {*self.places}:
-                self._place(dict(zip(judging, places, strict=True)))
+            free = [place for place in places if place not in self.places]
+            if len(free) == len(judging):
+                self._place(dict(zip(judging, free, strict=True)))
                 self.warnings.append("Approaches that share a name were matched to their scores by order.")
 
     def by_reference(self) -> None:
@@ -252,17 +265,17 @@ class _Matching:
         if not most or any(places != best[0] for places in best):
             return
         self._place(best[0])
-        ids = [id for k in best[0] for id in self.ids if id in map(_plain, self.rows[k].values())]
+        ids = [id for k in best[0] for id in self.ids if id in map(_bare, self.rows[k].values())]
         if len(ids) < most:
             self.warnings.append("Scores were matched by the numbers of the approaches, not by their names.")
-        elif all(f"b{int(id[1:]) - 1}" in self.ids for id in ids):
+        elif all(int(id[1:]) - 1 in free for id in ids):
             self.warnings.append("Scores were matched by ids, which may have been counted from 1.")
 
     def _referred(self, key: str, left: Sequence[int], free: Collection[int]) -> dict[int, int]:
         """The free places that the ids, numbers and letters below `key` refer to. Empty if two are one."""
         places, numbers = dict[int, int](), dict[int, int]()
         for k in left:
-            reference = _reference(self.rows[k][key])
+            reference = _REFERENCE.fullmatch(_bare(self.rows[k][key]))
             if reference is None:
                 continue
             prefix, number, letter = reference.groups()
@@ -285,7 +298,7 @@ class _Matching:
             self.warnings.append("No approach was named: scores were matched by their order.")
 
     def result(self) -> Match:
-        lost = [self._written(k) for k, place in enumerate(self.places) if place is None]
+        lost = [" ".join(self.rows[k].values()) for k in (*self._left(), *sorted(self.unclear))]
         if lost:
             self.warnings.append(f"A score was not used, because no approach has this name: {_listed(lost)}.")
         unjudged = [name for place, name in enumerate(self.names) if place not in self.places]
@@ -294,20 +307,18 @@ class _Matching:
         return Match(self.places, " ".join(self.warnings))
 
     def _left(self) -> list[int]:
-        return [k for k, place in enumerate(self.places) if place is None and k not in self.out]
+        out = self.unclear | self.repeated
+        return [k for k, place in enumerate(self.places) if place is None and k not in out]
 
     def _place(self, places: Mapping[int, int]) -> None:
         for k, place in places.items():
             self.places[k] = place
 
-    def _written(self, k: int) -> str:
-        return " ".join(self.rows[k].values())
 
-
-def _reference(written: str) -> re.Match[str] | None:
-    """The id, number or letter that is all of a text, but for words such as `approach`."""
-    words = [word for word in _WORD.findall(_plain(written)[:60]) if word not in _AROUND or word == "a"]
-    return _REFERENCE.fullmatch(words[0]) if len(words) == 1 else None
+def _bare(written: str) -> str:
+    """The one word in a text besides words such as `approach`. Empty if there are several."""
+    words = [word for word in _WORD.findall(without_markup(written[:60]).casefold()) if word not in _AROUND - {"a"}]
+    return words[0] if len(words) == 1 else ""
 
 
 def _only(places: Sequence[int]) -> int | None:
@@ -315,7 +326,7 @@ def _only(places: Sequence[int]) -> int | None:
 
 
 def _plain(name: str) -> str:
-    text = _MARKDOWN.sub(" ", _OPERATOR.sub(_spelled, unicodedata.normalize("NFKC", name).casefold()))
+    text = _MARKDOWN.sub(" ", _OPERATOR.sub(_spelled, unicodedata.normalize("NFKC", without_markup(name)).casefold()))
     return " ".join(text.split())
 
 

@@ -20,7 +20,7 @@ _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
 _GAP = rf"[{MARKS}]*+"  # not across lines: the next line belongs to another number
 _OF = rf"(?>(?:{_GAP}(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|percent\b))?)"
 _UNHEDGED = (  # excludes 0,7, 0·7, 7/10/2, 0–1 and 1 in 10
-    rf"(?![\w%\\±]|[.,/·:'’]\d|{_GAP}(?:to|and|or|in|[-–—~±]|\.\.+)(?:\s(?:every|each))?{_GAP}[\d.])"
+    rf"(?![\w%\\±]|[.,/·⋅∙٫:'’]\d|{_GAP}\?|{_GAP}(?:to|and|or|in|[-–—~±]|\.\.+)(?:\s(?:every|each))?{_GAP}[\d.])"
 )
 _SCORE, _CONFIDENCE = (
     re.compile(
@@ -33,7 +33,8 @@ _SCORE, _CONFIDENCE = (
 _BARE = re.compile(rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}[{ALL_MARKS}.]*+", re.IGNORECASE)
 _LINE_END = re.compile(rf"[{MARKS}.,]*+(?:\n|\Z)")
 _OVERALL = frozenset("the my your a this its is and so well final overall total".split())
-_SEPARATOR = re.compile(r"[:=|\t(\[]|(?<=\d)[.)][ \t]|[ \t][-–—→]+[ \t]|\bscore\b", re.IGNORECASE)
+_SEPARATOR = re.compile(r"[:=|\t(\[]|(?<=\d)[.)][ \t]|[ \t][-–—→]+[ \t]|\b(?:score|gets|receives)\b", re.IGNORECASE)
+_COMMA = re.compile(r"[,;][ \t]")
 _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]*+[^\W\d].*+)?)")
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
 _CANDIDATES = 20  # JSON values in one reply that are tried
@@ -68,7 +69,7 @@ def read_confidence(text: str) -> float | None:
 def _stated(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """The statements in `text`. A number on the next line must be alone there."""
     for match in pattern.finditer(text):
-        if "\n" not in text[match.start() : match.start(2)].strip() or _LINE_END.match(text, match.end()):
+        if "\n" not in text[match.start() : match.start(2)] or _LINE_END.match(text, match.end()):
             yield match
 
 
@@ -165,13 +166,17 @@ def read_scores(text: str, names: Sequence[str]) -> list[float | None]:
 
 def read_sibling_scores(text: str, names: Sequence[str]) -> SiblingScores:
     """The scores of `read_scores`, and the repairs that they needed."""
-    read = _of_siblings(names, [({"": name}, score) for name, score in _lines(text).items()])
+    read, structured = SiblingScores([None] * len(names), ""), False
     for found in islice(find_json(text), _CANDIDATES):
-        scores, repairs = _of_siblings(names, judgements(found.value))
+        judged = judgements(found.value)
+        scores, repairs = _of_siblings(names, judged)
+        structured |= any(named for named, _ in judged)
         if scores.count(None) < len(scores):
             repaired = "The JSON was malformed and was repaired." if found.repaired else ""
             read = SiblingScores(scores, " ".join(filter(None, [repaired, repairs])))
-    return read
+    if structured or read.scores.count(None) < len(names):
+        return read
+    return _of_siblings(names, [({"": name}, score) for name, score in _lines(text).items()])
 
 
 def _of_siblings(names: Sequence[str], judged: Sequence[tuple[Mapping[str, Any], Any]]) -> SiblingScores:
@@ -185,17 +190,24 @@ def _of_siblings(names: Sequence[str], judged: Sequence[tuple[Mapping[str, Any],
 
 
 def _lines(text: str) -> dict[str, str]:
-    """The last score on a line by what is before it, for each line that has both."""
-    scores = {}
+    """The last score on each line, or on each part between commas, by what is before it or on the line above."""
+    scores, above = dict[str, str](), ""
     for line in without_markup(text).splitlines():
-        start = len(line)
-        for separator in reversed([*_SEPARATOR.finditer(line)]):
-            if scored := _LINE_SCORE.fullmatch(line, separator.end(), start):
-                head = _SCORE_WORD.sub("", line[: separator.start()])
-                scores[head] = scored[1]
-                break
-            start = separator.start()
+        parts = [*filter(None, map(_scored, _COMMA.split(line)))]
+        parts = parts if len(parts) > 1 else [*filter(None, [_scored(line)])]
+        scores.update({head or above: score for head, score in parts})
+        above = line if line.strip() and not parts else above
     return scores
+
+
+def _scored(line: str) -> tuple[str, str] | None:
+    """The last score on a line, preceded by what is before it."""
+    start = len(line)
+    for separator in reversed([*_SEPARATOR.finditer(line)]):
+        if scored := _LINE_SCORE.fullmatch(line, separator.end(), start):
+            return _SCORE_WORD.sub("", line[: separator.start()]).strip(), scored[1]
+        start = separator.start()
+    return None
 
 
 def _unit(value: Any) -> float | None:

@@ -11,9 +11,9 @@ _ANOTHER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+\d{{1,6}}"
 _NUMBER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+(\d{{1,6}})"
 _OTHER = rf"(?>(?:[{MARKS}]*+not{_ANOTHER}[{MARKS}]*+[,;]?[ ]?(?:but|it is|it's|rather)\b)?)"
 _BEST = rf"\b(?:best|most promising|winner|vote|(?:my|the|final)\s(?:choice|vote))\b(?>(?:\s{{1,3}}{_NOUN})?)"
-_LINK = rf"[{MARKS}]*+(?:is\b[{MARKS}]*+:?|[:=])"
+_LINK = rf"(?: of (?:these|them|all))?[{MARKS}]*+(?:(?:is|would be)\b[{MARKS}]*+:?|[:=→]|->)"
 _UNHEDGED = (
-    rf"(?![\w%]|[.,/·]\d|[{MARKS}]*+(?:\?|(?:or|and|to|vs\.?|versus)\b{_ANOTHER}|[,/&–-]{_ANOTHER}))"
+    rf"(?![\w%]|[.,/·]\d|[{MARKS}]*+(?:\?|(?:or|and|to|vs\.?|versus)\b(?: maybe| perhaps| possibly)?{_ANOTHER}|[,/&–-]{_ANOTHER}))"
 )
 _STATEMENTS = tuple(
     re.compile(pattern, re.IGNORECASE | re.MULTILINE)
@@ -21,16 +21,17 @@ _STATEMENTS = tuple(
         rf"(?:{_BEST}|^[{MARKS}]*+choice){_LINK}{_OTHER}{_NUMBER}{_UNHEDGED}",
         rf"{_BEST}(?>(?:{_LINK})?)[{MARKS}]*+\n[{ALL_MARKS}]*+{_NUMBER}[{MARKS}.]*+$",
         rf"\bI(?: will| would|'d|'ll)? (?:choose|pick|select|vote for|go with){_NUMBER}{_UNHEDGED}",
-        rf"{_NOUN}[{MARKS}]*+(\d{{1,6}})[{MARKS}]*+is (?:clearly |by far |definitely )?the (?:best|most promising)\b"
+        rf"{_NOUN}[{MARKS}]*+(\d{{1,6}})[{MARKS}]*+is (?:clearly |by far |definitely )?(?:the )?(?:best|most promising)\b"
         rf"(?>(?: {_NOUN})?)(?![{MARKS}]*+\?)",
     )
 )
 _ALONE = re.compile(rf"[{MARKS}]*+(\d{{1,6}})[{MARKS}.]*+")
 _CLAUSE = re.compile(r"[.,;:!?(\n]")
 _DENIED = re.compile(
-    r"\b(?:second|2nd|third|3rd|next)[\s-]*\Z|\b(?:neither|nor|not|never|whether|if|unless)\b|n['’]t\b",
-    re.IGNORECASE,
+    r"\b(?:second|2nd|third|3rd|next|least)[\s-]*\Z|\b(?:neither|nor|not|never)\b|n['’]t\b", re.IGNORECASE
 )
+_SENTENCE = re.compile(r"[.!?\n]")
+_DOUBTED = re.compile(r"\b(?:if|whether|unless|otherwise|maybe|perhaps|could|might|may)\b", re.IGNORECASE)
 _BEFORE = 200  # characters before a statement that can deny it
 
 
@@ -55,4 +56,5 @@ def read_choice(text: str, count: int) -> int | None:
 
 def _is_denied(statement: re.Match[str]) -> bool:
     before = statement.string[max(0, statement.start() - _BEFORE) : statement.start()]
-    return _DENIED.search(_CLAUSE.split(before)[-1]) is not None
+    clause, sentence = _CLAUSE.split(before)[-1], _SENTENCE.split(before)[-1]
+    return bool(_DENIED.search(clause) or _DOUBTED.search(sentence))
