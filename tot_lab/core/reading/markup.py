@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 ALL_MARKS = r"\s*`\"'()\[\]{}|#$«»‹›“”„‟‚‘’「」『』【】〔〕《》〈〉"
 """What may stand around a number or a word, for use inside the brackets of a regular expression."""
@@ -10,7 +11,8 @@ ALL_MARKS = r"\s*`\"'()\[\]{}|#$«»‹›“”„‟‚‘’「」『』【�
 MARKS = ALL_MARKS.replace(r"\s", r" \t\xa0\r")
 """`ALL_MARKS` but for line breaks."""
 
-_WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {0x3000: " ", 0x2212: "-", ord("_"): " "}
+_WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {0x3000: " ", 0x2212: "-", ord("_"): " ", 0xFEFF: ""}
+_ALPHABETS = re.compile("[\U0001d400-\U0001d7ff]+")
 _END_OF_TURN = re.compile(r"<\|[^<>|\n]{1,40}\|>")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w -]{0,30})[^<>\n]{0,100}>")
 _ANGLES = re.compile(r"<\s?(\d[\d./%]{0,12})\s?>")
@@ -25,7 +27,8 @@ def without_markup(text: str) -> str:
     `<score>` becomes `score:`. Braces, quotes and Markdown remain (see `MARKS`), except that underscores become
     spaces.
     """
-    text = _END_OF_TURN.sub(" ", text.translate(_WIDE))
+    text = "\n".join(_END_OF_TURN.sub(" ", text.translate(_WIDE)).splitlines())
+    text = _ALPHABETS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     if "<" in text:
         text = _ANGLES.sub(r"(\1)", _TAG.sub(_as_label, text))
     if "\\" in text or "$" in text:

@@ -210,6 +210,7 @@ class _Matching:
         ]
         self.meant = [{key: self.known.meant(one) for key, one in row.items()} for row in self.rows]
         self.places: list[int | None] = [None] * len(written)
+        self.naming: set[str] = set()  # keys whose values name siblings
         self.unclear: set[int] = set()  # judgements that name two siblings
         self.repeated: set[int] = set()  # judgements of a sibling that another judges, too
         self.warnings: list[str] = []
@@ -221,9 +222,10 @@ class _Matching:
                 if len(places) == 1:
                     by_key.setdefault(key, []).append(places[0])
         distinct = [key for key, places in by_key.items() if len({*places}) == len(places)]
+        self.naming.update(distinct or by_key)
         taken: dict[int, list[int]] = {}
         for k, found in enumerate(self.meant):
-            places = {found[key][0] for key in distinct or by_key if len(found.get(key, ())) == 1}
+            places = {found[key][0] for key in self.naming if len(found.get(key, ())) == 1}
             if len(places) > 1:
                 self.unclear.add(k)
             for place in places if len(places) == 1 else ():
@@ -255,8 +257,9 @@ class _Matching:
         """Match by the key whose ids, numbers or letters fit most judgements. Two such keys must agree."""
         by_key: dict[str, list[int]] = {}
         for k in self._left():
+            strange = any(key in self.naming and not _bare(one) for key, one in self.rows[k].items())
             for key, meant in self.meant[k].items():
-                if not meant:
+                if not meant and not strange:
                     by_key.setdefault(key, []).append(k)
         free = {*range(len(self.names))}.difference(place for place in self.places if place is not None)
         found = [self._referred(key, left, free) for key, left in by_key.items()]

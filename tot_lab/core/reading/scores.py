@@ -20,11 +20,12 @@ _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
 _GAP = rf"[{MARKS}]*+"  # not across lines: the next line belongs to another number
 _OF = rf"(?>(?:{_GAP}(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|percent\b))?)"
 _UNHEDGED = (  # excludes 0,7, 0·7, 7/10/2, 0–1 and 1 in 10
-    rf"(?![\w%\\±]|[.,/·⋅∙٫:'’]\d|{_GAP}\?|{_GAP}(?:to|and|or|in|[-–—~±]|\.\.+)(?:\s(?:every|each))?{_GAP}[\d.])"
+    rf"(?![\w%\\±]|[.,/·⋅∙٫:'’]\d|{_GAP}(?:\?|(?:if|unless|when)\b)|{_GAP}(?:,|to|and|or|in|[-–—~±]|\.\.+)(?:\s(?:every|each))?{_GAP}[\d.])"
 )
+_SCALE = r"(?>(?:\s?\(?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–]) ?1(?:0|00)?\b)?)"
 _SCORE, _CONFIDENCE = (
     re.compile(
-        rf"(?:\b(\w{{1,20}})[ \t]{{1,3}})?\b{word}\b[{ALL_MARKS}]*+(?>(?:(?:is|of)\b|[:=])?)[{ALL_MARKS}:]*+"
+        rf"(?:\b(\w{{1,20}})[ \t]{{1,3}})?\b{word}\b{_SCALE}[{ALL_MARKS}]*+(?>(?:(?:is|of)\b|[:=])?)[{ALL_MARKS}:]*+"
         rf"(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
         re.IGNORECASE,
     )
@@ -166,27 +167,30 @@ def read_scores(text: str, names: Sequence[str]) -> list[float | None]:
 
 def read_sibling_scores(text: str, names: Sequence[str]) -> SiblingScores:
     """The scores of `read_scores`, and the repairs that they needed."""
-    read, structured = SiblingScores([None] * len(names), ""), False
-    for found in islice(find_json(text), _CANDIDATES):
-        judged = judgements(found.value)
-        scores, repairs = _of_siblings(names, judged)
-        structured |= any(named for named, _ in judged)
-        if scores.count(None) < len(scores):
-            repaired = "The JSON was malformed and was repaired." if found.repaired else ""
-            read = SiblingScores(scores, " ".join(filter(None, [repaired, repairs])))
-    if structured or read.scores.count(None) < len(names):
-        return read
-    return _of_siblings(names, [({"": name}, score) for name, score in _lines(text).items()])
+    found = [*islice(find_json(text), _CANDIDATES)]
+    values = [(one.value, one.repaired) for one in found]
+    objects = [one for one in found if isinstance(one.value, dict)]
+    values.append(([one.value for one in objects], any(one.repaired for one in objects)))  # an object per line
+    judged = [(judgements(value), repaired) for value, repaired in values]
+    if not any(named for one, _ in judged for named, _ in one):
+        judged.append(([({"": name}, score) for name, score in _lines(text).items()], False))
+    read = [_of_siblings(names, one, repaired) for one, repaired in judged]
+    return min(reversed(read), key=lambda one: one.scores.count(None))
 
 
-def _of_siblings(names: Sequence[str], judged: Sequence[tuple[Mapping[str, Any], Any]]) -> SiblingScores:
+def _of_siblings(
+    names: Sequence[str], judged: Sequence[tuple[Mapping[str, Any], Any]], repaired: bool
+) -> SiblingScores:
     match = match_once(names, [named for named, _ in judged])
     scores: list[float | None] = [None] * len(names)
     for place, (_, judgement) in zip(match.places, judged, strict=True):
         if place is not None:
             scores[place] = _unit(judgement)
+    if scores.count(None) == len(scores):
+        return SiblingScores(scores, "")
     asked_for = not any(isinstance(judgement, dict) or named for named, judgement in judged)
-    return SiblingScores(scores, "" if asked_for or scores.count(None) == len(scores) else match.warning)
+    repairs = ["The JSON was malformed and was repaired." if repaired else "", "" if asked_for else match.warning]
+    return SiblingScores(scores, " ".join(filter(None, repairs)))
 
 
 def _lines(text: str) -> dict[str, str]:

@@ -11,7 +11,8 @@ _ANOTHER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+\d{{1,6}}"
 _NUMBER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+(\d{{1,6}})"
 _OTHER = rf"(?>(?:[{MARKS}]*+not{_ANOTHER}[{MARKS}]*+[,;]?[ ]?(?:but|it is|it's|rather)\b)?)"
 _BEST = rf"\b(?:best|most promising|winner|vote|(?:my|the|final)\s(?:choice|vote))\b(?>(?:\s{{1,3}}{_NOUN})?)"
-_LINK = rf"(?: of (?:these|them|all))?[{MARKS}]*+(?:(?:is|would be)\b[{MARKS}]*+:?|[:=→]|->)"
+_OF = rf"(?> of (?:these|them|(?:all|the|these|those)(?: the)?(?: \d+)? {_NOUN.replace('(?![a-z])', 's')}))?"
+_LINK = rf"{_OF}[{MARKS}]*+(?:is\b[{MARKS}]*+:?|[:=→]|->)"
 _UNHEDGED = (
     rf"(?![\w%]|[.,/·]\d|[{MARKS}]*+(?:\?|(?:or|and|to|vs\.?|versus)\b(?: maybe| perhaps| possibly)?{_ANOTHER}|[,/&–-]{_ANOTHER}))"
 )
@@ -31,7 +32,7 @@ _DENIED = re.compile(
     r"\b(?:second|2nd|third|3rd|next|least)[\s-]*\Z|\b(?:neither|nor|not|never)\b|n['’]t\b", re.IGNORECASE
 )
 _SENTENCE = re.compile(r"[.!?\n]")
-_DOUBTED = re.compile(r"\b(?:if|whether|unless|otherwise|maybe|perhaps|could|might|may)\b", re.IGNORECASE)
+_DOUBTED = re.compile(r"\b(?:if|whether|unless|otherwise|many|some|others|maybe|perhaps|could|might|may)\b", re.IGNORECASE)
 _BEFORE = 200  # characters before a statement that can deny it
 
 
