@@ -31,8 +31,8 @@ from support.virtual_time import run_virtually
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
-from tot_lab.models.stack import Failure
 from tot_lab.core.reading.names import core, match_once
+from tot_lab.models.stack import Failure
 
 
 def kinds(model):
@@ -346,7 +346,10 @@ def test_d6_names_that_are_distinct_are_recognised_without_a_warning(names, data
         data.draw(st.sampled_from(NAMED)).format(name=names[k], k=place + 1, id=f"b{k}")
         for place, k in enumerate(order)
     ]
-    assert match_once(names, [{"": one} for one in written], [f"b{k}" for k in range(len(names))]) == (list(order), "")
+    assert match_once(names, [{"": one} for one in written], [f"b{k}" for k in range(len(names))]) == (
+        list(order),
+        "",
+    )
 
 
 @pytest.mark.slow
@@ -428,6 +431,53 @@ def test_d6_a_scale_that_is_not_certain_is_said(evaluations, confidence, scores,
     found, _, told = ranked(evaluations, confidence)
     assert found == dict(zip("xyz", scores, strict=True))
     assert why in told
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "confidence", "said"),
+    [
+        (judged(z=0.9, x=0.2, y=0.4), 0.8, "from 0 to 1"),
+        (judged(z=90, x=20, y=40), 80, "from 0 to 100"),
+        (judged(z=9, x=2, y=4), 8, None),
+        (judged(z="9/10", x="20%", y=4), "80%", None),
+    ],
+)
+def test_d6_scores_of_another_scale_are_rescaled_with_a_note(evaluations, confidence, said):
+    made = run(
+        tl.DeepThink(max_iterations=1),
+        TASK,
+        thinker(convergence(evaluations=evaluations, confidence=confidence), names=("x", "y", "z")),
+    )
+    (result,) = iterations(made)
+    assert {branch.name: branch.score for branch in result.branches} == {"x": 2, "y": 4, "z": 9}
+    assert result.confidence == 8
+    assert [said in note["why"] for note in notes(made, "deep_think.rescaled")] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("stated", "read", "noted"),
+    [(0.8, 8, True), (80, 8, True), (8, 8, False), (1, None, True), ("1/10", 1, False)],
+)
+def test_d6_a_confidence_alone_is_rescaled_and_a_lone_1_is_unreadable(stated, read, noted):
+    reply = json.dumps({"solution": "Use a queue.", "confidence": stated})
+    made = run(
+        tl.DeepThink(max_iterations=1), TASK, thinker(convergence((5, 6, 7)), develop=lambda name: reply)
+    )
+    (result,) = iterations(made)
+    assert [branch.confidence for branch in result.branches] == [read] * 3
+    assert len(notes(made, "deep_think.rescaled")) == (3 if noted else 0)
+
+
+@pytest.mark.parametrize("key", ["approach", "branch", "title", "which"])
+def test_d6_an_approach_may_be_named_under_any_key(key):
+    evaluations = [
+        {key: name, "score": score} for name, score in (("the Z way", 9), ("X", 4), ("Option B", 7))
+    ]
+    found, _, _ = ranked(evaluations)
+    assert found == {"x": 4, "y": 7, "z": 9}
+    found, _, why = ranked([{"rank": k, "score": score} for k, score in enumerate((9, 4, 7), 1)])
+    assert found == {"x": None, "y": None, "z": None}
+    assert "Not judged" in why
 
 
 def test_d6_an_evaluation_below_one_name_with_another_in_it_is_nobodys():

@@ -156,8 +156,10 @@ class Readers:
         return read_choice(text, count)
 
     def read_joint(self, text: str, names: Sequence[str]) -> list[float | None]:
-        """The scores from 0 to 1, out of one reply, of the candidates with these texts. `None` for each that is
-        missing."""
+        """The scores from 0 to 1, out of one reply, of the candidates with these texts.
+
+        `None` for each that is missing.
+        """
         return read_scores(text, names)
 
     def read_answer(self, task: Task, text: str) -> str | None:

@@ -265,7 +265,9 @@ class _Iterations:
             made = Development(solution=raw)
         thought = yield from emit(Thought(f"{branch.node}.0", branch.node, made.solution))
         if made.rescaled:
-            yield Note("deep_think.rescaled", branch.node, {"why": f"{branch.name}: {made.rescaled}"}, fallback=True)
+            yield Note(
+                "deep_think.rescaled", branch.node, {"why": f"{branch.name}: {made.rescaled}"}, fallback=True
+            )
         written = {**vars(made), "strengths": tuple(made.strengths), "weaknesses": tuple(made.weaknesses)}
         written |= {"solution": thought.text, "solution_node": thought.id}
         del written["rescaled"]

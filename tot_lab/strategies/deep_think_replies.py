@@ -352,7 +352,9 @@ def _out_of_ten(reply: dict[str, Any]) -> dict[str, Any]:
     evaluations = []
     for named, one in judgements(reply.get("evaluations", reply.get("scores"))):
         made = Evaluation._meant(one if isinstance(one, dict) else {"score": one})
-        evaluations.append({**made, "confidence": None, "named": named})  # the reply's own is of the synthesis
+        evaluations.append(
+            {**made, "confidence": None, "named": named}
+        )  # the reply's own is of the synthesis
     scores, sure = _numbers(evaluations), _numbers([reply])
     numbers, scale = [*scores, *sure], ""
     most = _most(numbers if max(numbers, default=0) <= 1 else scores or sure)

@@ -132,7 +132,7 @@ def _note_texts(note: Note) -> Iterator[str]:
         yield "no synthesis: the best solution is used instead"
     elif note.name == "deep_think.truncated":
         yield f"the reply of {data['what']} is truncated"
-    elif note.name in ("deep_think.matched", "deep_think.rescaled"):
+    elif note.name in ("deep_think.matched", "deep_think.rescaled", "joint.matched"):
         yield data["why"]
     elif note.name == "deep_think.assumed":
         yield f"the reply of {data['what']} could not be parsed: its text is used as it is"

@@ -26,7 +26,7 @@ import tot_lab
 from tot_lab.core import scrubbing, tools
 from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.reading import json_values, lists, repair, scores, thinking, votes
+from tot_lab.core.reading import json_values, lists, markup, names, repair, scores, thinking, votes
 from tot_lab.core.records import Thought
 from tot_lab.core.registry import built_in
 from tot_lab.domains.puzzles.base import PuzzleDomain
@@ -420,7 +420,12 @@ TABLE: dict[str, Callable[[str], object]] = {
     "read_out_of_ten": scores.read_out_of_ten,
     "read_label": lambda text: scores.read_label(text, LABELS),
     "read_choice": lambda text: votes.read_choice(text, 3),
-    "read_scores": lambda text: scores.read_scores(text, 3),
+    "read_scores": lambda text: scores.read_scores(text, ["alpha", "beta: 2", "the gamma (3)"]),
+    "read_sibling_scores": lambda text: scores.read_sibling_scores(text, ["", "", ""]),
+    "match_once": lambda text: names.match_once(
+        ["alpha", text], [{"name": text}, {"": "alpha"}], ["b0", "b1"]
+    ),
+    "without_markup": markup.without_markup,
     "read_list": lists.read_list,
     "read_json": json_values.read_json,
     "find_json": lambda text: list(json_values.find_json(text)),

@@ -23,9 +23,8 @@ _LATEX = re.compile(r"\\(?:[A-Za-z]{1,20}\s?\{|[()\[\],;! ]|(?=%))|\${1,2}")
 def without_markup(text: str) -> str:
     r"""A text in plain ASCII forms, without LaTeX commands, tags and end-of-turn tokens.
 
-    Full-width characters are written plainly, `\frac{7}{10}` as `7/10` and an opening tag as a line of its own:
-    `<score>` becomes `score:`. Braces, quotes and Markdown remain (see `MARKS`), except that underscores become
-    spaces.
+    Full-width characters are written plainly, `\frac{7}{10}` as `7/10`, and a tag such as `<score>` as a line
+    that begins with `score:`. Underscores become spaces. Braces, quotes and other Markdown remain (see `MARKS`).
     """
     text = "\n".join(_END_OF_TURN.sub(" ", text.translate(_WIDE)).splitlines())
     text = _ALPHABETS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
@@ -40,4 +39,6 @@ def _as_label(tag: re.Match[str]) -> str:
     return f"\n{tag[2]}: " if not tag[1] and tag[2].lower() in _STATING else " "
 
 
-_STATING = frozenset({"score", "best", "best choice", "choice", "vote", "winner", "confidence", "final score"})
+_STATING = frozenset(
+    {"score", "best", "best choice", "choice", "vote", "winner", "confidence", "final score"}
+)

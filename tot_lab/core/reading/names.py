@@ -33,6 +33,8 @@ _AFTER = re.compile(rf"[(\[]\s?(?:{_LABEL}\s)?\#?{_ORDINAL}\s?[)\]]\W*\Z")
 """One piece of numbering behind a name: `(b2)`, `[approach 3]`."""
 
 _LONGEST_AFTER = 40
+_LONGEST = 1_000  # characters; a longer text names a sibling only if it is its very name
+_MOST = 1_000  # judgements in one reply
 _MOST_LISTED = 20
 _MARKDOWN = re.compile(r"[*_`~]")
 _OPERATOR = re.compile(r"(?<=[\d)])\s?([-+*/×÷^=<>])\s?(?=[\d(])")
@@ -43,15 +45,16 @@ _SEGMENTS = re.compile(r"[()\[\]:;]|\s[-–—]+\s")
 _REFERENCE = re.compile(rf"(?:{_LABEL})?([a-z]?)(\d{{1,3}})(?:st|nd|rd|th)?|([a-z])")
 _KEY_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
-_RANKS = frozenset({"rank", "ranking", "ranked", "order", "place", "placement", "position", "priority"})
-_SCORES = frozenset(
-    "score scores rating ratings value grade mark points confidence probability likelihood overall total mean "
-    "average correctness completeness elegance practicality".split()
+_RANK_KEYS = "rank|ranking|ranked|order|place|placement|position|priority"
+_SCORE_KEYS = (
+    "score|scores|rating|ratings|value|grade|mark|points|confidence|probability|likelihood|overall|total|mean|"
+    "average|correctness|completeness|elegance|practicality"
 )
-_REMARKS = frozenset(
-    "verdict reason reasons reasoning why comment comments explanation rationale justification note notes "
-    "feedback remark remarks strengths weaknesses".split()
+_REMARK_KEYS = (
+    "verdict|reason|reasons|reasoning|why|comment|comments|explanation|rationale|justification|note|notes|"
+    "feedback|remark|remarks|strengths|weaknesses"
 )
+_RANKS, _SCORES, _REMARKS = (frozenset(keys.split("|")) for keys in (_RANK_KEYS, _SCORE_KEYS, _REMARK_KEYS))
 
 
 class Match(NamedTuple):
@@ -91,7 +94,9 @@ def _judgement(item: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _holds(key: str, value: Any) -> bool:
-    return isinstance(value, dict) and key in ("scores", "evaluations", "ratings") and "correctness" not in value
+    return (
+        isinstance(value, dict) and key in ("scores", "evaluations", "ratings") and "correctness" not in value
+    )
 
 
 def _named_by(judgement: Any) -> dict[str, Any]:
@@ -133,22 +138,22 @@ def match_all(names: Sequence[str], written: Sequence[str]) -> list[int | None]:
     return [_only(known.meant(one)) for one in written]
 
 
-def match_once(
-    names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()
-) -> Match:
+def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> Match:
     """Match judgements to the siblings with these `names`, one to one.
 
     A judgement may name its sibling under any key but `rank`, `order`, `place`, `position` and `priority`. A
     sibling that is named twice is not matched. Names take precedence. A text that is only an id (`b2`), a
     number (`Approach 3`) or a letter (`Option C`) refers to the sibling with that id or at that position.
-    Numbers count from 1, or from 0 if one of them is 0. The order decides only if nothing names a sibling, and
-    there is one judgement for each.
+    Numbers count from 1, or from 0 if one of them is 0. The order decides only if no judgement names anything,
+    and there is one for each sibling.
 
     Args:
         names: The names of the siblings, as the model was shown them.
         written: What may name the sibling of each judgement, by key.
         ids: The ids of the siblings. Without them, the numbers in ids count as numbers.
     """
+    if len(written) > _MOST:
+        return Match([None] * len(written), f"There are {len(written)} judgements: none was used.")
     work = _Matching(names, written, ids)
     work.by_name()
     work.by_reference()
@@ -161,7 +166,7 @@ class _Names:
     """The names of siblings, found by what is left of them at each level of likeness."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.cores = [core(name) for name in names]
+        self.cores = [core(name[:_LONGEST]) for name in names]
         self._levels: tuple[dict[str, list[int]], ...] = ({}, {}, {}, {})
         for place, name in enumerate(names):
             for level, (form, *_) in zip(self._levels, _forms(name), strict=True):
@@ -181,6 +186,9 @@ def _forms(name: str) -> Iterator[list[str]]:
     `approach`, without remarks or as a part of its own.
     """
     yield [" ".join(name.casefold().split())]
+    if len(name) > _LONGEST:
+        yield from ([""], [""], [""])
+        return
     yield [core(name)]
     yield [_trimmed(name)]
     parts = _SEGMENTS.split(name)
@@ -257,7 +265,10 @@ class _Matching:
         """Match by the key whose ids, numbers or letters fit most judgements. Two such keys must agree."""
         by_key: dict[str, list[int]] = {}
         for k in self._left():
-            strange = any(key in self.naming and not _bare(one) for key, one in self.rows[k].items())
+            strange = any(
+                key in self.naming and not _REFERENCE.fullmatch(_bare(one))
+                for key, one in self.rows[k].items()
+            )
             for key, meant in self.meant[k].items():
                 if not meant and not strange:
                     by_key.setdefault(key, []).append(k)
@@ -320,7 +331,9 @@ class _Matching:
 
 def _bare(written: str) -> str:
     """The one word in a text besides words such as `approach`. Empty if there are several."""
-    words = [word for word in _WORD.findall(without_markup(written[:60]).casefold()) if word not in _AROUND - {"a"}]
+    words = [
+        word for word in _WORD.findall(without_markup(written[:60]).casefold()) if word not in _AROUND - {"a"}
+    ]
     return words[0] if len(words) == 1 else ""
 
 
@@ -329,7 +342,9 @@ def _only(places: Sequence[int]) -> int | None:
 
 
 def _plain(name: str) -> str:
-    text = _MARKDOWN.sub(" ", _OPERATOR.sub(_spelled, unicodedata.normalize("NFKC", without_markup(name)).casefold()))
+    text = _MARKDOWN.sub(
+        " ", _OPERATOR.sub(_spelled, unicodedata.normalize("NFKC", without_markup(name)).casefold())
+    )
     return " ".join(text.split())
 
 

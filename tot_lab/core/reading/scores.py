@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -25,26 +26,32 @@ _UNHEDGED = (  # excludes 0,7, 0·7, 7/10/2, 0–1 and 1 in 10
 _SCALE = r"(?>(?:\s?\(?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–]) ?1(?:0|00)?\b)?)"
 _SCORE, _CONFIDENCE = (
     re.compile(
-        rf"(?:\b(\w{{1,20}})[ \t]{{1,3}})?\b{word}\b{_SCALE}[{ALL_MARKS}]*+(?>(?:(?:is|of)\b|[:=])?)[{ALL_MARKS}:]*+"
-        rf"(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
+        rf"(?:\b(\w{{1,20}})[ \t]{{1,3}})?\b{word}\b{_SCALE}[{ALL_MARKS}]*+(?>(?:(?:is|of)\b|[:=])?)"
+        rf"[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
         re.IGNORECASE,
     )
     for word in ("score", "confidence")
 )
 _BARE = re.compile(rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}[{ALL_MARKS}.]*+", re.IGNORECASE)
 _LINE_END = re.compile(rf"[{MARKS}.,]*+(?:\n|\Z)")
-_OVERALL = frozenset("the my your a this its is and so well final overall total".split())
-_SEPARATOR = re.compile(r"[:=|\t(\[]|(?<=\d)[.)][ \t]|[ \t][-–—→]+[ \t]|\b(?:score|gets|receives)\b", re.IGNORECASE)
+_OVERALL = frozenset(
+    ["the", "my", "your", "a", "this", "its", "is", "and", "so", "well", "final", "overall", "total"]
+)
+_SEPARATOR = re.compile(
+    r"[:=|\t(\[]|(?<=\d)[.)][ \t]|[ \t][-–—→]+[ \t]|\b(?:score|gets|receives)\b", re.IGNORECASE
+)
 _COMMA = re.compile(r"[,;][ \t]")
 _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]*+[^\W\d].*+)?)")
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
+_AROUND = 100  # characters of a line around a name
+_MOST_LINES = 10_000
 _CANDIDATES = 20  # JSON values in one reply that are tried
 _WORD = re.compile(r"[A-Za-z]+")
 
 
 def read_score(text: str) -> float | None:
-    """The score that a reply states last: `score: 0.7`, `Score = 7/10`, `the score is 70%`, or a number alone on
-    the first line.
+    """The score that a reply states last: `score: 0.7`, `Score = 7/10`, `the score is 70%`, or a number alone
+    on the first line.
 
     Markup does not matter. The score of an aspect (`clarity score: 0.7`) counts if nothing else is stated. A
     value outside 0 to 1 is not clamped and counts as unreadable, as do ranges and hedges.
@@ -147,8 +154,8 @@ class SiblingScores(NamedTuple):
     """Scores of siblings, `None` for each that was not judged.
 
     Attributes:
-        repairs: How they were read, in sentences. Empty if the reply had the form that was asked for, or named
-            each sibling.
+        repairs: How they were read, in sentences. Empty if the reply is an array, or names each sibling by its
+            text.
     """
 
     scores: list[float | None]
@@ -170,10 +177,13 @@ def read_sibling_scores(text: str, names: Sequence[str]) -> SiblingScores:
     found = [*islice(find_json(text), _CANDIDATES)]
     values = [(one.value, one.repaired) for one in found]
     objects = [one for one in found if isinstance(one.value, dict)]
-    values.append(([one.value for one in objects], any(one.repaired for one in objects)))  # an object per line
+    values.append(
+        ([one.value for one in objects], any(one.repaired for one in objects))
+    )  # an object per line
     judged = [(judgements(value), repaired) for value, repaired in values]
     if not any(named for one, _ in judged for named, _ in one):
-        judged.append(([({"": name}, score) for name, score in _lines(text).items()], False))
+        longest = sum(map(len, names)) + _AROUND * len(names)
+        judged.append(([({"": name}, score) for name, score in _lines(text, longest).items()], False))
     read = [_of_siblings(names, one, repaired) for one, repaired in judged]
     return min(reversed(read), key=lambda one: one.scores.count(None))
 
@@ -189,18 +199,26 @@ def _of_siblings(
     if scores.count(None) == len(scores):
         return SiblingScores(scores, "")
     asked_for = not any(isinstance(judgement, dict) or named for named, judgement in judged)
-    repairs = ["The JSON was malformed and was repaired." if repaired else "", "" if asked_for else match.warning]
+    repairs = [
+        "The JSON was malformed and was repaired." if repaired else "",
+        "" if asked_for else match.warning,
+    ]
     return SiblingScores(scores, " ".join(filter(None, repairs)))
 
 
-def _lines(text: str) -> dict[str, str]:
-    """The last score on each line, or on each part between commas, by what is before it or on the line above."""
+def _lines(text: str, longest: int) -> dict[str, str]:
+    """The scores on lines, or on parts of a line between commas, by what is before each or on the line above.
+
+    The last of equal lines counts.
+    """
     scores, above = dict[str, str](), ""
-    for line in without_markup(text).splitlines():
+    for line in deque((line for line in without_markup(text).splitlines() if line.strip()), _MOST_LINES):
+        if len(line) > longest:
+            continue
         parts = [*filter(None, map(_scored, _COMMA.split(line)))]
         parts = parts if len(parts) > 1 else [*filter(None, [_scored(line)])]
         scores.update({head or above: score for head, score in parts})
-        above = line if line.strip() and not parts else above
+        above = above if parts else line
     return scores
 
 
