@@ -24,7 +24,7 @@ def without_markup(text: str) -> str:
     r"""A text in plain ASCII forms, without LaTeX commands, tags and end-of-turn tokens.
 
     Full-width characters are written plainly, `\frac{7}{10}` as `7/10`, and a tag such as `<score>` as a line
-    that begins with `score:`. Underscores become spaces. Braces, quotes and other Markdown remain (see `MARKS`).
+    that begins with `score:`. Underscores become spaces. Braces, quotes and other Markdown remain.
     """
     text = "\n".join(_END_OF_TURN.sub(" ", text.translate(_WIDE)).splitlines())
     text = _ALPHABETS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)

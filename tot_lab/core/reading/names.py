@@ -144,8 +144,8 @@ def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: 
     A judgement may name its sibling under any key but `rank`, `order`, `place`, `position` and `priority`. A
     sibling that is named twice is not matched. Names take precedence. A text that is only an id (`b2`), a
     number (`Approach 3`) or a letter (`Option C`) refers to the sibling with that id or at that position.
-    Numbers count from 1, or from 0 if one of them is 0. The order decides only if no judgement names anything,
-    and there is one for each sibling.
+    Numbers count from 1, or from 0 if one of them is 0. The order decides only if no judgement names
+    anything, and there is one for each sibling.
 
     Args:
         names: The names of the siblings, as the model was shown them.
@@ -233,11 +233,11 @@ class _Matching:
         self.naming.update(distinct or by_key)
         taken: dict[int, list[int]] = {}
         for k, found in enumerate(self.meant):
-            places = {found[key][0] for key in self.naming if len(found.get(key, ())) == 1}
-            if len(places) > 1:
+            named = {found[key][0] for key in self.naming if len(found.get(key, ())) == 1}
+            if len(named) > 1:
                 self.unclear.add(k)
-            for place in places if len(places) == 1 else ():
-                taken.setdefault(place, []).append(k)
+            elif named:
+                taken.setdefault(named.pop(), []).append(k)
         for place, judging in taken.items():
             if len(judging) == 1:
                 self.places[judging[0]] = place

@@ -154,8 +154,8 @@ class SiblingScores(NamedTuple):
     """Scores of siblings, `None` for each that was not judged.
 
     Attributes:
-        repairs: How they were read, in sentences. Empty if the reply is an array, or names each sibling by its
-            text.
+        repairs: How they were read, in sentences. Empty if the reply is an array, or names each sibling by
+            its text.
     """
 
     scores: list[float | None]
