@@ -77,6 +77,11 @@ def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
     """
     if isinstance(value, dict) and not {"score", "correctness"} & {*value}:
         inner = [one for key, one in value.items() if isinstance(one, list) or _holds(key, one)]
+        scores = value.get("scores")
+        if isinstance(scores, list) and not any(
+            isinstance(part, str) for one in inner if one is not scores for part in one
+        ):
+            inner = [scores]  # a list of names beside it might have another order
         value = inner[0] if len(inner) == 1 else value
     if isinstance(value, dict):
         if {"score", "scores", "correctness", "completeness", "elegance", "practicality"} & {*value}:
