@@ -12,12 +12,15 @@ MARKS = ALL_MARKS.replace(r"\s", r" \t\xa0\r")
 """`ALL_MARKS` but for line breaks."""
 
 _WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {0x3000: " ", 0x2212: "-", ord("_"): " ", 0xFEFF: ""}
+_EMOJI = re.compile("[\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff\ufe0f]+")
 _ALPHABETS = re.compile("[\U0001d400-\U0001d7ff]+")
 _END_OF_TURN = re.compile(r"<\|[^<>|\n]{1,40}\|>")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w -]{0,30})[^<>\n]{0,100}>")
-_ANGLES = re.compile(r"<\s?(\d[\d./%]{0,12})\s?>")
+_ANGLES = re.compile(r"<\s?(\.?\d[\d./%]{0,12})\s?>")
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{(\d{1,20})\}\s?\{(\d{1,20})\}")
-_LATEX = re.compile(r"\\(?:[A-Za-z]{1,20}\s?\{|[()\[\],;! ]|(?=%))|\${1,2}")
+_LATEX = re.compile(
+    r"\\(?:[A-Za-z]{1,20}\s?\{|(?:rm|bf|it|displaystyle|textstyle)\b\s?|[()\[\],;! ]|(?=%))|\${1,2}"
+)
 
 
 def without_markup(text: str) -> str:
@@ -27,6 +30,7 @@ def without_markup(text: str) -> str:
     that begins with `score:`. Underscores become spaces. Braces, quotes and other Markdown remain.
     """
     text = "\n".join(_END_OF_TURN.sub(" ", text.translate(_WIDE)).splitlines())
+    text = _EMOJI.sub(" ", text)
     text = _ALPHABETS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     if "<" in text:
         text = _ANGLES.sub(r"(\1)", _TAG.sub(_as_label, text))

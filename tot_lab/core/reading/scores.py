@@ -34,6 +34,7 @@ _SCORE, _CONFIDENCE = (
 )
 _BARE = re.compile(rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}[{ALL_MARKS}.]*+", re.IGNORECASE)
 _LINE_END = re.compile(rf"[{MARKS}.,]*+(?:\n|\Z)")
+_EARLIER = frozenset({"previous", "earlier", "former", "old", "maximum", "minimum"})
 _OVERALL = frozenset(
     ["the", "my", "your", "a", "this", "its", "is", "and", "so", "well", "final", "overall", "total"]
 )
@@ -57,7 +58,7 @@ def read_score(text: str) -> float | None:
     value outside 0 to 1 is not clamped and counts as unreadable, as do ranges and hedges.
     """
     text = without_markup(text)
-    found = list(_stated(_SCORE, text))
+    found = [match for match in _stated(_SCORE, text) if (match[1] or "").lower() not in _EARLIER]
     overall = [match for match in found if match[1] is None or match[1].lower() in _OVERALL]
     if overall:
         return _share(overall[-1])

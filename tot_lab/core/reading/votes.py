@@ -9,11 +9,12 @@ from tot_lab.core.reading.markup import ALL_MARKS, MARKS, without_markup
 _NOUN = r"(?:candidate|choice|option|number|thought|step|answer|one|proposal|solution|no\.?)(?![a-z])"
 _ANOTHER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+\d{{1,6}}"
 _NUMBER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+(\d{{1,6}})"
-_OTHER = rf"(?>(?:[{MARKS}]*+not{_ANOTHER}[{MARKS}]*+[,;]?[ ]?(?:but|it is|it's|rather)\b)?)"
+_OTHER = rf"(?>(?:[{MARKS}]*+(?:not|cannot be|isn['’]t){_ANOTHER}[{MARKS}]*+[,;]?[ ]?"
+    r"(?:but|it is|it's|rather)\b)?)"
 _BEST = rf"\b(?:best|most promising|winner|vote|(?:my|the|final)\s(?:choice|vote))\b(?>(?:\s{{1,3}}{_NOUN})?)"
 _OF = rf"(?> of (?:these|them|(?:all|the|these|those)(?: the)?(?: \d+)? {_NOUN.replace('(?![a-z])', 's')}))?"
-_LINK = rf"{_OF}[{MARKS}]*+(?:is\b[{MARKS}]*+:?|[:=→]|->)"
-_HEDGE = r"(?:or|and|to|vs\.?|versus)\b(?: maybe| perhaps| possibly)?"
+_LINK = rf"{_OF}[{MARKS}]*+(?:is\b[{MARKS}]*+:?|[:=→]|->|(?=cannot be\b|isn['’]t\b))"
+_HEDGE = r"(?:or|as well as|and|to|vs\.?|versus)\b(?: maybe| perhaps| possibly)?"
 _UNHEDGED = rf"(?![\w%]|[.,/·]\d|[{MARKS}]*+(?:\?|{_HEDGE}{_ANOTHER}|[,/&–-]{_ANOTHER}))"
 _STATEMENTS = tuple(
     re.compile(pattern, re.IGNORECASE | re.MULTILINE)
@@ -21,7 +22,8 @@ _STATEMENTS = tuple(
         rf"(?:{_BEST}|^[{MARKS}]*+choice){_LINK}{_OTHER}{_NUMBER}{_UNHEDGED}",
         rf"{_BEST}(?>(?:{_LINK})?)[{MARKS}]*+\n[{ALL_MARKS}]*+{_NUMBER}[{MARKS}.]*+$",
         rf"\bI(?: will| would|'d|'ll)? (?:choose|pick|select|vote for|go with){_NUMBER}{_UNHEDGED}",
-        rf"{_NOUN}[{MARKS}]*+(\d{{1,6}})[{MARKS}]*+is (?:clearly |by far |definitely )?(?:the )?"
+        rf"(?:{_NOUN}|^|(?<=[.!?,;]\s))[{MARKS}]*+(\d{{1,6}})[{ALL_MARKS}]*+is "
+        rf"(?:clearly |by far |definitely )?(?:the )?"
         rf"(?:best|most promising)\b(?>(?: {_NOUN})?)(?![{MARKS}]*+\?)",
     )
 )
