@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tot_lab.core.reading.names import match_once
+from tot_lab.core.reading.judgements import match_once
 from tot_lab.core.reading.scores import read_out_of_ten, read_score, read_scores, read_sibling_scores
 from tot_lab.core.reading.votes import read_choice
 

@@ -31,7 +31,7 @@ from support.virtual_time import run_virtually
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.reading.names import core, match_once
+from tot_lab.core.reading.judgements import core, match_once
 from tot_lab.models.stack import Failure
 
 

@@ -19,7 +19,7 @@ import msgspec
 from pydantic import BaseModel, Field
 
 from tot_lab.core.calls import halts, stop_of
-from tot_lab.core.reading.names import match_all, match_once
+from tot_lab.core.reading.judgements import match_all, match_once
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic.json_schema import SkipJsonSchema
 
 from tot_lab.core.calls import readable
-from tot_lab.core.reading.names import judgements
+from tot_lab.core.reading.judgements import judgements
 from tot_lab.core.reading.scores import read_out_of_ten
 from tot_lab.core.reading.values import finite
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.reading.json_values import find_json
 from tot_lab.core.reading.markup import ALL_MARKS, MARKS, without_markup
-from tot_lab.core.reading.names import is_score_key, judgements, match_once
+from tot_lab.core.reading.judgements import is_score_key, judgements, match_once
 from tot_lab.core.reading.values import finite
 
 # Quantifiers are possessive: a number is read whole or not at all, without backtracking. Groups of
