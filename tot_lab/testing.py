@@ -966,7 +966,7 @@ class _DomainTrial:
         for method in ("read_value", "read_part"):
             self.expect(method, what, _within(top), f"a number from 0 to {top:g} or None", text)
         self.expect("read_vote", what, _is_choice, "a number below 3 or None", text, 3)
-        self.expect("read_joint", what, _are_scores, "3 scores from 0 to 1 or None", text, 3)
+        self.expect("read_joint", what, _are_scores, "3 scores from 0 to 1 or None", text, ["a", "b", "c"])
         self.expect("read_answer", what, _is(str, None), "a string or None", task, text)
 
     def follow(self, what: str, path: list[str]) -> Iterator[Seen]:

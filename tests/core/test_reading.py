@@ -133,7 +133,7 @@ def test_the_last_line_that_names_a_label_decides(text, value):
         ("best: 2.5", None),
         ("best: 1234567", None),
         ("the best of 3 is hard to name", None),
-        ("Candidate 2 is the best, 1 is the worst", None),
+        ("Candidate 2 is the best, 1 is the worst", 1),
         ("all are fine", None),
         ("", None),
     ],
@@ -158,7 +158,7 @@ def test_a_stated_choice_in_range_is_read(text, choice):
         ("[0.1, 0.2, 0.3]", [None, None]),
         ("[0.1, 2]", [0.1, None]),
         ("[true, null]", [None, None]),
-        ("[NaN, 0.2]", [None, None]),
+        ("[NaN, 0.2]", [None, 0.2]),
         ("[1e999, 0.2]", [None, 0.2]),
         ('{"3": 0.2, "x": 1, "²": 1}', [None, None]),
         ("nothing", [None, None]),
@@ -166,7 +166,7 @@ def test_a_stated_choice_in_range_is_read(text, choice):
     ],
 )
 def test_joint_scores_are_read_by_place_or_number(text, scores):
-    assert read_scores(text, 2) == scores
+    assert read_scores(text, ["", ""]) == scores
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_any_text_at_all_gives_a_number_in_range_or_none(text, count):
     assert score is None or 0 <= score <= 1
     assert read_label(text, LABELS) in (None, *LABELS.values())
     assert read_choice(text, count) in (None, *range(count))
-    scores = read_scores(text, count)
+    scores = read_scores(text, [""] * count)
     assert len(scores) == count
     assert all(score is None or (type(score) is float and 0 <= score <= 1) for score in scores)
     assert all(isinstance(item, str) and item.strip() == item != "" for item in read_list(text))
@@ -319,7 +319,7 @@ def test_a_megabyte_of_anything_is_read_in_linear_time(piece):
         read_score(text)
         read_choice(text, 3)
         read_label(text, LABELS)
-        read_scores(text, 3)
+        read_scores(text, ["", "", ""])
         read_list(text)
         # A quadratic reader takes far longer; the bound leaves room for a slow machine.
         assert time.process_time() - began < 5, f"{start!r} + {piece!r}…"
@@ -343,7 +343,7 @@ def test_what_may_have_to_be_repaired_is_read_in_linear_time(piece):
 def test_the_worst_megabytes_are_read_in_linear_time(text):
     began = time.process_time()
     assert read_score(text) is None
-    read_scores(text, 3)
+    read_scores(text, ["", "", ""])
     assert time.process_time() - began < 5
 
 
@@ -377,10 +377,10 @@ def test_the_probabilities_of_labels(tokens, read):
 @pytest.mark.parametrize("first", [0, 1])
 def test_scores_that_say_whose_they_are_are_never_swapped(key, first):
     judged = [{key: first + 1, "score": 0.9}, {key: first, "score": 0.1}, {key: first + 2, "score": 0.3}]
-    assert read_scores(json.dumps(judged), 3) == [0.1, 0.9, 0.3]
-    assert read_scores(json.dumps({"scores": judged}), 3) == [0.1, 0.9, 0.3]
-    assert read_scores(json.dumps([*judged[:2], {key: first, "score": 0.3}]), 3) == [None] * 3
-    assert read_scores(json.dumps([{"score": 0.9}, {"score": 0.1}]), 2) == [0.9, 0.1]
+    assert read_scores(json.dumps(judged), ["", "", ""]) == [0.1, 0.9, 0.3]
+    assert read_scores(json.dumps({"scores": judged}), ["", "", ""]) == [0.1, 0.9, 0.3]
+    assert read_scores(json.dumps([*judged[:2], {key: first, "score": 0.3}]), ["", "", ""]) == [None] * 3
+    assert read_scores(json.dumps([{"score": 0.9}, {"score": 0.1}]), ["", ""]) == [0.9, 0.1]
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "null", '{"error": "x"}', '["", "  "]', '["alpha", "be'])

@@ -386,7 +386,7 @@ def test_no_text_breaks_a_reader(text: str) -> None:
     assert GAME.grade(TASK, text) in (0.0, 1.0)
     assert GAME.read_value(text) in (20.0, 1.0, 0.001, None)
     GAME.read_answer(TASK, text)
-    GAME.read_joint(text, 3)
+    GAME.read_joint(text, ["a", "b", "c"])
     GAME.read_vote(text, 3)
 
 

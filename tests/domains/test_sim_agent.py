@@ -76,7 +76,9 @@ def test_it_understands_every_prompt(task: Task, context: str) -> None:
         assert game.read_value(ask(SURE, game.value_prompt(task, good)).text) >= 0.7
         assert game.read_value(ask(SURE, game.value_prompt(task, bad)).text) <= 0.3
         assert game.read_vote(ask(SURE, game.vote_prompt(task, [bad, good, bad])).text, 3) == 1
-        scores = game.read_joint(ask(SURE, game.joint_prompt(task, before, [false[k], true[k]])).text, 2)
+        scores = game.read_joint(
+            ask(SURE, game.joint_prompt(task, before, [false[k], true[k]])).text, ["", ""]
+        )
         assert scores[0] < 0.5 < scores[1]
         for path, word in ((good, "yes"), (bad, "no")):
             reply = ask(SURE, game.judge_prompt(task, path), kind="logprob", logprobs=20)

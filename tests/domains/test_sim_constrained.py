@@ -77,7 +77,7 @@ def test_it_understands_every_prompt(number: int, context: str) -> None:
     assert said(game.judge_prompt(task, [good])) == "yes"
     assert said(game.judge_prompt(task, [good, bad])) == "no"
     assert game.read_vote(said(game.vote_prompt(task, [[bad], [bad, good]])), 2) == 1
-    low, high = game.read_joint(said(game.joint_prompt(task, [bad], [bad, good])), 2)
+    low, high = game.read_joint(said(game.joint_prompt(task, [bad], [bad, good])), [bad, good])
     assert low is not None
     assert low < 1.0 == high
     for reasoning in (False, True):

@@ -76,7 +76,7 @@ def test_the_solver_understands_every_prompt(context: str, structured: bool) -> 
     assert said(game.judge_prompt(task, [WRONG]), "judge") == "no"
     assert game.read_vote(said(game.vote_prompt(task, [[WRONG], path]), "vote"), 2) == 1
     wrong = game.read_sample(task, [], WRONG)
-    bad, good = game.read_joint(said(game.joint_prompt(task, path, [wrong, step]), "joint"), 2)
+    bad, good = game.read_joint(said(game.joint_prompt(task, path, [wrong, step]), "joint"), [wrong, step])
     assert bad < 0.5 < good
     for reasoning in (False, True):
         answer = game.read_answer(task, said(game.answer_prompt(task, reasoning), "answer"))
@@ -188,7 +188,7 @@ def test_the_writer_understands_every_prompt(context: str) -> None:
         assert said(domain.judge_prompt(task, [*path, good])) == "yes"
         assert said(domain.judge_prompt(task, [*path, bad])) == "no"
         assert domain.read_vote(said(domain.vote_prompt(task, [[*path, bad], [*path, good]])), 2) == 1
-        low, high = domain.read_joint(said(domain.joint_prompt(task, path, [bad, good])), 2)
+        low, high = domain.read_joint(said(domain.joint_prompt(task, path, [bad, good])), [bad, good])
         assert low < high == 1.0  # type: ignore[operator]
     assert domain.read_coherence(said(domain.coherence_prompt(passage))) == 10
     for reasoning in (False, True):
@@ -237,7 +237,7 @@ def test_garbled_replies_cannot_be_read(model: Any) -> None:
         )
         assert game.read_value(ask(model, game.value_prompt(task, path), draw).text) is None
         assert game.read_vote(ask(model, game.vote_prompt(task, [path, path]), draw).text, 2) is None
-        assert game.read_joint(ask(model, game.joint_prompt(task, path, path), draw).text, 1) == [None]
+        assert game.read_joint(ask(model, game.joint_prompt(task, path, path), draw).text, [""]) == [None]
         assert game.read_answer(task, ask(model, game.answer_prompt(task, False), draw).text) is None
 
 

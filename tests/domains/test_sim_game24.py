@@ -63,7 +63,7 @@ def test_it_understands_every_prompt(context: str, structured: bool) -> None:
     assert game.read_value(said["value"]) in (20.0, 1.0)
     assert game.read_value(said["checked"]) == 20.0
     assert game.read_vote(said["vote"], 2) in (0, 1)
-    good, bad = game.read_joint(said["joint"], 2)
+    good, bad = game.read_joint(said["joint"], ["", ""])
     assert good is not None
     assert bad is not None
     assert good >= 0.7
@@ -104,7 +104,7 @@ def test_garbled_replies_cannot_be_read() -> None:
         assert GAME.read_sample(TASK, PATH[:1], said["sample"]) is None
         assert GAME.read_value(said["value"]) is None
         assert GAME.read_vote(said["vote"], 2) is None
-        assert GAME.read_joint(said["joint"], 2) == [None, None]
+        assert GAME.read_joint(said["joint"], ["", ""]) == [None, None]
         assert GAME.read_answer(TASK, said["direct"]) is None
     mixed = [ask(SimGame24(garble=0.3), GAME.value_prompt(TASK, []), draw).text for draw in range(400)]
     assert 0.2 < sum(GAME.read_value(text) is None for text in mixed) / 400 < 0.4

@@ -91,7 +91,7 @@ def test_prompts_of_general_get_the_form_they_ask_for() -> None:
         assert "simulated" in value
         assert domain.read_vote(ask(domain.vote_prompt(task, [["a"], ["b"]]), draw).text, 2) is not None
         assert None not in domain.read_joint(
-            ask(domain.joint_prompt(task, [], ["a", "b", "c"]), draw).text, 3
+            ask(domain.joint_prompt(task, [], ["a", "b", "c"]), draw).text, ["a", "b", "c"]
         )
         answer = ask(domain.answer_prompt(task, True), draw).text
         assert "simulated" in answer

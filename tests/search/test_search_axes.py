@@ -767,3 +767,21 @@ def test_calls_of_the_search_itself_are_in_the_bound():
 
     strategy = tl.TreeOfThoughts(search=Asking())
     assert run(strategy).usage.calls == strategy.max_calls(TASK) == 6 + 4
+
+
+def test_joint_notes_how_it_read_scores_in_another_form_than_the_one_asked_for():
+    def noted(reply):
+        def play(call):
+            return "1. alpha\n2. beta" if call.purpose == "propose" else reply
+
+        settings = {"propose": tl.Propose(count=2), "evaluate": tl.evaluators.Joint()}
+        made = run(
+            tl.TreeOfThoughts(stop=tl.Stop(solved=None, depth=1), **settings), TASK_OF_LETTERS, Scripted(play)
+        )
+        why = [event.data["why"] for event in made.events if getattr(event, "name", "") == "joint.matched"]
+        return {made.tree[id].text: made.tree[id].score for id in made.tree["0"].children}, why
+
+    assert noted("[0.3, 0.6]") == ({"alpha": 0.3, "beta": 0.6}, [])
+    scores, (why,) = noted('[{"id": 1, "score": 0.6}, {"id": 0, "score": 0.3}]')
+    assert scores == {"alpha": 0.3, "beta": 0.6}
+    assert "by the numbers" in why

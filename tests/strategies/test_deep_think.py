@@ -31,9 +31,9 @@ from support.virtual_time import run_virtually
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.reading.judgements import core, match_once
 from tot_lab.core.tools import tokens_in
 from tot_lab.models.stack import Failure
-from tot_lab.strategies.deep_think_names import core, match_once
 
 
 def kinds(model):
@@ -225,11 +225,11 @@ CERTAIN = ""
         (
             ("a", "b", "c"),
             ("c", "c", "b"),
-            [2, None, 1],
-            "Judged twice, the first counts: “c”. Not judged: “a”.",
+            [None, None, 1],
+            "Judged twice, none counts: “c”. Not judged: “a”, “c”.",
         ),
-        (("a", "b", "c"), ("x", "y", "z"), [0, 1, 2], "matched by their order"),
-        (("a", "b", "c"), ("", "", "", ""), [0, 1, 2, None], "matched by their order"),
+        (("a", "b", "c"), ("x", "y", "z"), [None, None, None], "no approach has this name: “x”, “y”, “z”."),
+        (("a", "b", "c"), ("", "", "", ""), [None] * 4, "Not judged: “a”, “b”, “c”."),
         (("a", "b", "c"), ("a", "b"), [0, 1], "Not judged: “c”."),
         (("a", "a", "a"), ("a", "a", "a"), [0, 1, 2], "share a name"),
         (("a", "a", "b"), ("b", "a", "a"), [2, 0, 1], "share a name"),
@@ -242,15 +242,15 @@ CERTAIN = ""
             [1, 2, 0],
             "by the numbers",
         ),
-        (("A way", "B way", "C way"), ("b1", "b2", "b3"), [0, 1, 2], "counted from 1"),
+        (("A way", "B way", "C way"), ("b1", "b2", "b3"), [1, 2, None], "no approach has this name: “b3”"),
         (("A way", "B way", "C way"), ("b2", "b1"), [2, 1], "may have been counted from 1"),
-        (("A way", "B way", "C way"), ("b0", "b7", "b0"), [0, 1, 2], "matched by their order"),
+        (("A way", "B way", "C way"), ("b0", "b7", "b0"), [None, None, None], "no approach has this name"),
         ((), ("a",), [None], "no approach has this name"),
         (("a",), (), [], "Not judged: “a”."),
     ],
 )
 def test_d6_by_place_only_where_no_name_tells(names, written, places, warned):
-    match = match_once(names, written, [f"b{k}" for k in range(len(names))])
+    match = match_once(names, [{"": one} for one in written], [f"b{k}" for k in range(len(names))])
     assert match.places == places
     assert (warned in match.warning) if warned else match.warning == ""
 
@@ -325,7 +325,7 @@ def test_d6_no_score_reaches_another_approach_without_a_warning(data):
         id = ids[k] if from_zero else f"b{k + 1}"
         made = data.draw(st.sampled_from([*NAMED, *UNNAMED])).format(name=names[k], k=number, id=id)
         written.append(data.draw(st.sampled_from([made, made.upper(), f"  {made}\n"])))
-    match = match_once(names, written, ids)
+    match = match_once(names, [{"": one} for one in written], ids)
     told = [place for place in match.places if place is not None]
     assert len({*told}) == len(told), "one to one"
     assert len(match.places) == len(written)
@@ -347,7 +347,10 @@ def test_d6_names_that_are_distinct_are_recognised_without_a_warning(names, data
         data.draw(st.sampled_from(NAMED)).format(name=names[k], k=place + 1, id=f"b{k}")
         for place, k in enumerate(order)
     ]
-    assert match_once(names, written, [f"b{k}" for k in range(len(names))]) == (list(order), "")
+    assert match_once(names, [{"": one} for one in written], [f"b{k}" for k in range(len(names))]) == (
+        list(order),
+        "",
+    )
 
 
 @pytest.mark.slow
@@ -429,6 +432,53 @@ def test_d6_a_scale_that_is_not_certain_is_said(evaluations, confidence, scores,
     found, _, told = ranked(evaluations, confidence)
     assert found == dict(zip("xyz", scores, strict=True))
     assert why in told
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "confidence", "said"),
+    [
+        (judged(z=0.9, x=0.2, y=0.4), 0.8, "from 0 to 1"),
+        (judged(z=90, x=20, y=40), 80, "from 0 to 100"),
+        (judged(z=9, x=2, y=4), 8, None),
+        (judged(z="9/10", x="20%", y=4), "80%", None),
+    ],
+)
+def test_d6_scores_of_another_scale_are_rescaled_with_a_note(evaluations, confidence, said):
+    made = run(
+        tl.DeepThink(max_iterations=1),
+        TASK,
+        thinker(convergence(evaluations=evaluations, confidence=confidence), names=("x", "y", "z")),
+    )
+    (result,) = iterations(made)
+    assert {branch.name: branch.score for branch in result.branches} == {"x": 2, "y": 4, "z": 9}
+    assert result.confidence == 8
+    assert [said in note["why"] for note in notes(made, "deep_think.rescaled")] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("stated", "read", "noted"),
+    [(0.8, 8, True), (80, 8, True), (8, 8, False), (1, None, True), ("1/10", 1, False)],
+)
+def test_d6_a_confidence_alone_is_rescaled_and_a_lone_1_is_unreadable(stated, read, noted):
+    reply = json.dumps({"solution": "Use a queue.", "confidence": stated})
+    made = run(
+        tl.DeepThink(max_iterations=1), TASK, thinker(convergence((5, 6, 7)), develop=lambda name: reply)
+    )
+    (result,) = iterations(made)
+    assert [branch.confidence for branch in result.branches] == [read] * 3
+    assert len(notes(made, "deep_think.rescaled")) == (3 if noted else 0)
+
+
+@pytest.mark.parametrize("key", ["approach", "branch", "title", "which"])
+def test_d6_an_approach_may_be_named_under_any_key(key):
+    evaluations = [
+        {key: name, "score": score} for name, score in (("the Z way", 9), ("X", 4), ("Option B", 7))
+    ]
+    found, _, _ = ranked(evaluations)
+    assert found == {"x": 4, "y": 7, "z": 9}
+    found, _, why = ranked([{"rank": k, "score": score} for k, score in enumerate((9, 4, 7), 1)])
+    assert found == {"x": None, "y": None, "z": None}
+    assert "Not judged" in why
 
 
 def test_d6_an_evaluation_below_one_name_with_another_in_it_is_nobodys():

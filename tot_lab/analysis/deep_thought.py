@@ -315,7 +315,7 @@ class _Fold:
             home.cut_off.append(CutOff(data["what"], len(home.iterations) + 1, note.at))
             if data["what"] == "develop":
                 home.say(parent_of(note.at) or "", truncated=True, assumed=True)
-        elif note.name == "deep_think.matched" and note.at in self.homes:
+        elif note.name in ("deep_think.matched", "deep_think.rescaled") and note.at in self.homes:
             home = self.homes[note.at]
             home.unsure.append(Unsure(len(home.iterations) + 1, data["why"]))
         elif note.name == "deep_think.shortened":

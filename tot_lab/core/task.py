@@ -155,9 +155,12 @@ class Readers:
         """The chosen candidate among `count`, counted from 0."""
         return read_choice(text, count)
 
-    def read_joint(self, text: str, count: int) -> list[float | None]:
-        """`count` scores from 0 to 1 out of one reply, `None` for each that is missing."""
-        return read_scores(text, count)
+    def read_joint(self, text: str, names: Sequence[str]) -> list[float | None]:
+        """The scores from 0 to 1, out of one reply, of the candidates with these texts.
+
+        `None` for each that is missing.
+        """
+        return read_scores(text, names)
 
     def read_answer(self, task: Task, text: str) -> str | None:
         """The answer in the reply to `answer_prompt`."""

@@ -19,6 +19,7 @@ import msgspec
 from pydantic import BaseModel, Field
 
 from tot_lab.core.calls import halts, stop_of
+from tot_lab.core.reading.judgements import match_all, match_once
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting
@@ -26,7 +27,6 @@ from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Slots, Thinking, emit, gather, with_timeout
 from tot_lab.core.tools import characters_within, tokens_in
 from tot_lab.strategies.conversation import shortened
-from tot_lab.strategies.deep_think_names import match_all, match_once
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
 from tot_lab.strategies.deep_think_replies import (
     AdoptedIdea,
@@ -283,8 +283,13 @@ class _Iterations:
             yield from self._assume(branch.node, "develop", result.error)
             made = Development(solution=raw)
         thought = yield from emit(Thought(f"{branch.node}.0", branch.node, made.solution))
+        if made.rescaled:
+            yield Note(
+                "deep_think.rescaled", branch.node, {"why": f"{branch.name}: {made.rescaled}"}, fallback=True
+            )
         written = {**vars(made), "strengths": tuple(made.strengths), "weaknesses": tuple(made.weaknesses)}
         written |= {"solution": thought.text, "solution_node": thought.id}
+        del written["rescaled"]
         if result.truncated:
             yield Note(
                 "deep_think.truncated", thought.id, {"what": "develop", "confidence": ASSUMED}, fallback=True
@@ -340,13 +345,15 @@ class _Iterations:
 
         A partial judgement counts only if it covers every branch.
         """
-        names, written = [one.name for one in solved], [given.name for given in made.evaluations]
+        names, written = [one.name for one in solved], [given.named for given in made.evaluations]
         match = match_once(names, written, [one.id for one in solved])
         judged = dict(zip(match.places, made.evaluations, strict=True))
         if not whole and any(judged.get(k, Evaluation()).score is None for k in range(len(solved))):
             judged = {}
         elif warning := " ".join(filter(None, [match.warning, made.scale])):
             yield Note("deep_think.matched", base, {"why": warning}, fallback=True)
+        if judged and made.rescaled:
+            yield Note("deep_think.rescaled", base, {"why": made.rescaled}, fallback=True)
         scored = []
         for k, branch in enumerate(solved):
             given = judged.get(k, Evaluation())

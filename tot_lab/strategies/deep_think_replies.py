@@ -8,7 +8,7 @@ unreadable number is `None` (Cogtrix, "Deep Think").
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 import msgspec
@@ -16,9 +16,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic.json_schema import SkipJsonSchema
 
 from tot_lab.core.calls import readable
+from tot_lab.core.reading.judgements import judgements
 from tot_lab.core.reading.scores import read_out_of_ten
 from tot_lab.core.reading.values import finite
-from tot_lab.strategies.deep_think_names import core
 
 CRITERIA = ("correctness", "completeness", "elegance", "practicality")
 """Criteria for judging a solution, each from 0 to 10."""
@@ -135,26 +135,6 @@ def _as_object(value: Any) -> Any:
     return {} if value is None else value
 
 
-def _as_evaluations(value: Any) -> list[Any]:
-    """Evaluations in one of the forms that say the same: a list of objects, objects or scores by the name of
-    the approach, or either of them below `scores`."""
-    if isinstance(value, dict) and value.keys() == {"scores"}:
-        value = value["scores"]
-    if isinstance(value, dict) and value and "name" not in value and not {*CRITERIA} & {*value}:
-        value = [_named(name, one) for name, one in value.items()]
-    return _as_objects(value)
-
-
-def _named(name: str, value: Any) -> dict[str, Any]:
-    """The evaluation that stands below `name`. If it names another approach itself, it belongs to neither."""
-    if not isinstance(value, dict):
-        return {"name": name, "score": value}
-    own = _as_text(value.get("name"))
-    if own and core(own) != core(name):
-        name = f"{own} {name}" if core(name) else own
-    return {**value, "name": name}
-
-
 def _as_verdict(value: Any) -> bool | None:
     if isinstance(value, str):
         return {"true": True, "yes": True, "false": False, "no": False}.get(value.strip().casefold())
@@ -226,7 +206,10 @@ class Approaches(ReplyModel):
 
 
 class Development(ReplyModel):
-    """The reply to DEVELOP."""
+    """The reply to DEVELOP.
+
+    rescaled: how the confidence was rescaled, "" if it was not.
+    """
 
     plan: Text = Field("", description="the steps")
     execution: Text = Field("", description="the steps carried out")
@@ -236,10 +219,21 @@ class Development(ReplyModel):
     confidence: OutOfTen = Field(None, description="in the solution, from 0 to 10", examples=[6.5])
     strengths: Texts = []
     weaknesses: Texts = []
+    rescaled: SkipJsonSchema[str] = ""
+
+    @classmethod
+    def _meant(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        most = _most(_numbers([value]))
+        return {**_scaled(value, most), "rescaled": _RESCALED.get(most, "")}
 
 
 class Evaluation(ReplyModel):
-    """How one solution was judged. Also taken: the criteria below `scores`, and one score in their place."""
+    """How one solution was judged. Also taken: the criteria below `scores`, and one score in their place.
+
+    named: all that may name the solution, by key.
+    """
 
     name: Text = Field("", description="the name of the approach")
     correctness: OutOfTen = Field(None, description="0 to 10")
@@ -248,6 +242,7 @@ class Evaluation(ReplyModel):
     practicality: OutOfTen = Field(None, description="0 to 10")
     verdict: Text = Field("", description="one line")
     overall: SkipJsonSchema[OutOfTen] = None
+    named: SkipJsonSchema[dict[str, Any]] = {}
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
@@ -307,13 +302,13 @@ class Synthesis(ReplyModel):
 class Judgement(ReplyModel):
     """What a reply to CONVERGE says of the solutions, with or without a synthesis.
 
+    rescaled: how the scores were rescaled, "" if they were not.
     scale: a sentence that says what is uncertain about the scale of the scores, "" if nothing is.
     """
 
-    evaluations: Annotated[list[Evaluation], BeforeValidator(_as_evaluations)] = Field(
-        [], json_schema_extra=_SEVERAL
-    )
+    evaluations: list[Evaluation] = Field([], json_schema_extra=_SEVERAL)
     reflection: Annotated[Reflection, BeforeValidator(_as_object)] = Reflection()
+    rescaled: SkipJsonSchema[str] = ""
     scale: SkipJsonSchema[str] = ""
 
     @classmethod
@@ -342,41 +337,57 @@ class Convergence(Judgement):
 # The scale of a reply's numbers.
 
 
-_HUNDRED = "The scores are of no one scale (some are at most 10, others above): they were not used."
-_UNIT = "The scores are at most 1, the confidence is not: they were read as scores out of 10."
+_NO_SCALE = "The scores are of no one scale (some are at most 10, others above): they were not used."
+_UNLIKE = "The scores are at most 1, the confidence is not: they were read as scores out of 10."
+_RESCALED = {
+    0: "The only number is 1, which may mean 1 out of 10 or certainty: it was not used.",
+    1: "No number is above 1: they were read as numbers from 0 to 1.",
+    100: "The numbers are above 10: they were read as numbers from 0 to 100.",
+}
+_NUMBERS = (*CRITERIA, "overall", "confidence")
 
 
 def _out_of_ten(reply: dict[str, Any]) -> dict[str, Any]:
-    """A reply with its numbers from 0 to 10, where all of them together show another scale. It is 0–100 when
-    every score but 0 is above 10. It is 0–1 when no number is above 1 and one is no whole number."""
-    judged = _as_evaluations(reply.get("evaluations", reply.get("scores")))
-    evaluations = [Evaluation._meant(one) for one in judged]
-    plain = [number for one in evaluations for number in _numbers(one)]
-    sure = _plain(reply.get("confidence"))
-    most, scale = 10, ""
-    if any(number > 10 for number in plain):
-        most = 100 if all(number == 0 or 10 < number <= 100 for number in plain) else 0
-        scale = "" if most else _HUNDRED
-    elif any(0 < number < 1 for number in plain) and all(number <= 1 for number in plain):
-        most, scale = (1, "") if sure is None or sure <= 1 else (10, _UNIT)
+    """A reply with its evaluations, and its numbers from 0 to 10."""
+    evaluations = []
+    for named, one in judgements(reply.get("evaluations", reply.get("scores"))):
+        made = Evaluation._meant(one if isinstance(one, dict) else {"score": one})
+        evaluations.append(
+            {**made, "confidence": None, "named": named}
+        )  # the reply's own is of the synthesis
+    scores, sure = _numbers(evaluations), _numbers([reply])
+    numbers, scale = [*scores, *sure], ""
+    most = _most(numbers if max(numbers, default=0) <= 1 else scores or sure)
+    if most == 1 and max(numbers) > 1:
+        most, scale = 10, _UNLIKE
+    elif most == 0 and numbers != [1]:
+        scale = _NO_SCALE
     made = {**reply, "evaluations": [_scaled(one, most) for one in evaluations], "scale": scale}
-    if sure is not None and (most == 1 or (most == 100 and sure > 10)):
-        made["confidence"] = round(sure * 10 / most, 9)
-    return made
+    made["rescaled"] = "" if scale else _RESCALED.get(most, "")
+    return _scaled(made, most) if max(numbers, default=0) <= 1 or max(sure, default=0) > 10 else made
 
 
-def _numbers(evaluation: dict[str, Any]) -> Iterator[float]:
-    for name in (*CRITERIA, "overall"):
-        number = _plain(evaluation.get(name))
-        if number is not None and number >= 0:
-            yield number
+def _most(numbers: Sequence[float]) -> int:
+    """The number that stands for 10 of 10; 0 = the numbers cannot be used.
+
+    It is 100 when every number but 0 is above 10, and 1 when no number is above 1 and one is no whole number.
+    """
+    if any(number > 10 for number in numbers):
+        return 100 if all(number == 0 or 10 < number <= 100 for number in numbers) else 0
+    if any(0 < number < 1 for number in numbers) and max(numbers) <= 1:
+        return 1
+    return 0 if [*numbers] == [1] else 10
 
 
-def _scaled(evaluation: dict[str, Any], most: int) -> dict[str, Any]:
-    """`evaluation` with its plain numbers, of `most`, as numbers out of 10; 0 = they are not used."""
-    plain = {name: _plain(evaluation.get(name)) for name in (*CRITERIA, "overall")}
-    numbers = {name: number for name, number in plain.items() if number is not None}
-    return {**evaluation, **{name: round(n * 10 / most, 9) if most else None for name, n in numbers.items()}}
+def _numbers(given: Sequence[dict[str, Any]]) -> list[float]:
+    numbers = [_plain(one.get(name)) for one in given for name in _NUMBERS]
+    return [number for number in numbers if number is not None and number >= 0]
+
+
+def _scaled(given: dict[str, Any], most: int) -> dict[str, Any]:
+    """`given` with its plain numbers, of `most`, as numbers out of 10; 0 = they are not used."""
+    numbers = {name: number for name in _NUMBERS if (number := _plain(given.get(name))) is not None}
+    return {**given, **{name: round(n * 10 / most, 9) if most else None for name, n in numbers.items()}}
 
 
 def _plain(value: Any) -> float | None:

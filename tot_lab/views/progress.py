@@ -135,7 +135,7 @@ def _note_texts(note: Note) -> Iterator[str]:
     elif note.name == "deep_think.shortened":
         text = " of ".join(filter(None, [data["text"], data["branch"]]))
         yield f"{data['what']} is shown {data['shown']:,} of {data['of']:,} characters of the {text}"
-    elif note.name == "deep_think.matched":
+    elif note.name in ("deep_think.matched", "deep_think.rescaled", "joint.matched"):
         yield data["why"]
     elif note.name == "deep_think.assumed":
         yield f"the reply of {data['what']} could not be parsed: its text is used as it is"

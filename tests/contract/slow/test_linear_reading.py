@@ -26,7 +26,23 @@ import tot_lab
 from tot_lab.core import scrubbing, tools
 from tot_lab.core.arithmetic import value_of
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
-from tot_lab.core.reading import answers, code, decoration, expressions, finish_reasons, json_values, lists, mathematics, names, repair, scores, thinking, verdicts
+from tot_lab.core.reading import (
+    answers,
+    choices,
+    code,
+    decoration,
+    expressions,
+    finish_reasons,
+    json_values,
+    judgements,
+    lists,
+    markup,
+    mathematics,
+    names,
+    repair,
+    scores,
+    thinking,
+    verdicts,
     votes,
 )
 from tot_lab.core.records import Thought
@@ -423,7 +439,13 @@ TABLE: dict[str, Callable[[str], object]] = {
     "read_out_of_ten": scores.read_out_of_ten,
     "read_label": lambda text: scores.read_label(text, LABELS),
     "read_choice": lambda text: votes.read_choice(text, 3),
-    "read_scores": lambda text: scores.read_scores(text, 3),
+    "read_scores": lambda text: scores.read_scores(text, ["alpha", "beta: 2", "the gamma (3)"]),
+    "read_sibling_scores": lambda text: scores.read_sibling_scores(text, ["", "", ""]),
+    "match_once": lambda text: judgements.match_once(
+        ["alpha", text], [{"name": text}, {"": "alpha"}], ["b0", "b1"]
+    ),
+    "without_markup": markup.without_markup,
+    "stated_choice": lambda text: choices.stated_choice(text, {"A": "red", "B": "blue sky"}),
     "read_list": lists.read_list,
     "find_list": lists.find_list,
     "code_blocks": code.code_blocks,

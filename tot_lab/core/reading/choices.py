@@ -194,8 +194,9 @@ class _Options:
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
             behind = _LABEL_BEHIND.match(text, by_text.end)
             label = None if behind is None else self.label_at(text, behind.end())
-            is_said = behind is not None and label is not None and _OVER.match(text, label.end)
-            if not is_said or not (behind[1] or text[label.end - 1] == _MARKED):
+            if behind is None or label is None or not _OVER.match(text, label.end):
+                return by_text
+            if not behind[1] and text[label.end - 1] != _MARKED:
                 return by_text
             return label if label.label == by_text.label else _Named(None, label.end)
         if by_label is None:

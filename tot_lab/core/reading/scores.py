@@ -4,48 +4,82 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 from tot_lab.core.calls import TokenLogprob
-from tot_lab.core.reading.json_values import read_json
+from tot_lab.core.reading.json_values import find_json
+from tot_lab.core.reading.judgements import is_score_key, judgements, match_once
+from tot_lab.core.reading.markup import ALL_MARKS, MARKS, without_markup
 from tot_lab.core.reading.values import finite
 
 # Quantifiers are possessive: a number is read whole or not at all, without backtracking. Groups of
 # alternatives are atomic instead, because Python before 3.11.5 has a bug in possessive groups.
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
-_GAP = r"[^\S\n]*+"  # not across lines: the next line belongs to another number
-_OF = rf"(?>(?:{_GAP}\(?+(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|percent\b))?)"
-_MARKS = r"[\s*_`\"']*+"
+_GAP = rf"[{MARKS}]*+"  # not across lines: the next line belongs to another number
+_OF = rf"(?>(?:{_GAP}(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|percent\b))?)"
+_UNHEDGED = (  # excludes 0,7, 0·7, 7/10/2, 0–1 and 1 in 10
+    rf"(?![\w%\\±]|[.,/·⋅∙٫:'’]\d|{_GAP}(?:\?|(?:if|unless|when)\b)|{_GAP}(?:,|to|and|or|in|[-–—~±]|\.\.+)(?:\s(?:every|each))?{_GAP}[\d.])"
+)
+_SCALE = r"(?>(?:\s?\(?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–]) ?1(?:0|00)?\b)?)"
 _SCORE, _CONFIDENCE = (
     re.compile(
-        rf"\b{word}\b{_MARKS}(?>(?:(?:is|of)\b|[:=])?){_MARKS}({_NUMBER}){_OF}"
-        rf"(?![\w%]|[.,/]\d|{_GAP}(?:to|and|or|[-–—~]|\.\.+){_GAP}[\d.])",  # excludes 0,7, 7/10/2 and 0–1
+        rf"(?:\b(\w{{1,20}})[ \t]{{1,3}})?\b{word}\b{_SCALE}[{ALL_MARKS}]*+(?>(?:(?:is|of)\b|[:=])?)"
+        rf"[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
         re.IGNORECASE,
     )
     for word in ("score", "confidence")
 )
-_BARE = re.compile(rf"{_MARKS}({_NUMBER}){_OF}[\s*_`\"'.)]*+", re.IGNORECASE)
-_SCORED_LINE = re.compile(r"[ \t]*\(?#?(\d{1,6})[.):][ \t]*(.*)")
+_BARE = re.compile(rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}[{ALL_MARKS}.]*+", re.IGNORECASE)
+_LINE_END = re.compile(rf"[{MARKS}.,]*+(?:\n|\Z)")
+_EARLIER = frozenset({"previous", "earlier", "former", "old", "maximum", "minimum"})
+_OVERALL = frozenset(
+    ["the", "my", "your", "a", "this", "its", "is", "and", "so", "well", "final", "overall", "total"]
+)
+_SEPARATOR = re.compile(
+    r"[:=|\t(\[]|(?<=\d)[.)][ \t]|[ \t][-–—→]+[ \t]|\b(?:score|gets|receives)\b", re.IGNORECASE
+)
+_COMMA = re.compile(r"[,;][ \t]")
+_LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]*+[^\W\d].*+)?)")
+_SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
+_AROUND = 100  # characters of a line around a name
+_MOST_LINES = 10_000
+_CANDIDATES = 20  # JSON values in one reply that are tried
 _WORD = re.compile(r"[A-Za-z]+")
 
 
 def read_score(text: str) -> float | None:
-    """The score that a reply states: `score: 0.7`, `Score = 7/10`, `score: 70%`, or a number alone on the
-    first line.
+    """The score that a reply states last: `score: 0.7`, `Score = 7/10`, `the score is 70%`, or a number alone
+    on the first line.
 
-    A value outside 0 to 1 is not clamped and counts as unreadable.
+    Markup does not matter. The score of an aspect (`clarity score: 0.7`) counts if nothing else is stated. A
+    value outside 0 to 1 is not clamped and counts as unreadable, as do ranges and hedges.
     """
-    match = _SCORE.search(text)
-    if match is None:
-        match = _BARE.fullmatch(text.strip().split("\n", 1)[0])
+    text = without_markup(text)
+    found = [match for match in _stated(_SCORE, text) if (match[1] or "").lower() not in _EARLIER]
+    overall = [match for match in found if match[1] is None or match[1].lower() in _OVERALL]
+    if overall:
+        return _share(overall[-1])
+    if found:
+        shares = {_share(match) for match in found}
+        return shares.pop() if len(shares) == 1 else None
+    match = _BARE.fullmatch(text.strip().split("\n", 1)[0])
     return None if match is None else _share(match)
 
 
 def read_confidence(text: str) -> float | None:
     """The last confidence from 0 to 1 that a reply states, in the forms of `read_score`."""
-    shares = [_share(match) for match in _CONFIDENCE.finditer(text)]
+    shares = [_share(match) for match in _stated(_CONFIDENCE, without_markup(text))]
     return shares[-1] if shares else None
+
+
+def _stated(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """The statements in `text`. A number on the next line must be alone there."""
+    for match in pattern.finditer(text):
+        if "\n" not in text[match.start() : match.start(2)] or _LINE_END.match(text, match.end()):
+            yield match
 
 
 def read_out_of_ten(value: Any) -> float | None:
@@ -54,7 +88,7 @@ def read_out_of_ten(value: Any) -> float | None:
     Returns `None` for anything else, and for values outside the range.
     """
     if isinstance(value, str):
-        match = _BARE.fullmatch(value.strip())
+        match = _BARE.fullmatch(without_markup(value).strip())
         if match is None:
             return None
         share = _share(match) if match[2] is not None or match[3] else None
@@ -64,7 +98,7 @@ def read_out_of_ten(value: Any) -> float | None:
 
 
 def _share(match: re.Match[str]) -> float | None:
-    value, whole, percent = match.groups()
+    value, whole, percent = match.groups()[-3:]
     score = float(value)
     if whole is not None:
         if float(whole) <= 0:
@@ -117,54 +151,92 @@ def read_label_logprobs(
     return None
 
 
-def read_scores(text: str, count: int) -> list[float | None]:
-    """`count` scores from 0 to 1: a JSON array in order, a JSON object by number, or lines `2: 0.7`.
+class SiblingScores(NamedTuple):
+    """Scores of siblings, `None` for each that was not judged.
 
-    A list of another length than `count` is not read, since its order is ambiguous.
+    Attributes:
+        repairs: How they were read, in sentences. Empty if the reply is an array, or names each sibling by
+            its text.
     """
-    scores: list[float | None] = [None] * count
-    value = read_json(text)
-    if isinstance(value, dict) and isinstance(value.get("scores"), list | dict):
-        value = value["scores"]
-    if isinstance(value, list):
-        order = _order_of(value) if len(value) == count else None
-        for place, item in zip(order or (), value, strict=False):
-            scores[place] = _unit(item.get("score") if isinstance(item, dict) else item)
-        return scores
-    if isinstance(value, dict):
-        stated = [(str(key), item) for key, item in value.items()]
-    else:
-        stated = [(match[1], match[2]) for line in text.splitlines() if (match := _SCORED_LINE.match(line))]
-    for key, item in stated:
-        if key.isdecimal() and len(key) < 9 and 1 <= int(key) <= count:
-            scores[int(key) - 1] = _unit(read_score(item) if isinstance(item, str) else item)
+
+    scores: list[float | None]
+    repairs: str
+
+
+def read_scores(text: str, names: Sequence[str]) -> list[float | None]:
+    """The scores from 0 to 1 of the siblings with these `names` (their texts).
+
+    Accepted are a JSON array of scores in order, JSON objects that name their sibling under any key, a JSON
+    object by name, and lines such as `2: 0.7` (see `match_once` for what may name a sibling). An array of
+    another length is not read, since its order is ambiguous.
+    """
+    return read_sibling_scores(text, names).scores
+
+
+def read_sibling_scores(text: str, names: Sequence[str]) -> SiblingScores:
+    """The scores of `read_scores`, and the repairs that they needed."""
+    found = [*islice(find_json(text), _CANDIDATES)]
+    values = [(one.value, one.repaired) for one in found]
+    objects = [one for one in found if isinstance(one.value, dict)]
+    values.append(
+        ([one.value for one in objects], any(one.repaired for one in objects))
+    )  # an object per line
+    judged = [(judgements(value), repaired) for value, repaired in values]
+    if not any(named for one, _ in judged for named, _ in one):
+        longest = sum(map(len, names)) + _AROUND * len(names)
+        judged.append(([({"": name}, score) for name, score in _lines(text, longest).items()], False))
+    read = [_of_siblings(names, one, repaired) for one, repaired in judged]
+    return min(reversed(read), key=lambda one: one.scores.count(None))
+
+
+def _of_siblings(
+    names: Sequence[str], judged: Sequence[tuple[Mapping[str, Any], Any]], repaired: bool
+) -> SiblingScores:
+    match = match_once(names, [named for named, _ in judged])
+    scores: list[float | None] = [None] * len(names)
+    for place, (_, judgement) in zip(match.places, judged, strict=True):
+        if place is not None:
+            scores[place] = _unit(judgement)
+    if scores.count(None) == len(scores):
+        return SiblingScores(scores, "")
+    asked_for = not any(isinstance(judgement, dict) or named for named, judgement in judged)
+    repairs = [
+        "The JSON was malformed and was repaired." if repaired else "",
+        "" if asked_for else match.warning,
+    ]
+    return SiblingScores(scores, " ".join(filter(None, repairs)))
+
+
+def _lines(text: str, longest: int) -> dict[str, str]:
+    """The scores on lines, or on parts of a line between commas, by what is before each or on the line above.
+
+    The last of equal lines counts.
+    """
+    scores, above = dict[str, str](), ""
+    for line in deque((line for line in without_markup(text).splitlines() if line.strip()), _MOST_LINES):
+        if len(line) > longest:
+            continue
+        parts = [*filter(None, map(_scored, _COMMA.split(line)))]
+        parts = parts if len(parts) > 1 else [*filter(None, [_scored(line)])]
+        scores.update({head or above: score for head, score in parts})
+        above = above if parts else line
     return scores
 
 
-def _order_of(items: Sequence[Any]) -> Sequence[int] | None:
-    """The positions, from 0, of the judgements in a list: by their own numbers, or else in order.
-
-    Returns `None` if the numbers are not a permutation of all positions.
-    """
-    numbers = []
-    for item in items:
-        given = (
-            next((item[name] for name in _NUMBERS if name in item), None) if isinstance(item, dict) else None
-        )
-        if isinstance(given, int) or (isinstance(given, str) and given.isdecimal() and len(given) < 9):
-            numbers.append(int(given))
-    if not numbers:
-        return range(len(items))
-    first = min(numbers)
-    if first not in (0, 1) or sorted(numbers) != list(range(first, first + len(items))):
-        return None
-    return [number - first for number in numbers]
-
-
-_NUMBERS = ("id", "index", "number", "candidate", "thought", "step")
-"""Keys by which a judgement may number its candidate."""
+def _scored(line: str) -> tuple[str, str] | None:
+    """The last score on a line, preceded by what is before it."""
+    start = len(line)
+    for separator in reversed([*_SEPARATOR.finditer(line)]):
+        if scored := _LINE_SCORE.fullmatch(line, separator.end(), start):
+            return _SCORE_WORD.sub("", line[: separator.start()]).strip(), scored[1]
+        start = separator.start()
+    return None
 
 
 def _unit(value: Any) -> float | None:
-    number = finite(value)
+    """The score in a judgement: a number, a text, or an object with one score."""
+    if isinstance(value, dict):
+        scores = [one for key, one in value.items() if is_score_key(key)]
+        value = value["score"] if "score" in value else scores[0] if len(scores) == 1 else None
+    number = read_score(value) if isinstance(value, str) else finite(value)
     return number if number is not None and 0 <= number <= 1 else None

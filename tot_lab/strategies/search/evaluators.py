@@ -20,8 +20,9 @@ from pydantic import field_validator
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Part, UserFunction, is_function
+from tot_lab.core.reading.scores import read_sibling_scores
 from tot_lab.core.reading.values import verdict
-from tot_lab.core.records import Event, Scored, Thought, call_failed, id_key
+from tot_lab.core.records import Event, Note, Scored, Thought, call_failed, id_key
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Effect, Thinking, ask, carry_out
 from tot_lab.core.tools import function_call
@@ -310,11 +311,17 @@ class Joint(_Combined, _Templated):
             candidates=texts_of(texts),
         )
 
+        repairs = dict[str, None]()
+
         def read(text: str) -> list[float | None] | None:
-            scores = task.domain.read_joint(text, len(texts))
+            scores, usual = task.domain.read_joint(text, texts), read_sibling_scores(text, texts)
+            if usual.repairs and usual.scores == scores:
+                repairs[usual.repairs] = None
             return None if scores.count(None) == len(scores) else scores
 
         rows, error = yield from self._read(sampler, path, place, "joint", prompt, read)
+        for why in repairs:
+            yield Note("joint.matched", place.node, {"why": why}, fallback=True)
         scores: list[Event] = []
         for k, thought in enumerate(thoughts):
             samples = [None if row is None else row[k] for row in rows]

@@ -91,7 +91,7 @@ class RewardModel(Evaluator):
 
 def read_rewards(text: str, steps: int) -> tuple[float, ...]:
     """The rewards that a reply states: one per step, or one for all steps. Empty if it cannot be read."""
-    each = [reward for reward in read_scores(text, steps) if reward is not None]
+    each = [reward for reward in read_scores(text, [""] * steps) if reward is not None]
     if len(each) == steps:
         return tuple(each)
     outcome = read_score(text)

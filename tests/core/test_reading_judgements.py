@@ -1,0 +1,262 @@
+"""Votes, scores and the scores of siblings: a statement beats a mention, and a name beats a position."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tot_lab.core.reading.judgements import match_once
+from tot_lab.core.reading.scores import read_out_of_ten, read_score, read_scores, read_sibling_scores
+from tot_lab.core.reading.votes import read_choice
+
+SHARED = Path("/work/shared/cases/replies.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("best: 2\n\nReason: choice 1 is vague.", 2),
+        ("The best choice is 2, since choice 1 fails.", 2),
+        ("Candidate 2 is the best; candidate 1 is the second best.", 2),
+        ("Best: 2\nSecond best: 1", 2),
+        ("The second-best choice is 1.\nThe best choice is 2.", 2),
+        ("best: 2 (the next best is 1)", 2),
+        ("best: 1\nOn reflection, best: 2", 2),
+        ("best: 2\nbest: 1 or 3", 2),
+        ("The best choice is not 1 but 2", 2),
+        ("Of the 3 choices, the best is 2.", 2),
+        ("Best:\n\n**2**", 2),
+        ("<best>2</best>", 2),
+        ("best：【２】", 2),
+        ("The best choice is $\\boxed{\\text{Candidate 2}}$.", 2),
+        ("best: #2<|im_end|>", 2),
+        ("best: 1 or 2", None),
+        ("best: (1) or (2)", None),
+        ("best: 1 (or maybe 2)", None),
+        ("best: 1, 2", None),
+        ("best: not 1", None),
+        ("best: 2?", None),
+        ("Neither choice 1 nor choice 2 is the best.", None),
+        ("If the cost counts, the best choice is 1.", None),
+        ("In another case, the best choice would be 1.", None),
+        ("Second best: 1", None),
+        ("Which is the best:\n1. It is short.\n2. It is clear.", None),
+        ("1.\nIt is short.\n2.\nIt is clear.", None),
+        ("best: 4", None),
+    ],
+)
+def test_a_vote_is_the_number_that_is_stated_as_best(text, choice):
+    assert read_choice(text, 3) == (choice and choice - 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("score: ０．７", 0.7),
+        ("Ｓｃｏｒｅ：７／１０", 0.7),
+        ("(0.7)", 0.7),
+        ("「0.7」", 0.7),
+        ("<score>\n0.7\n</score>", 0.7),
+        ("score: $0.7$", 0.7),
+        ("score: $\\frac{7}{10}$", 0.7),
+        ("The score is \\boxed{\\mathbf{0.7}}.", 0.7),
+        ("score: 70\\%", 0.7),
+        ("## Score\n\n0.7", 0.7),
+        ("Score (from 0 to 1): 0.7", 0.7),
+        ("The score is not 0.3 but 0.7", 0.7),
+        ("score: 0.3\nNo, that is too low.\nscore: 0.7", 0.7),
+        ("score: 0.7\nPrevious score: 0.3", 0.7),
+        ("Clarity score: 0.3\nOverall score: 0.7", 0.7),
+        ("Clarity score: 0.3\nDetail score: 0.7", None),
+        ("score: 0·7", None),
+        ("score: 0'7", None),
+        ("score: 1 in 10", None),
+        ("score: 1 in every 10", None),
+        ("score: 0.7, 0.8", None),
+        ("score: (0.7) or (0.8)", None),
+        ("The score is 0.7 if the first step holds.", None),
+        ("Is the score 0.7?", None),
+        ("score: < 0.7", None),
+        ("Score\n1. The first step is sound.", None),
+    ],
+)
+def test_a_score_is_read_in_any_dress_and_never_guessed(text, score):
+    assert read_score(text) == (None if score is None else pytest.approx(score))
+
+
+def test_a_number_out_of_ten_may_be_dressed():
+    assert [read_out_of_ten(text) for text in ("＄8", "**8**", "$8/10$", "（８）", "8 in 10")] == [
+        8,
+        8,
+        8,
+        8,
+        None,
+    ]
+
+
+NAMES = ["alpha", "beta", "gamma"]
+SCORES = {"alpha": 0.3, "beta": 0.6, "gamma": 0.4}
+ORDER = ("gamma", "alpha", "beta")
+
+
+def objects(form, key="candidate", score="score"):
+    """Judgements in another order than the siblings, each of which names its sibling by `form`."""
+    shown = []
+    for name in ORDER:
+        place = NAMES.index(name)
+        written = form(name, place) if callable(form) else form.format(name=name, k=place + 1, zero=place)
+        shown.append({key: written, score: SCORES[name]})
+    return shown
+
+
+@pytest.mark.parametrize("key", ["candidate", "name", "text", "which", "candidate_id", "x"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{name}",
+        "The {name}",
+        "**{name}**",
+        "“{name}”",
+        "{name} (fast)",
+        "{name} approach",
+        "Approach: {name}",
+        "Candidate {k}: {name}",
+        "{name} – rather long",
+        "Candidate {k}",
+        "candidate_{k}",
+        "#{k}",
+        "{zero}",
+        "b{zero}",
+        lambda name, place: place,
+        lambda name, place: place + 1,
+        lambda name, place: f"Option {'ABC'[place]}",
+        lambda name, place: {"id": place + 1, "text": name},
+    ],
+)
+def test_judgements_are_matched_by_what_names_the_siblings(key, form):
+    judged = objects(form, key)
+    wanted = [0.3, 0.6, 0.4]
+    assert read_scores(json.dumps(judged), NAMES) == wanted
+    assert read_scores(json.dumps({"evaluations": judged}), NAMES) == wanted
+    assert read_scores("\n".join(map(json.dumps, judged)), NAMES) == wanted
+    assert read_scores(json.dumps([{**one, "rank": k} for k, one in enumerate(judged, 1)]), NAMES) == wanted
+    if isinstance(judged[0][key], str):
+        assert read_scores(json.dumps({one[key]: one["score"] for one in judged}), NAMES) == wanted
+        assert read_scores("\n".join(f"- {one[key]}: {one['score']}" for one in judged), NAMES) == wanted
+
+
+@pytest.mark.parametrize("key", ["rank", "order", "place", "position", "priority", "final_rank", "Rank"])
+def test_a_rank_names_no_sibling_and_its_order_is_no_order_of_the_siblings(key):
+    assert read_scores(json.dumps(objects("{k}", key)), NAMES) == [None] * 3
+    assert read_scores(json.dumps(objects(lambda name, place: place + 1, key)), NAMES) == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("judged", "scores"),
+    [
+        (
+            [
+                {"name": "Zed 0", "score": 0.4},
+                {"name": "Zed 1", "score": 0.3},
+                {"name": "Zed 2", "score": 0.6},
+            ],
+            {},
+        ),
+        ([{"name": "gamma", "score": 0.4}, {"name": "Zed", "id": 1, "score": 0.3}], {"gamma": 0.4}),
+        (
+            [
+                {"name": "gamma", "score": 0.4},
+                {"name": "gamma", "score": 0.3},
+                {"name": "beta", "score": 0.6},
+            ],
+            {"beta": 0.6},
+        ),
+        ([{"id": 0, "score": 0.4}, {"id": 3, "score": 0.3}, {"id": 1, "score": 0.6}], {}),
+        (
+            [
+                {"name": "gamma", "better_than": "alpha", "score": 0.4},
+                {"name": "beta", "better_than": "alpha", "score": 0.6},
+            ],
+            {"beta": 0.6, "gamma": 0.4},
+        ),
+        ({"gamma": {"name": "alpha", "score": 0.9}, "alpha": {"name": "gamma", "score": 0.2}}, {}),
+        ({"candidates": list(ORDER), "scores": [0.4, 0.3, 0.6]}, {}),
+        ([{"gamma": 0.4}, {"beta": 0.6}], {"beta": 0.6, "gamma": 0.4}),
+        ([["gamma", 0.4], ["beta", 0.6]], {"beta": 0.6, "gamma": 0.4}),
+        ([0.3, 0.6], {}),
+        (["3/10", "60%", "０．４"], SCORES),
+        ([{"score": 0.3, "reason": "gamma is better"}, {"score": 0.6}, {"score": 0.4}], SCORES),
+    ],
+)
+def test_what_does_not_fit_is_not_judged(judged, scores):
+    assert read_scores(json.dumps(judged), NAMES) == [scores.get(name) for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Candidate 3 (gamma): 0.4\nCandidate 1 (alpha): 0.3\nCandidate 2 (beta): 0.6",
+        "1. gamma: 0.4\n2. alpha: 0.3\n3. beta: 0.6",
+        "| name | score |\n|---|---|\n| gamma | 0.4 |\n| alpha | 0.3 |\n| beta | 0.6 |",
+        "gamma: score 4/10 (too late), since it is long\nalpha – $0.3$\nbeta = **0.6**",
+        "gamma: 0.4, alpha: 0.3, beta: 0.6",
+        "Candidate 3\nScore: 0.4\n\nCandidate 1\nScore: 0.3\n\nCandidate 2\nScore: 0.6",
+        "[1] is short.\ngamma: 0.9\nNo:\ngamma: 0.4\nalpha: 0.3\nbeta: 0.6",
+    ],
+)
+def test_lines_name_their_siblings(text):
+    assert read_scores(text, NAMES) == [0.3, 0.6, 0.4]
+
+
+def test_steps_with_operators_are_told_apart():
+    steps = ["2 + 2 = 4 (left: 4 6)", "2 * 2 = 4 (left: 4 6)", "6 - 2 = 4 (left: 2 4)"]
+    judged = [
+        {"step": "6 - 2 = 4", "score": 0.1},
+        {"step": "2*2=4", "score": 0.2},
+        {"step": "2 / 2 = 4", "score": 0.3},
+    ]
+    assert read_scores(json.dumps(judged), steps) == [None, 0.2, 0.1]
+    assert read_scores("2 * 2 = 4 (left: 4 6): 0.7\n2 + 2 = 4: 0.2", steps) == [0.2, 0.7, None]
+
+
+def test_what_was_repaired_is_said():
+    def repairs(text):
+        return read_sibling_scores(text, NAMES).repairs
+
+    assert repairs("[0.3, 0.6, 0.4]") == repairs(json.dumps(objects("{name}"))) == repairs("nothing") == ""
+    assert "repaired" in repairs("{'alpha': 0.3, 'beta': 0.6, 'gamma': 0.4}")
+    assert "by the numbers" in repairs(json.dumps(objects("{zero}")))
+    assert "by their order" in repairs(json.dumps([{"score": 0.3}, {"score": 0.6}, {"score": 0.4}]))
+    assert "Not judged: “beta”" in repairs('{"alpha": 0.3, "gamma": 0.4}')
+
+
+def test_ids_are_those_of_the_siblings():
+    written = [{"id": "b2"}, {"id": "b3"}, {"id": "b0"}]
+    assert match_once(NAMES, written, ["b0", "b1", "b2"]).places == [2, None, 0]
+    assert match_once(NAMES[1:], written[:1], ["b1", "b2"]).places == [1]
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared cases are not here")
+@pytest.mark.parametrize(
+    "case",
+    [json.loads(line) for line in SHARED.read_text().splitlines() if '"kind": "' in line]
+    if SHARED.exists()
+    else [],
+    ids=lambda case: case["kind"],
+)
+def test_the_shared_cases(case):
+    kind, text, wanted = case["kind"], case["reply"], case["expected"]
+    if kind == "vote":
+        assert read_choice(text, case["setting"]["candidates"]) == (wanted and wanted - 1)
+    elif kind == "score":
+        assert read_score(text) == wanted
+    elif kind == "joint":
+        names = case["setting"]["candidates"]
+        assert dict(zip(names, read_scores(text, names), strict=True)) == (wanted or dict.fromkeys(names))
+    elif kind == "deep_think_evaluations":
+        names, judged = case["setting"]["approaches"], json.loads(text)
+        places = match_once(names, judged, [f"b{k}" for k in range(len(names))]).places
+        found = {
+            names[place]: one["score"] for place, one in zip(places, judged, strict=True) if place is not None
+        }
+        assert found == (wanted or {})

@@ -1,0 +1,48 @@
+"""Removal of the markup around numbers and words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+ALL_MARKS = r"\s*`\"'()\[\]{}|#$«»‹›“”„‟‚‘’「」『』【】〔〕《》〈〉"
+"""What may stand around a number or a word, for use inside the brackets of a regular expression."""
+
+MARKS = ALL_MARKS.replace(r"\s", r" \t\xa0\r")
+"""`ALL_MARKS` but for line breaks."""
+
+_WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {0x3000: " ", 0x2212: "-", ord("_"): " ", 0xFEFF: ""}
+_EMOJI = re.compile("[\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff\ufe0f]+")
+_ALPHABETS = re.compile("[\U0001d400-\U0001d7ff]+")
+_END_OF_TURN = re.compile(r"<\|[^<>|\n]{1,40}\|>")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w -]{0,30})[^<>\n]{0,100}>")
+_ANGLES = re.compile(r"<\s?(\.?\d[\d./%]{0,12})\s?>")
+_FRACTION = re.compile(r"\\[dt]?frac\s?\{(\d{1,20})\}\s?\{(\d{1,20})\}")
+_LATEX = re.compile(
+    r"\\(?:[A-Za-z]{1,20}\s?\{|(?:rm|bf|it|displaystyle|textstyle)\b\s?|[()\[\],;! ]|(?=%))|\${1,2}"
+)
+
+
+def without_markup(text: str) -> str:
+    r"""A text in plain ASCII forms, without LaTeX commands, tags and end-of-turn tokens.
+
+    Full-width characters are written plainly, `\frac{7}{10}` as `7/10`, and a tag such as `<score>` as a line
+    that begins with `score:`. Underscores become spaces. Braces, quotes and other Markdown remain.
+    """
+    text = "\n".join(_END_OF_TURN.sub(" ", text.translate(_WIDE)).splitlines())
+    text = _EMOJI.sub(" ", text)
+    text = _ALPHABETS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    if "<" in text:
+        text = _ANGLES.sub(r"(\1)", _TAG.sub(_as_label, text))
+    if "\\" in text or "$" in text:
+        text = _LATEX.sub(" ", _FRACTION.sub(r"\1/\2", text))
+    return text
+
+
+def _as_label(tag: re.Match[str]) -> str:
+    return f"\n{tag[2]}: " if not tag[1] and tag[2].lower() in _STATING else " "
+
+
+_STATING = frozenset(
+    {"score", "best", "best choice", "choice", "vote", "winner", "confidence", "final score"}
+)
