@@ -18,7 +18,7 @@ from typing import NamedTuple
 _END_OF_TURN = re.compile(r"<[|｜][^<>\n]{1,40}[|｜]>|</?s>|<(?:eos|bos|end_of_turn)>|\[/?INST\]")
 _MACRO = re.compile(r"\\(?:text|math|emph|mbox|underline|bold|operatorname)[a-z]*+\s?\{([^{}]*+)\}")
 _SWITCH = re.compile(r"\\(?:bf|rm|it|sf|tt|left|right|displaystyle|quad|qquad)(?![a-z])|\\[ ,;:!]|~")
-_MATH = re.compile(r"\\[()\[\]]|\$+")
+_MATH = re.compile(r"\\[()\[\]]|\$+|[\u2190-\u21ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff]")
 _BOX = re.compile(r"\\(?:f?box|boxed)\s?\{((?>(?:[^{}]|\{[^{}]*\})*))\}")
 _TAG = re.compile(
     r"<(/?)(?:final[_ -]?)?(?:answer|choice|option|result)\b[^<>\n]{0,40}>|^[ \t]*####", re.I | re.M
@@ -70,7 +70,7 @@ _BE = r"(?:\b(?:is|was|are|be|becomes|remains)\b|(?<=\w)'s\b)"
 _NOT = r"\b(?:(?:can|could|would|should|must|will|is|was|does|do)(?:\s?not|n't)|cannot|never)\b(?:\s+be\b)?"
 _CUE = re.compile(
     rf"(?P<box>{_STATED})"
-    rf"|\b(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:key|letter|label|number|option|here|to|for|of|that|which|would|should|must|has|will|therefore|then|thus)\b(?:(?!{_BE}|{_NOT})[^.!?\n:=]){{0,80}})?)"
+    rf"|\b(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:key|letter|label|number|option|here|to|for|of|that|which|would|should|must|has|will|therefore|then|thus|I|we)\b(?:(?!{_BE}|{_NOT})[^.!?\n:=]){{0,80}})?)"
     r"(?>(?:\x03?,\s?(?:therefore|then|thus|hence|however|so|of\scourse),)?)"
     rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?[:=]+|{_BE}|(?P<heading>(?=\n)))"
     r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go\s+with|going\s+with|opt\s+for|vote\s+for)\b)"

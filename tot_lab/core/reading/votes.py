@@ -1,4 +1,4 @@
-"""Readers of votes."""
+"""Readers of votes: the candidate that a reply calls the best."""
 
 from __future__ import annotations
 
