@@ -158,7 +158,7 @@ class _Options:
         self.subject = re.compile(rf"(?<![\w'-])(?:{one_of})(?=[\s\x03,])")
 
     def label_at(self, text: str, at: int) -> _Named | None:
-        """Return the label that stands at a place. An article or a pronoun is none."""
+        """Return the label that stands at a place. Articles and pronouns are no labels."""
         match = self.label.match(text, at)
         if match is None:
             return None
@@ -297,12 +297,12 @@ def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | 
 
 
 def _called_right(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
-    """Yield what is said of an option: `B is the correct answer`."""
-    for said in _RIGHT.finditer(text):
-        first = max(0, said.start() - _SPAN, *(text.rfind(mark, 0, said.start()) for mark in ".!?;\n"))
-        for match in list(options.subject.finditer(text, first, said.start() + 1))[-5:]:
+    """Yield the options that are called right: `B is the correct answer`."""
+    for verdict in _RIGHT.finditer(text):
+        first = max(0, verdict.start() - _SPAN, *(text.rfind(mark, 0, verdict.start()) for mark in ".!?;\n"))
+        for match in list(options.subject.finditer(text, first, verdict.start() + 1))[-5:]:
             named = options.at(text, match.start())
-            is_subject = named is not None and not text[named.end : said.start()].strip(" \x02\x03,")
+            is_subject = named is not None and not text[named.end : verdict.start()].strip(" \x02\x03,")
             if named and is_subject and not _DOUBT.search(text, max(0, match.start() - 40), match.start()):
                 yield match.start(), named.label
                 break
