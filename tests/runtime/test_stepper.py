@@ -180,32 +180,17 @@ def test_all_generators_are_closed_if_the_run_ends_whatever_they_raise():
 
 
 @pytest.mark.parametrize(
-    "request_of", [lambda number: BudgetLeft(sample_index=number), lambda number: RandomNumbers("a task")]
+    ("step", "recorded_each_time"),
+    [
+        (lambda number: Note("on", "0", {"number": number}), 1),
+        (lambda number: BudgetLeft(sample_index=number), 0),
+        (lambda number: RandomNumbers("a task"), 0),
+    ],
 )
-def test_a_branch_that_asks_for_something_on_and_on_leaves_room_for_the_others(request_of):
+def test_a_branch_that_goes_on_and_on_leaves_room_for_the_others(step, recorded_each_time):
     def long():
         for number in range(LONG + 1):
-            yield request_of(number)
-
-    def short():
-        yield from tl.ask(call())
-
-    def thinking():
-        yield Thought("0", None, "question")
-        yield from tl.gather([long(), short()])
-        return done()
-
-    stepper, _ = begun(thinking())
-    assert [position for _, position, _ in stepper.turn()] == [(1, 1, 0)]
-    assert stepper.paused
-    assert list(stepper.turn()) == []
-    assert not stepper.paused
-
-
-def test_a_branch_that_goes_on_and_on_leaves_room_for_the_others():
-    def long():
-        for number in range(LONG + 1):
-            yield Note("on", "0", {"number": number})
+            yield step(number)
 
     def short():
         yield from tl.ask(call())
@@ -218,9 +203,10 @@ def test_a_branch_that_goes_on_and_on_leaves_room_for_the_others():
     stepper, recorded = begun(thinking())
     assert [position for _, position, _ in stepper.turn()] == [(1, 1, 0)]
     assert stepper.paused
-    assert len(recorded) == 1 + LONG
+    assert len(recorded) == 1 + recorded_each_time * LONG
     assert list(stepper.turn()) == []
-    assert len(recorded) == 2 + LONG
+    assert not stepper.paused
+    assert len(recorded) == 1 + recorded_each_time * (LONG + 1)
 
 
 def test_refusals_in_a_row_use_up_its_patience():

@@ -210,15 +210,15 @@ class Driver:
     def _respond(
         self, respond: Callable[[Request], Any], request: Request, branch: Branch, position: Position
     ) -> Any:
-        """Return the answer to a request of the strategy."""
-        if isinstance(request, BudgetLeft):
-            return self._budget_left(branch, position, request)
-        answer = respond(request)
-        return default_answer(request, self.repeat) if answer is None else answer
-
-    def _budget_left(self, branch: Branch, position: Position, step: BudgetLeft) -> Budget:
-        """Return what is left of the budgets around `branch`, and record it."""
-        self.recorder.record(position, function_call(step.at, "budget", "budget_left", "", step.sample_index))
+        """Return the answer to a request of the strategy. What is left of the budgets around `branch` is
+        recorded.
+        """
+        if not isinstance(request, BudgetLeft):
+            answer = respond(request)
+            return default_answer(request, self.repeat) if answer is None else answer
+        self.recorder.record(
+            position, function_call(request.at, "budget", "budget_left", "", request.sample_index)
+        )
         reply = self.replies.get(position)
         if reply is None:
             left = branch.scope.left(self.recorder.now)
