@@ -11,6 +11,7 @@ import msgspec
 
 from tot_lab.core.calls import Message
 from tot_lab.core.model_setting import ModelSetting, model_name
+from tot_lab.core.reading.json_values import find_json
 from tot_lab.core.reading.scores import read_score, read_scores
 from tot_lab.core.records import Event, Scored
 from tot_lab.core.task import Path, Task
@@ -94,5 +95,7 @@ def read_rewards(text: str, steps: int) -> tuple[float, ...]:
     each = [reward for reward in read_scores(text, [""] * steps) if reward is not None]
     if len(each) == steps:
         return tuple(each)
+    if any(isinstance(one.value, list) for one in find_json(text)):
+        return ()  # of another length
     outcome = read_score(text)
     return () if outcome is None else (outcome,)
