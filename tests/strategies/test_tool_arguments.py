@@ -70,6 +70,22 @@ def test_malformed_arguments_of_a_native_call_are_repaired_with_a_note(name):
     assert json.loads(next(step.arguments for step in steps_of(made) if step.action == "add")) == ONE
 
 
+IN_TEXT = {
+    "single quotes": ("{'name': 'add', 'arguments': {'a': 1}}", ["add"]),
+    "a trailing comma in the arguments": ('{"name": "add", "arguments": {"a": 1,}}', ["add"]),
+    "malformed in a string": (json.dumps({"name": "add", "arguments": "{'a': 1}"}), ["add"]),
+    "as asked for": ('{"name": "add", "arguments": {"a": 1}}', []),
+    "in a string": (json.dumps({"name": "add", "arguments": '{"a": 1}'}), []),
+}
+
+
+@pytest.mark.parametrize("name", IN_TEXT)
+def test_a_malformed_call_in_text_is_repaired_with_a_note(name):
+    text, repaired = IN_TEXT[name]
+    made = carried_out(text, said(final("26")))
+    assert (CALLED, repairs(made)) == ([(1, "")], repaired)
+
+
 @pytest.mark.parametrize("given", ['{"a": 1}', ' {"a": 1}\n', {"a": 1}])
 def test_sound_arguments_are_as_written_and_without_a_note(given):
     made = carried_out(said(("add", given)), said(final("26")))

@@ -14,8 +14,8 @@ from tot_lab.core.strategy import strategy_named
 
 PACKAGE = f"{Path(tl.__file__).parent}/"
 
-SUBJECT = ("strategies", "domains")
-"""The rooms that hold what a run is about. All others are infrastructure."""
+SUBJECT = ("strategies/", "domains/", "core/reading/")
+"""The rooms that hold what a run is about: how it searches, and how it reads. All others are infrastructure."""
 
 
 async def constant(call: tl.Call) -> str:
@@ -47,7 +47,7 @@ def entered(strategy: tl.Strategy, model: object, folder: Path | str | None) -> 
 
 
 def is_infrastructure(file: str) -> bool:
-    return file.partition("/")[0] not in SUBJECT
+    return not file.startswith(SUBJECT)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Turn(NamedTuple):
         calls: The requested tool calls.
         native: Whether they are the provider's native tool calls.
         unknown: Names in the text of tools that do not exist.
-        repaired: Names of the tools whose native calls had malformed arguments.
+        repaired: Names of the tools whose calls had malformed arguments.
         error: The error of a failed call.
         provider_state: `Reply.provider_state`.
     """
@@ -157,8 +157,16 @@ def turn_of(id: str, reply: Reply, names: Collection[str], offered: Sequence[Map
     """
     if not reply.tool_calls:
         bare = [tool["name"] for tool in offered if not tool["parameters"].get("required")]
-        thought, calls, unknown = text_tool_calls(reply.text, names, id, bare)
-        return Turn(id, reply.text, thought, calls, native=False, unknown=unknown)
+        written = text_tool_calls(reply.text, names, id, bare)
+        return Turn(
+            id,
+            reply.text,
+            written.thought,
+            written.calls,
+            native=False,
+            unknown=written.unknown,
+            repaired=written.repaired,
+        )
     as_here = {tool_name(name): name for name in names}
     read = list[ToolCall]()
     mended = list[str]()

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import ToolCall, readable
-from tot_lab.core.reading.json_values import find_json
+from tot_lab.core.reading.json_values import find_json, json_of
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.tools import tool_name
 
@@ -37,11 +37,13 @@ class TextToolCalls(NamedTuple):
         thought: The text without the calls.
         calls: The calls in order, with the tools' own names.
         unknown: Names of tools that do not exist. These may also be part of an answer.
+        repaired: Names of the tools whose calls were malformed JSON.
     """
 
     thought: str
     calls: tuple[ToolCall, ...] = ()
     unknown: tuple[str, ...] = ()
+    repaired: tuple[str, ...] = ()
 
 
 def text_tool_calls(
@@ -64,32 +66,34 @@ def text_tool_calls(
     written, text = text, split_thinking(text)[1]  # a call inside thinking is not a request
     known = {tool_name(name): name for name in names}
     bare = set(map(tool_name, without_arguments))
-    found: list[tuple[int, int, list[tuple[str, str]]]] = []
+    found: list[tuple[int, int, list[_Request]]] = []
     for place in find_json(text):
         cut_off = place.repaired and _cut_off(text[place.start : place.end])
-        requests = [] if cut_off else _requests_in(place.value, bare)
+        requests = [] if cut_off else _requests_in(place.value, bare, place.repaired)
         k = bisect(found, place.start, key=itemgetter(0))
         apart = (k == 0 or found[k - 1][1] <= place.start) and (k == len(found) or place.end <= found[k][0])
         if requests and apart:
             found.insert(k, (place.start, place.end, requests))
     calls: list[ToolCall] = []
     unknown: list[str] = []
+    mended: list[str] = []
     around, last = [], 0
     for start, end, requests in found:
-        if any(tool_name(name) in known for name, _ in requests):
+        if any(tool_name(request.name) in known for request in requests):
             around.append(text[last:start])
             last = end
-        for name, arguments in requests:
+        for name, arguments, repaired in requests:
             if tool_name(name) in known:
                 id = f"text-{at.replace('.', '-')}-{len(calls)}"
                 calls.append(ToolCall(id, known[tool_name(name)], arguments))
+                mended += [known[tool_name(name)]] * repaired
             else:
                 unknown.append(name)
     others = tuple(dict.fromkeys(unknown))[:_MAX_UNKNOWN]
     if not calls:
         return TextToolCalls(written.strip(), (), others)
     thought = _LEFT_OVER.sub("", "".join([*around, text[last:]]))
-    return TextToolCalls(thought.strip(), tuple(calls), others)
+    return TextToolCalls(thought.strip(), tuple(calls), others, tuple(mended))
 
 
 def _cut_off(text: str) -> bool:
@@ -124,15 +128,21 @@ def read_arguments(text: str) -> dict[str, Any] | None:
 _MAX_ENCODINGS, _MAX_VALUES = 3, 5
 
 
-def _requests_in(value: Any, bare: Collection[str]) -> list[tuple[str, str]]:
-    """The calls in a JSON value, as names and JSON arguments. Empty unless all items of a list are calls."""
+class _Request(NamedTuple):
+    name: str
+    arguments: str
+    repaired: bool
+
+
+def _requests_in(value: Any, bare: Collection[str], repaired: bool) -> list[_Request]:
+    """The calls in a JSON value. Empty unless all items of a list are calls."""
     if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
         value = value["tool_calls"]
-    requests = [_call(item, bare) for item in (value if isinstance(value, list) else [value])]
+    requests = [_call(item, bare, repaired) for item in (value if isinstance(value, list) else [value])]
     return [call for call in requests if call is not None] if None not in requests else []
 
 
-def _call(value: Any, bare: Collection[str]) -> tuple[str, str] | None:
+def _call(value: Any, bare: Collection[str], repaired: bool) -> _Request | None:
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("function"), dict):
@@ -140,11 +150,20 @@ def _call(value: Any, bare: Collection[str]) -> tuple[str, str] | None:
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
     arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
     if isinstance(arguments, str):  # JSON inside a string, as in OpenAI's format
+        repaired |= not _is_json(arguments)
         arguments = read_arguments(arguments)
     elif arguments is None and tool_name(name) in bare and value.keys() <= _BARE:
         arguments = {}
     written = arguments_as_json(arguments)
-    return None if written is None or not tool_name(name) else (name, written)
+    return None if written is None or not tool_name(name) else _Request(name, written, repaired)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json_of(text)
+    except ValueError:
+        return False
+    return True
 
 
 def arguments_as_json(arguments: Any) -> str | None:
