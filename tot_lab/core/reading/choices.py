@@ -26,7 +26,7 @@ _TAG = re.compile(
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|li|sub|sup|br)\b[^<>\n]{0,60}>")
 _OPENING = "(<[{*_`\"'“”„‟‘’‚«»‹›「」『』《》〈〉【】〔〕"
 _WRAPPED = re.compile(
-    rf"(?<![\w.])[{re.escape(_OPENING)}]{{1,9}}\s?(\w{{1,9}})\s?([.:]?)[{re.escape(_OPENING)})>\]}}]{{1,9}}(?![\w(])"
+    rf"(?<![\w.])[{re.escape(_OPENING)}]{{1,9}}\s?([^\W_]{{1,9}})\s?([.:]?)[{re.escape(_OPENING)})>\]}}]{{1,9}}(?![\w(])"
 )
 _CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]】〕](?=\s)")
 _BEFORE_BRACKET = re.compile(r"(?<!\w)(\w)(?=\s[(\[{<])")
@@ -52,7 +52,7 @@ def _plain(text: str) -> str:
         if not count:
             break
     text = _BOX.sub(rf" {_STATED} \1 {_CLOSE} ", _MATH.sub("*", _SWITCH.sub(" ", text)))
-    if "</" in text:
+    if "</" in text or "<br" in text:
         text = _HTML.sub("*", text)
     text = _TAG.sub(lambda tag: f" {_CLOSE if tag[1] else _STATED} ", text)
     text = _BEFORE_BRACKET.sub(rf"\1{_MARKED}", text)
@@ -63,7 +63,7 @@ def _plain(text: str) -> str:
 # Statements.
 
 _NOUN = (
-    r"(?:(?:correct|right|best|true|proper)\s(?:\w{1,12}\s)?(?:one|answer|choice|option|statement|label|letter)"
+    r"(?:(?:correct|right|best|true|proper) (?:\w{1,12} )?(?:one|answer|choice|option|statement|label|letter)"
     r"|answer|choice|option|selection|reply|response|solution)"
 )
 _BE = r"(?:\b(?:is|was|are|be|becomes|remains)\b|(?<=\w)'s\b)"
@@ -105,7 +105,7 @@ _VERB = re.compile(
     re.I,
 )
 _OVER = re.compile(
-    r"[\s\x02\x03*]*(?:[.,;:!)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but)\b)",
+    r"[\s\x02\x03*]*(?:[.,;:!)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but|instead of|rather than)\b)",
     re.I,
 )
 _NO_VERDICT = re.compile(
@@ -121,11 +121,12 @@ _SPAN = 600  # characters after a cue that are read
 _WORDS = 20  # words before a label that are skipped
 _READ = 20_000  # characters at the end of a reply that are read
 _LABEL_BEHIND = re.compile(r"[ \x03,:–—-]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
+_LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
 _GAP = re.compile(r"[\s\x01\x02\x03]+")
 _BESIDE = re.compile(r"[ \t\x01\x02\x03.:,–—-]*(?:(?:namely|i\.e\.|that is|meaning),?\s)?", re.IGNORECASE)
 _CONDITION = re.compile(
-    r"[\s\x02\x03,]*\b(?:if|unless|provided|depending|assuming|otherwise)\b", re.IGNORECASE
+    r"[ \x02\x03,]*\b(?:if|unless|provided|depending|assuming|otherwise)\b", re.IGNORECASE
 )
 _SUPPOSED = re.compile(r"\b(?:if|otherwise|another|other|else|were)\b[^.!?\n]{0,60}$", re.IGNORECASE)
 
@@ -169,7 +170,7 @@ class _Options:
             if word != label:
                 return None
             is_article = word in "AI" and re.match(r"\s+[^\W\d_]", text[end : end + 9]) is not None
-            if is_article and not _SAID_OF_A.match(text, end) and not self.own_text(label, text, end):
+            if is_article and not _LABEL_WORD.search(text, max(0, at - 12), at) and not _SAID_OF_A.match(text, end) and not self.own_text(label, text, end):
                 return None
         if word.casefold() == "no" and _NO_VERDICT.match(text, end):
             return None
