@@ -78,7 +78,9 @@ _CUE = re.compile(
     re.IGNORECASE,
 )
 _DOUBT = re.compile(
-    r"(?:\b(?:if|whether|unless|why|suppos\w{1,4}|assum\w{1,4}|might|may|could|not|never|nor|some|many|people|students|claim\w{0,2}|wrong|second|third|next|other|another|alternative)\b|n't\b)[^,;:.!?\n]{0,24}$",
+    r"(?:\b(?:if|whether|unless|(?<!is )why|suppos\w{1,4}|assum\w{1,4}|might|may|could|not|never|nor|people|students|claim\w{0,2}"
+    r"|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel|would|will|answer)\b)"
+    r"|wrong|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? )[^,;:.!?\n–—]){0,24}$",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"(?:^|\n)[^\w\n]*(?:(?:the|my|final|correct)\s){0,3}$", re.IGNORECASE)
@@ -170,7 +172,12 @@ class _Options:
             if word != label:
                 return None
             is_article = word in "AI" and re.match(r"\s+[^\W\d_]", text[end : end + 9]) is not None
-            if is_article and not _LABEL_WORD.search(text, max(0, at - 12), at) and not _SAID_OF_A.match(text, end) and not self.own_text(label, text, end):
+            if (
+                is_article
+                and not _LABEL_WORD.search(text, max(0, at - 12), at)
+                and not _SAID_OF_A.match(text, end)
+                and not self.own_text(label, text, end)
+            ):
                 return None
         if word.casefold() == "no" and _NO_VERDICT.match(text, end):
             return None
