@@ -15,7 +15,9 @@ unexport PYTHONDONTWRITEBYTECODE
 RECORDED := $(patsubst data/%.jsonl.gz,notebooks/%.ipynb,$(wildcard data/*.jsonl.gz))
 NOTEBOOKS := $(filter-out $(RECORDED),$(wildcard notebooks/*.ipynb))
 NBVAL := --nbval --nbval-sanitize-with tests/nbval_sanitize.cfg
-PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+ONE_MORE := -n $(shell expr $(CORES) + 1)  # many tests wait for servers and browsers
 
 .PHONY: demo check test nightly proof lint bench clean
 demo: $(INSTALLED)      ## the main job: 20 searches, a table, the runs, one HTML report
@@ -23,18 +25,18 @@ demo: $(INSTALLED)      ## the main job: 20 searches, a table, the runs, one HTM
 
 # Neither the tests of the other lanes nor the plugins of pytest that it does not need are imported.
 check: $(READY)         ## the fast lane, under a minute: nothing that is marked slow, nightly or proof
-	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(PYTEST) -p xdist.plugin -m "not slow and not nightly and not proof" \
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(PYTEST) -p xdist.plugin -n $(CORES) -m "not slow and not nightly and not proof" \
 		$(foreach lane,slow nightly proof,--ignore-glob 'tests/*/$(lane)') tests
 
 test: $(READY) $(JS_READY)  ## everything but nightly and proof, the notebooks included; CI runs this
 	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
-	$(PYTEST) -m "not nightly and not proof" $(NBVAL) tests $(NOTEBOOKS)
+	$(PYTEST) $(ONE_MORE) -m "not nightly and not proof" $(NBVAL) tests $(NOTEBOOKS)
 
 nightly: $(READY) $(JS_READY)  ## real servers, many processes, all values of all axes; before an issue is closed
-	$(PYTEST) -m nightly $(NBVAL) tests $(NOTEBOOKS)
+	$(PYTEST) $(ONE_MORE) -m nightly $(NBVAL) tests $(NOTEBOOKS)
 
 proof: $(READY)         ## comparisons with what others published, long simulations; before an issue is closed
-	$(PYTEST) -m proof tests
+	$(PYTEST) $(ONE_MORE) -m proof tests
 
 lint: $(READY)          ## formatting, lint and types
 	$(BIN)/ruff check .

@@ -25,8 +25,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 LANES = ("slow", "nightly", "proof")
-LONG_NOTEBOOKS = {"10_sweeps"}
-"""Notebooks that take a minute or more. They run at night."""
+LONG_NOTEBOOKS = {"05_exploring_a_search", "10_sweeps", "35_search_algorithms"}
+"""Notebooks that take longest. They run at night."""
 LONG_FILES = [
     *("test_contract", "test_documents", "test_distributed", "test_sweep_figures", "test_lite_llm"),
     *("test_recordings", "test_explorer_views", "test_linear_reading", "test_panel", "test_cli"),
@@ -126,12 +126,21 @@ def small_disk(tmp_path):
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.fixture(scope="session")
+def chromium_address():
+    """A browser for all tests of a worker: to start one takes seconds."""
+    from support.browser import running_chromium
+
+    with running_chromium() as address:
+        yield address
+
+
 @pytest.fixture(scope="module")
-def chrome():
-    """A browser for the tests of one file."""
+def chrome(chromium_address):
+    """The browser for the tests of one file. No run can be made while Playwright holds the event loop."""
     from support.browser import browsing
 
-    with browsing() as browser:
+    with browsing(chromium_address) as browser:
         yield browser
 
 

@@ -277,7 +277,7 @@ def test_the_weights_of_a_particle_filter_are_unbiased():
     assert abs(deviation(totals, by_score)) > 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_particle_gibbs_leaves_the_distribution_of_its_reference_as_it_is():
     """A reference of the exact distribution, then one filter beside it, 2,000 times."""
     truth, random, found = Truth(0), Random(7), []

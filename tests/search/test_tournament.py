@@ -219,7 +219,7 @@ def random_wins(seed):
     return wins
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_strengths_are_those_of_a_logistic_regression():
     for seed in range(200):
         wins = random_wins(seed)

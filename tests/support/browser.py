@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM_FLAGS = [
+    *("--headless", "--remote-debugging-port=0", "--no-sandbox", "--disable-dev-shm-usage"),
+    *("--js-flags=--expose-gc", "--no-first-run", "--no-default-browser-check", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio"),
+    *("--disable-extensions", "--force-color-profile=srgb", "--disable-background-timer-throttling"),
+    *("--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding", "--use-mock-keychain"),
+]
 TOKEN = "for-tests-on-loopback"
 CELL: dict[str, Any] = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
 
@@ -51,15 +58,27 @@ def chromium() -> str:
 
 
 @contextmanager
-def browsing() -> Iterator[Browser]:
-    """A headless Chromium."""
+def running_chromium() -> Iterator[str]:
+    """The address of a headless Chromium."""
+    with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as folder:
+        command = [chromium(), *CHROMIUM_FLAGS, f"--user-data-dir={folder}", "about:blank"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        port = Path(folder, "DevToolsActivePort")
+        try:
+            soon(lambda: port.exists() and "\n" in port.read_text(), 60)
+            yield f"http://127.0.0.1:{port.read_text().splitlines()[0]}"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@contextmanager
+def browsing(address: str) -> Iterator[Browser]:
+    """A running Chromium, without the contexts of others. Playwright holds the event loop of its thread."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium(),
-            args=["--no-sandbox", "--disable-dev-shm-usage", "--js-flags=--expose-gc"],
-        )
+        browser = playwright.chromium.connect_over_cdp(address)
         try:
             yield browser
         finally:

@@ -80,7 +80,7 @@ def test_the_first_line_is_the_verdict(opened, answer, says):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_best_selects_something_where_there_is_no_answer_and_says_what(opened):
     with tl.Recorder("lost") as recorder:
         root = recorder.thought("the problem")

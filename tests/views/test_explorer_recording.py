@@ -253,7 +253,7 @@ def check_frame(frame, lines):
     assert frame["best"] == best
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_node
 def test_any_step_is_the_tree_of_the_lines_before_it(runs, tmp_path):
     runs = {**runs, "resumed": resumed(tmp_path)}

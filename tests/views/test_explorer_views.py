@@ -68,7 +68,7 @@ def test_visits_are_shown_where_a_search_counts_them(opened):
     assert "visits" not in beam.locator(".tl-facts").text_content()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_search_without_terms_picks_by_the_scores(opened):
     run = game(tl.TreeOfThoughts(search="best_first"))
     line = [k for k, line in enumerate(run.lines) if getattr(line.e, "name", "") == "tot.picked"][1]

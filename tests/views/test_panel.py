@@ -142,7 +142,7 @@ class ASearchThatHasQuiteALongName(tl.OneAnswer):
     kind = "long_name_for_the_panel"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_can_be_chosen_is_never_cut():
     """At half an em a letter, and 3 em for the arrow and the margins."""
     long = tl.BestOf(strategy=ASearchThatHasQuiteALongName())

@@ -112,7 +112,7 @@ def test_any_text_is_a_drawing(tmp_path_factory, text):
 
 
 @pytest.mark.nightly
-def test_no_text_is_cut_off(tmp_path):
+def test_no_text_is_cut_off(tmp_path, chromium_address):
     """As the browser draws it, with the fonts of this machine."""
     long = "Which of these METHODS of teaching arithmetic helps a class of thirty children most? " * 3
     made = [
@@ -121,7 +121,7 @@ def test_no_text_is_cut_off(tmp_path):
         run(SMALL, tl.general(long, answer="no", grade="exact"), Scripted(lambda call: long)),
     ]
     files = [one.save_figure(tmp_path / f"{k}.svg") for k, one in enumerate(made)]
-    with browsing() as browser:
+    with browsing(chromium_address) as browser:
         page = browser.new_page()
         for file in files:
             page.goto(file.as_uri())
