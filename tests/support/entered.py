@@ -15,7 +15,7 @@ from tot_lab.core.strategy import strategy_named
 PACKAGE = f"{Path(tl.__file__).parent}/"
 
 SUBJECT = ("strategies/", "domains/", "core/reading/")
-"""The rooms that hold what a run is about: how it searches, and how it reads. All others are infrastructure."""
+"""The rooms of what a run is about: how it searches, and reads. All others are infrastructure."""
 
 
 async def constant(call: tl.Call) -> str:

@@ -78,8 +78,8 @@ _CUE = re.compile(
     re.IGNORECASE,
 )
 _DOUBT = re.compile(
-    r"(?:\b(?:if|whether|unless|(?<!is )why|suppos\w{1,4}|assum\w{1,4}|might|may|could|not|never|nor|people|students|claim\w{0,2}"
-    r"|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel|would|will|answer)\b)"
+    r"(?:\b(?:if|whether|unless|(?<!is )why|suppos\w{1,4}|assum\w{1,4}|might|may|could|not|never|nor|people"
+    r"|students|claim\w{0,2}|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel|would|will|answer)\b)"
     r"|wrong|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? )[^,;:.!?\n–—]){0,24}$",
     re.IGNORECASE,
 )
@@ -107,7 +107,8 @@ _VERB = re.compile(
     re.I,
 )
 _OVER = re.compile(
-    r"[\s\x02\x03*]*(?:[.,;:!)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but|instead of|rather than)\b)",
+    r"[\s\x02\x03*]*(?:[.,;:!)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but|"
+    r"instead of|rather than)\b)",
     re.I,
 )
 _NO_VERDICT = re.compile(
