@@ -102,6 +102,13 @@ CASES = [
     ("Hence B.", "B"),
     ("Hence, (B) blue.", "B"),
     ("In conclusion, B.", "B"),
+    ("This is why the answer is B.", "B"),
+    ("It repeats many times and the answer is B.", "B"),
+    ("That will not help either -- the answer is B.", "B"),
+    ("Some say that the answer is B.", None),
+    ("The answer is B. blue\nIf not for the sky, the answer might be A.", "B"),
+    ("Step 1 gives \\boxed{A}.\n**Correct Answer:** __‘B’__", "B"),
+    ("Answer: Option (B) is the one that fits best\nSecond choice: Option A", "B"),
 ]
 
 
@@ -118,7 +125,8 @@ def test_a_statement_beats_a_mention(reply, label):
 @pytest.mark.parametrize(
     ("reply", "label"),
     [("Answer: I is the one", "I"), ("Answer: I think", None), ("Answer: I", "I"), ("The answer is I.", "I"),
-     ("I", "I"), ("I am not sure", None), ("Answer: A", "A"), ("Answer: A good fit", None)],
+     ("I", "I"), ("I am not sure", None), ("Answer: A", "A"), ("Answer: A good fit", None),
+     ("Answer: option A instead of B", "A"), ("Answer: A<br>, unlike B.", "A"), ("Option A fits", None)],
 )  # fmt: skip
 def test_words_of_one_letter_are_labels_only_where_they_can_be(reply, label):
     assert stated_choice(reply, {"A": "", "I": "", "B": ""}) == label

@@ -69,6 +69,8 @@ def test_a_vote_is_the_number_that_is_stated_as_best(text, choice):
         ("Clarity score: 0.3\nOverall score: 0.7", 0.7),
         ("Clarity score: 0.3\nDetail score: 0.7", None),
         ("score: 0·7", None),
+        ("score: 0.4, no, 0.6", None),
+        ("score: 0.7, no mistakes found", 0.7),
         ("score: 0'7", None),
         ("score: 1 in 10", None),
         ("score: 1 in every 10", None),

@@ -53,6 +53,7 @@ YES = [
     "<think>I'm not SATISFIED yet</think>SATISFIED",
 ]
 NO = [
+    "You want me SATISFIED: show the sum first",
     "UNSATISFIED",
     "UN-SATISFIED: no spin.",
     "un\u2011satisfied: no spin.",
@@ -96,6 +97,7 @@ NO = [
     "SATISFIED at first glance.\nUNSATISFIED: the sum is wrong.",
 ]
 NOTHING = [
+    "SATISFIED is what I am not",
     "",
     "Fine.",
     "It is satisfied by 3",

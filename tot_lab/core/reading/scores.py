@@ -20,8 +20,9 @@ from tot_lab.core.reading.values import finite
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
 _GAP = rf"[{MARKS}]*+"  # not across lines: the next line belongs to another number
 _OF = rf"(?>(?:{_GAP}(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|percent\b))?)"
-_UNHEDGED = (  # excludes 0,7, 0·7, 7/10/2, 0–1 and 1 in 10
-    rf"(?![\w%\\±]|[.,/·⋅∙٫:'’]\d|{_GAP}(?:\?|(?:if|unless|when)\b)|{_GAP}(?:,|to|and|or|in|[-–—~±]|\.\.+)(?:\s(?:every|each))?{_GAP}[\d.])"
+_UNHEDGED = (  # excludes 0,7, 0·7, 7/10/2, 0–1, 1 in 10, and what is taken back
+    rf"(?![,;]?{_GAP}(?:[–—-]{_GAP})?(?:no|wait|sorry|or rather|correction|actually)\b[ ,:;–—-]{{0,4}}\.?\d|"
+    rf"[\w%\\±]|[.,/·⋅∙٫:'’]\d|{_GAP}(?:\?|(?:if|unless|when)\b)|{_GAP}(?:,|to|and|or|in|[-–—~±]|\.\.+)(?:\s(?:every|each))?{_GAP}[\d.])"
 )
 _SCALE = r"(?>(?:\s?\(?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–]) ?1(?:0|00)?\b)?)"
 _SCORE, _CONFIDENCE = (

@@ -35,6 +35,7 @@ _NEGATED = re.compile(
     r"almost|nearly|mostly|partly|partially|largely|half|semi|somewhat|insufficiently)\b|n't\b"
 )
 _CONDITIONAL = re.compile(
+    r"\b(?:want|expect|need|wish)\w* (?:me|us)\Z|"
     r"(?:\b(?:to|would|could|should|might|may|will|shall|can|must)|'(?:d|ll))(?: \w+ly| more| quite| yet)?"
     r" (?:be|become|get|feel|have been|(?:make|leave|have) (?:me|us))(?: \w+ly| more| quite| yet)?\Z"
 )
@@ -56,6 +57,7 @@ _ANSWERED = re.compile(
     r"(?:not (?:yet|really|quite|at all|entirely|fully|completely)|hardly|barely|only (?:if|when|once))\b)"
 )
 _ASKED = re.compile(rf"{_CLOSING}\?")
+_SAID_OF = re.compile(rf"{_CLOSING}is what\b")
 _ENDS = re.compile(rf"{_CLOSING}(?:\Z|[^\w\s]|(?<=\n))")
 _CONDITION = re.compile(
     rf"{_CLOSING}(?:[:,–—-]\s{{0,3}})?(?:(?:provided|unless|once|pending|subject to|except|apart from|only|"
@@ -124,7 +126,8 @@ def _statement(text: str, word: re.Match[str]) -> _Statement | None:
     answered = _ANSWERED.match(after)
     leads = _LEADS.fullmatch(sentence) is not None
     leads = leads or (answered is not None and before[-1:] in ("'", '"', "`"))  # a key of JSON
-    if not (word[2].isupper() or (leads and (answered or _ENDS.match(after))) or _SUBJECT.search(near)):
+    is_stated = word[2].isupper() or (leads and (answered or _ENDS.match(after))) or _SUBJECT.search(near)
+    if not is_stated or _SAID_OF.match(after):
         return None  # a mention
     negated = _NEGATED.search(near) is not None
     if word[1]:
