@@ -98,7 +98,7 @@ class DeepThink(Prompting):
     synthesis of the iteration with the highest confidence, of equal ones the later. Its score is that
     confidence / 10, or `None` if the confidence was assumed.
 
-    The texts of earlier phases in one prompt fill at most half of what the task and the instructions leave of
+    The texts of earlier phases in one prompt fill at most three quarters of what the task and the instructions leave of
     the context window (`tl.Task.context_window`); the longest are shortened if they do not fit. If the window
     is not known, each text has at most 8,000 characters. Each cut is a note `deep_think.shortened`, a line of
     the report, and a finding of `tl.diagnose`.
@@ -487,7 +487,7 @@ class _Iterations:
         """The most tokens of each text so that all of `texts` fit. `None` if the window is not known."""
         if self.window is None:
             return None
-        room = max(0, self.window - tokens_in(self.goal) - INSTRUCTIONS) // 2
+        room = max(0, self.window - tokens_in(self.goal) - INSTRUCTIONS) * 3 // 4  # the reply has the rest
         sizes = sorted(map(tokens_in, texts))
         for k, size in enumerate(sizes):
             if size * (len(sizes) - k) > room:

@@ -400,7 +400,7 @@ def _domain_readers() -> Iterator[tuple[str, Callable[[str], object]]]:
         task = HANDS[kind.kind]
         domain = task.domain
         for path in PATHS[kind.kind][1:]:
-            given = {"task": task, "path": path, "count": 3, "tokens": ()}
+            given = {"task": task, "path": path, "count": 3, "tokens": (), "names": ["a 1", "b (2)", "c"]}
             if isinstance(domain, PuzzleDomain):
                 given["puzzle"] = domain.puzzle(task)
             for name in dir(domain):
