@@ -98,10 +98,10 @@ class DeepThink(Prompting):
     synthesis of the iteration with the highest confidence, of equal ones the later. Its score is that
     confidence / 10, or `None` if the confidence was assumed.
 
-    The texts of earlier phases in one prompt fill at most three quarters of what the task and the instructions leave of
-    the context window (`tl.Task.context_window`); the longest are shortened if they do not fit. If the window
-    is not known, each text has at most 8,000 characters. Each cut is a note `deep_think.shortened`, a line of
-    the report, and a finding of `tl.diagnose`.
+    The texts of earlier phases in one prompt fill at most three quarters of what the task and the
+    instructions leave of the context window (`tl.Task.context_window`); the longest are shortened if they do
+    not fit. If the window is not known, each text has at most 8,000 characters. Each cut is a note
+    `deep_think.shortened`, a line of the report, and a finding of `tl.diagnose`.
 
     Stops: `converged` (the model expects no improvement from another iteration), `solved` (a confidence of at
     least 9.5), `limit:iterations`, `limit:timeout`. `tl.deep_thought(run)` gives the iterations and the
