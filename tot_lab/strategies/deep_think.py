@@ -37,9 +37,10 @@ from tot_lab.strategies.deep_think_replies import (
     Evaluation,
     IterationResult,
     Judgement,
+    ReplyModel,
     ThoughtBranch,
 )
-from tot_lab.strategies.structured import Structured, Tier, ask_json, read_json_as
+from tot_lab.strategies.structured import Structured, Tier, ask_json, described, read_json_as
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -60,8 +61,15 @@ SHOWN = 8_000
 """Characters of each text of an earlier phase that a prompt shows if the context window is not known."""
 
 
-INSTRUCTIONS = 1_500
-"""Tokens of a prompt's instructions and of the form of its reply, at most."""
+INSTRUCTIONS = 250
+"""Tokens of the instructions of a phase, at most."""
+
+FORMS: dict[str, type[ReplyModel]] = {
+    "branch": Approaches,
+    "develop": Development,
+    "converge": Convergence,
+}
+"""The form of the replies of each phase."""
 
 SLOTS = Slots("deep think", 4)
 """Calls in flight of all runs of Deep Think in this process.
@@ -99,9 +107,10 @@ class DeepThink(Prompting):
     confidence / 10, or `None` if the confidence was assumed.
 
     The texts of earlier phases in one prompt fill at most three quarters of what the task and the
-    instructions leave of the context window (`tl.Task.context_window`); the longest are shortened if they do
-    not fit. If the window is not known, each text has at most 8,000 characters. Each cut is a note
-    `deep_think.shortened`, a line of the report, and a finding of `tl.diagnose`.
+    instructions leave of the context window (`tl.Task.context_window`), or a quarter of the window if that is
+    more; the longest are shortened if they do not fit. If the window is not known, each text has at most
+    8,000 characters. Each cut is a note `deep_think.shortened`, a line of the report, and a finding of
+    `tl.diagnose`.
 
     Stops: `converged` (the model expects no improvement from another iteration), `solved` (a confidence of at
     least 9.5), `limit:iterations`, `limit:timeout`. `tl.deep_thought(run)` gives the iterations and the
@@ -477,17 +486,18 @@ class _Iterations:
             return shortened(text, most)
 
         write(collect)
-        limit = self._limit(given)
+        limit = self._limit(given, INSTRUCTIONS + tokens_in(described(FORMS[what], self.by.tier)))
         shown = write(shorten)
         for data in cuts:
             yield Note("deep_think.shortened", at, data)
         return shown
 
-    def _limit(self, texts: Sequence[str]) -> int | None:
+    def _limit(self, texts: Sequence[str], instructions: int) -> int | None:
         """The most tokens of each text so that all of `texts` fit. `None` if the window is not known."""
         if self.window is None:
             return None
-        room = max(0, self.window - tokens_in(self.goal) - INSTRUCTIONS) * 3 // 4  # the reply has the rest
+        left = self.window - tokens_in(self.goal) - instructions
+        room = max(left * 3 // 4, self.window // 4)  # the reply needs some, and estimates are too high
         sizes = sorted(map(tokens_in, texts))
         for k, size in enumerate(sizes):
             if size * (len(sizes) - k) > room:

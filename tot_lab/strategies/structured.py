@@ -66,6 +66,11 @@ def calls_per_ask(retries: int = RETRIES) -> int:
     return 1 + retries
 
 
+def described(model_type: type[T], tier: Tier) -> str:
+    """The description of the form of a reply, as `ask_json` adds it to a prompt."""
+    return _form(model_type).describe(tier)
+
+
 def _with_form(messages: Sequence[Message], form: str, closing: str) -> list[Message]:
     *before, last = messages
     content = "\n\n".join(filter(None, [last.content, form, closing]))
