@@ -194,7 +194,7 @@ def test_a_limit_that_refusals_keep_low_is_a_warning():
     with pytest.warns(RuntimeWarning, match=r"^server refuses requests \(429\), so that at most [1-7] are"):
         loaded(calls=400, clients=50, slots=3, refuses=True)
     loaded(calls=400, clients=50, slots=3)  # which is slow, and refuses nothing
-    loaded(calls=30, clients=2, slots=1, refuses=True)  # nothing waits
+    loaded(calls=30, clients=1, slots=1, refuses=True)  # nothing waits
 
 
 @pytest.mark.slow
