@@ -193,8 +193,8 @@ class AdaptiveLimiter(RateLimiter):
             self._few_since = math.inf  # once
             warnings.warn(
                 f"{endpoint.name} refuses requests ({self._refusal}), so that at most {self.concurrency} "
-                f"are under way for {PATIENCE:.0f} s now, and {len(self.waiting):,} wait. If it can take more, "
-                "set concurrency= of the model.",
+                f"are under way for {PATIENCE:.0f} s now, and {len(self.waiting):,} wait. If it can take "
+                "more, set concurrency= of the model.",
                 RuntimeWarning,
                 stacklevel=2,
             )
