@@ -35,7 +35,8 @@ class Server(Endpoint):
     seconds: float = 1.0
     spread: float = 0.0  # of the lengths of replies: 0 all equal, 1 exponential
     slowed: float = 0.0  # by each request that runs beside it, as a share of `seconds`
-    fails: float = 0.0  # share of broken connections
+    fails: float = 0.0  # share of broken connections, or of this status
+    status: int | None = None
     _state: dict[str, Any] = PrivateAttr(default_factory=lambda: {"running": 0, "under_way": 0})
     _random: random.Random = PrivateAttr(default_factory=lambda: random.Random(3))
     _counts: dict[str, int] = PrivateAttr(default_factory=lambda: {"refused": 0, "requests": 0, "most": 0})
@@ -65,6 +66,9 @@ class Server(Endpoint):
             counts["refused"] += 1
             raise Failure("too many requests", status=429, retry=True)
         if self._random.random() < self.fails:
+            if self.status is not None:
+                await asyncio.sleep(self.seconds * self._random.random())
+                raise Failure("unavailable", status=self.status, retry=True)
             raise Failure("connection reset", retry=True, connection_failed=True)
         state["under_way"] += 1
         counts["most"] = max(counts["most"], state["under_way"])
@@ -174,6 +178,7 @@ def test_the_slots_of_a_server_are_found(slots, spread):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:server refuses requests")
 @pytest.mark.parametrize("slots", [3, 20, 100])
 def test_a_server_that_refuses_gets_as_much_as_it_takes(slots):
     made, server = loaded(slots=slots, refuses=True)
@@ -182,6 +187,14 @@ def test_a_server_that_refuses_gets_as_much_as_it_takes(slots):
     assert made.per_second >= 0.8 * slots
     assert server.counts["refused"] <= 0.02 * 6000
     assert {change["reason"] for change in made.changes} >= {"429", "probe"}
+
+
+@pytest.mark.slow
+def test_a_limit_that_refusals_keep_low_is_a_warning():
+    with pytest.warns(RuntimeWarning, match=r"^server refuses requests \(429\), so that at most [1-7] are"):
+        loaded(calls=400, clients=50, slots=3, refuses=True)
+    loaded(calls=400, clients=50, slots=3)  # which is slow, and refuses nothing
+    loaded(calls=30, clients=1, slots=1, refuses=True)  # nothing waits
 
 
 @pytest.mark.slow
@@ -212,6 +225,30 @@ def test_single_broken_connections_do_not_reduce_the_limit_and_many_do():
 def later(server: Server) -> None:
     """The connection is back after 60 seconds."""
     asyncio.get_running_loop().call_later(60, lambda: server.become(fails=0.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [503, 429])
+@pytest.mark.parametrize("fails", [0.01, 0.05, 0.2])
+def test_failures_that_do_not_depend_on_the_limit_do_not_keep_it_low(status, fails):
+    for seed in range(3):
+        server = Server(slots=64, fails=fails, status=status, retries=20)
+        server._random.seed(seed)
+        made, _ = run_virtually(load(server, 6000, 700))
+        assert made.errors == 0
+        assert made.limit >= 32
+        assert made.per_second >= 0.6 * 64
+
+
+@pytest.mark.slow
+def test_a_server_that_fails_now_and_then_and_refuses_gets_as_much_as_it_takes():
+    for seed in range(3):
+        server = Server(slots=20, refuses=True, fails=0.05, status=503, retries=20)
+        server._random.seed(seed)
+        made, _ = run_virtually(load(server, 6000, 700))
+        assert made.errors == 0
+        assert 10 <= made.limit <= 40
+        assert made.per_second >= 0.6 * 20
 
 
 @pytest.mark.slow
@@ -279,6 +316,7 @@ def test_cancelled_and_failed_calls_give_their_places_back():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:server refuses requests")
 @pytest.mark.parametrize(
     ("reply", "reasons"),
     [

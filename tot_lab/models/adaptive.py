@@ -8,6 +8,7 @@ which limit is measured next.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from typing import NamedTuple
 
@@ -29,6 +30,15 @@ KEPT = 0.95
 
 CHANGED = 1.5
 """Factor by which the latency changes before the limit is questioned early."""
+
+COMPARED, REMEMBERED = 8, 128
+"""Requests at a limit before another one is compared with it, and before older ones count half."""
+
+APART = 1.5
+"""Factor between two limits whose shares of failures are compared."""
+
+DOUBT = 2.0
+"""Difference of log-likelihoods that is significant: of 1 in 20 by chance."""
 
 HOLD, LONGEST_HOLD = 2, 64
 """Measurements between two probes: at first, and after several probes in vain."""
@@ -74,6 +84,50 @@ class _Window:
         return throughput
 
 
+class _Shares:
+    """The share of requests that fail at each limit, of the last ones."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, tuple[float, float]] = {}  # requests and failures
+
+    def add(self, limit: int, failed: bool) -> None:
+        """Count a request that was sent at `limit`."""
+        requests, failures = self._counts.get(limit, (0.0, 0.0))
+        weight = 0.5 if requests >= REMEMBERED else 1.0
+        self._counts[limit] = (requests * weight + 1, failures * weight + failed)
+
+    def are_usual(self, limit: int) -> bool:
+        """Whether failures at `limit` are as frequent as at another one, so that they do not depend on it.
+
+        They must occur at the smaller limit too. Below half, the shares must not differ significantly. Above,
+        an overloaded server explains them as well: it answers as many requests per second at both
+        limits and refuses the others. The equal share must then be the likelier explanation.
+        """
+        known = [at for at, (n, _) in self._counts.items() if n >= COMPARED]
+        smaller = [at for at in known if at <= limit / APART]
+        larger = [at for at in known if at >= limit * APART]
+        if not (smaller or larger):
+            return False
+        low, high = (max(smaller), limit) if smaller else (limit, min(larger))
+        below, above = self._counts[low], self._counts[high]
+        if not below[1]:
+            return False
+        shares = below[1] / below[0], above[1] / above[0]
+        pooled = (below[1] + above[1]) / (below[0] + above[0])
+        equal = _log_likelihood(below, pooled) + _log_likelihood(above, pooled)
+        if shares[1] < 0.5:
+            different = _log_likelihood(below, shares[0]) + _log_likelihood(above, shares[1])
+            return shares[0] >= shares[1] or equal > different - DOUBT
+        overloaded = _log_likelihood(below, 1 - (1 - shares[1]) * high / low)
+        return equal > overloaded + _log_likelihood(above, shares[1]) + DOUBT
+
+
+def _log_likelihood(counts: tuple[float, float], share: float) -> float:
+    requests, failures = counts
+    share = min(max(share, 0.005), 0.995)
+    return failures * math.log(share) + (requests - failures) * math.log(1 - share)
+
+
 class _Refused(Exception):
     """The server refused requests. `limit` is the next smaller limit."""
 
@@ -102,7 +156,8 @@ class AdaptiveLimit:
       nothing.
     - *Back-off.* A refusal takes a step up back, and otherwise halves the limit, at most once per round trip:
       none counts until the requests above the new limit have ended. One 429, 503 or 529 is a refusal. Broken
-      connections and time-outs are one only if a quarter of the requests fail, and at least four.
+      connections and time-outs are one only if a quarter of the requests fail, and at least four. Failures
+      that are as frequent at another limit do not depend on it, and are none.
     - *Below a refused limit* growth is a binary search, and stops at an eighth below.
     - *Probes.* The limit then holds, and tries a step up and a step down in turn, rarer after each probe in
       vain; at once if the latency rose or fell by half in two measurements in a row.
@@ -123,6 +178,7 @@ class AdaptiveLimit:
         """The limit that was refused, unless a larger one was good since."""
         self._refused = -1.0  # time
         self._falling = False  # no measurement was completed since then
+        self._shares = _Shares()
         self._rule = self._limits()
         self._step = next(self._rule)
         self._window = _Window(self.value, -1.0)
@@ -132,10 +188,24 @@ class AdaptiveLimit:
         """The limit."""
         return self._step.limit
 
-    def replied(self, sent: float, now: float, tokens: int) -> bool:
-        """Count a reply to a request that was sent when the limit was reached. Returns whether `value`
-        changed.
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server refused a larger limit, and none was good since."""
+        return self._ceiling is not None
+
+    def replied(self, sent: float, now: float, limit: int, tokens: int, *, is_full: bool) -> bool:
+        """Count a reply. Returns whether `value` changed.
+
+        Args:
+            sent: When the request was sent.
+            now: The time.
+            limit: The limit then.
+            tokens: Tokens of the reply.
+            is_full: Whether the limit was reached then.
         """
+        self._shares.add(limit, False)
+        if not is_full:
+            return False
         throughput = self._window.add(sent, now, tokens, self._step.seconds)
         if throughput is None:
             return False
@@ -146,21 +216,28 @@ class AdaptiveLimit:
         self._begin(now)
         return True
 
-    def failed(self, sent: float, now: float, under_way: int, reason: str, *, refused: bool) -> bool:
+    def failed(
+        self, sent: float, now: float, limit: int, under_way: int, reason: str, *, refused: bool
+    ) -> bool:
         """Count a failed request. Returns whether `value` changed.
 
         Args:
             sent: When the request was sent.
             now: The time.
+            limit: The limit when it was sent.
             under_way: Requests under way or waiting to be repeated. There are more than `value` for some time
                 after a decrease.
             reason: What happened.
             refused: Whether the server said that it is overloaded.
         """
+        self._shares.add(limit, True)
         if sent < self._refused or under_way > self.value:
             return False
         self._window.broken += 1
         if not refused and self._window.broken < max(4, self.value / 4):
+            return False
+        if self._shares.are_usual(limit):
+            self._ceiling = None
             return False
         if not self._falling:
             self._ceiling = max(under_way, 2)

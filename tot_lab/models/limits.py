@@ -9,7 +9,9 @@ workers install their own (`make_limiters`); there `FIXED` replaces a missing se
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -23,6 +25,9 @@ MINUTE = 60.0
 
 FIXED = 64
 """Concurrent requests to an endpoint without a limit where it is not adaptive: on a dask cluster."""
+
+FEW, PATIENCE = 8, 10.0
+"""A warning says when refusals keep the limit below so many requests for so many seconds."""
 
 OVERLOADED = (429, 503, 529)
 """HTTP statuses by which a server refuses requests that it could answer later."""
@@ -140,6 +145,8 @@ class AdaptiveLimiter(RateLimiter):
         super().__init__(limits)
         self.rule = AdaptiveLimit()
         self.concurrency = self.noted = self.rule.value
+        self._few_since: float | None = None
+        self._refusal = ""  # the last one that reduced the limit
 
     async def measured(
         self, endpoint: Endpoint, inner: Backend, calls: Sequence[Call], observer: CallObserver
@@ -147,32 +154,50 @@ class AdaptiveLimiter(RateLimiter):
         """Make one request, and learn from it."""
         now = asyncio.get_running_loop().time
         sent, is_full = now(), self.under_way >= self.concurrency
+        limit = max(self.concurrency, self.under_way)
         try:
             replies = await inner.answer(calls, observer)
         except Failure as failure:
             refused = failure.status in OVERLOADED
             if refused or failure.connection_failed or failure.status in (408, 504):
-                self._failed(sent, now(), str(failure.status or "connection"), refused)
+                self._failed(sent, now(), limit, str(failure.status or "connection"), refused)
+                self._warn(now(), endpoint)
                 self._note(observer, endpoint)
             raise
         except asyncio.CancelledError as error:
             if TIMED_OUT in error.args:
-                self._failed(sent, now(), "timeout", False)
+                self._failed(sent, now(), limit, "timeout", False)
             raise
-        if is_full:
-            tokens = sum(reply.output_tokens or 1 for reply in replies)
-            if self.rule.replied(sent, now(), tokens):
-                self._follow()
+        tokens = sum(reply.output_tokens or 1 for reply in replies)
+        if self.rule.replied(sent, now(), limit, tokens, is_full=is_full):
+            self._follow()
+        self._warn(now(), endpoint)
         self._note(observer, endpoint)
         return replies
 
-    def _failed(self, sent: float, now: float, reason: str, refused: bool) -> None:
-        if self.rule.failed(sent, now, self.under_way, reason, refused=refused):
+    def _failed(self, sent: float, now: float, limit: int, reason: str, refused: bool) -> None:
+        if self.rule.failed(sent, now, limit, self.under_way, reason, refused=refused):
+            self._refusal = reason
             self._follow()
 
     def _follow(self) -> None:
         self.concurrency = self.rule.value
         self._admit_next()
+
+    def _warn(self, now: float, endpoint: Endpoint) -> None:
+        if self.concurrency >= FEW or not self.rule.is_refused or not self.waiting:
+            self._few_since = None
+        elif self._few_since is None:
+            self._few_since = now
+        elif now - self._few_since >= PATIENCE:
+            self._few_since = math.inf  # once
+            warnings.warn(
+                f"{endpoint.name} refuses requests ({self._refusal}), so that at most {self.concurrency} "
+                f"are under way for {PATIENCE:.0f} s now, and {len(self.waiting):,} wait. If it can take "
+                "more, set concurrency= of the model.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _note(self, observer: CallObserver, endpoint: Endpoint) -> None:
         if self.noted != self.concurrency:
