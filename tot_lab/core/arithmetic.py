@@ -18,12 +18,15 @@ LONGEST_EXPRESSION = 500  # characters; an answer to a puzzle of four numbers ne
 TARGET = 24
 OPERATORS = "+-*/"
 
+FULL_WIDTH = {0xFF01 + k: chr(0x21 + k) for k in range(94)}
+"""Full-width characters, and their plain forms."""
+
 _SIGNS = str.maketrans(
     {
-        **dict.fromkeys("×✕✖⋅·∙∗＊", "*"),
-        **dict.fromkeys("÷⁄∕／", "/"),
-        **dict.fromkeys("−–—﹣－‐‑", "-"),
-        "＋": "+",
+        **FULL_WIDTH,
+        **dict.fromkeys("×✕✖⋅·∙∗", "*"),
+        **dict.fromkeys("÷⁄∕", "/"),
+        **dict.fromkeys("−–—﹣‐‑", "-"),
         "\u00a0": " ",
         "\u202f": " ",
     }

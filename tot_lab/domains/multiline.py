@@ -9,7 +9,7 @@ from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.reading.mathematics import boxed_answer, unboxed
 
 _TAG = re.compile(r"<(/?)answer>", re.I)
-_MARKED = re.compile(r"^[ \t>*_#`-]*(?:(?:the|my) )?(?:final )?answer[*_]*[ \t]*[:=]", re.M | re.I)
+_MARKED = re.compile(r"^[ \t>*_#`-]*(?:(?:the|my) )?(?:final )?answer[*_]*[ \t]*(?:[:=]|$)", re.M | re.I)
 _PROSE = re.compile(r"[\W_]*+(?:[IA][ \t]++)?(?:[^\W\d_][\w']++[^\w\n]++){2}[^\W\d_]")
 _WORD = re.compile(r"[^\W\d_]{3}")
 _FIRST = re.compile(r"[\W\d_]*+(\w*+)")

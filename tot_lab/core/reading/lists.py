@@ -10,12 +10,16 @@ from tot_lab.core.reading.code import fenced_blocks
 from tot_lab.core.reading.json_values import FoundJSON, find_json
 
 _MARK = re.compile(
-    r"^(?P<indent>[ \t]*+)(?:(?P<bullet>[-*•–])|(?:\#{1,6}[ \t]++)?(?P<bold>\*\*|__)?"
+    r"^(?P<indent>[ \t]*+)(?:(?P<bullet>[-*+•◦–])|(?:\#{1,6}[ \t]++)?(?P<bold>\*\*|__)?"
     r"(?:(?P<word>step|thought|option|idea|approach|proposal)[ \t]++)?"
-    r"\(?\d{1,3}(?P<closed>\*\*|__)?[.):](?P<ended>\*\*|__)?)"
-    r"(?:[ \t]++(?=\S)|(?(bold)|(?(word)|(?!)))[ \t\r]*+$)",  # alone on its line it must be a heading
+    r"(?:\#?\(?\d{1,3}(?P<closed>\*\*|__)?[.):、．）](?P<ended>\*\*|__)?|\#\d{1,3}|\[\d{1,3}\]|[①-⑳]"
+    r"|(?P<letter>\(?(?-i:[a-z]|[ivx]{2,4})[.)])))"
+    r"(?:[ \t]++(?=\S)|(?<=[、．）①-⑳])(?=[^\s\d])|(?(bullet)(?!))[ \t\r]*+$(?=\s*+\S))",
     re.IGNORECASE | re.MULTILINE,
 )
+_END_OF_TURN = re.compile(r"<[|｜][^<>|｜\s]{1,40}[|｜]>\s*\Z")
+_QUOTE = re.compile(r"^[ \t]*+>[ \t]?", re.MULTILINE)
+_RULE = re.compile(r"\n[ \t]*+[-*_]{3,}+\s*+\Z")
 _APART = re.compile(r"\n[ \t]*+\n(?=\S)")
 _NEAR = 100  # characters beside a JSON value that are looked at
 
@@ -44,6 +48,9 @@ def read_list(text: str) -> list[str]:
 
 def find_list(text: str) -> FoundList:
     """Return the items of a reply like `read_list`, and whether their JSON was repaired."""
+    text = _END_OF_TURN.sub("", text)
+    if all(line.lstrip()[:1] in ("", ">") for line in text.splitlines()):
+        text = _QUOTE.sub("", text)
     blocks = [block for block in fenced_blocks(text) if block.closed]
     marks, k = list[re.Match[str]](), 0
     for mark in _MARK.finditer(text):
@@ -51,6 +58,9 @@ def find_list(text: str) -> FoundList:
             k += 1
         if k == len(blocks) or mark.start() <= blocks[k].start:
             marks.append(mark)
+    letters = [mark for mark in marks if mark["letter"]]
+    if letters[:1] != marks[:1] or len(letters) == 1:
+        marks = [mark for mark in marks if not mark["letter"]]
     bracket = min((at for at in map(text.find, "[{") if at >= 0), default=len(text))
     for found in find_json(text) if not marks or bracket < marks[0].start() else ():
         outside = marks and not found.start <= marks[0].start() <= marks[-1].start() < found.end
@@ -70,13 +80,16 @@ def find_list(text: str) -> FoundList:
 def _json_items(value: Any) -> list[str]:
     if isinstance(value, dict):
         lists = [item for item in value.values() if isinstance(item, list)]
-        value = lists[0] if len(lists) == 1 else None
+        is_numbered = all(key[-1:].isdecimal() for key in value)
+        value = lists[0] if len(lists) == 1 else [*value.values()] if is_numbered else None
     return list(filter(None, map(_item_text, value))) if isinstance(value, list) else []
 
 
 def _item_text(item: Any) -> str:
     if isinstance(item, dict):
-        item = next((item[key] for key in ("thought", "step", "content", "text") if key in item), None)
+        texts = {key: text for key, text in item.items() if isinstance(text, str)}
+        only = next(iter(texts.values())) if len(texts) == 1 else ""
+        item = next((texts[key] for key in ("thought", "step", "content", "text") if key in texts), only)
     return item.strip() if isinstance(item, str) else ""
 
 
@@ -110,6 +123,7 @@ def _marked_items(text: str, marks: list[re.Match[str]]) -> list[str]:
         bodies[-1] = _APART.split(bodies[-1], maxsplit=1)[0]  # what follows the list is no item
     items = []
     for mark, body in zip(marks, bodies, strict=True):
+        body = _RULE.sub("", body)
         line, _, rest = body.partition("\n")
         bold, *closed = mark.group("bold", "closed", "ended")
         line = f"{bold}{line.strip()}" if bold and not any(closed) else line.strip()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from tot_lab.core.arithmetic import FULL_WIDTH
 from tot_lab.core.reading.thinking import split_thinking
 
 _WORD = re.compile(
@@ -17,7 +18,9 @@ _MOST = 1_000  # occurrences of the word that are looked at, from the end
 _BEFORE, _AFTER = 200, 120  # characters around the word that are looked at
 
 _SENTENCE = re.compile(r"[.!?;\n]")
-_CLAUSE = re.compile(r"[.!?;:,\n–—→|]|\s-\s|[=-]>|\b(?:and|but|so|hence|thus|therefore|because|then)\b")
+_CLAUSE = re.compile(
+    r"[.!?;:,\n–—→|]|\s-\s|[=-]>|\b(?:and|(?<!anything )but|so|hence|thus|therefore|because|then)\b"
+)
 _ASIDE = re.compile(r"\b(not|never|am|is|are|be|been)\s*,[^,.;:!?\n]{1,40},")
 _LEADS = re.compile(
     r"(?>[\W\d_]+|(?:a|all|almost|am|and|are|assessment|barely|be|been|become|can|cannot|conclusion|could|"
@@ -30,14 +33,14 @@ _LEADS = re.compile(
 
 _NEGATED = re.compile(
     r"\b(?:not(?! (?:only|merely|just)\b)|never|cannot|hardly|barely|scarcely|neither|nor|none|nobody|"
-    r"no (?:one|longer|way)|far from|anything but|less than|without(?! (?:any )?(?:doubt|reservations?))|"
+    r"no (?:one|longer|way|means)|nowhere near|far from|anything but|less than|without(?! (?:any )?(?:doubt|reservations?))|"
     r"(?<!no )(?<!without )(?<!any )doubt\w*|refus\w+|fail\w*|unable|impossible|too \w+ to|would have|yet to|"
     r"almost|nearly|mostly|partly|partially|largely|half|semi|somewhat|insufficiently)\b|n't\b"
 )
 _CONDITIONAL = re.compile(
-    r"\b(?:want|expect|need|wish)\w* (?:me|us)\Z|"
+    r"\b(?:want|expect|need|wish|get|make|keep|leave|have)\w* (?:me|us)\Z|"
     r"(?:\b(?:to|would|could|should|might|may|will|shall|can|must)|'(?:d|ll))(?: \w+ly| more| quite| yet)?"
-    r" (?:be|become|get|feel|have been|(?:make|leave|have) (?:me|us))(?: \w+ly| more| quite| yet)?\Z"
+    r" (?:be|become|get|feel|have been)(?: \w+ly| more| quite| yet)?\Z"
 )
 _CONDITION_FIRST = re.compile(
     r"\W*(?:(?:and|but|only) )?(?:if|unless|until|till|once|when|whenever|provided|assuming|should|"
@@ -67,11 +70,10 @@ _CONDITION = re.compile(
 )
 _BUT = re.compile(r"[\s,)*_`]{1,6}(?:with [^.!?:\n]{1,80}?[\s,]{1,2})?(?:but|however|though|although)\b")
 _OR = re.compile(r"\W*(?:\b(?:or|nor|vs)\b|[/|])\W*")
-_OR_NOT = re.compile(rf"{_CLOSING}(?:or|/)\W{{0,3}}not\b")
+_OR_ELSE = re.compile(rf"{_CLOSING}or\b")
 
 
-_PLAIN = {ord("’"): "'", **{0xFEE0 + code: chr(code) for code in range(0x21, 0x7F)}}
-"""Characters in full width, and their usual forms. Positions stay the same."""
+_PLAIN = {**FULL_WIDTH, ord("’"): "'"}
 
 
 class _Statement(NamedTuple):
@@ -139,5 +141,5 @@ def _statement(text: str, word: re.Match[str]) -> _Statement | None:
         return _Statement(answered[1] is not None, leads, word.start())
     if _CONDITION.match(after):
         return _Statement(False, leads, word.start())
-    hedges = (_ASKED.match(after), _BUT.match(after), _OR_NOT.match(after), _HEDGED.search(near))
+    hedges = (_ASKED.match(after), _BUT.match(after), _OR_ELSE.match(after), _HEDGED.search(near))
     return None if any(hedges) else _Statement(True, leads, word.start())

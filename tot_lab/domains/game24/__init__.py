@@ -16,8 +16,19 @@ from itertools import combinations_with_replacement
 from math import log2
 from typing import Any, ClassVar, NamedTuple
 
-from tot_lab.core.arithmetic import OPERATORS, TARGET, equation, joined, number, plain, value_of, win_share
+from tot_lab.core.arithmetic import (
+    FULL_WIDTH,
+    OPERATORS,
+    TARGET,
+    equation,
+    joined,
+    number,
+    plain,
+    value_of,
+    win_share,
+)
 from tot_lab.core.reading.answers import final_answer
+from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.reading.mathematics import boxed_answer
 from tot_lab.core.task import Domain, Path, Task
@@ -41,7 +52,10 @@ _STEP = re.compile(
     rf"[ \t*_`]{{0,6}}(?:=>?|->|→)[ \t*_`(]{{0,6}}(-?{_S}{_N}(?:{_S}/{_S}{_N})?)(?!\d|\.\d)",
     re.ASCII,
 )
-_MATH = re.compile(r"\\[()\[\]]|\$")
+_MATH = re.compile(r"\\[()\[\]]|\$|\\(?:begin|end)\{\w{1,20}\*?\}")
+_LEAD = re.compile(
+    r"\W*+(?:[a-z]++ ){0,3}?(?:answer|solution|expression|equation)(?: is)?[\s:*]++", re.IGNORECASE
+)
 _LONGEST_LINE = 1_000  # characters of a line that may be an answer
 _MOST_LINES = 1_000
 _ATOM, _PRODUCT, _SUM = 3, 2, 1
@@ -256,7 +270,9 @@ class Game24(Domain):
         stated = _stated(text)
         if stated is not None:
             return stated
-        return _first_expression([boxed_answer(text) or "", *reversed(text.splitlines())])
+        lines = text.splitlines()[::-1]
+        led = [line[lead.end() :] for line in lines if (lead := _LEAD.match(line))]
+        return _first_expression([boxed_answer(text) or "", *led, *lines])
 
     def _valid_steps(self, task: Task, path: Path, text: str) -> Iterator[str]:
         terms = _walk(task, path)
@@ -453,7 +469,10 @@ def _first_expression(lines: list[str]) -> str | None:
 
 
 def _side(text: str) -> str:
-    return equation(_MATH.sub("", text))[0].strip(" \t\r\n*`$.")
+    text = _MATH.sub("", undecorated(text.translate(FULL_WIDTH), ends="."))
+    expression, rest = equation(text)
+    is_other = rest is not None and number(rest) not in (None, TARGET)
+    return (text if is_other else expression).strip(" \t\r\n*`$.")
 
 
 def _walk(task: Task, path: Path) -> tuple[Term, ...] | None:
