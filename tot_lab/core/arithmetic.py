@@ -32,7 +32,7 @@ _SIGNS = str.maketrans(
     }
 )
 _LATEX = re.compile(
-    r"\\(?:(times|cdot|ast)|(div)|left|right|quad|displaystyle)(?![A-Za-z])|\\[()\[\],;:! ]|\$"
+    r"\\(?:(times|cdot|ast)|(div)|left|right|[Bb]igg?[lr]?|quad|displaystyle)(?![A-Za-z])|\\[()\[\],;:! ]|\$"
 )
 _FRACTION = re.compile(r"\\[dt]?frac[ \t]{0,4}(?:\{([^{}]*+)\}[ \t]{0,4}\{([^{}]*+)\}|(\d)[ \t]{0,4}(\d))")
 _NESTED = 4  # fractions in fractions

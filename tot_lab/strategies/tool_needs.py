@@ -31,11 +31,11 @@ _REQUIRED = re.compile(r"required|must", re.IGNORECASE)
 _MINIMUM = re.compile(r"\A(?:min|at.?least|least)", re.IGNORECASE)
 _CALLS = re.compile(r"call|count|times|quantity|number|amount|uses|\An\Z", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[,;\n]")
-_CALLS_STATED = r"(?:at least|min(?:imum)?|[×x*≥>=~\s])*+(\d++)(?:[×x+]|times|calls?|\s)*+"
+_CALLS_STATED = r"(?:at least|min(?:imum)?|[×x*≥>=~\s])*+(\d++)(?:[×x+]|times?|calls?|\s)*+"
 _NUMBER = re.compile(_CALLS_STATED, re.IGNORECASE)
 _QUANTITY = re.compile(
     r"(?:required(?: tools)?\s*+:)?[\s*•`\"'-]*+(?:(\d++)\s*+[×x*]\s*+)?([A-Za-z][\w-]*+)[\s`\"']*+"
-    rf"(?:[×x*:=(]{_CALLS_STATED}\)?)?[\s`\"'.]*+",
+    rf"(?:\*\*\s*+)?(?:[×x*:=(]{_CALLS_STATED}\)?)?[\s`\"'.]*+",
     re.IGNORECASE,
 )
 
@@ -135,7 +135,7 @@ def _required(value: Any, known: Mapping[str, str]) -> dict[str, int] | None:
             inner = [item for name, item in tools.items() if name == "tools" or isinstance(item, dict)]
             return _required(inner[0], known) if len(inner) == 1 else None
         parts = [tools] if tools else []
-    read = [_counts(part) for part in parts]
+    read = [_counts(part.get("tools", part) if isinstance(part, dict) else part) for part in parts]
     if not read or None in read:
         return None
     counts: dict[str, int] = {}

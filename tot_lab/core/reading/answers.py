@@ -49,7 +49,8 @@ def answer_at_end(text: str) -> str | None:
 def normalize(text: str) -> str:
     """Return `text` without case, spacing, quotes, emphasis, end-of-turn tokens and closing punctuation.
 
-    Full-width and plain forms, and composed and decomposed letters (é) are equal. A text of marks alone is kept.
+    Full-width and plain forms are equal, and so are composed and decomposed letters (é). A text of marks
+    alone is kept.
     """
     plain = without_quotes_and_emphasis(unicodedata.normalize("NFC", text.translate(FULL_WIDTH)))
     plain = " ".join(undecorated(plain, ends=" .!?,;:…。！？，；：").split())

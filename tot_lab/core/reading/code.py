@@ -10,7 +10,7 @@ _FENCE = re.compile(r"`{3,}+|~{3,}+")
 _TAIL = re.compile(r"(?>\s|</\w{1,20}>|<[|｜][^<>\s]{1,40}[|｜]>)*")
 _BEFORE = re.compile(r"((?>(?:[ \t]*+>)*))((?:[ \t]*+(?:[-*+•]|\d{1,3}[.)])(?=[ \t]))?[ \t]*+)")
 _PYTHON = re.compile(
-    r"\W*+(?:(?:code(?:-cell|-block)?|lang(?:uage)?)\b\W*+)?"
+    r"\W*+(?:(?:text/|application/)?x-)?(?:(?:code(?:-cell|-block)?|lang(?:uage)?)\b\W*+)?"
     r"(?:i?py(?:thon)?(?:[-_ ]?[\d.]++)?(?![\w-])|(?:\w++=)?\W?[^\s=\"']*?\.py(?!\w))",
     re.IGNORECASE,
 )

@@ -29,6 +29,7 @@ _NEGATED = re.compile(
 _HEDGED = re.compile(r"\b(?:maybe|perhaps|possibly|probably|could be|might be|may be|either)(?: an?)?\W*\Z")
 _JOINED = re.compile(r"\W*(?:\b(?:or|and)\b|[/,&|])\W*(?:\b(?:or|and)\b)?\W*")
 _REASONS = re.compile(r"\b(?:because|since|although|though|despite|while|whereas|even if|as it)\b")
+_ASKED = re.compile(r"[\s*_`\"'”’)\]]*\?")
 _ENDS = re.compile(r"[\s*_`\"'”’)\]}]*(?:\Z|[^\w\s]|(?:because|since|as)\b)")
 
 
@@ -79,7 +80,11 @@ def _in_words(text: str, known: Mapping[str, T], pattern: re.Pattern[str]) -> T 
             before = line[max(0, found.start() - 80) : found.start()]
             if _NEGATED.search(before):
                 continue
-            meaning = None if k in hedged or _HEDGED.search(before) else meanings[k]
+            meaning = (
+                None
+                if k in hedged or _HEDGED.search(before) or _ASKED.match(line, found.end())
+                else meanings[k]
+            )
             if _LABELLED.search(before):
                 labelled.append(meaning)
             elif not re.search(r"[^\W_]", line[: found.start()]) and _ENDS.match(line, found.end()):
@@ -113,13 +118,13 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 def _core(name: str) -> str:
     """The letters and digits of a name, in lower case."""
-    return re.sub(r"[\W_]+", "", name.casefold())
+    return re.sub(r"(?<![^\W_])and(?![^\W_])|[\W_]+", "", name.casefold())
 
 
 @lru_cache(maxsize=64)
 def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
     """The pattern of the names in lower-case text, with any separators, and in the plural."""
     words = (re.findall(r"[^\W_]+", _HUMP.sub(" ", name).lower()) for name in names)
-    spelled = {r"[\s_\u2010-\u2015-]{0,3}".join(one) for one in words}
+    spelled = {r"[\s_\u2010-\u2015-]{0,3}(?:and[\s_-])?".join(one) for one in words}
     longest = sorted(filter(None, spelled), key=len, reverse=True)
     return re.compile(rf"(?<![^\W_])(?:{'|'.join(longest)})s?(?![^\W_])")

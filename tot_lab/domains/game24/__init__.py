@@ -52,7 +52,9 @@ _STEP = re.compile(
     rf"[ \t*_`]{{0,6}}(?:=>?|->|→)[ \t*_`(]{{0,6}}(-?{_S}{_N}(?:{_S}/{_S}{_N})?)(?!\d|\.\d)",
     re.ASCII,
 )
-_MATH = re.compile(r"\\[()\[\]]|\$|\\(?:begin|end)\{\w{1,20}\*?\}")
+_MATH = re.compile(r"\\[()\[\]]|\$|&|\\(?:begin|end)\{\w{1,20}\*?\}")
+_EQUALS = re.compile(r"=+|→|,?\s(?:which )?(?:equals|is|gives|makes)\s")
+_AROUND = " \t\r\n*`$."
 _LEAD = re.compile(
     r"\W*+(?:[a-z]++ ){0,3}?(?:answer|solution|expression|equation)(?: is)?[\s:*]++", re.IGNORECASE
 )
@@ -334,7 +336,7 @@ class Game24(Domain):
 
         No reference is needed.
         """
-        expression, result = equation(plain(answer).strip(" \t\r\n*`$."))
+        expression, result = equation(plain(answer).strip(_AROUND))
         read = value_of(expression)
         if read is None or (result is not None and number(result.strip()) != TARGET):
             return 0.0
@@ -459,20 +461,24 @@ def _stated(text: str) -> str | None:
     stated = tagged_answer(text) or final_answer(text)
     if stated is None:
         return None
-    return _first_expression([boxed_answer(stated) or "", *stated.splitlines()]) or _side(stated)
+    return _first_expression([boxed_answer(stated) or "", *stated.splitlines()]) or stated.strip(_AROUND)
 
 
 def _first_expression(lines: list[str]) -> str | None:
-    """Return the side of the first line of several numbers that is an expression, or `None`."""
-    sides = (_side(line) for line in lines[:_MOST_LINES] if len(line) < _LONGEST_LINE)
-    return next((side for side in sides if (read := value_of(side)) and len(read[1]) > 1), None)
+    """Return the first expression of several numbers that is a line, or a side of an equation there."""
+    found = (_expression(line) for line in lines[:_MOST_LINES] if len(line) < _LONGEST_LINE)
+    return next(filter(None, found), None)
 
 
-def _side(text: str) -> str:
-    text = _MATH.sub("", undecorated(text.translate(FULL_WIDTH), ends="."))
-    expression, rest = equation(text)
-    is_other = rest is not None and number(rest) not in (None, TARGET)
-    return (text if is_other else expression).strip(" \t\r\n*`$.")
+def _expression(line: str) -> str | None:
+    """Return the side of an equation that has the most numbers, or all of it if it does not equal 24."""
+    text = _MATH.sub("", undecorated(line.translate(FULL_WIDTH), ends="."))
+    sides = [side.strip(_AROUND) for side in _EQUALS.split(text, 9)]
+    counts = [len(read[1]) if (read := value_of(side)) else 0 for side in sides]
+    if max(counts) < 2:
+        return None
+    is_other = any(number(side) not in (None, TARGET) for side in sides)
+    return text.strip(_AROUND) if is_other else sides[counts.index(max(counts))]
 
 
 def _walk(task: Task, path: Path) -> tuple[Term, ...] | None:
