@@ -22,8 +22,8 @@ _FIRST = re.compile(r"[\W\d_]*+(\w*+)")
 
 def read_answer(text: str) -> str | None:
     r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line
-    (or else `The answer is`), or in the last `\boxed{…}`, or else the whole text. Returns `None` if nothing is
-    left.
+    (or else `The answer is`), or in the last `\boxed{…}`, or else the whole text. Returns `None` if nothing
+    is left.
 
     Remarks after an `Answer:`, a code block or a box around the answer, and its decoration are removed:
     emphasis, marks of math, end-of-turn tokens and, unless it is a sentence, quotes and a final full stop.
