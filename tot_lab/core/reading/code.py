@@ -54,7 +54,7 @@ def fenced_blocks(text: str) -> Iterator[Fenced]:
     """
     block: _Block | None = None
     start = end = 0
-    for full in text.split("\n"):
+    for full in text.split("\n") if "```" in text or "~~~" in text else ():
         line, at, end = full.removesuffix("\r"), end, min(end + len(full) + 1, len(text))
         has_fence = "```" in line or "~~~" in line
         if block is not None:

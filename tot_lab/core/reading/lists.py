@@ -20,6 +20,7 @@ _MARK = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _END_OF_TURN = re.compile(r"<[|｜][^<>|｜\s]{1,40}[|｜]>\s*\Z")
+_UNQUOTED = re.compile(r"^[ \t]*+[^>\s]", re.MULTILINE)
 _QUOTE = re.compile(r"^[ \t]*+>[ \t]?", re.MULTILINE)
 _RULE = re.compile(r"\n[ \t]*+[-*_]{3,}+\s*+\Z")
 _APART = re.compile(r"\n[ \t]*+\n(?=\S)")
@@ -51,7 +52,7 @@ def read_list(text: str) -> list[str]:
 def find_list(text: str) -> FoundList:
     """Return the items of a reply like `read_list`, and whether their JSON was repaired."""
     text = _END_OF_TURN.sub("", text)
-    if all(line.lstrip()[:1] in ("", ">") for line in text.splitlines()):
+    if not _UNQUOTED.search(text):
         text = _QUOTE.sub("", text)
     blocks = [block for block in fenced_blocks(text) if block.closed]
     marks = _marks(text, blocks)
