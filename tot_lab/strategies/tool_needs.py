@@ -149,14 +149,11 @@ def _counts(value: Any) -> dict[str, int] | None:
     them cannot be read."""
     if isinstance(value, str):
         value = [item for item in _SEPARATOR.split(value) if item.strip()]
-    if isinstance(value, list):
-        pairs = [pair for item in value for pair in _item(item)]
     elif isinstance(value, dict):
-        pairs = (
-            _item(value) if _tool_in(value) is not None else [(name, _count(n)) for name, n in value.items()]
-        )
-    else:
+        value = [value]
+    elif not isinstance(value, list):
         return None
+    pairs = [pair for item in value for pair in _item(item)]
     counts: dict[str, int] = {}
     for name, count in pairs:
         if count is None:
