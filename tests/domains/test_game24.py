@@ -365,7 +365,7 @@ def test_what_the_steps_compose_is_worth_what_they_say(data: st.DataObject, hand
         ("Answer: “4 * 5 + 10 - 6”<|im_end|>", "4 * 5 + 10 - 6"),
         (r"Answer: \text{4 * 5 + 10 - 6 = 24}.", "4 * 5 + 10 - 6"),
         ("Answer: \\begin{equation*}4 * 5 + 10 - 6 = 24\\end{equation*}", "4 * 5 + 10 - 6"),
-        ("Answer: 24 ＝ ４ * ５ + １０ - ６", "4 * 5 + 10 - 6"),
+        ("Answer: 24 ＝ ４ * ５ + １０ - ６", "４ * ５ + １０ - ６"),
         ("Answer: 4 * 5 + 10 - 6 = 25", "4 * 5 + 10 - 6 = 25"),
         ("So the answer is 4 * 5 + 10 - 6 = 24.\n20 + 4 = 24", "4 * 5 + 10 - 6"),
         ("Answer: 4 * 5 + 10 - 6 = 24 (uses 4, 5, 6 and 10)", "4 * 5 + 10 - 6"),

@@ -21,16 +21,13 @@ OPERATORS = "+-*/"
 FULL_WIDTH = {0xFF01 + k: chr(0x21 + k) for k in range(94)}
 """Full-width characters, and their plain forms."""
 
-_SIGNS = str.maketrans(
-    {
-        **FULL_WIDTH,
-        **dict.fromkeys("×✕✖⋅·∙∗", "*"),
-        **dict.fromkeys("÷⁄∕", "/"),
-        **dict.fromkeys("−–—﹣‐‑", "-"),
-        "\u00a0": " ",
-        "\u202f": " ",
-    }
-)
+_SIGNS = {
+    **FULL_WIDTH,
+    **dict.fromkeys(map(ord, "×✕✖⋅·∙∗"), "*"),
+    **dict.fromkeys(map(ord, "÷⁄∕"), "/"),
+    **dict.fromkeys(map(ord, "−–—﹣‐‑"), "-"),
+    **dict.fromkeys(map(ord, "\u00a0\u202f"), " "),
+}
 _LATEX = re.compile(
     r"\\(?:(times|cdot|ast)|(div)|left|right|[Bb]igg?[lr]?|quad|displaystyle)(?![A-Za-z])|\\[()\[\],;:! ]|\$"
 )

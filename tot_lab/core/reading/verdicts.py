@@ -53,7 +53,7 @@ _CLOSING = r"[\s*_`~\"'”’»)\]}]{0,9}"
 _ANSWERED = re.compile(
     rf"{_CLOSING}[:=?(–—-][\s*_`~\"'“‘«(\[{{]{{0,9}}(?:(yes|true)\b|"
     r"(?:no|not|false|null|none|n/a|0)\b(?=\s{0,9}(?:\Z|[^\w\s]|(?<=\n)))|"
-    r"(?:not (?:yet|really|quite|at all|entirely|fully|completely|applicable)|hardly|only (?:if|when|once))\b)"
+    r"(?:not (?:yet|quite|at all|(?:real|entire|ful|complete)ly|applicable)|hardly|only (?:if|when|once))\b)"
 )
 _ASKED = re.compile(rf"{_CLOSING}\?")
 _ENDS = re.compile(rf"{_CLOSING}(?:\Z|[^\w\s]|(?<=\n)|(?:with|without|and|because|since|as|now)\b)")

@@ -16,17 +16,7 @@ from itertools import combinations_with_replacement
 from math import log2
 from typing import Any, ClassVar, NamedTuple
 
-from tot_lab.core.arithmetic import (
-    FULL_WIDTH,
-    OPERATORS,
-    TARGET,
-    equation,
-    joined,
-    number,
-    plain,
-    value_of,
-    win_share,
-)
+from tot_lab.core.arithmetic import OPERATORS, TARGET, equation, joined, number, plain, value_of, win_share
 from tot_lab.core.reading.answers import final_answer
 from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.reading.json_values import read_json
@@ -53,7 +43,7 @@ _STEP = re.compile(
     re.ASCII,
 )
 _MATH = re.compile(r"\\[()\[\]]|\$|&|\\(?:begin|end)\{\w{1,20}\*?\}")
-_EQUALS = re.compile(r"=+|→|,?\s(?:which )?(?:equals|is|gives|makes)\s")
+_EQUALS = re.compile(r"[=＝]+|→|,?\s(?:which )?(?:equals|is|gives|makes)\s")
 _AROUND = " \t\r\n*`$."
 _LEAD = re.compile(
     r"\W*+(?:[a-z]++ ){0,3}?(?:answer|solution|expression|equation)(?: is)?[\s:*]++", re.IGNORECASE
@@ -472,7 +462,7 @@ def _first_expression(lines: list[str]) -> str | None:
 
 def _expression(line: str) -> str | None:
     """Return the side of an equation that has the most numbers, or all of it if it does not equal 24."""
-    text = _MATH.sub("", undecorated(line.translate(FULL_WIDTH), ends="."))
+    text = _MATH.sub("", undecorated(line, ends="."))
     sides = [side.strip(_AROUND) for side in _EQUALS.split(text, 9)]
     counts = [len(read[1]) if (read := value_of(side)) else 0 for side in sides]
     if max(counts) < 2:
