@@ -43,6 +43,10 @@ def indented(text, by):
         " python ",
         "title='solution'",
         "{1,2}",
+        "code",
+        "tool_code",
+        "python-3",
+        "text/x-python",
     ],
 )
 @pytest.mark.parametrize("fence", ["```", "~~~", "`````"])
@@ -78,6 +82,8 @@ def test_a_block_of_another_language_is_no_python(info):
         f"````python\n{CODE}\n````",
         f"```python\r\n{CODE}\r\n```\r\n".replace("\n    ", "\r\n    "),
         f"```python\n{CODE}\n```</answer>",
+        f"<answer>```python\n{CODE}```</answer>",
+        f"```python\n{CODE}```<|im_end|>",
     ],
 )
 def test_a_fence_may_stand_anywhere(text):

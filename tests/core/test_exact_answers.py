@@ -59,6 +59,7 @@ def test_decoration_does_not_matter_to_exact(form, answer):
         ("the **Big** `Apple`", "the big apple"),
         ("don’t", "don't"),
         ("l’été", "L'été."),
+        ("Ｐａｒｉｓ　１２", "paris 12"),
     ],
 )
 def test_equal_texts(one, other):
@@ -94,10 +95,20 @@ def test_a_text_of_marks_alone_breaks_nothing(text):
 
 @pytest.mark.parametrize("form", [form for form in DECORATIONS if not set("!。|｜") & set(form)])
 @pytest.mark.parametrize(
-    "before", ["Answer: ", "**Answer**: ", "**Answer:** ", "So.\n> Final answer: ", "Answer:\n"]
+    "before",
+    [
+        "Answer: ",
+        "**Answer**: ",
+        "**Answer:** ",
+        "So.\n> Final answer: ",
+        "Answer:\n",
+        "So.\n### Answer\n\n",
+        "So.\nThe answer is ",
+    ],
 )
 @pytest.mark.parametrize(
-    "after", ["", "\n\n(I checked the result.)", "\n\nDone!", "\nThat is what was to be shown."]
+    "after",
+    ["", "\n\n(I checked the result.)", "\n\nDone!", "\nConfidence: 0.9", "\nThat is what was to be shown."],
 )
 def test_the_bare_answer_reaches_a_family(before, form, after):
     for answer in ("1", "wife", "-3/4"):

@@ -39,6 +39,18 @@ def words(items):
         ),
         ("```\n1. a\n2. b\n```", ["a", "b"]),
         ("```\na\nb\n```", ["a", "b"]),
+        ("a) one\n   - sub\nb) two", ["one\n- sub", "two"]),
+        ("(i) one\n(ii) two\n   more", ["one", "two\nmore"]),
+        ("1. one\na) sub\nb) sub\n2. two", ["one\na) sub\nb) sub", "two"]),
+        ("1、先加\n   再减\n2、后乘", ["先加\n再减", "后乘"]),
+        ("① one\n② two", ["one", "two"]),
+        ("[1] one\n[2] two\nmore", ["one", "two\nmore"]),
+        ("#1 one\n#2 two", ["one", "two"]),
+        ("Idea #1: one\nIdea #2: two", ["one", "two"]),
+        ("1.\none\n2.\ntwo", ["one", "two"]),
+        ("▪ one\n▪ two\n  ◦ sub", ["one", "two\n◦ sub"]),
+        ("1.one\n2.两\n3.**three**", ["one", "两", "**three**"]),
+        ("1. one\n---\n2. two<|im_end|>", ["one", "two"]),
     ],
 )
 def test_an_item_ends_where_the_next_of_its_level_begins(text, items):
@@ -59,6 +71,31 @@ def test_a_closing_remark_is_no_part_of_the_last_item():
 
 
 @pytest.mark.parametrize(
+    "text", ["a. b. c. are letters", "5 + 3 = 8\n+ 2 = 10", "1.5 kg\n2.5 kg", "e.g. this\ne.g. that"]
+)
+def test_what_begins_a_line_need_not_mark_an_item(text):
+    assert read_list(text) == text.splitlines()
+
+
+def test_a_list_may_be_quoted():
+    assert read_list("> 1. one\n>    more\n> 2. two") == ["one\nmore", "two"]
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ('{"1": "a", "2": "b"}', ["a", "b"]),
+        ('[{"step": 1, "description": "a"}, {"step": 2, "description": "b"}]', ["a", "b"]),
+        ('[{"title": "a", "description": "b"}]', []),
+        ('{"steps": ["a", "b"], "scores": [1, 2]}', ["a", "b"]),
+        ('{"steps": ["a", "b"], "others": ["c"]}', []),
+    ],
+)
+def test_objects_state_items_in_their_only_text(text, items):
+    assert read_list(text) == items
+
+
+@pytest.mark.parametrize(
     ("text", "items"),
     [
         ("['first step', 'second step',]", ["first step", "second step"]),
@@ -72,6 +109,7 @@ def test_a_closing_remark_is_no_part_of_the_last_item():
         ("Here you are:\n['a', 'b']", ["a", "b"]),
         ('["a", # why not\n"b"]', ["a", "b"]),
         ("[\"it's\", 'b',]", ["it's", "b"]),
+        ("['it's a', 'b']", ["it's a", "b"]),
     ],
 )
 def test_damaged_json_is_repaired_and_the_repair_is_reported(text, items):

@@ -27,6 +27,8 @@ NAMES = {
         ("ｃｒｅａｔｉｖｅ", "tree"),
         ("**ReAct**", "react"),
         ("`plan-execute`", "plan"),
+        ("plan-and-execute", "plan"),
+        ("Plan and Execute", "plan"),
         # JSON: the key that was asked for, or else the only name
         ('{"kind": "creative"}', "tree"),
         ('Sure:\n```json\n{"Kind": "Tree of thoughts"}\n```', "tree"),
@@ -52,6 +54,8 @@ NAMES = {
         ("<think>creative? no</think>steps", "plan"),
         # two readings are none
         ("creative or steps", None),
+        ("creative? steps?", None),
+        ("creative? No. It takes steps.", None),
         ("Kind: creative / steps", None),
         ('{"kind": "creative | steps"}', None),
         ('{"a": "creative", "b": "steps"}', None),

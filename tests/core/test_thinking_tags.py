@@ -13,6 +13,7 @@ PAIRS = [
     ("<thinking>", "</thinking>"),
     ("[THINK]", "[/THINK]"),
     ("◁think▷", "◁/think▷"),
+    ("<seed:think>", "</seed:think>"),
 ]
 PAIRS += [("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")]
 
@@ -52,7 +53,7 @@ def test_the_channels_of_harmony(text, split):
     assert split_thinking(text) == split
 
 
-@pytest.mark.parametrize(("first", "last"), PAIRS[:4])
+@pytest.mark.parametrize(("first", "last"), PAIRS[:5])
 @pytest.mark.parametrize(
     "text",
     [
@@ -67,6 +68,8 @@ def test_the_channels_of_harmony(text, split):
         "~~~xml\n{0}a{1}\n~~~",
         '1. Split it:\n   ```python\n   text.split("{1}")[-1]\n   ```',
         "Begin with `{0}` and end with `{1}`, as in `{0} so {1}`.",
+        'Models write "{0}" first.\nAnswer: 5',
+        "The tags “{0}” and “{1}” enclose it.\nAnswer: 5",
         "Answer: use the {0} tag to reason",
         "**Final answer:** put it between {0} and {1} then",
         "The answer is {1} at the end",

@@ -51,6 +51,13 @@ YES = [
     "SATISFIED\n\nAnswer: the formula is UNSATISFIED",
     "UNSATISFIED: the first draft.\nOn reflection it holds.\nSATISFIED: all is right.",
     "<think>I'm not SATISFIED yet</think>SATISFIED",
+    r"\textbf{SATISFIED}",
+    "SATISFIED because each step holds.",
+    "SATISFIED since nothing is missing.",
+    "I would say SATISFIED.",
+    "The requirements are SATISFIED.",
+    "Even though it is short, I am SATISFIED.",
+    "NOT SATISFIED at first.\nAfter a second look: SATISFIED",
 ]
 NO = [
     "You want me SATISFIED: show the sum first",
@@ -95,6 +102,20 @@ NO = [
     "Verdict (SATISFIED/UNSATISFIED): UNSATISFIED",
     "Begin with SATISFIED or UNSATISFIED.\nUNSATISFIED: there is no unit",
     "SATISFIED at first glance.\nUNSATISFIED: the sum is wrong.",
+    "SATISFIED with step 1. Step 2 is wrong: NOT SATISFIED.",
+    "Nowhere near SATISFIED.",
+    "I am anything but SATISFIED.",
+    "I am by no means SATISFIED.",
+    "What would get me SATISFIED: add the unit.",
+    "Make me SATISFIED: add the unit.",
+    "SATISFIED — NOT!",
+    "SATISFIED (no)",
+    '{"satisfied": 0}',
+    '{"satisfied": null}',
+    "SATISFIED: not applicable",
+    "Fix step 2. Then I am SATISFIED.",
+    "Had step 2 been right, SATISFIED.",
+    "Few requirements are SATISFIED.",
 ]
 NOTHING = [
     "SATISFIED is what I am not",
@@ -112,6 +133,17 @@ NOTHING = [
     "I am satisfied with the form, but not with the sum.",
     "SATISFIED, but add a unit.",
     "I cannot get any satisfaction.",
+    "Reply with SATISFIED or a critique.",
+    "I am satisfied that the answer is wrong.",
+    "SATISFIED would be premature.",
+    "SATISFIED requires a proof of step 2.",
+    "Your SATISFIED is premature.",
+    "The answer claims SATISFIED without proof.",
+    "I withhold SATISFIED.",
+    "Requirement 1 is SATISFIED.",
+    "SATISFIED 50%",
+    "SATISFIED — wait, no: step 2 is wrong.",
+    "I am probably SATISFIED.",
 ]
 
 

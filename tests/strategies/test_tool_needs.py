@@ -72,7 +72,17 @@ def test_s1_what_a_classifier_writes_is_read(reply, required, relevant):
 @pytest.mark.parametrize(
     "reply",
     [
-        *("I would search the web.", "garbage", "none", "[1]", "{}", '{"required": 3}', ""),
+        *(
+            "I would search the web.",
+            "garbage",
+            "none",
+            "null",
+            '{"error": {"code": 429}}',
+            "[1]",
+            "{}",
+            '{"required": 3}',
+            "",
+        ),
         *('{"required": {"legs": 1.5}}', '{"required": {"legs": 2, "read": "some"}}', '{"tools": 2}'),
         *('{"required": {"legs": "3-4"}}', '{"required": [{"name": "legs", "minCalls": []}]}'),
         '{"relevant": ["legs"]}',
@@ -113,6 +123,12 @@ FOUR = {"web-search": 4}
         ("web-search×4\nlegs", {**FOUR, "legs": 1}),
         ('<think>{"required": {"legs": 9}}</think>{"required": {"web-search": 4}}', FOUR),
         ('{"required": []}', {}),
+        ('{"required": ["4x web-search", "read: 1 time"]}', {**FOUR, "read": 1}),
+        ("**web-search**: 4", FOUR),
+        ('{"required": {"tools": {"web-search": 4}}}', FOUR),
+        ("required: web-search (4), legs (1)", {**FOUR, "legs": 1}),
+        ('{"tools": {"required": {"web-search": {"n": 4}}}}', FOUR),
+        ('{"result": {"required": {"web-search": 4}}}', FOUR),
     ],
 )
 def test_s1_the_sources_words_are_read_in_any_near_form(reply, required):

@@ -18,18 +18,18 @@ LONGEST_EXPRESSION = 500  # characters; an answer to a puzzle of four numbers ne
 TARGET = 24
 OPERATORS = "+-*/"
 
-_SIGNS = str.maketrans(
-    {
-        **dict.fromkeys("×✕✖⋅·∙∗＊", "*"),
-        **dict.fromkeys("÷⁄∕／", "/"),
-        **dict.fromkeys("−–—﹣－‐‑", "-"),
-        "＋": "+",
-        "\u00a0": " ",
-        "\u202f": " ",
-    }
-)
+FULL_WIDTH = {0xFF01 + k: chr(0x21 + k) for k in range(94)}
+"""Full-width characters, and their plain forms."""
+
+_SIGNS = {
+    **FULL_WIDTH,
+    **dict.fromkeys(map(ord, "×✕✖⋅·∙∗"), "*"),
+    **dict.fromkeys(map(ord, "÷⁄∕"), "/"),
+    **dict.fromkeys(map(ord, "−–—﹣‐‑"), "-"),
+    **dict.fromkeys(map(ord, "\u00a0\u202f"), " "),
+}
 _LATEX = re.compile(
-    r"\\(?:(times|cdot|ast)|(div)|left|right|quad|displaystyle)(?![A-Za-z])|\\[()\[\],;:! ]|\$"
+    r"\\(?:(times|cdot|ast)|(div)|left|right|[Bb]igg?[lr]?|quad|displaystyle)(?![A-Za-z])|\\[()\[\],;:! ]|\$"
 )
 _FRACTION = re.compile(r"\\[dt]?frac[ \t]{0,4}(?:\{([^{}]*+)\}[ \t]{0,4}\{([^{}]*+)\}|(\d)[ \t]{0,4}(\d))")
 _NESTED = 4  # fractions in fractions

@@ -9,21 +9,27 @@ from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.reading.mathematics import boxed_answer, unboxed
 
 _TAG = re.compile(r"<(/?)answer>", re.I)
-_MARKED = re.compile(r"^[ \t>*_#`-]*(?:(?:the|my) )?(?:final )?answer[*_]*[ \t]*[:=]", re.M | re.I)
-_PROSE = re.compile(r"[\W_]*+(?:[IA][ \t]++)?(?:[^\W\d_][\w']++[^\w\n]++){2}[^\W\d_]")
+_MARKED = re.compile(r"^[ \t>*_#`-]*(?:(?:the|my) )?(?:final )?answer[*_]*[ \t]*(?:[:=]|$)", re.M | re.I)
+_SAID = re.compile(r"^(?:[^\W\d_]{2,9},? )?(?:the|my) (?:final )?answer is:?", re.M | re.I)
+_PROSE = re.compile(
+    r"[\W_]*+(?:[IA][ \t]++)?(?:(?:[^\W\d_][\w']++[^\w\n]++){2}[^\W\d_]|"
+    r"(?:explanation|reason|confidence|note|check)\w*+:)",
+    re.I,
+)
 _WORD = re.compile(r"[^\W\d_]{3}")
 _FIRST = re.compile(r"[\W\d_]*+(\w*+)")
 
 
 def read_answer(text: str) -> str | None:
-    r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line, or
-    in the last `\boxed{…}`, or else the whole text. Returns `None` if nothing is left.
+    r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line
+    (or else `The answer is`), or in the last `\boxed{…}`, or else the whole text. Returns `None` if nothing
+    is left.
 
     Remarks after an `Answer:`, a code block or a box around the answer, and its decoration are removed:
     emphasis, marks of math, end-of-turn tokens and, unless it is a sentence, quotes and a final full stop.
     """
     found = tagged_answer(text)
-    marked = list(_MARKED.finditer(text)) if found is None else []
+    marked = [] if found is not None else list(_MARKED.finditer(text)) or list(_SAID.finditer(text))
     if marked:
         found = _without_remarks(undecorated(text[marked[-1].end() :], quotes=False))
     elif found is None:

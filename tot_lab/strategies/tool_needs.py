@@ -29,13 +29,14 @@ _CANDIDATES = 5  # JSON values in one reply
 _LONGEST = 4_000  # characters of a reply without JSON
 _REQUIRED = re.compile(r"required|must", re.IGNORECASE)
 _MINIMUM = re.compile(r"\A(?:min|at.?least|least)", re.IGNORECASE)
-_CALLS = re.compile(r"call|count|times|quantity|number|amount|uses", re.IGNORECASE)
+_CALLS = re.compile(r"call|count|times|quantity|number|amount|uses|\An\Z", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[,;\n]")
-_NUMBER = re.compile(
-    r"(?:at least|min(?:imum)?|[×x*≥>=~\s])*+(\d++)(?:[×x+]|times|calls?|\s)*+", re.IGNORECASE
-)
+_CALLS_STATED = r"(?:at least|min(?:imum)?|[×x*≥>=~\s])*+(\d++)(?:[×x+]|times?|calls?|\s)*+"
+_NUMBER = re.compile(_CALLS_STATED, re.IGNORECASE)
 _QUANTITY = re.compile(
-    r"[\s*•`\"'-]*+([A-Za-z][\w-]*+)[\s`\"']*+(?:(?:[×x*:=]\s*+)++(\d++)[×x]?|\((?:[×x*]\s*+)?(\d++)[×x]?\))?[\s`\"'.]*+"
+    r"(?:required(?: tools)?\s*+:)?[\s*•`\"'-]*+(?:(\d++)\s*+[×x*]\s*+)?([A-Za-z][\w-]*+)[\s`\"']*+"
+    rf"(?:\*\*\s*+)?(?:[×x*:=(]{_CALLS_STATED}\)?)?[\s`\"'.]*+",
+    re.IGNORECASE,
 )
 
 
@@ -125,16 +126,16 @@ def _needs(
 
 def _required(value: Any, known: Mapping[str, str]) -> dict[str, int] | None:
     """The required calls by normalised tool name that a JSON value states. `None` if it states none."""
-    if isinstance(value, list) or _tool_in(value) is not None:
+    if not isinstance(value, dict) or _tool_in(value) is not None:
         return _counts(value)
     parts = [part for key, part in value.items() if _REQUIRED.match(key) or _MINIMUM.search(key)]
     if not parts:
         tools = {tool_name(key): item for key, item in value.items() if key != "relevant"}
-        if "tools" in tools:
-            parts = [tools["tools"]]
-        elif tools and tools.keys() <= known.keys():
-            parts = [tools]
-    read = [_counts(part) for part in parts]
+        if not tools.keys() <= known.keys():
+            inner = [item for name, item in tools.items() if name == "tools" or isinstance(item, dict)]
+            return _required(inner[0], known) if len(inner) == 1 else None
+        parts = [tools] if tools else []
+    read = [_counts(part.get("tools", part) if isinstance(part, dict) else part) for part in parts]
     if not read or None in read:
         return None
     counts: dict[str, int] = {}
@@ -148,14 +149,11 @@ def _counts(value: Any) -> dict[str, int] | None:
     them cannot be read."""
     if isinstance(value, str):
         value = [item for item in _SEPARATOR.split(value) if item.strip()]
-    if isinstance(value, list):
-        pairs = [pair for item in value for pair in _item(item)]
     elif isinstance(value, dict):
-        pairs = (
-            _item(value) if _tool_in(value) is not None else [(name, _count(n)) for name, n in value.items()]
-        )
-    else:
+        value = [value]
+    elif not isinstance(value, list):
         return None
+    pairs = [pair for item in value for pair in _item(item)]
     counts: dict[str, int] = {}
     for name, count in pairs:
         if count is None:
@@ -172,7 +170,7 @@ def _item(item: Any) -> list[tuple[str, int | None]]:
             return [(key, _count(count)) for key, count in item.items()]
         return [(name, 0 if item.get("required") is False else _count(item))]
     match = _QUANTITY.fullmatch(item) if isinstance(item, str) else None
-    return [("", None)] if match is None else [(match[1], _count(match[2] or match[3]))]
+    return [("", None)] if match is None else [(match[2], _count(match[1] or match[3]))]
 
 
 def _tool_in(item: Mapping[str, Any]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from tot_lab.core.arithmetic import FULL_WIDTH
 from tot_lab.core.reading.decoration import undecorated, without_quotes_and_emphasis
 from tot_lab.core.reading.mathematics import boxed_answer, unboxed
 
@@ -48,8 +49,9 @@ def answer_at_end(text: str) -> str | None:
 def normalize(text: str) -> str:
     """Return `text` without case, spacing, quotes, emphasis, end-of-turn tokens and closing punctuation.
 
-    Composed and decomposed letters (é) are equal. A text of marks alone is kept.
+    Full-width and plain forms are equal, and so are composed and decomposed letters (é). A text of marks
+    alone is kept.
     """
-    plain = without_quotes_and_emphasis(unicodedata.normalize("NFC", text))
+    plain = without_quotes_and_emphasis(unicodedata.normalize("NFC", text.translate(FULL_WIDTH)))
     plain = " ".join(undecorated(plain, ends=" .!?,;:…。！？，；：").split())
     return unicodedata.normalize("NFC", plain.casefold())

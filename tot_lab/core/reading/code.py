@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _FENCE = re.compile(r"`{3,}+|~{3,}+")
+_TAIL = re.compile(r"(?>\s|</\w{1,20}>|<[|｜][^<>\s]{1,40}[|｜]>)*")
 _BEFORE = re.compile(r"((?>(?:[ \t]*+>)*))((?:[ \t]*+(?:[-*+•]|\d{1,3}[.)])(?=[ \t]))?[ \t]*+)")
 _PYTHON = re.compile(
-    r"\W*+(?:(?:code(?:-cell|-block)?|lang(?:uage)?)\b\W*+)?"
-    r"(?:i?py(?:thon)?[\d.]*+(?![\w-])|(?:\w++=)?\W?[^\s=\"']*?\.py(?!\w))",
+    r"\W*+(?:(?:text/|application/)?x-)?(?:(?:code(?:-cell|-block)?|lang(?:uage)?)\b\W*+)?"
+    r"(?:i?py(?:thon)?(?:[-_ ]?[\d.]++)?(?![\w-])|(?:\w++=)?\W?[^\s=\"']*?\.py(?!\w))",
     re.IGNORECASE,
 )
-_NO_LANGUAGE = re.compile(r"[^A-Za-z]*+(?:\w++=.*+)?\Z")
+_NO_LANGUAGE = re.compile(r"[^A-Za-z]*+(?:(?:tool_)?code|\w++=.*+)?\Z", re.IGNORECASE)
 
 
 class Fenced(NamedTuple):
@@ -53,7 +54,7 @@ def fenced_blocks(text: str) -> Iterator[Fenced]:
     """
     block: _Block | None = None
     start = end = 0
-    for full in text.split("\n"):
+    for full in text.split("\n") if "```" in text or "~~~" in text else ():
         line, at, end = full.removesuffix("\r"), end, min(end + len(full) + 1, len(text))
         has_fence = "```" in line or "~~~" in line
         if block is not None:
@@ -101,7 +102,7 @@ class _Block:
     def closed_by(self, line: str) -> bool:
         """Whether a line ends with the closing fence. Code before the fence is added."""
         fence = _FENCE.search(line)
-        if fence is None or line[fence.end() :].strip():
+        if fence is None or not _TAIL.fullmatch(line, fence.end()):
             return False
         before = line[: fence.start()]
         if not before.strip():

@@ -33,7 +33,7 @@ def read_json(text: str) -> Any:
     """The first JSON value in a reply: the whole text, a fenced block, or a balanced {…} or […]. `None` if
     there is none.
     """
-    return next((found.value for found in _parsed(_places(text))), None)
+    return next((found.value for found in find_json(text) if not found.repaired), None)
 
 
 def find_json(text: str) -> Iterator[FoundJSON]:
@@ -128,12 +128,6 @@ def _too_deep(text: str) -> bool:
         elif match[0] in ("]", "}"):
             depth -= 1
     return False
-
-
-def _places(text: str) -> Iterator[_Place]:
-    yield _Place(0, len(text), text)
-    yield from _fenced(text)
-    yield from _bracketed(text)[0]
 
 
 def _fenced(text: str) -> Iterator[_Place]:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from textwrap import dedent
 from typing import Any, NamedTuple
 
-from tot_lab.core.reading.code import fenced_blocks
+from tot_lab.core.reading.code import Fenced, fenced_blocks
 from tot_lab.core.reading.json_values import FoundJSON, find_json
 
 _MARK = re.compile(
-    r"^(?P<indent>[ \t]*+)(?:(?P<bullet>[-*•–])|(?:\#{1,6}[ \t]++)?(?P<bold>\*\*|__)?"
+    r"^(?P<indent>[ \t]*+)(?:(?P<bullet>[-*•‣▪◦–—])|(?:\#{1,6}[ \t]++)?(?P<bold>\*\*|__)?"
     r"(?:(?P<word>step|thought|option|idea|approach|proposal)[ \t]++)?"
-    r"\(?\d{1,3}(?P<closed>\*\*|__)?[.):](?P<ended>\*\*|__)?)"
-    r"(?:[ \t]++(?=\S)|(?(bold)|(?(word)|(?!)))[ \t\r]*+$)",  # alone on its line it must be a heading
+    r"(?:\#?\(?\d{1,3}(?P<closed>\*\*|__)?[.):、．）](?P<ended>\*\*|__)?|\#\d{1,3}|\[\d{1,3}\]|[①-⑳]"
+    r"|(?P<letter>\(?(?-i:[a-z]|[ivx]{2,4})[.)])))"
+    r"(?:[ \t]++(?=\S)|(?<=[、．）①-⑳])(?=[^\s\d])|(?<=\d[.)])(?=[^\W\d_]|\*\*)"
+    r"|(?(bullet)(?!))[ \t\r]*+$(?=\s*+\S))",
     re.IGNORECASE | re.MULTILINE,
 )
+_END_OF_TURN = re.compile(r"<[|｜][^<>|｜\s]{1,40}[|｜]>\s*\Z")
+_UNQUOTED = re.compile(r"^[ \t]*+[^>\s]", re.MULTILINE)
+_QUOTE = re.compile(r"^[ \t]*+>[ \t]?", re.MULTILINE)
+_RULE = re.compile(r"\n[ \t]*+[-*_]{3,}+\s*+\Z")
 _APART = re.compile(r"\n[ \t]*+\n(?=\S)")
 _NEAR = 100  # characters beside a JSON value that are looked at
 
@@ -44,13 +51,11 @@ def read_list(text: str) -> list[str]:
 
 def find_list(text: str) -> FoundList:
     """Return the items of a reply like `read_list`, and whether their JSON was repaired."""
+    text = _END_OF_TURN.sub("", text)
+    if not _UNQUOTED.search(text):
+        text = _QUOTE.sub("", text)
     blocks = [block for block in fenced_blocks(text) if block.closed]
-    marks, k = list[re.Match[str]](), 0
-    for mark in _MARK.finditer(text):
-        while k < len(blocks) and blocks[k].end <= mark.start():
-            k += 1
-        if k == len(blocks) or mark.start() <= blocks[k].start:
-            marks.append(mark)
+    marks = _marks(text, blocks)
     bracket = min((at for at in map(text.find, "[{") if at >= 0), default=len(text))
     for found in find_json(text) if not marks or bracket < marks[0].start() else ():
         outside = marks and not found.start <= marks[0].start() <= marks[-1].start() < found.end
@@ -58,8 +63,8 @@ def find_list(text: str) -> FoundList:
         if items and _stands_apart(text, found):
             return FoundList(items, found.repaired)
     if not marks:  # the list may be in a block
-        text = next((block.body for block in blocks if block.body and _MARK.search(block.body)), text)
-        marks = list(_MARK.finditer(text))
+        text = next((block.body for block in blocks if _marks(block.body)), text)
+        marks = _marks(text)
     if marks:
         return FoundList(_marked_items(text, _own_level(marks)))
     if text.lstrip()[:1] in ("[", "{") or text.strip() == "null":
@@ -67,16 +72,37 @@ def find_list(text: str) -> FoundList:
     return FoundList([line for line in map(str.strip, text.splitlines()) if line and line.strip("`~")])
 
 
+def _marks(text: str, blocks: Sequence[Fenced] = ()) -> list[re.Match[str]]:
+    """The marks of items that are outside `blocks`. Letters are marks if the first mark is one of several."""
+    marks, k = list[re.Match[str]](), 0
+    for mark in _MARK.finditer(text):
+        while k < len(blocks) and blocks[k].end <= mark.start():
+            k += 1
+        if k == len(blocks) or mark.start() <= blocks[k].start:
+            marks.append(mark)
+    letters = [mark for mark in marks if mark["letter"]]
+    is_lettered = len(letters) > 1 and letters[0] is marks[0]
+    return marks if is_lettered else [mark for mark in marks if not mark["letter"]]
+
+
 def _json_items(value: Any) -> list[str]:
     if isinstance(value, dict):
-        lists = [item for item in value.values() if isinstance(item, list)]
-        value = lists[0] if len(lists) == 1 else None
+        is_numbered = all(key[-1:].isdecimal() for key in value)
+        lists = (
+            [[*value.values()]]
+            if is_numbered
+            else [item for item in value.values() if isinstance(item, list)]
+        )
+        items = list(filter(None, map(_json_items, lists)))
+        return items[0] if len(items) == 1 else []
     return list(filter(None, map(_item_text, value))) if isinstance(value, list) else []
 
 
 def _item_text(item: Any) -> str:
     if isinstance(item, dict):
-        item = next((item[key] for key in ("thought", "step", "content", "text") if key in item), None)
+        texts = {key: text for key, text in item.items() if isinstance(text, str)}
+        only = next(iter(texts.values())) if len(texts) == 1 else ""
+        item = next((texts[key] for key in ("thought", "step", "content", "text") if key in texts), only)
     return item.strip() if isinstance(item, str) else ""
 
 
@@ -110,6 +136,7 @@ def _marked_items(text: str, marks: list[re.Match[str]]) -> list[str]:
         bodies[-1] = _APART.split(bodies[-1], maxsplit=1)[0]  # what follows the list is no item
     items = []
     for mark, body in zip(marks, bodies, strict=True):
+        body = _RULE.sub("", body)
         line, _, rest = body.partition("\n")
         bold, *closed = mark.group("bold", "closed", "ended")
         line = f"{bold}{line.strip()}" if bold and not any(closed) else line.strip()

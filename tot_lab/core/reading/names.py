@@ -17,19 +17,17 @@ T = TypeVar("T")
 _LONGEST = 4_000  # characters at the end of a reply in words that are searched
 _CANDIDATES = 5  # JSON values in one reply
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_ARTICLE = r"(?:\W{1,3}(?:an?|the|of|best|clearly|kind|category|type))*[\W_]*\Z"
+_ARTICLE = r"(?:\W{1,3}(?:an?|the|best))*[\W_]*\Z"
 _LABELLED = re.compile(
-    r"\b(?:category|kind|strategy|type|label|class|route|answer|choice|approach|method)\b[\W_]{0,6}"
-    rf"(?:(?:is|should be|would be)\b)?{_ARTICLE}"
+    rf"\b(?:category|kind|strategy|type|class|answer|choice|approach)\b[\W_]{{0,6}}(?:is\b)?{_ARTICLE}"
 )
-_DESCRIBED = re.compile(rf"\b(?:it|this|that|(?:the|this) (?:task|question|problem|one))(?:'s| is){_ARTICLE}")
-_NEGATED = re.compile(
-    r"(?:\b(?:not|no|never|neither|nor|without|than|instead of)|n't)(?: (?:an?|the|about|of))?\W*\Z"
-)
-_HEDGED = re.compile(r"\b(?:maybe|perhaps|possibly|probably|could be|might be|may be|either)(?: an?)?\W*\Z")
-_JOINED = re.compile(r"\W*(?:\b(?:or|and)\b|[/,&|])\W*(?:\b(?:or|and)\b)?\W*")
+_DESCRIBED = re.compile(rf"\b(?:it|this|that|task|question|problem)(?:'s| is){_ARTICLE}")
+_NEGATED = re.compile(r"(?:\b(?:not|no|never|neither|nor|than|instead of)|n't)(?: (?:an?|the))?\W*\Z")
+_HEDGED = re.compile(r"\b(?:maybe|perhaps|possibly|probably|(?:could|might|may) be|either)(?: an?)?\W*\Z")
+_JOINED = re.compile(r"[\s,]*(?:\b(?:or|and)\b|[/,&|])\W*")
 _REASONS = re.compile(r"\b(?:because|since|although|though|despite|while|whereas|even if|as it)\b")
-_ENDS = re.compile(r"[\s*_`\"'”’)\]}]*(?:\Z|[^\w\s]|(?:because|since|as)\b)")
+_ASKED = re.compile(r"[\s*_`\"'”’)\]]*\?")
+_ENDS = re.compile(r"\s*(?:\Z|[^\w\s])")
 
 
 def read_name(text: str, names: Mapping[str, T], key: str) -> T | None:
@@ -79,7 +77,11 @@ def _in_words(text: str, known: Mapping[str, T], pattern: re.Pattern[str]) -> T 
             before = line[max(0, found.start() - 80) : found.start()]
             if _NEGATED.search(before):
                 continue
-            meaning = None if k in hedged or _HEDGED.search(before) else meanings[k]
+            meaning = (
+                None
+                if k in hedged or _HEDGED.search(before) or _ASKED.match(line, found.end())
+                else meanings[k]
+            )
             if _LABELLED.search(before):
                 labelled.append(meaning)
             elif not re.search(r"[^\W_]", line[: found.start()]) and _ENDS.match(line, found.end()):
@@ -113,13 +115,13 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 def _core(name: str) -> str:
     """The letters and digits of a name, in lower case."""
-    return re.sub(r"[\W_]+", "", name.casefold())
+    return re.sub(r"(?<![^\W_])and(?![^\W_])|[\W_]+", "", name.casefold())
 
 
 @lru_cache(maxsize=64)
 def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
     """The pattern of the names in lower-case text, with any separators, and in the plural."""
     words = (re.findall(r"[^\W_]+", _HUMP.sub(" ", name).lower()) for name in names)
-    spelled = {r"[\s_\u2010-\u2015-]{0,3}".join(one) for one in words}
+    spelled = {r"[\s_\u2010-\u2015-]{0,3}(?:and[\s_-])?".join(one) for one in words}
     longest = sorted(filter(None, spelled), key=len, reverse=True)
     return re.compile(rf"(?<![^\W_])(?:{'|'.join(longest)})s?(?![^\W_])")

@@ -23,6 +23,9 @@ _BEGUN = r"(?:[-+.\d][-+.\deE]*+|[tT](?:ru?)?|[fF](?:a(?:ls?)?)?|n(?:ul?)?|N(?:o
 _LAST = re.compile(rf"""["'][^"'\\]*+["']\s*+:\s*+(?:{_BEGUN}|\Z)|(?<=[\[,:\s]){_BEGUN}""")
 
 
+_APOSTROPHE = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")  # the library takes one for a closing quote
+
+
 class GaveUp(Exception):
     """Raised if a repair exceeds its work limit."""
 
@@ -80,6 +83,7 @@ def repaired(text: str, work: Work) -> Any:
     text = text.rstrip()
     if not text.endswith(("}", "]")):
         text = _LAST.sub("", text)
+    text = _APOSTROPHE.sub(r"\'", text)
     try:
         work.spend(_LOOKS_TO_BEGIN)
         value = json_repair.loads(_Watched.of(text, work), skip_json_loads=True)

@@ -12,9 +12,9 @@ from tot_lab.core.reading.code import fenced_blocks
 
 _HEADER = r"(?:<\|end\|>\s*+)?(?:<\|start\|>\s*+assistant\s*+)?<\|channel\|>\s*+"
 _TAG = re.compile(
-    rf"(?P<open><think(?:ing)?(?:\s[^<>]*)?>|(?-i:\[THINK\])|◁think▷"
+    rf"(?P<open><(?:seed:)?think(?:ing)?(?:\s[^<>]*)?>|(?-i:\[THINK\])|◁think▷"
     rf"|{_HEADER}(?:analysis|commentary)\s*+<\|message\|>)"
-    rf"|(?P<close></think(?:ing)?(?:\s[^<>]*)?>|(?-i:\[/THINK\])|◁/think▷)"
+    rf"|(?P<close></(?:seed:)?think(?:ing)?(?:\s[^<>]*)?>|(?-i:\[/THINK\])|◁/think▷)"
     rf"|(?P<final>{_HEADER}final\b[^<>]{{0,99}}(?:<\|constrain\|>[^<>]{{0,99}})?<\|message\|>)"
     r"|(?P<end><\|(?:end|return)\|>)",
     re.IGNORECASE,
@@ -30,6 +30,7 @@ _QUOTED = re.compile(
     r"""|(?<=[{\[:,])\s*+(?:"(?>(?:[^"\\]|\\.)*)"|'(?>(?:[^'\\]|\\.)*)')(?=\s*+[,:}\]])""",
     re.DOTALL,
 )
+_QUOTES = ("'", '"', "“", "”", "‘", "’")
 _CUT_OFF = re.compile(r""""\s*+:\s*+"(?>(?:[^"\\]|\\.)*)\Z""", re.DOTALL)
 
 
@@ -125,7 +126,8 @@ class _Context:
         hold its opening tag: such a place may have begun in the thinking.
         """
         at, opens = tag.start(), tag.lastgroup == "open"
-        if self.quoted and _around(at, self.quoted):
+        is_in_quotes = self.text[at - 1 : at] in _QUOTES and self.text[tag.end() : tag.end() + 1] in _QUOTES
+        if at and (is_in_quotes or (self.quoted and _around(at, self.quoted))):
             return True
         for places in (self.fenced, self.cut_off):
             place = _around(at, places) if places else None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from tot_lab.core.arithmetic import FULL_WIDTH
 from tot_lab.core.reading.thinking import split_thinking
 
 _WORD = re.compile(
@@ -17,68 +18,63 @@ _MOST = 1_000  # occurrences of the word that are looked at, from the end
 _BEFORE, _AFTER = 200, 120  # characters around the word that are looked at
 
 _SENTENCE = re.compile(r"[.!?;\n]")
-_CLAUSE = re.compile(r"[.!?;:,\n–—→|]|\s-\s|[=-]>|\b(?:and|but|so|hence|thus|therefore|because|then)\b")
-_ASIDE = re.compile(r"\b(not|never|am|is|are|be|been)\s*,[^,.;:!?\n]{1,40},")
+_CLAUSE = re.compile(r"[.!?;:,\n–—→|{]|\s-\s|=>|\b(?:and|(?<!anything )but|so|hence|thus|therefore)\b")
+_ASIDE = re.compile(r"\b(not|never|am|is)\s*,[^,.;:!?\n]{1,40},")
 _LEADS = re.compile(
-    r"(?>[\W\d_]+|(?:a|all|almost|am|and|are|assessment|barely|be|been|become|can|cannot|conclusion|could|"
-    r"critic|critique|d|decision|entirely|far|feel|final|finally|from|fully|hardly|hence|i|in|is|isn|judge?ment|"
-    r"largely|ll|longer|m|more|mostly|my|nearly|never|no|non|not|now|of|overall|partially|partly|quite|rating|"
-    r"re|remain|result|review|satisfied|scarcely|should|so|status|still|t|the|therefore|this|thus|to|un|"
-    r"unsatisfied|verdict|very|was|we|were|will|would|yet)(?![^\W\d_]))*+"
+    r"(?>[\W\d_]+|(?:a|all|am|assessment|conclusion|critique|d|decision|final|fully|i|is|judge?ment|my|not|now|of|"
+    r"overall|quite|rating|result|review|say|status|the|this|un|verdict|very|would)(?![^\W\d_]))*+"
 )
-"""The words that may stand before a verdict at the beginning of its sentence."""
+"""The words that may stand before a verdict in its clause."""
 
 _NEGATED = re.compile(
-    r"\b(?:not(?! (?:only|merely|just)\b)|never|cannot|hardly|barely|scarcely|neither|nor|none|nobody|"
-    r"no (?:one|longer|way)|far from|anything but|less than|without(?! (?:any )?(?:doubt|reservations?))|"
-    r"(?<!no )(?<!without )(?<!any )doubt\w*|refus\w+|fail\w*|unable|impossible|too \w+ to|would have|yet to|"
-    r"almost|nearly|mostly|partly|partially|largely|half|semi|somewhat|insufficiently)\b|n't\b"
+    r"\b(?:not(?! (?:only|merely|just)\b)|never|neither|nor|none|nobody|few|some|most|almost|cannot|"
+    r"(?:hard|bare|scarce|near|most|part|partial|large)ly|no (?:one|longer|way|means)|nowhere near|far from|"
+    r"anything but|without(?! (?:any )?(?:doubt|reservations?)\b)|(?<!no )(?<!without )(?<!any )doubt\w*|"
+    r"too \w+ to|would have)\b|n't\b"
 )
 _CONDITIONAL = re.compile(
-    r"\b(?:want|expect|need|wish)\w* (?:me|us)\Z|"
-    r"(?:\b(?:to|would|could|should|might|may|will|shall|can|must)|'(?:d|ll))(?: \w+ly| more| quite| yet)?"
-    r" (?:be|become|get|feel|have been|(?:make|leave|have) (?:me|us))(?: \w+ly| more| quite| yet)?\Z"
+    r"\b(?:want|expect|need|get|make|keep|leave)\w* (?:me|us)\Z|\bthen(?: i am| i'm| we are| we're)?\Z|"
+    r"(?:\b(?:to|would|could|should|might|may|will|shall|can|must)|'(?:d|ll))(?: \w+ly| more)?"
+    r" (?:be|become|get|feel)(?: \w+ly| more)?\Z"
 )
 _CONDITION_FIRST = re.compile(
-    r"\W*(?:(?:and|but|only) )?(?:if|unless|until|till|once|when|whenever|provided|assuming|should|"
-    r"(?:were|had) (?:the|a|it|you|this|that)|as (?:soon|long) as|before (?:i|we))\b"
+    r"\W*(?:(?:and|but|only) )?(?:if|unless|until|once|when|whenever|provided|assuming|should|were|had|"
+    r"as (?:soon|long) as|before (?:i|we))\b"
 )
-_HEDGED = re.compile(r"\b(?:maybe|perhaps|possibly|probably|presumably|either|whether|or|otherwise)\Z")
+_HEDGED = re.compile(r"\b(?:maybe|perhaps|possibly|probably|presumably)\b")
 _SUBJECT = re.compile(
-    r"(?:\b(?:i|we) (?:am|are|feel|remain|was)|\b(?:i'm|we're)|"
-    r"\b(?:task|goal|request|critic|reviewer|verdict) (?:is|isn't|was|wasn't|has been|remains))"
+    r"(?:\b(?:i|we) (?:am|are|feel|remain)|\b(?:i'm|we're)|"
+    r"\b(?:task|goal|request|critic|reviewer|requirements?|criteria) (?:is|isn't|are|aren't))"
     r"(?: (?:not|never|no|longer|yet|quite|now|still|very|more|\w+ly))*\Z"
 )
-"""What a lower-case `satisfied` in the middle of a sentence must be said of."""
+"""Who may be satisfied, or what, in a clause with other words."""
 
 _CLOSING = r"[\s*_`~\"'”’»)\]}]{0,9}"
 _ANSWERED = re.compile(
-    rf"{_CLOSING}[:=?][\s*_`~\"'“‘«(\[{{]{{0,9}}(?:(yes|true)\b|(?:no|false)\b(?=\W{{0,9}}\Z|\s{{0,9}}[.,:;!}}\]\n–—])|"
-    r"(?:not (?:yet|really|quite|at all|entirely|fully|completely)|hardly|barely|only (?:if|when|once))\b)"
+    rf"{_CLOSING}[:=?(–—-][\s*_`~\"'“‘«(\[{{]{{0,9}}(?:(yes|true)\b|"
+    r"(?:no|not|false|null|none|n/a|0)\b(?=\s{0,9}(?:\Z|[^\w\s]|(?<=\n)))|"
+    r"(?:not (?:yet|quite|at all|(?:real|entire|ful|complete)ly|applicable)|hardly|only (?:if|when|once))\b)"
 )
 _ASKED = re.compile(rf"{_CLOSING}\?")
-_SAID_OF = re.compile(rf"{_CLOSING}is what\b")
-_ENDS = re.compile(rf"{_CLOSING}(?:\Z|[^\w\s]|(?<=\n))")
+_ENDS = re.compile(rf"{_CLOSING}(?:\Z|[^\w\s]|(?<=\n)|(?:with|without|and|because|since|as|now)\b)")
+_TAKEN_BACK = re.compile(r"\W{1,9}(?:wait|hm+|actually|no(?=[,.!]))\b")
 _CONDITION = re.compile(
-    rf"{_CLOSING}(?:[:,–—-]\s{{0,3}})?(?:(?:provided|unless|once|pending|subject to|except|apart from|only|"
-    r"on (?:the )?condition|as soon as|assuming|mostly|partly|partially|almost|nearly|in part|"
-    r"with (?:\w+ )?(?:reservation|caveat)s?)\b)|[\s,)]{1,3}(?:(?:if|when|after|until|as long as)\b|"
-    r"(?:(?:i|it|we) )?(?:am|is|are) (?:not|never)\b)"
+    rf"{_CLOSING}(?:[:,–—-]\s{{0,3}})?(?:provided|unless|once|pending|subject to|except|apart from|only|"
+    r"on (?:the )?condition|as (?:soon|long) as|assuming|mostly|partly|partially|almost|nearly|in part|"
+    r"with (?:\w+ )?(?:reservation|caveat)s?)\b|"
+    r"[\s,)]{1,3}(?:if|when|after|until|(?:(?:i|it|we) )?(?:am|is|are) (?:not|never))\b"
 )
 _BUT = re.compile(r"[\s,)*_`]{1,6}(?:with [^.!?:\n]{1,80}?[\s,]{1,2})?(?:but|however|though|although)\b")
 _OR = re.compile(r"\W*(?:\b(?:or|nor|vs)\b|[/|])\W*")
-_OR_NOT = re.compile(rf"{_CLOSING}(?:or|/)\W{{0,3}}not\b")
 
-
-_PLAIN = {ord("’"): "'", **{0xFEE0 + code: chr(code) for code in range(0x21, 0x7F)}}
-"""Characters in full width, and their usual forms. Positions stay the same."""
+_PLAIN = {**FULL_WIDTH, ord("’"): "'"}
 
 
 class _Statement(NamedTuple):
-    """A verdict in a text, and whether it begins its sentence."""
+    """A verdict in a text, and whether it is the subject of its clause, not a mention."""
 
     satisfied: bool
-    leads: bool
+    is_plain: bool
     start: int
 
 
@@ -86,21 +82,24 @@ def read_verdict(text: str) -> bool | None:
     """Whether a critique states SATISFIED as its verdict, with or without a colon.
 
     A negation (`UNSATISFIED`, `never SATISFIED`) and a condition (`to be SATISFIED: …`, `SATISFIED if …`)
-    mean `False`. The last verdict counts that begins a sentence (`SATISFIED. …`, `My verdict: SATISFIED`), or
-    else the last one inside a sentence. A mention (`the condition is satisfied`), a hedge (`SATISFIED or
-    UNSATISFIED`) and a question state nothing. Returns `None` without a verdict.
+    mean `False`. The last verdict counts that is a clause of its own (`SATISFIED. …`, `Verdict: SATISFIED`)
+    or is said of the critic or the task (`I am SATISFIED`), or else the last negation. A mention (`the
+    condition is satisfied`), a hedge (`SATISFIED or UNSATISFIED`) and a question state nothing.
+    Returns `None` without a verdict.
     """
     stated = list(_statements(split_thinking(text)[1]))
-    leading = [one for one in stated if one.leads]
-    return (leading or stated)[-1].satisfied if stated else None
+    plain = [one for one in stated if one.is_plain]
+    return (plain or stated)[-1].satisfied if stated else None
 
 
 def without_verdict(text: str) -> str:
     """`text` without the lines that begin with a verdict."""
     kept, end = list[str](), 0
-    for start in (one.start for one in _statements(text) if one.leads and one.start >= end):
-        kept.append(text[end : text.rfind("\n", 0, start) + 1])
-        end = text.find("\n", start) + 1 or len(text)
+    for start in (one.start for one in _statements(text) if one.start >= end):
+        line = text.rfind("\n", 0, start) + 1
+        if _LEADS.fullmatch(text[line:start].lower()):
+            kept.append(text[end:line])
+            end = text.find("\n", start) + 1 or len(text)
     return "".join([*kept, text[end:]]).strip("\n")
 
 
@@ -112,32 +111,41 @@ def _statements(text: str) -> Iterator[_Statement]:
         if other.start() - one.end() < 20 and _OR.fullmatch(text, one.end(), other.start()):
             paired |= {one.start(), other.start()}
     for word in words:
-        if word.start() not in paired and (made := _statement(text, word)) is not None:
-            yield made
+        if word.start() in paired:
+            continue
+        satisfied, is_plain = _verdict(text, word)
+        if satisfied is not None:
+            yield _Statement(satisfied, is_plain, word.start())
 
 
-def _statement(text: str, word: re.Match[str]) -> _Statement | None:
-    """The verdict that one occurrence of the word states."""
+def _verdict(text: str, word: re.Match[str]) -> tuple[bool | None, bool]:
+    """The verdict that one occurrence of the word states, and whether it is plain."""
     before = text[max(0, word.start() - _BEFORE) : word.start()].lower()
     after = text[word.end() : word.end() + _AFTER].lower()
     sentence = _SENTENCE.split(before)[-1]
     clause = _CLAUSE.split(_ASIDE.sub(r"\1", sentence))[-1]
     near = " ".join(re.findall(r"[\w']+", clause)[-7:])
     answered = _ANSWERED.match(after)
-    leads = _LEADS.fullmatch(sentence) is not None
-    leads = leads or (answered is not None and before[-1:] in ("'", '"', "`"))  # a key of JSON
-    is_stated = word[2].isupper() or (leads and (answered or _ENDS.match(after))) or _SUBJECT.search(near)
-    if not is_stated or _SAID_OF.match(after):
-        return None  # a mention
+    is_key = answered is not None and before[-1:] in ("'", '"', "`")
+    is_plain = (
+        is_key
+        or (
+            _LEADS.fullmatch(clause) is not None
+            and (answered or word[2].isupper() or _ENDS.match(after)) is not None
+        )
+        or _SUBJECT.search(near) is not None
+    )
+    if not is_plain and not word[2].isupper():
+        return None, False  # a mention
     negated = _NEGATED.search(near) is not None
     if word[1]:
         double = word[1].lower() in ("un", "dis") and _NEGATED.search(" ".join(near.split()[-3:]))
-        return None if double or _ASKED.match(after) else _Statement(False, leads, word.start())
+        return None if double or _ASKED.match(after) else False, is_plain
     if negated or _CONDITIONAL.search(near) or _CONDITION_FIRST.match(sentence):
-        return _Statement(False, leads, word.start())
+        return False, is_plain
     if answered is not None:
-        return _Statement(answered[1] is not None, leads, word.start())
+        return answered[1] is not None, is_plain
     if _CONDITION.match(after):
-        return _Statement(False, leads, word.start())
-    hedges = (_ASKED.match(after), _BUT.match(after), _OR_NOT.match(after), _HEDGED.search(near))
-    return None if any(hedges) else _Statement(True, leads, word.start())
+        return False, is_plain
+    hedges = (_ASKED.match(after), _BUT.match(after), _TAKEN_BACK.match(after), _HEDGED.search(near))
+    return (True if is_plain and _ENDS.match(after) and not any(hedges) else None), is_plain

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from tot_lab.core.arithmetic import OPERATORS, TARGET, equation, joined, number, plain, value_of, win_share
 from tot_lab.core.reading.answers import final_answer
+from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.reading.mathematics import boxed_answer
 from tot_lab.core.task import Domain, Path, Task
@@ -41,7 +42,12 @@ _STEP = re.compile(
     rf"[ \t*_`]{{0,6}}(?:=>?|->|→)[ \t*_`(]{{0,6}}(-?{_S}{_N}(?:{_S}/{_S}{_N})?)(?!\d|\.\d)",
     re.ASCII,
 )
-_MATH = re.compile(r"\\[()\[\]]|\$")
+_MATH = re.compile(r"\\[()\[\]]|\$|&|\\(?:begin|end)\{\w{1,20}\*?\}")
+_EQUALS = re.compile(r"[=＝]+|→|,?\s(?:which )?(?:equals|is|gives|makes)\s")
+_AROUND = " \t\r\n*`$."
+_LEAD = re.compile(
+    r"\W*+(?:[a-z]++ ){0,3}?(?:answer|solution|expression|equation)(?: is)?[\s:*]++", re.IGNORECASE
+)
 _LONGEST_LINE = 1_000  # characters of a line that may be an answer
 _MOST_LINES = 1_000
 _ATOM, _PRODUCT, _SUM = 3, 2, 1
@@ -256,7 +262,9 @@ class Game24(Domain):
         stated = _stated(text)
         if stated is not None:
             return stated
-        return _first_expression([boxed_answer(text) or "", *reversed(text.splitlines())])
+        lines = text.splitlines()[::-1]
+        led = [line[lead.end() :] for line in lines if (lead := _LEAD.match(line))]
+        return _first_expression([boxed_answer(text) or "", *led, *lines])
 
     def _valid_steps(self, task: Task, path: Path, text: str) -> Iterator[str]:
         terms = _walk(task, path)
@@ -318,7 +326,7 @@ class Game24(Domain):
 
         No reference is needed.
         """
-        expression, result = equation(plain(answer).strip(" \t\r\n*`$."))
+        expression, result = equation(plain(answer).strip(_AROUND))
         read = value_of(expression)
         if read is None or (result is not None and number(result.strip()) != TARGET):
             return 0.0
@@ -443,17 +451,24 @@ def _stated(text: str) -> str | None:
     stated = tagged_answer(text) or final_answer(text)
     if stated is None:
         return None
-    return _first_expression([boxed_answer(stated) or "", *stated.splitlines()]) or _side(stated)
+    return _first_expression([boxed_answer(stated) or "", *stated.splitlines()]) or stated.strip(_AROUND)
 
 
 def _first_expression(lines: list[str]) -> str | None:
-    """Return the side of the first line of several numbers that is an expression, or `None`."""
-    sides = (_side(line) for line in lines[:_MOST_LINES] if len(line) < _LONGEST_LINE)
-    return next((side for side in sides if (read := value_of(side)) and len(read[1]) > 1), None)
+    """Return the first expression of several numbers that is a line, or a side of an equation there."""
+    found = (_expression(line) for line in lines[:_MOST_LINES] if len(line) < _LONGEST_LINE)
+    return next(filter(None, found), None)
 
 
-def _side(text: str) -> str:
-    return equation(_MATH.sub("", text))[0].strip(" \t\r\n*`$.")
+def _expression(line: str) -> str | None:
+    """Return the side of an equation that has the most numbers, or all of it if it does not equal 24."""
+    text = _MATH.sub("", undecorated(line, ends="."))
+    sides = [side.strip(_AROUND) for side in _EQUALS.split(text, 9)]
+    counts = [len(read[1]) if (read := value_of(side)) else 0 for side in sides]
+    if max(counts) < 2:
+        return None
+    is_other = any(number(side) not in (None, TARGET) for side in sides)
+    return text.strip(_AROUND) if is_other else sides[counts.index(max(counts))]
 
 
 def _walk(task: Task, path: Path) -> tuple[Term, ...] | None:
