@@ -75,14 +75,25 @@ class Named(NamedTuple):
 
 
 def answer(text: str) -> list[Any] | None:
-    """Return the key of an expression, and whether it is one number. `None` if it cannot be read."""
+    """Return the key of an expression, and its kind: `number`, `numbers`, `range` or another.
+
+    `None` if it cannot be read.
+    """
     try:
-        value = _Reader(text).whole()
+        reader = _Reader(text)
+        value = reader.whole()
         key = _canonical(value)
     except (Unreadable, ArithmeticError, ValueError, TypeError, RecursionError):
         return None
     digest = hashlib.sha256(repr(key).encode()).hexdigest()[:32]
-    return [f"math:{digest}", isinstance(value, tuple) and len(value) == 1]
+    return [f"math:{digest}", "range" if _MIRRORED.keys() & set(reader.tokens) else _kind(value)]
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Shape):
+        is_list = value.kind == "set" and all(_kind(part) == "number" for part in value.parts)
+        return "numbers" if is_list else value.kind
+    return "number" if len(value) == 1 else ""
 
 
 # Numbers.
@@ -202,7 +213,7 @@ def _sorted(items: list[Any]) -> tuple[Any, ...]:
 
 def _collection(items: list[Any]) -> Any:
     """Return a list or a set of answers, whose order does not matter."""
-    names = {item.name for item in items if isinstance(item, Named)}
+    names = {item.name.partition("_")[0] for item in items if isinstance(item, Named)}
     if len(names) <= 1:
         items = [item.value if isinstance(item, Named) else item for item in items]
     flat: list[Any] = []
@@ -347,7 +358,7 @@ class _Reader:
         while self.accept("\\cup"):
             parts.append(self.sum())
         if len(parts) > 1:
-            return Shape("union", _sorted(parts))
+            return _collection(parts)  # `x < 1 or x > 2` is the list of its parts
         while self.accept(":"):
             parts.append(self.sum())
         if len(parts) > 1:
@@ -484,6 +495,8 @@ class _Reader:
             if (opening, closing) in (("(", "]"), ("[", ")")) or isinstance(items[0], Named):
                 raise Unreadable
             return items[0]
+        if opening == "[" and all(isinstance(item, Shape) and item.kind == "[" for item in items):
+            return Shape("matrix", tuple(Shape("row", item.parts[:-1]) for item in items))
         return Shape(opening, (*items, closing))
 
     def matrix(self, begin: str) -> Any:
