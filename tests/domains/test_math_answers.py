@@ -207,6 +207,14 @@ POOLED = [
     ["50°C"],
     [r"x_1 = 2, x_2 = 3", "2, 3"],
     [r"(-\infty, 2) \cup (5, \infty)", "x < 2 or x > 5"],
+    [r"\sin 2x", r"2 \sin x \cos x"],
+    ["e^2", "exp(2)"],
+    ["i", r"e^{i\pi/2}"],
+    ["0", r"\sin^2 x + \cos^2 x - 1"],
+    ["2^-1 x", "x/2"],
+    ["x_{12} + x_1", "x_1 + x_{12}"],
+    [r"\begin{array}{cc} 1 & 2 \end{array}", r"\begin{bmatrix} 1 & 2 \end{bmatrix}"],
+    [r"\emptyset", "∅"],
     ["(x+1)^2", "x^2 + 2x + 1"],
     [r"\sin^2 x + \cos^2 x", "1", r"-e^{i\pi}", r"\binom{5}{5}"],
     ["15 and 40", "40, 15", r"\{15, 40\}"],
@@ -280,7 +288,7 @@ def test_a_key_is_the_same_in_every_process():
     "text",
     ["9^9^9^9^9", "((((9!)!)!)!)!", r"\cos(10^{10^{10}})", "e^{e^{e^{e^e}}}", "(" * 3_000, "-" * 3_000 + "1",
      r"\frac{" * 500, "2^" * 1_000 + "2", r"\binom{10^9}{5}", "1/0", "0^0", "x" * 4_000, "2 3", "f(x)",
-     "five"],
+     "five", r"\sin x/2", "1 < x < y < 3", "1 < x > 0", "{1)", "3 = 4", "12 = 12"],
 )  # fmt: skip
 def test_what_is_large_or_no_expression_has_no_key(text):
     start = time.process_time()

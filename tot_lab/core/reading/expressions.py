@@ -104,7 +104,7 @@ def _each(function: Callable[..., Any], *values: Any) -> Number:
     if any(isinstance(value, Shape | Named) for value in values):
         raise Unreadable
     size = max(map(len, values))
-    points = zip(*(value * size if len(value) < size else value for value in values), strict=True)
+    points = zip(*(value if len(value) == size else value * size for value in values), strict=True)
     return tuple(_tidy(function(*point)) for point in points)
 
 
@@ -120,15 +120,9 @@ def _tidy(value: Any) -> Any:
 
 def _add(one: Any, other: Any) -> Any:
     total = one + other
-    if total and mp.mag(total) < max(mp.mag(one), mp.mag(other)) - _NOTHING:
+    if mp.mag(total) < max(mp.mag(one), mp.mag(other)) - _NOTHING:
         return mp.mpf(0)
     return total
-
-
-def _divide(above: Any, below: Any) -> Any:
-    if not below:
-        raise Unreadable
-    return above / below
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -136,16 +130,13 @@ def _power(base: Any, exponent: Any) -> Any:
         if mp.im(exponent) or exponent <= 0:
             raise Unreadable
         return base
-    if not mp.im(exponent):
-        if mp.isint(exponent) and abs(exponent) < 10**6:
-            return base ** int(exponent)
-        if mp.isint(2 * exponent) and abs(exponent) < 10**6:
-            return mp.sqrt(base) ** int(2 * exponent)
-        if not mp.im(base) and base < 0:
-            for odd in (3, 5, 7):  # the real root
-                times = exponent * odd
-                if abs(times) < 10**6 and mp.mag(times - mp.nint(times)) < -_NOTHING:
-                    return mp.exp(mp.log(-base) * exponent) * (-1) ** int(mp.nint(times))
+    if mp.isint(2 * exponent) and abs(exponent) < 10**6:
+        return base ** int(exponent) if mp.isint(exponent) else mp.sqrt(base) ** int(2 * exponent)
+    if not mp.im(exponent) and not mp.im(base) and base < 0:
+        for odd in (3, 5, 7):  # the real root
+            times = mp.nint(_limited(exponent * odd))
+            if mp.mag(exponent * odd - times) < -_NOTHING:
+                return _exp(mp.log(-base) * exponent) * (-1) ** int(times)
     return _exp(exponent * mp.log(base))
 
 
@@ -154,23 +145,17 @@ def _exp(value: Any) -> Any:
 
 
 def _limited(value: Any, bits: int = 64) -> Any:
-    if value and mp.mag(value) > bits:
+    if mp.mag(value) > bits:
         raise Unreadable
     return value
-
-
-def _root(value: Any, degree: Any) -> Any:
-    return _power(value, _divide(mp.mpf(1), degree))
 
 
 def _factorial(value: Any) -> Any:
     return mp.factorial(_limited(value, 16))
 
 
-def _log(value: Any) -> Any:
-    if not value:
-        raise Unreadable
-    return mp.log(value)
+def _binomial(above: Any, below: Any) -> Any:
+    return mp.binomial(_limited(above, 16), _limited(below, 16))
 
 
 def _symbol(name: str) -> Number:
@@ -185,19 +170,12 @@ def _symbol(name: str) -> Number:
 
 def _canonical(value: Any) -> Any:
     """Return what is equal for equal values, of strings and tuples."""
-    if isinstance(value, Shape | Named):
-        return tuple(_canonical(part) if isinstance(part, tuple) else part for part in _flat(value))
-    points = [
-        tuple(_digits(part) for part in (value.real, value.imag))
-        if isinstance(value, mp.mpc)
-        else _digits(value)
-        for value in value
-    ]
+    if isinstance(value, str):
+        return value
+    if not value or any(isinstance(part, str | tuple) for part in value):
+        return tuple(map(_canonical, value))
+    points = [(_digits(mp.re(point)), _digits(mp.im(point))) for point in value]
     return ("number", *(points[:1] if len(set(points)) == 1 else points))
-
-
-def _flat(value: Shape | Named) -> tuple[Any, ...]:
-    return (value.kind, *value.parts) if isinstance(value, Shape) else tuple(value)
 
 
 def _digits(value: Any) -> str:
@@ -254,10 +232,6 @@ class _Reader:
             self.at += 1
             return token
         return None
-
-    def expect(self, token: str) -> None:
-        if self.take() != token:
-            raise Unreadable
 
     def whole(self) -> Any:
         items = self.items(self.element)
@@ -365,10 +339,6 @@ class _Reader:
             return Shape("ratio", tuple(parts))
         if self.accept("%"):
             return Shape("%", (parts[0],))
-        token = self.peek()
-        if token is not None and token.startswith("\\text{"):
-            self.at += 1
-            return Shape("unit", (token[6:-1], parts[0]))
         return parts[0]
 
     def sum(self) -> Any:
@@ -380,6 +350,12 @@ class _Reader:
         while sign := self.accept("+", "-", "\\pm", "\\mp"):
             value = _each(_add, value, self.signed(sign, self.term()))
         self.depth -= 1
+        return value
+
+    def sum_before(self, closing: str) -> Any:
+        value = self.sum()
+        if self.take() != closing:
+            raise Unreadable
         return value
 
     def signed(self, sign: str | None, value: Any) -> Any:
@@ -394,7 +370,7 @@ class _Reader:
             if self.accept("*"):
                 value = _each(operator.mul, value, self.factor())
             elif self.accept("/"):
-                value = _each(_divide, value, self.factor())
+                value = _each(operator.truediv, value, self.factor())
             elif self.begins_factor():
                 if _is_number(self.peek()) and self.tokens[self.at - 1] not in (")", "}"):
                     raise Unreadable  # `2 3`
@@ -433,23 +409,22 @@ class _Reader:
         if token in ("(", "[", "{", "\\{"):
             return self.bracket(token)
         if token == "|":
-            value = self.sum()
-            self.expect("|")
-            return _each(abs, value)
+            return _each(abs, self.sum_before("|"))
         if _is_number(token):
             return (mp.mpf(token),)
         if "_" in token and token[0].isdigit():
             digits, base = token.replace("{", "").replace("}", "").split("_")
             return _symbol(f"{digits.strip('0') if '.' in digits else digits.lstrip('0')}_{base}")
-        command = getattr(self, token[1:] + "_", None) if token[0] == "\\" else None
-        if command is not None and token[1:] in ("frac", "sqrt", "binom"):
-            return command()
+        if token == "\\frac":
+            return _each(operator.truediv, self.argument(), self.argument())
+        if token == "\\binom":
+            return _each(_binomial, self.argument(), self.argument())
+        if token == "\\sqrt":
+            return self.root()
         if token.startswith("\\begin{"):
             return self.matrix(token)
         if token[1:] in _FUNCTIONS and token[0] == "\\":
             return self.function(token)
-        if token == "\\emptyset":
-            return Shape("set", ())
         constant = {"e": lambda: +mp.e, "i": lambda: mp.mpc(0, 1), "\\pi": lambda: +mp.pi}.get(token)
         if constant is not None:
             return (constant(),)
@@ -481,8 +456,6 @@ class _Reader:
         return self.bracket("{") if self.accept("{") else self.base()
 
     def bracket(self, opening: str) -> Any:
-        if opening == "\\{" and self.accept("\\}"):
-            return Shape("set", ())
         items = self.items(self.element if opening == "\\{" else self.relation)
         closing = self.take()
         if opening == "\\{" and closing == "\\}":
@@ -500,8 +473,6 @@ class _Reader:
         return Shape(opening, (*items, closing))
 
     def matrix(self, begin: str) -> Any:
-        if not begin.endswith(("matrix}", "array}")):
-            raise Unreadable
         if begin.endswith("array}") and self.accept("{"):
             while self.take() != "}":
                 pass
@@ -514,22 +485,12 @@ class _Reader:
                 rows[-1].append(self.sum())
         return Shape("matrix", tuple(Shape("row", tuple(row)) for row in rows if row))
 
-    def frac_(self) -> Any:
-        return _each(_divide, self.argument(), self.argument())
-
-    def binom_(self) -> Any:
-        def choose(above: Any, below: Any) -> Any:
-            return mp.binomial(_limited(above, 16), _limited(below, 16))
-
-        return _each(choose, self.argument(), self.argument())
-
-    def sqrt_(self) -> Any:
+    def root(self) -> Any:
         degree: Any = (mp.mpf(2),)
         if self.accept("["):
-            degree = self.sum()
-            self.expect("]")
+            degree = self.sum_before("]")
         value = self.bracket("(") if self.accept("(") else self.argument()
-        return _each(_root, value, degree)
+        return _each(_power, value, _each(operator.truediv, (mp.mpf(1),), degree))
 
     def function(self, token: str) -> Any:
         name, power, base = token[1:], None, None
@@ -559,17 +520,13 @@ class _Reader:
 
     def applied(self, name: str, value: Any, base: Any) -> Any:
         if name in ("ln", "log", "lg"):
-            found = _each(_log, value)
+            found = _each(mp.log, value)
             if name == "log" and base is None:
                 return _each(operator.mul, found, _symbol("\\log"))  # base 10 or e: a constant of its own
             base = (mp.mpf(10),) if name == "lg" else base
-            return found if base is None else _each(_divide, found, _each(_log, base))
-        if base is not None:
-            raise Unreadable
-        if name == "exp":
-            return _each(_exp, value)
+            return found if base is None else _each(operator.truediv, found, _each(mp.log, base))
         own = {"arcsin": "asin", "arccos": "acos", "arctan": "atan"}.get(name, name)
-        bits = 20 if own.endswith("h") else 64
+        bits = 20 if own.endswith(("h", "exp")) else 64
         return _each(lambda point: getattr(mp, own)(_limited(point, bits)), value)
 
 
@@ -585,7 +542,7 @@ def _split(token: str) -> list[str]:
 
 
 def _is_number(token: str | None) -> bool:
-    return token is not None and token.isascii() and token.replace(".", "", 1).isdigit()
+    return token is not None and token.replace(".", "", 1).isdigit()
 
 
 def _negative(value: Any) -> Number:
@@ -594,6 +551,6 @@ def _negative(value: Any) -> Number:
 
 def _ratios(difference: Number) -> tuple[Any, ...]:
     """Return what an equation keeps if both of its sides are multiplied by one number."""
-    if len(difference) == 1 or not difference[0]:
+    if len(difference) == 1:
         raise Unreadable
     return tuple((_tidy(value / difference[0]),) for value in difference[1:])
