@@ -197,9 +197,9 @@ def test_values_that_differ_are_wrong(reference, answer):
 # Votes.
 
 POOLED = [
-    ["x^2 + 1", "1+x**2", "$x²+1$", r"\boxed{1 + x^{2}}", "y = x^2+1"],
+    ["x^2 + 1", "1+x**2", "$x²+1$", r"\boxed{1 + x^{2}}", "y = x^2+1", "1 + x ** 2"],
     [r"\frac{\pi}{2}", r"\pi/2", "π/2", r"0.5\pi"],
-    [r"3\sqrt{5}", r"\sqrt{45}", "3√5", r"\frac{15}{\sqrt5}"],
+    [r"3\sqrt{5}", r"\sqrt{45}", "√ 45", "3√5", r"\frac{15}{\sqrt5}"],
     ["0.5", r"\frac12", "½", "1/2", "Answer: .50"],
     ["50%", r"50\%", "50 percent"],
     ["50", "x = 50", "$50", r"\$50", "50 dollars", "50°"],
@@ -218,7 +218,8 @@ POOLED = [
     ["(x+1)^2", "x^2 + 2x + 1"],
     [r"\sin^2 x + \cos^2 x", "1", r"-e^{i\pi}", r"\binom{5}{5}"],
     ["15 and 40", "40, 15", r"\{15, 40\}"],
-    [r"\left( 2, 3 \right)", "(2,3)"],
+    ["2, 3, 4", "2, 3, and 4", "2、3和4", "2 et 3 ou 4", "2 und 3 oder 4", r"2, 3 \text{, or } 4"],
+    [r"\left( 2, 3 \right)", "(2,3)", r"\bigl(2, 3\bigr)", r"$\displaystyle (2, 3)$"],
     ["x < 3", r"(-\infty, 3)", "3 > x"],
     [r"x \le 3", r"(-\infty, 3]"],
     ["10 m/s", r"10\text{ meters per second}"],

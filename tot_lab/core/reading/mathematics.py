@@ -121,29 +121,26 @@ _SMALL = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅�
 _RAISED = re.compile(r"[⁰¹²³⁴-⁹⁺⁻ⁿ]+")
 _LOWERED = re.compile(r"[₀-₉]+")
 _VULGAR = re.compile(r"[¼-¾⅐-⅞]|[⁰¹²³⁴-⁹]{1,9}⁄[₀-₉]{1,9}")
-_ROOT = re.compile(r"([√∛]) ?(\d+(?:\.\d+)?|[a-z])", re.ASCII)
+_ROOT = re.compile(r"([√∛]) ?(\d+(?:\.\d+)?)", re.ASCII)
 _SCIENTIFIC = re.compile(r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)[eE]([-+]?\d{1,3})(?!\w)", re.ASCII)
-_TEXT = re.compile(r"\\(?:text(?:bf|rm|it|normal)?|math(?:rm|bf|it)|mbox|operatorname\*?)\s*+\{\s*+|\{\\rm ")
+_TEXT = re.compile(r"\\(?:text|math(?!bb|cal)|mbox|operatorname)\w*+\*?\s*+\{\s*+")
 _IGNORED = re.compile(
-    r"\\(?:left|right)(?![A-Za-z])\.?|\\(?:[Bb]igg?[lr]?|displaystyle|limits)(?![A-Za-z])|(?<!\\)\\! ?"
+    r"\\(?:left|right)(?![A-Za-z])|\\(?:[Bb]igg?[lr]?|displaystyle)(?![A-Za-z])|(?<!\\)\\! ?"
     r"|\\\$|\\color\{\w+\}|</?answer>"
 )
-_SPACE = re.compile(r"(?<!\\)\\[,;: ()\[\]\"]|[\"“”]|\\q?quad(?![A-Za-z])|\$|\s+")
+_SPACE = re.compile(r"(?<!\\)\\[,;: ()\[\]\"]|\\q?quad(?![A-Za-z])|\$")
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 _STARS = re.compile(r"(?<=[\w)}\]]) ?\*\* ?(?=[\w({\\-])", re.ASCII)
 _JOINED = re.compile(
-    r",? ?(?:\\text\{,? ?(?:and|or) ?,? ?\}|\\lor\b"
-    r"|(?<![A-Za-z\\])(?:and|or|und|oder|et|ou)(?![A-Za-z])|[、和或]) ?"
+    r"[, ]*+(?:(?:\\text\{)?[, ]*+(?<![A-Za-z\\])(?:and|or|und|oder|et|ou)(?![A-Za-z])[, ]*+\}?"
+    r"|\\lor\b|[、和或])"
 )
-_PERCENT = re.compile(r" ?(?:\\text\{(?:percent|percentage|pct)\}|\b(?:percent|percentage|pct)\b)")
-_DEGREES = re.compile(r" ?(?:\\text\{degrees?\}|\bdegrees?\b)")
+_PERCENT = re.compile(r" ?(?:\\text\{)?\b(?:percent(?:age)?|pct)\b\}?")
+_DEGREES = re.compile(r" ?(?:\\text\{)?\bdegrees?\b\}?")
 _RATIO_OF_UNITS = re.compile(r"\\frac\{(\\text\{[^{}]*\})\}\{(\\text\{[^{}]*\}(?:\^\d)?)\}")
 _BUILDER = re.compile(r"^\\?\{ ?\w(?: ?\\in ?\\mathbb\{R\})? ?(?:\||:|\\mid) ?(.*?)\\?\}$")
 _BASE = re.compile(r"(?<=[\dA-Z]) ?\(?(?:in )?base[ -](\d{1,2})\)?$", re.ASCII)
 _GROUPS = re.compile(r"[()\[\]]|\\[{}]|(?<![\w.,])\d{1,3}((?:,\d{3})+|(?: \d{3})+)(?![\d,])", re.ASCII)
-_NAME = re.compile(
-    r"(?<![\\A-Za-z])(pi|(?:arc)?(?:sin|cos|tan)|cot|sec|csc|log|ln|alpha|beta|gamma|theta)(?![A-Za-z]) ?"
-)
 _SYMBOL = re.compile(r"\\text\{ ?(\(?[A-Za-z]\)?|[\d.]++) ?\}", re.ASCII)
 _LOOSE = re.compile(r"(?<![\d,]) | (?!\d)")
 
@@ -176,8 +173,8 @@ _UNITS = """
 mm millimeter millimetre, cm centimeter centimetre, dm, m meter metre, km kilometer kilometre, in inch inches,
 ft foot feet, yd yard, mi mile, mg milligram, g gram, kg kilogram, lb lbs pound, oz ounce, mol mole,
 ms millisecond, s sec second, min minute, h hr hour, day, week, month, year, ml mL milliliter,
-l L liter litre, gal gallon, mph, N newton, J joule, W watt, V volt, A ampere, Pa pascal, Hz hertz, rad radian,
-unit, dollar, cent, euro, yen
+l L liter litre, gal gallon, mph, N newton, J joule, W watt, V volt, A ampere, Pa pascal, Hz hertz,
+rad radian, unit, dollar, cent, euro, yen
 """
 _UNIT_NAMES = {
     name + ending: names[0]
@@ -220,7 +217,7 @@ def read_expression(text: str) -> Expression:
     text = _plain(stated)
     whole = _BRACED.fullmatch(text)
     text, unit = _split_unit(whole[1].strip() if whole else text)
-    text = _NAME.sub(r"\\\1 ", _SYMBOL.sub(r"\1", text))
+    text = _SYMBOL.sub(r"\1", text)
     has_words = _WORD.search(_BRACED.sub("", text)) or _DOUBT.search(text)
     return Expression(None if has_words else text, unit or money)
 
