@@ -261,36 +261,30 @@ class _Reader:
         return _collection(values) if len(values) > 1 else values[0]
 
     def relation(self) -> Any:
-        left = self.name()
-        sides: list[Any] = [left if left is not None else self.side()]
+        sides: list[Any] = [self.name() or self.side()]  # a lone name stays a text
         signs: list[str] = []
-        start = self.at
         while sign := self.accept(*_RELATIONS):
             signs.append(sign)
             start = self.at
-            sides.append(self.side())
-        is_lone = self.at == start + 1 and _NAME.fullmatch(self.tokens[start]) is not None
-        if left is None and is_lone and len(signs) == 1 and signs[0] in _MIRRORED:
-            left = self.tokens[start]  # `3 < x` is `x > 3`
-            signs, sides = [_MIRRORED[signs[0]]], [left, sides[0]]
+            value = self.side()
+            text = "".join(self.tokens[start : self.at])
+            sides.append(text if _is_name(text) else value)
         if "\\approx" in signs:  # `x = 1/3 \\approx 0.333` states 1/3
             exact = signs.index("\\approx")
-            if left is None or exact > 0:
+            if exact > 0 or not isinstance(sides[0], str):
                 signs, sides = signs[:exact], sides[: exact + 1]
             signs = ["=" if sign == "\\approx" else sign for sign in signs]
+        values = [_symbol(side) if isinstance(side, str) else side for side in sides]
         if not signs:
-            return sides[0]
-        if signs == ["\\in"] or set(signs) == {"="}:
-            if isinstance(left, str):
-                return Named(left, sides[-1])
-            if len(sides) > 2 or signs == ["\\in"]:
-                raise Unreadable
-        sides = [_symbol(side) if isinstance(side, str) else side for side in sides]
-        if "=" in signs or "\\ne" in signs:
-            if len(signs) > 1:
-                raise Unreadable
-            return Shape(signs[0], _ratios(_each(_add, sides[0], _negative(sides[1]))))
-        return self.inequality(signs, sides, left)
+            return values[0]
+        if isinstance(sides[0], str) and (signs == ["\\in"] or set(signs) == {"="}):
+            return Named(sides[0], values[-1])
+        if signs in (["="], ["\\ne"]):
+            return Shape(signs[0], _ratios(_each(_add, values[0], _negative(values[1]))))
+        if signs[0] in (">", "\\ge"):
+            signs = [_MIRRORED.get(sign, sign) for sign in reversed(signs)]
+            sides, values = sides[::-1], values[::-1]
+        return self.inequality(signs, values, [isinstance(side, str) for side in sides])
 
     def name(self) -> str | None:
         """Read a lone name, or a tuple of names, before a relation."""
@@ -301,31 +295,28 @@ class _Reader:
             return None
         text = "".join(self.tokens[self.at : end])
         names = text[1:-1].split(",") if text[:1] == "(" and text[-1:] == ")" else [text]
-        if not all(_NAME.fullmatch(name) for name in names) or text in ("e", "i", "\\pi"):
+        if not all(map(_is_name, names)):
             return None
         self.at = end
         return text
 
-    def inequality(self, signs: list[str], sides: list[Any], left: str | None) -> Any:
-        if all(sign in (">", "\\ge") for sign in signs):
-            signs = [_MIRRORED[sign] for sign in reversed(signs)]
-            sides = sides[::-1]
-        if any(sign not in ("<", "\\le") for sign in signs):
-            raise Unreadable
+    def inequality(self, signs: list[str], values: list[Any], are_names: list[bool]) -> Any:
         endless = _symbol("\\infty")
-        if len(signs) == 1 and left is not None:
-            is_below = sides[0] == _symbol(left)
-            signs = [*signs, "<"] if not is_below else ["<", *signs]
-            sides = [*sides, endless] if not is_below else [_negative(endless), *sides]
-        if len(signs) == 1:
-            difference = _each(_add, sides[1], _negative(sides[0]))
+        if not set(signs) <= {"<", "\\le"}:
+            raise Unreadable
+        if are_names == [True, False]:
+            signs, values = ["<", *signs], [_negative(endless), *values]
+        elif are_names == [False, True]:
+            signs, values = [*signs, "<"], [*values, endless]
+        elif len(signs) == 1:
+            difference = _each(_add, values[1], _negative(values[0]))
             if mp.im(difference[0]):
                 raise Unreadable
             return Shape(signs[0], (str(mp.sign(difference[0])), *_ratios(difference)))
-        if len(signs) > 2:
+        elif len(signs) > 2 or not are_names[1]:
             raise Unreadable
         ends = ("(" if signs[0] == "<" else "[", ")" if signs[1] == "<" else "]")
-        return Shape(ends[0], (sides[0], sides[2], ends[1]))
+        return Shape(ends[0], (values[0], values[2], ends[1]))
 
     def side(self) -> Any:
         parts = [self.sum()]
@@ -543,6 +534,10 @@ def _split(token: str) -> list[str]:
 
 def _is_number(token: str | None) -> bool:
     return token is not None and token.replace(".", "", 1).isdigit()
+
+
+def _is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None and text not in ("e", "i", "\\pi", "\\infty")
 
 
 def _negative(value: Any) -> Number:
