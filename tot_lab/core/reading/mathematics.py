@@ -151,20 +151,22 @@ _WORD = re.compile(
     r"(?:[A-Za-z]{4,}|(?:the|are|for|is|of|to|in|by|we|it|so)\b)"
 )
 _LEAD = re.compile(
-    r"^(?:[^\d\n=<>\\]{0,80}\b(?:is|are|equals)\b:? ?)?"
+    r"^(?:[^\d\n=<>\\]{0,80}\b(?:is|are|was|were|has|have|equals|takes|gives|get)\b:? ?)?"
     r"(?:(?:either|both|exactly|only|just|about|approximately|roughly)\b ?)*",
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"(?:,? (?:since|because|as|where|when|rather|instead)\b.*|, (?:not|but)\b.*"
+    r"(?:,? (?:since|because|as|where|rather|instead)\b.*|, not\b.*"
     r"|,? (?:or|i\.e\.,?) (?:about|approximately|roughly)\b.*"
     rf"| \((?!(?:in )?base)(?=[^()]*(?:{_WORD.pattern}|[%=<>≈]))[^()]*\)\.?)$"
 )
+_HEDGE = re.compile(r"\b(?:maybe|perhaps|possibly|probably|might|could|guess|sure)\b|\?$")
 _DOUBT = re.compile(
-    r"\b(?:maybe|perhaps|possibly|probably|might|guess|sure|between|then|up to|except|wrong|impossible"
-    r"|at (?:least|most)|(?:more|less|fewer|greater) than|over|under|above|below|nearly|almost"
-    r"|half|twice|double|triple|of (?=[\d$])|dozen|hundred|thousand|million|billion|squared|cubed"
-    r"|cannot|not(?!\D*\d\S*\D+\d))\b|\?$|^\$?(?:[<>≤≥≠](?!answer)|\\(?:[lg]e|ne|[lg]t))"
+    rf"{_HEDGE.pattern}|(?<!\\)\b(?:between|then|up to|except|suppose|wrong|incorrect|impossible|cannot"
+    r"|not(?!\D*\d\S*\D+\d)|at (?:least|most)|(?:more|less|fewer|greater) than|over|under|above|below|nearly"
+    r"|almost|half|twice|double|triple|(?:of|by|from|on|root|step|case|option|equation|the) (?=\d)"
+    r"|times|factorial|squared|cubed|dozen|hundred|thousand|million|billion)\b"
+    r"|^\$?(?:[<>≤≥≠](?!answer)|\\(?:[lg]e|ne|[lg]t))"
 )
 
 # Units.
@@ -259,7 +261,8 @@ def _stated(text: str) -> str:
 def _without_words_around(text: str) -> str:
     """Return the `5` of `The sum is 5 (as computed), not 6`. A text with several lines or doubts stays."""
     line = _ASIDE.sub("", text.strip(" \t\r\n*`"))
-    return text if "\n" in text.strip() or _DOUBT.search(line) else _LEAD.sub("", line, count=1)
+    is_open = _HEDGE.search(text) or _DOUBT.search(line)
+    return text if "\n" in text.strip() or is_open else _LEAD.sub("", line, count=1)
 
 
 def _plain(text: str) -> str:
