@@ -533,7 +533,7 @@ def _split(token: str) -> list[str]:
 
 
 def _is_number(token: str | None) -> bool:
-    return token is not None and token.replace(".", "", 1).isdigit()
+    return token is not None and token.isascii() and token.replace(".", "", 1).isdigit()
 
 
 def _is_name(text: str) -> bool:
