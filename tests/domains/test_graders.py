@@ -558,7 +558,7 @@ ATTACKS = {
     "signs": "$" + "-" * 1_501 + "3$",
     "marks of factorials": "$3" + "!" * 1_000 + "$",
     "digits of another script": "$٢$",
-    "full-width digits": "２",
+    "full-width digits": "３",
     "superscripts": "$²³$",
     "half a surrogate": "\ud8003",
     "combining characters": "3" + "\u0301" * 3_000,

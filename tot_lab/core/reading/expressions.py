@@ -75,14 +75,25 @@ class Named(NamedTuple):
 
 
 def answer(text: str) -> list[Any] | None:
-    """Return the key of an expression, and whether it is one number. `None` if it cannot be read."""
+    """Return the key of an expression, and its kind: `number`, `numbers`, `range` or another.
+
+    `None` if it cannot be read.
+    """
     try:
-        value = _Reader(text).whole()
+        reader = _Reader(text)
+        value = reader.whole()
         key = _canonical(value)
     except (Unreadable, ArithmeticError, ValueError, TypeError, RecursionError):
         return None
     digest = hashlib.sha256(repr(key).encode()).hexdigest()[:32]
-    return [f"math:{digest}", isinstance(value, tuple) and len(value) == 1]
+    return [f"math:{digest}", "range" if _MIRRORED.keys() & set(reader.tokens) else _kind(value)]
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Shape):
+        is_list = value.kind == "set" and all(_kind(part) == "number" for part in value.parts)
+        return "numbers" if is_list else value.kind
+    return "number" if len(value) == 1 else ""
 
 
 # Numbers.
@@ -93,7 +104,7 @@ def _each(function: Callable[..., Any], *values: Any) -> Number:
     if any(isinstance(value, Shape | Named) for value in values):
         raise Unreadable
     size = max(map(len, values))
-    points = zip(*(value * size if len(value) < size else value for value in values), strict=True)
+    points = zip(*(value if len(value) == size else value * size for value in values), strict=True)
     return tuple(_tidy(function(*point)) for point in points)
 
 
@@ -109,15 +120,9 @@ def _tidy(value: Any) -> Any:
 
 def _add(one: Any, other: Any) -> Any:
     total = one + other
-    if total and mp.mag(total) < max(mp.mag(one), mp.mag(other)) - _NOTHING:
+    if mp.mag(total) < max(mp.mag(one), mp.mag(other)) - _NOTHING:
         return mp.mpf(0)
     return total
-
-
-def _divide(above: Any, below: Any) -> Any:
-    if not below:
-        raise Unreadable
-    return above / below
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -125,16 +130,13 @@ def _power(base: Any, exponent: Any) -> Any:
         if mp.im(exponent) or exponent <= 0:
             raise Unreadable
         return base
-    if not mp.im(exponent):
-        if mp.isint(exponent) and abs(exponent) < 10**6:
-            return base ** int(exponent)
-        if mp.isint(2 * exponent) and abs(exponent) < 10**6:
-            return mp.sqrt(base) ** int(2 * exponent)
-        if not mp.im(base) and base < 0:
-            for odd in (3, 5, 7):  # the real root
-                times = exponent * odd
-                if abs(times) < 10**6 and mp.mag(times - mp.nint(times)) < -_NOTHING:
-                    return mp.exp(mp.log(-base) * exponent) * (-1) ** int(mp.nint(times))
+    if mp.isint(2 * exponent) and abs(exponent) < 10**6:
+        return base ** int(exponent) if mp.isint(exponent) else mp.sqrt(base) ** int(2 * exponent)
+    if not mp.im(exponent) and not mp.im(base) and base < 0:
+        for odd in (3, 5, 7):  # the real root
+            times = mp.nint(_limited(exponent * odd))
+            if mp.mag(exponent * odd - times) < -_NOTHING:
+                return _exp(mp.log(-base) * exponent) * (-1) ** int(times)
     return _exp(exponent * mp.log(base))
 
 
@@ -143,23 +145,17 @@ def _exp(value: Any) -> Any:
 
 
 def _limited(value: Any, bits: int = 64) -> Any:
-    if value and mp.mag(value) > bits:
+    if mp.mag(value) > bits:
         raise Unreadable
     return value
-
-
-def _root(value: Any, degree: Any) -> Any:
-    return _power(value, _divide(mp.mpf(1), degree))
 
 
 def _factorial(value: Any) -> Any:
     return mp.factorial(_limited(value, 16))
 
 
-def _log(value: Any) -> Any:
-    if not value:
-        raise Unreadable
-    return mp.log(value)
+def _binomial(above: Any, below: Any) -> Any:
+    return mp.binomial(_limited(above, 16), _limited(below, 16))
 
 
 def _symbol(name: str) -> Number:
@@ -174,19 +170,12 @@ def _symbol(name: str) -> Number:
 
 def _canonical(value: Any) -> Any:
     """Return what is equal for equal values, of strings and tuples."""
-    if isinstance(value, Shape | Named):
-        return tuple(_canonical(part) if isinstance(part, tuple) else part for part in _flat(value))
-    points = [
-        tuple(_digits(part) for part in (value.real, value.imag))
-        if isinstance(value, mp.mpc)
-        else _digits(value)
-        for value in value
-    ]
+    if isinstance(value, str):
+        return value
+    if not value or any(isinstance(part, str | tuple) for part in value):
+        return tuple(map(_canonical, value))
+    points = [(_digits(mp.re(point)), _digits(mp.im(point))) for point in value]
     return ("number", *(points[:1] if len(set(points)) == 1 else points))
-
-
-def _flat(value: Shape | Named) -> tuple[Any, ...]:
-    return (value.kind, *value.parts) if isinstance(value, Shape) else tuple(value)
 
 
 def _digits(value: Any) -> str:
@@ -202,7 +191,7 @@ def _sorted(items: list[Any]) -> tuple[Any, ...]:
 
 def _collection(items: list[Any]) -> Any:
     """Return a list or a set of answers, whose order does not matter."""
-    names = {item.name for item in items if isinstance(item, Named)}
+    names = {item.name.partition("_")[0] for item in items if isinstance(item, Named)}
     if len(names) <= 1:
         items = [item.value if isinstance(item, Named) else item for item in items]
     flat: list[Any] = []
@@ -244,10 +233,6 @@ class _Reader:
             return token
         return None
 
-    def expect(self, token: str) -> None:
-        if self.take() != token:
-            raise Unreadable
-
     def whole(self) -> Any:
         items = self.items(self.element)
         if self.peek() is not None:
@@ -276,36 +261,30 @@ class _Reader:
         return _collection(values) if len(values) > 1 else values[0]
 
     def relation(self) -> Any:
-        left = self.name()
-        sides: list[Any] = [left if left is not None else self.side()]
+        sides: list[Any] = [self.name() or self.side()]  # a lone name stays a text
         signs: list[str] = []
-        start = self.at
         while sign := self.accept(*_RELATIONS):
             signs.append(sign)
             start = self.at
-            sides.append(self.side())
-        is_lone = self.at == start + 1 and _NAME.fullmatch(self.tokens[start]) is not None
-        if left is None and is_lone and len(signs) == 1 and signs[0] in _MIRRORED:
-            left = self.tokens[start]  # `3 < x` is `x > 3`
-            signs, sides = [_MIRRORED[signs[0]]], [left, sides[0]]
+            value = self.side()
+            text = "".join(self.tokens[start : self.at])
+            sides.append(text if _is_name(text) else value)
         if "\\approx" in signs:  # `x = 1/3 \\approx 0.333` states 1/3
             exact = signs.index("\\approx")
-            if left is None or exact > 0:
+            if exact > 0 or not isinstance(sides[0], str):
                 signs, sides = signs[:exact], sides[: exact + 1]
             signs = ["=" if sign == "\\approx" else sign for sign in signs]
+        values = [_symbol(side) if isinstance(side, str) else side for side in sides]
         if not signs:
-            return sides[0]
-        if signs == ["\\in"] or set(signs) == {"="}:
-            if isinstance(left, str):
-                return Named(left, sides[-1])
-            if len(sides) > 2 or signs == ["\\in"]:
-                raise Unreadable
-        sides = [_symbol(side) if isinstance(side, str) else side for side in sides]
-        if "=" in signs or "\\ne" in signs:
-            if len(signs) > 1:
-                raise Unreadable
-            return Shape(signs[0], _ratios(_each(_add, sides[0], _negative(sides[1]))))
-        return self.inequality(signs, sides, left)
+            return values[0]
+        if isinstance(sides[0], str) and (signs == ["\\in"] or set(signs) == {"="}):
+            return Named(sides[0], values[-1])
+        if signs in (["="], ["\\ne"]):
+            return Shape(signs[0], _ratios(_each(_add, values[0], _negative(values[1]))))
+        if signs[0] in (">", "\\ge"):
+            signs = [_MIRRORED.get(sign, sign) for sign in reversed(signs)]
+            sides, values = sides[::-1], values[::-1]
+        return self.inequality(signs, values, [isinstance(side, str) for side in sides])
 
     def name(self) -> str | None:
         """Read a lone name, or a tuple of names, before a relation."""
@@ -316,48 +295,41 @@ class _Reader:
             return None
         text = "".join(self.tokens[self.at : end])
         names = text[1:-1].split(",") if text[:1] == "(" and text[-1:] == ")" else [text]
-        if not all(_NAME.fullmatch(name) for name in names) or text in ("e", "i", "\\pi"):
+        if not all(map(_is_name, names)):
             return None
         self.at = end
         return text
 
-    def inequality(self, signs: list[str], sides: list[Any], left: str | None) -> Any:
-        if all(sign in (">", "\\ge") for sign in signs):
-            signs = [_MIRRORED[sign] for sign in reversed(signs)]
-            sides = sides[::-1]
-        if any(sign not in ("<", "\\le") for sign in signs):
-            raise Unreadable
+    def inequality(self, signs: list[str], values: list[Any], are_names: list[bool]) -> Any:
         endless = _symbol("\\infty")
-        if len(signs) == 1 and left is not None:
-            is_below = sides[0] == _symbol(left)
-            signs = [*signs, "<"] if not is_below else ["<", *signs]
-            sides = [*sides, endless] if not is_below else [_negative(endless), *sides]
-        if len(signs) == 1:
-            difference = _each(_add, sides[1], _negative(sides[0]))
+        if not set(signs) <= {"<", "\\le"}:
+            raise Unreadable
+        if are_names == [True, False]:
+            signs, values = ["<", *signs], [_negative(endless), *values]
+        elif are_names == [False, True]:
+            signs, values = [*signs, "<"], [*values, endless]
+        elif len(signs) == 1:
+            difference = _each(_add, values[1], _negative(values[0]))
             if mp.im(difference[0]):
                 raise Unreadable
             return Shape(signs[0], (str(mp.sign(difference[0])), *_ratios(difference)))
-        if len(signs) > 2:
+        elif len(signs) > 2 or not are_names[1]:
             raise Unreadable
         ends = ("(" if signs[0] == "<" else "[", ")" if signs[1] == "<" else "]")
-        return Shape(ends[0], (sides[0], sides[2], ends[1]))
+        return Shape(ends[0], (values[0], values[2], ends[1]))
 
     def side(self) -> Any:
         parts = [self.sum()]
         while self.accept("\\cup"):
             parts.append(self.sum())
         if len(parts) > 1:
-            return Shape("union", _sorted(parts))
+            return _collection(parts)  # `x < 1 or x > 2` is the list of its parts
         while self.accept(":"):
             parts.append(self.sum())
         if len(parts) > 1:
             return Shape("ratio", tuple(parts))
         if self.accept("%"):
             return Shape("%", (parts[0],))
-        token = self.peek()
-        if token is not None and token.startswith("\\text{"):
-            self.at += 1
-            return Shape("unit", (token[6:-1], parts[0]))
         return parts[0]
 
     def sum(self) -> Any:
@@ -369,6 +341,12 @@ class _Reader:
         while sign := self.accept("+", "-", "\\pm", "\\mp"):
             value = _each(_add, value, self.signed(sign, self.term()))
         self.depth -= 1
+        return value
+
+    def sum_before(self, closing: str) -> Any:
+        value = self.sum()
+        if self.take() != closing:
+            raise Unreadable
         return value
 
     def signed(self, sign: str | None, value: Any) -> Any:
@@ -383,7 +361,7 @@ class _Reader:
             if self.accept("*"):
                 value = _each(operator.mul, value, self.factor())
             elif self.accept("/"):
-                value = _each(_divide, value, self.factor())
+                value = _each(operator.truediv, value, self.factor())
             elif self.begins_factor():
                 if _is_number(self.peek()) and self.tokens[self.at - 1] not in (")", "}"):
                     raise Unreadable  # `2 3`
@@ -422,23 +400,22 @@ class _Reader:
         if token in ("(", "[", "{", "\\{"):
             return self.bracket(token)
         if token == "|":
-            value = self.sum()
-            self.expect("|")
-            return _each(abs, value)
+            return _each(abs, self.sum_before("|"))
         if _is_number(token):
             return (mp.mpf(token),)
         if "_" in token and token[0].isdigit():
             digits, base = token.replace("{", "").replace("}", "").split("_")
             return _symbol(f"{digits.strip('0') if '.' in digits else digits.lstrip('0')}_{base}")
-        command = getattr(self, token[1:] + "_", None) if token[0] == "\\" else None
-        if command is not None and token[1:] in ("frac", "sqrt", "binom"):
-            return command()
+        if token == "\\frac":
+            return _each(operator.truediv, self.argument(), self.argument())
+        if token == "\\binom":
+            return _each(_binomial, self.argument(), self.argument())
+        if token == "\\sqrt":
+            return self.root()
         if token.startswith("\\begin{"):
             return self.matrix(token)
         if token[1:] in _FUNCTIONS and token[0] == "\\":
             return self.function(token)
-        if token == "\\emptyset":
-            return Shape("set", ())
         constant = {"e": lambda: +mp.e, "i": lambda: mp.mpc(0, 1), "\\pi": lambda: +mp.pi}.get(token)
         if constant is not None:
             return (constant(),)
@@ -470,8 +447,6 @@ class _Reader:
         return self.bracket("{") if self.accept("{") else self.base()
 
     def bracket(self, opening: str) -> Any:
-        if opening == "\\{" and self.accept("\\}"):
-            return Shape("set", ())
         items = self.items(self.element if opening == "\\{" else self.relation)
         closing = self.take()
         if opening == "\\{" and closing == "\\}":
@@ -484,11 +459,11 @@ class _Reader:
             if (opening, closing) in (("(", "]"), ("[", ")")) or isinstance(items[0], Named):
                 raise Unreadable
             return items[0]
+        if opening == "[" and all(isinstance(item, Shape) and item.kind == "[" for item in items):
+            return Shape("matrix", tuple(Shape("row", item.parts[:-1]) for item in items))
         return Shape(opening, (*items, closing))
 
     def matrix(self, begin: str) -> Any:
-        if not begin.endswith(("matrix}", "array}")):
-            raise Unreadable
         if begin.endswith("array}") and self.accept("{"):
             while self.take() != "}":
                 pass
@@ -501,22 +476,12 @@ class _Reader:
                 rows[-1].append(self.sum())
         return Shape("matrix", tuple(Shape("row", tuple(row)) for row in rows if row))
 
-    def frac_(self) -> Any:
-        return _each(_divide, self.argument(), self.argument())
-
-    def binom_(self) -> Any:
-        def choose(above: Any, below: Any) -> Any:
-            return mp.binomial(_limited(above, 16), _limited(below, 16))
-
-        return _each(choose, self.argument(), self.argument())
-
-    def sqrt_(self) -> Any:
+    def root(self) -> Any:
         degree: Any = (mp.mpf(2),)
         if self.accept("["):
-            degree = self.sum()
-            self.expect("]")
+            degree = self.sum_before("]")
         value = self.bracket("(") if self.accept("(") else self.argument()
-        return _each(_root, value, degree)
+        return _each(_power, value, _each(operator.truediv, (mp.mpf(1),), degree))
 
     def function(self, token: str) -> Any:
         name, power, base = token[1:], None, None
@@ -546,17 +511,13 @@ class _Reader:
 
     def applied(self, name: str, value: Any, base: Any) -> Any:
         if name in ("ln", "log", "lg"):
-            found = _each(_log, value)
+            found = _each(mp.log, value)
             if name == "log" and base is None:
                 return _each(operator.mul, found, _symbol("\\log"))  # base 10 or e: a constant of its own
             base = (mp.mpf(10),) if name == "lg" else base
-            return found if base is None else _each(_divide, found, _each(_log, base))
-        if base is not None:
-            raise Unreadable
-        if name == "exp":
-            return _each(_exp, value)
+            return found if base is None else _each(operator.truediv, found, _each(mp.log, base))
         own = {"arcsin": "asin", "arccos": "acos", "arctan": "atan"}.get(name, name)
-        bits = 20 if own.endswith("h") else 64
+        bits = 20 if own.endswith(("h", "exp")) else 64
         return _each(lambda point: getattr(mp, own)(_limited(point, bits)), value)
 
 
@@ -575,12 +536,16 @@ def _is_number(token: str | None) -> bool:
     return token is not None and token.isascii() and token.replace(".", "", 1).isdigit()
 
 
+def _is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None and text not in ("e", "i", "\\pi", "\\infty")
+
+
 def _negative(value: Any) -> Number:
     return _each(operator.neg, value)
 
 
 def _ratios(difference: Number) -> tuple[Any, ...]:
     """Return what an equation keeps if both of its sides are multiplied by one number."""
-    if len(difference) == 1 or not difference[0]:
+    if len(difference) == 1:
         raise Unreadable
     return tuple((_tidy(value / difference[0]),) for value in difference[1:])

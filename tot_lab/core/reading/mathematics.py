@@ -96,25 +96,6 @@ def _places(value: Fraction) -> int | None:
 
 # Expressions.
 
-_IGNORED = (
-    "\\(",
-    "\\)",
-    "\\[",
-    "\\]",
-    "\\$",
-    "€",
-    "£",
-    "¥",
-    "\\left",
-    "\\right",
-    "\\!",
-    "\\,",
-    "\\;",
-    "\\:",
-    "\\ ",
-    "$",
-    "~",
-)
 _BRACED = re.compile(r"\\(?:text|textbf|textrm|mathrm|mbox|begin|end)\{([^{}]*)\}")
 _BETWEEN = re.compile(  # two boxes of one list
     r"(?>(?:[\s,;$]|[-+*_=]{3,40}|\\(?:quad|text\{,? ?(?:and|or) ?\}|[()\[\]])|(?:and|or)\b)*)\\?"
@@ -122,84 +103,99 @@ _BETWEEN = re.compile(  # two boxes of one list
 )
 _STATED = re.compile(r"\banswer(?: is|:)[:\s*]*+", re.IGNORECASE)
 _HOPE = " I hope it is correct"
-_THOUSANDS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))", re.ASCII)
-_LOOSE = re.compile(r"(?<![\d,]) | (?!\d)")
-_UNICODE = str.maketrans(
+
+# Signs and marks.
+
+_COMMANDS = r"times cdot cdot infty emptyset pm le ge ne approx cup in pi alpha beta gamma theta lambda"
+_SIGNS = str.maketrans(
     {
-        **{
-            "−": "-",
-            "–": "-",
-            "÷": "/",
-            "√": " sqrt",
-            "°": r"^\circ ",
-            "~": " ",
-            "\xa0": " ",
-            "€": "",
-            "£": "",
-            "¥": "",
-        },
-        **{
-            "×": r"\times ",
-            "·": r"\cdot ",
-            "⋅": r"\cdot ",
-            "∞": r"\infty ",
-            "∅": r"\emptyset ",
-            "±": r"\pm ",
-        },
-        **{"≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∈": r"\in "},
-        **{"π": r"\pi ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "θ": r"\theta ", "λ": r"\lambda "},
+        **{sign: rf"\{name} " for sign, name in zip("×·⋅∞∅±≤≥≠≈∪∈παβγθλ", _COMMANDS.split(), strict=True)},
+        **dict(zip("−–÷⁄~\xa0", "--//  ", strict=True)),
+        **dict.fromkeys("€£¥", ""),
+        **{chr(code + 0xFEE0): chr(code) for code in range(33, 127)},  # full-width forms
+        "√": " sqrt",
+        "°": r"^\circ ",
     }
 )
 _SMALL = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉", "0123456789+-n0123456789")
 _RAISED = re.compile(r"[⁰¹²³⁴-⁹⁺⁻ⁿ]+")
 _LOWERED = re.compile(r"[₀-₉]+")
-_SCIENTIFIC = re.compile(r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)[eE]([-+]?\d{1,3})(?!\w)", re.ASCII)
 _VULGAR = re.compile(r"[¼-¾⅐-⅞]|[⁰¹²³⁴-⁹]{1,9}⁄[₀-₉]{1,9}")
-_ROOT = re.compile(r"([√∛]) ?(\d+(?:\.\d+)?|[a-z])", re.ASCII)
-_TEXT = re.compile(
-    r"\\(?:text(?:bf|rm|it|normal)|math(?:rm|bf|it)|mbox|operatorname\*?) ?\{ ?|\\text \{ ?|\{\\rm "
+_ROOT = re.compile(r"([√∛]) ?(\d+(?:\.\d+)?)", re.ASCII)
+_SCIENTIFIC = re.compile(r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)[eE]([-+]?\d{1,3})(?!\w)", re.ASCII)
+_TEXT = re.compile(r"\\(?:text|math(?!bb|cal)|mbox|operatorname)\w*+\*?\s*+\{\s*+")
+_IGNORED = re.compile(
+    r"\\(?:left|right)(?![A-Za-z])|\\(?:[Bb]igg?[lr]?|displaystyle)(?![A-Za-z])|(?<!\\)\\! ?"
+    r"|\\\$|\\color\{\w+\}|</?answer>"
 )
-_IGNORABLE = re.compile(
-    r"\\(?:left|right)(?![A-Za-z])\.?|\\[Bb]igg?[lr]?(?![A-Za-z])|(?<!\\)\\!|\\(?:displaystyle|limits)(?![A-Za-z])|\\\$"
-)
-_SPACE = re.compile(r"(?<!\\)\\[,;: ()\[\]\"]|[\"“”]|\\q?quad(?![A-Za-z])|\$|\s+")
+_SPACE = re.compile(r"(?<!\\)\\[,;: ()\[\]\"]|\\q?quad(?![A-Za-z])|\$")
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 _STARS = re.compile(r"(?<=[\w)}\]]) ?\*\* ?(?=[\w({\\-])", re.ASCII)
-_JOINED = re.compile(r",? ?(?:\\text\{,? ?(?:and|or) ?,? ?\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])) ?")
-_NAME = re.compile(
-    r"(?<![\\A-Za-z])(pi|(?:arc)?(?:sin|cos|tan)|cot|sec|csc|log|ln|alpha|beta|gamma|theta)(?![A-Za-z]) ?"
+_JOINED = re.compile(
+    r"[, ]*+(?:(?:\\text\{)?[, ]*+(?<![A-Za-z\\])(?:and|or|und|oder|et|ou)(?![A-Za-z])[, ]*+\}?"
+    r"|\\lor\b|[、和或])"
 )
-_PERCENT = re.compile(r" ?(?:\\text\{(?:percent|percentage|pct)\}|\b(?:percent|percentage|pct)\b)")
-_DEGREES = re.compile(r" ?(?:\\text\{degrees?\}|\bdegrees?\b)")
+_PERCENT = re.compile(r" ?(?:\\text\{)?\b(?:percent(?:age)?|pct)\b\}?")
+_DEGREES = re.compile(r" ?(?:\\text\{)?\bdegrees?\b\}?")
+_RATIO_OF_UNITS = re.compile(r"\\frac\{(\\text\{[^{}]*\})\}\{(\\text\{[^{}]*\}(?:\^\d)?)\}")
+_BUILDER = re.compile(r"^\\?\{ ?\w(?: ?\\in ?\\mathbb\{R\})? ?(?:\||:|\\mid) ?(.*?)\\?\}$")
+_BASE = re.compile(r"(?<=[\dA-Z]) ?\(?(?:in )?base[ -](\d{1,2})\)?$", re.ASCII)
 _GROUPS = re.compile(r"[()\[\]]|\\[{}]|(?<![\w.,])\d{1,3}((?:,\d{3})+|(?: \d{3})+)(?![\d,])", re.ASCII)
+_SYMBOL = re.compile(r"\\text\{ ?(\(?[A-Za-z]\)?|[\d.]++) ?\}", re.ASCII)
+_LOOSE = re.compile(r"(?<![\d,]) | (?!\d)")
+
+# Words around an expression.
+
 _WORD = re.compile(
     r"(?<![\\A-Za-z])(?!(?:sqrt|sinh|cosh|tanh|arc(?:sin|cos|tan)|infinity|alpha|beta|gamma|theta)\b)"
     r"(?:[A-Za-z]{4,}|(?:the|are|for|is|of|to|in|by|we|it|so)\b)"
 )
-_SYMBOL = re.compile(r"\\text\{ ?(\(?[A-Za-z]\)?|[\d.]++) ?\}", re.ASCII)
+_LEAD = re.compile(
+    r"^(?:[^\d\n=<>\\]{0,80}\b(?:is|are|was|were|has|have|equals|takes|gives|get)\b:? ?)?"
+    r"(?:(?:either|both|exactly|only|just|about|approximately|roughly)\b ?)*",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(
+    r"(?:,? (?:since|because|as|where|rather|instead)\b.*|, not\b.*"
+    r"|,? (?:or|i\.e\.,?) (?:about|approximately|roughly)\b.*"
+    rf"| \((?!(?:in )?base)(?=[^()]*(?:{_WORD.pattern}|[%=<>≈]))[^()]*\)\.?)$"
+)
+_HEDGE = re.compile(r"\b(?:maybe|perhaps|possibly|probably|might|could|guess|sure)\b|\?$")
+_DOUBT = re.compile(
+    rf"{_HEDGE.pattern}|(?<!\\)\b(?:between|then|up to|except|suppose|wrong|incorrect|impossible|cannot"
+    r"|not(?!\D*\d\S*\D+\d)|at (?:least|most)|(?:more|less|fewer|greater) than|over|under|above|below|nearly"
+    r"|almost|half|twice|double|triple|(?:of|by|from|on|root|step|case|option|equation|the) (?=\d)"
+    r"|times|factorial|squared|cubed|dozen|hundred|thousand|million|billion)\b"
+    r"|^\$?(?:[<>≤≥≠](?!answer)|\\(?:[lg]e|ne|[lg]t))"
+)
 
-_UNITS = {
-    **{"mm": "millimeter millimetre", "cm": "centimeter centimetre", "dm": "", "m": "meter metre"},
-    **{"km": "kilometer kilometre", "in": "inch inches", "ft": "foot feet", "yd": "yard", "mi": "mile"},
-    **{"mg": "milligram", "g": "gram", "kg": "kilogram", "lb": "lbs pound", "oz": "ounce", "mol": "mole"},
-    **{"ms": "millisecond", "s": "sec second", "min": "minute", "h": "hr hour", "day": "", "week": ""},
-    **{"month": "", "year": "", "ml": "mL milliliter", "l": "L liter litre", "gal": "gallon", "mph": ""},
-    **{"N": "newton", "J": "joule", "W": "watt", "V": "volt", "A": "ampere", "Pa": "pascal", "Hz": "hertz"},
-    **{"rad": "radian", "unit": "", "dollar": "", "cent": ""},
-}
+# Units.
+
+_UNITS = """
+mm millimeter millimetre, cm centimeter centimetre, dm, m meter metre, km kilometer kilometre, in inch inches,
+ft foot feet, yd yard, mi mile, mg milligram, g gram, kg kilogram, lb lbs pound, oz ounce, mol mole,
+ms millisecond, s sec second, min minute, h hr hour, day, week, month, year, ml mL milliliter,
+l L liter litre, gal gallon, mph, N newton, J joule, W watt, V volt, A ampere, Pa pascal, Hz hertz,
+rad radian, unit, dollar, cent, euro, yen
+"""
 _UNIT_NAMES = {
-    name + ending: symbol
-    for symbol, others in _UNITS.items()
-    for name in (symbol, *others.split())
+    name + ending: names[0]
+    for names in map(str.split, _UNITS.split(","))
+    for name in names
     for ending in ("", "s")
     if not ending or (len(name) > 2 and not name.endswith("s"))
 }
+_MONEY = {"\\$": "dollar", "€": "euro", "£": "pound", "¥": "yen"}
+_DEGREE = r"(?<=\d)\^\{?\\circ\}? ?(?:\\text\{)?[CF]?\}?"
 _UNIT_WORD = (
     r"(?:\\text\{[^{}]{0,40}\}|(?<![A-Za-z])(?:(?:square|sq|cubic|cu)\.? )?"
     rf"(?:{'|'.join(sorted(_UNIT_NAMES, key=len, reverse=True))})(?![A-Za-z]))(?:\^\{{?-?\d\}}?)?"
 )
-_UNIT = re.compile(rf"(?<=[\d}}) !])({_UNIT_WORD}(?: ?(?:/|per\b|\\cdot|\*|)? ?{_UNIT_WORD}){{0,3}})\.?$")
+_UNIT = re.compile(
+    rf"(?<=[\d}}) !])({_DEGREE}|{_UNIT_WORD}(?: ?(?:/|per\b|\\cdot|\*|)? ?{_UNIT_WORD}){{0,3}})\.?$"
+)
 _UNIT_POWER = re.compile(r"\b(square|sq|cubic|cu)\b\.? ?([A-Za-z]+)")
+_INVERSE = re.compile(r"([A-Za-z]+)\^-(?:1|(\d))")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _UNIT_PART = re.compile(r"[A-Za-z]+|\^?-?\d|/")
 
@@ -216,20 +212,42 @@ def read_expression(text: str) -> Expression:
 
     A list with "and" or "or" becomes one with commas. Signs such as `½`, `x²` and `**` become LaTeX.
     """
-    text = _signs_as_latex(_stated(text).strip(" \t\r\n*`"))
-    if "\n" in text.strip(" \t\r\n$[]\\") and "\\begin{" not in text:
+    stated = _stated(text)
+    if "\n" in stated.strip(" \t\r\n*`$[]\\") and "\\begin{" not in stated:
         return Expression(None, "")
-    text = _TEXT.sub(r"\\text{", text)
-    text = _SPACE.sub(" ", _IGNORABLE.sub("", text)).replace("{,}", ",")
-    text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text)
-    text = _FRACTIONS.sub(r"\\frac", _STARS.sub("^", text))
-    text = _DEGREES.sub(r"^\\circ", _PERCENT.sub(r"\\%", _JOINED.sub(", ", text)))
-    text = " ".join(text.split()).strip(" *`").rstrip(".,; ")
-    text = _without_thousands(improper(text))
+    money = next((name for sign, name in _MONEY.items() if sign in stated), "")
+    text = _plain(stated)
     whole = _BRACED.fullmatch(text)
     text, unit = _split_unit(whole[1].strip() if whole else text)
-    text = _NAME.sub(r"\\\1 ", _SYMBOL.sub(r"\1", text))
-    return Expression(None if _WORD.search(_BRACED.sub("", text)) else text, unit)
+    text = _SYMBOL.sub(r"\1", text)
+    has_words = _WORD.search(_BRACED.sub("", text)) or _DOUBT.search(text)
+    return Expression(None if has_words else text, unit or money)
+
+
+def math_key(answer: str) -> Fraction | str:
+    """Return the value of an answer that is a number, or else its expression without what LaTeX ignores."""
+    text = _LOOSE.sub("", without_text_marks(_plain(_stated(answer))))
+    for degrees in ("^\\circ", "^{\\circ}"):
+        text = text.removesuffix(degrees)
+    number = _NUMBER.fullmatch(_with_slashes(text))
+    value = None if number is None else _value(number)
+    if value is not None:
+        return value
+    is_word = text.isalpha() and (len(text) > 3 or text.casefold() in ("yes", "no", "odd"))
+    return text.casefold() if is_word else text
+
+
+def as_latex(text: str) -> str:
+    """Mark an expression as LaTeX, so that all of it is read. A text with words stays as it is."""
+    found = read_expression(text).text
+    return improper(_signs_as_latex(text[-_READ:])) if found is None else f"${found}$"
+
+
+def is_doubtful(text: str) -> bool:
+    """Whether a short text has words that leave open which number it states."""
+    text = _stated(text).strip(" \t\r\n*`.")
+    is_short = "\n" not in text and ". " not in text
+    return is_short and (_DOUBT.search(text) or _JOINED.search(text)) is not None
 
 
 def _stated(text: str) -> str:
@@ -237,7 +255,26 @@ def _stated(text: str) -> str:
     tail = text[-_READ:]
     found = deque(_STATED.finditer(tail, max(tail.rfind("\\boxed{"), 0)), maxlen=1)
     stated = tail[found[0].end() :].partition(_HOPE)[0].strip().partition("\n")[0] if found else ""
-    return stated or last_boxed(tail) or tail
+    return _without_words_around(stated or last_boxed(tail) or tail)
+
+
+def _without_words_around(text: str) -> str:
+    """Return the `5` of `The sum is 5 (as computed), not 6`. A text with several lines or doubts stays."""
+    line = _ASIDE.sub("", text.strip(" \t\r\n*`"))
+    is_open = _HEDGE.search(text) or _DOUBT.search(line)
+    return text if "\n" in text.strip() or is_open else _LEAD.sub("", line, count=1)
+
+
+def _plain(text: str) -> str:
+    """Write signs, commands, lists, powers and mixed numbers in one way."""
+    text = _TEXT.sub(r"\\text{", _signs_as_latex(text))
+    text = _SPACE.sub(" ", _IGNORED.sub("", text)).replace("{,}", ",")
+    text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text)
+    text = _FRACTIONS.sub(r"\\frac", _STARS.sub("^", text))
+    text = _DEGREES.sub(r"^\\circ", _PERCENT.sub(r"\\%", _JOINED.sub(", ", text)))
+    text = " ".join(text.split()).strip(" *`").rstrip(".,; ")
+    text = _BUILDER.sub(r"\1", _RATIO_OF_UNITS.sub(r" \1/\2", text))
+    return _BASE.sub(r"_{\1}", _without_thousands(improper(text)))
 
 
 def _signs_as_latex(text: str) -> str:
@@ -247,7 +284,7 @@ def _signs_as_latex(text: str) -> str:
     text = _RAISED.sub(lambda match: "^{" + match[0].translate(_SMALL) + "}", text)
     text = _LOWERED.sub(lambda match: "_{" + match[0].translate(_SMALL) + "}", text)
     text = _ROOT.sub(lambda match: f"\\sqrt{'[3]' if match[1] == '∛' else ''}{{{match[2]}}}", text)
-    return text.translate(_UNICODE)
+    return text.translate(_SIGNS)
 
 
 def _without_thousands(text: str) -> str:
@@ -271,15 +308,19 @@ def _split_unit(text: str) -> tuple[str, str]:
     before = text[: found.start()].strip()
     letters = _COMMAND.sub("", before.rpartition("=")[2])
     is_number = any(map(str.isdigit, before)) and not any(map(str.isalpha, letters))
-    return (before, found[1]) if is_number else (text, "")
+    is_angle = found[1].startswith("^") and "\\" in before  # `\cos 58^\circ`
+    return (before, found[1]) if is_number and not is_angle else (text, "")
 
 
 def unit_key(unit: str) -> str:
     """Return one spelling of a unit for all: `m/s` for `meters per second`."""
     text = without_text_marks(unit).replace("{", "").replace("}", "")
     text = _UNIT_POWER.sub(lambda match: f"{match[2]}^{3 if match[1].startswith('cu') else 2}", text)
-    parts = _UNIT_PART.findall(text.replace("per ", "/"))
+    parts = _UNIT_PART.findall(_INVERSE.sub(r"/\1\2", text).replace("per ", "/"))
     return "".join(_UNIT_NAMES.get(part) or _UNIT_NAMES.get(part.lower(), part.lower()) for part in parts)
+
+
+# Boxes.
 
 
 def last_boxed(text: str) -> str | None:
@@ -327,26 +368,3 @@ def _closing(text: str, start: int) -> int | None:
 def without_text_marks(text: str) -> str:
     r"""Return `text` without commands such as `\text{…}`, whose content is kept."""
     return _BRACED.sub(r"\1", text)
-
-
-def math_key(answer: str) -> Fraction | str:
-    """Return the value of an answer that is a number, or else its expression without what LaTeX ignores."""
-    text = without_text_marks(_stated(answer)).replace("{,}", ",").replace("\\! ", "")
-    for mark in _IGNORED:
-        text = text.replace(mark, "")
-    text = _LOOSE.sub("", " ".join(text.split())).strip("*`").rstrip(".")
-    for degrees in ("^\\circ", "^{\\circ}", "°"):
-        text = text.removesuffix(degrees)
-    number = _NUMBER.fullmatch(_with_slashes(_THOUSANDS.sub("", improper(text))))
-    value = None if number is None else _value(number)
-    if value is not None:
-        return value
-    text = text.replace(", ", ",").replace("dfrac", "frac").replace("tfrac", "frac")
-    is_word = text.isalpha() and (len(text) > 3 or text.casefold() in ("yes", "no", "odd"))
-    return text.casefold() if is_word else text
-
-
-def as_latex(text: str) -> str:
-    """Mark an expression as LaTeX, so that all of it is read. A text with words stays as it is."""
-    found = read_expression(text).text
-    return improper(text[-_READ:]) if found is None else f"${found}$"

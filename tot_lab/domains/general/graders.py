@@ -160,30 +160,35 @@ def answer(request):
         return False
 """)
 _DECIMAL = re.compile(r"-?\d++\.\d+", re.ASCII)
-_WITH_COMMA = re.compile(r"-?\d++,\d+", re.ASCII)
+_WITH_COMMA = re.compile(r"-?(?![1-9]\d{0,2},\d{3}\Z)\d++,\d+", re.ASCII)
+_OFTEN_LEFT_OUT = ("", "circ", "dollar")
+_NEVER_EQUAL = ({"number", "range"}, {"numbers", "range"})
 _WITH_BASE = re.compile(r"\d_(?:\d|\{\d)", re.ASCII)
 
 
 def _grade_math(task: Task, answer: str) -> float | None:
     reference, answer = str(task.reference), final_answer(answer) or answer
+    right, found = read_expression(reference), read_expression(answer)
+    units = unit_key(right.unit), unit_key(found.unit)
+    if all(units) and units[0] != units[1]:
+        return 0.0
     texts = (reference, answer)
     expected, given = (math_key(_with_point(text, other)) for text, other in (texts, texts[::-1]))
     if isinstance(expected, Fraction) and isinstance(given, Fraction):
         return float(given == expected or is_rounded(given, expected))
     if given == expected:
         return 1.0
-    right, found = read_expression(reference), read_expression(answer)
-    units = unit_key(right.unit), unit_key(found.unit)
-    if all(units) and units[0] != units[1]:
-        return 0.0
     keys = _expression_key(right.text), _expression_key(found.text)
     if keys[0] is not None and keys[1] is not None:
-        if keys[0] == keys[1]:
+        if keys[0].key == keys[1].key:
             return 1.0
-        both = f"{right.text} {found.text}"
-        are_exact = keys[0].is_number and keys[1].is_number and "." not in both
-        if are_exact or _WITH_BASE.search(both):
+        both, kinds = f"{right.text} {found.text}", {keys[0].kind, keys[1].kind}
+        are_exact = kinds <= {"number", "ratio"} and "." not in both
+        if are_exact or kinds in _NEVER_EQUAL or _WITH_BASE.search(both):
             return 0.0
+    are_words = str(expected).isalpha() and str(given).isalpha() and None in keys
+    if are_words or (found.text is None and mathematics.is_doubtful(answer)):
+        return 0.0
     try:
         return float(_VERIFYING.request([as_latex(reference), as_latex(answer)], SECONDS))
     except Killed:
@@ -201,7 +206,7 @@ def _with_point(text: str, other: str) -> str:
 
 class _Key(NamedTuple):
     key: str
-    is_number: bool
+    kind: str
 
 
 @lru_cache(maxsize=8192)
@@ -225,7 +230,8 @@ def _vote_key(task: Task, answer: str) -> Hashable:
     found = _expression_key(expression.text)
     if found is None:
         return math_key(answer)
-    return (found.key, unit_key(expression.unit)) if expression.unit else found.key
+    unit = unit_key(expression.unit)
+    return found.key if unit in _OFTEN_LEFT_OUT else (found.key, unit)
 
 
 def _math_problem(reference: str) -> str | None:
