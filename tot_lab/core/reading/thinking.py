@@ -76,6 +76,9 @@ def separated(reply: Reply) -> Reply:
 
 def _separated(text: str) -> list[tuple[bool, str]]:
     """Split `text` at its thinking tags. Returns (is thinking, part) pairs; empty if there are no tags."""
+    low = text.lower()
+    if "think" not in low and "<|" not in low:
+        return []
     tags = list(_TAG.finditer(text))
     context = _Context(text, tags) if tags else None
     parts: list[tuple[bool, str]] = []
