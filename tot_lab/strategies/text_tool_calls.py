@@ -20,8 +20,14 @@ from tot_lab.core.reading.json_values import find_json, json_of
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.tools import tool_name
 
-_NAMES = ("name", "tool", "tool_name")
-_ARGUMENTS = ("arguments", "parameters", "args", "input")  # models mix the pairs: Llama has name/parameters
+_NAMES = ("name", "tool", "tool_name", "function", "action")
+_ARGUMENTS = (
+    "arguments",
+    "parameters",
+    "args",
+    "input",
+    "action_input",
+)  # models mix the pairs: Llama has name/parameters
 _BARE = {*_NAMES, *_ARGUMENTS, "type", "id", "index"}  # fields of a call without arguments
 _LEFT_OVER = re.compile(r"</?(?:tool_call|function_call)s?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
 _MAX_UNKNOWN = 32  # names in one reply
@@ -61,7 +67,7 @@ def text_tool_calls(
         without_arguments: The tools that require no arguments. An object that holds nothing but the name of
             one is a call, too.
     """
-    if "name" not in text and "tool" not in text:
+    if not any(name in text for name in _NAMES):
         return TextToolCalls(text.strip())
     written, text = text, split_thinking(text)[1]  # a call inside thinking is not a request
     known = {tool_name(name): name for name in names}
@@ -154,6 +160,8 @@ def _call(value: Any, bare: Collection[str], repaired: bool) -> _Request | None:
         arguments = read_arguments(arguments)
     elif arguments is None and tool_name(name) in bare and value.keys() <= _BARE:
         arguments = {}
+    if isinstance(arguments, dict) and isinstance(arguments.get("properties"), dict):
+        return None  # the definition of a tool
     written = arguments_as_json(arguments)
     return None if written is None or not tool_name(name) else _Request(name, written, repaired)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_TRUNCATED = re.compile(r"length|max\w{0,16}tokens|token_limit|context_window", re.IGNORECASE)
-_FAILED = re.compile(r"error|abort|fail|cancel|insufficient|timeout|timed_out", re.IGNORECASE)
+_TRUNCATED = re.compile(r"length|max.{0,16}tokens|token_limit|context_window", re.IGNORECASE)
+_FAILED = re.compile(r"error|abort|fail|cancel|insufficient|timeout|timed_out|unspecified", re.IGNORECASE)
 
 
 def read_finish_reason(reason: str | None) -> str | None:

@@ -158,6 +158,8 @@ class ToolPieces:
 
     def add(self, arguments: str) -> None:
         """Add a piece of the arguments."""
+        if self.is_empty:
+            self._pieces.clear()
         self._pieces.append(arguments)
         for char in arguments:
             if self._escaped:
@@ -170,6 +172,11 @@ class ToolPieces:
                 self._depth, self._begun = self._depth + 1, True
             elif char in "}]":
                 self._depth -= 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no arguments so far; proxies of Anthropic begin with an empty object."""
+        return self._pieces in ([], ["{}"])
 
     @property
     def is_whole(self) -> bool:
@@ -204,7 +211,8 @@ def add_piece(tools: list[ToolPieces], index: int, id: str, name: str, arguments
     known = next((tool for tool in mine if id and tool.id == id), mine[0] if mine else None)
     if known is not None:
         is_other = bool(name and known.name and name != known.name)
-        is_next = known.is_whole and (arguments.strip() or (name and id not in ("", known.id)))
+        is_more = bool(arguments.strip()) and (bool(name) or not known.is_empty)
+        is_next = known.is_whole and (is_more or (name and id not in ("", known.id)))
         if not is_other and not is_next:
             known.id, known.name = known.id or id, known.name or name
             known.add(arguments)
@@ -220,7 +228,7 @@ def whole_calls(tools: Iterable[ToolPieces]) -> list[tuple[str, str, str]]:
     """Return the (id, name, arguments) of each call. A call that is repeated under one index is one call."""
     calls, seen = [], dict[tuple[int, str, str], set[str]]()
     for tool in tools:
-        ids = seen.setdefault((tool.index, tool.name, tool.arguments), set())
+        ids = seen.setdefault((tool.index, tool.name, _as_one(tool.arguments)), set())
         if not ids or (tool.id and not ids & {"", tool.id}):
             calls.append((tool.id, tool.name, tool.arguments))
         ids.add(tool.id)
@@ -232,6 +240,14 @@ def _is_json(text: str) -> bool:
         return json_of(text) is not None
     except ValueError:
         return False
+
+
+def _as_one(arguments: str) -> str:
+    """Return arguments in a form that is the same for equal ones."""
+    try:
+        return json.dumps(json_of(arguments), sort_keys=True)
+    except ValueError:
+        return arguments
 
 
 # State to send back.
