@@ -127,6 +127,8 @@ def test_a_call_of_a_tool_that_is_not_there_is_named_and_not_taken_out():
     both = f'{{"name": "calculator", "arguments": {{"expression": "2+3"}}}} {text}'
     assert read(both) == TextToolCalls(text, (SUM,), ("weather",))
     assert text_tool_calls(text, (), "0").calls == ()
+    many = "\n".join(json.dumps({"name": f"t{k}", "arguments": {}}) for k in range(100))
+    assert read(many).unknown == tuple(f"t{k}" for k in range(32))
 
 
 def test_letters_stay_as_they_are():

@@ -95,7 +95,7 @@ FAILED = {
     **{
         reason: said(reason)
         for reason in (
-            *("network-error", "server_error", "FINISH_REASON_ERROR", "cancelled", "timeout", "failed"),
+            *("network-error", "server_error", "FINISH_REASON_UNSPECIFIED", "cancelled", "timeout", "failed"),
         )
     },
     **{
@@ -159,7 +159,8 @@ def test_a_server_that_fails_for_good_is_a_failed_call(server, model, tmp_path):
 @pytest.mark.parametrize("error", [None, {}, "", {"message": "", "code": None}])
 @watched
 def test_an_empty_error_is_none(server, model, error, watched):
-    reply = ask(model, said(page={"error": error})[watched], watched=watched, server=server)
+    page = {"error": error, "message": "success"}
+    reply = ask(model, said(page=page)[watched], watched=watched, server=server)
     assert (reply.text, reply.error, reply.finish_reason) == ("Answer: 2", None, "stop")
 
 
@@ -380,7 +381,8 @@ CUT = {
         [("add", '{"a":{"a":1}}')],
     ),
     "equal items": (
-        [piece(0, '{"a":[', "add", "c"), piece(0, '{"b":1}'), piece(0, ","), piece(0, '{"b":1}'), piece(0, "]}")],
+        [piece(0, '{"a":[', "add", "c"), piece(0, '{"b":1}'), piece(0, ","), piece(0, '{"b":1}'),
+         piece(0, "]}")],
         [("add", '{"a":[{"b":1},{"b":1}]}')],
     ),
     "an index for the first piece alone": (
@@ -392,6 +394,20 @@ CUT = {
         [("add", A), ("add", B), ("now", "")],
     ),
     "a closing piece of a new id": ([piece(0, A, "add", "c"), piece(0, "", None, "z")], [("add", A)]),
+    "mixed under one index": (
+        [piece(0, '{"a"', "add", "x"), piece(0, '{"b"', "now", "y"), piece(0, ":1}", None, "x"),
+         piece(0, ":2}", None, "y")],
+        [("add", A), ("now", B)],
+    ),
+    "an id before the name": ([piece(0, "", None, "c"), piece(0, A, "add")], [("add", A)]),
+    "all so far, and a closing piece": (
+        [piece(0, "", "add", "c"), piece(0, '{"a":1'), piece(0, AB), piece(0, "")],
+        [("add", AB)],
+    ),
+    "cut off": ([piece(0, '{"a":[', "add", "c"), piece(0, "1")], [("add", '{"a":[1')]),
+    "cut off after a bracket": ([piece(0, "{", "add"), piece(0, '"a":'), piece(0, "{")], [("add", '{"a":{')]),
+    "an escaped quote": ([piece(0, '{"a":"\\"}', "add"), piece(0, 'y"}')], [("add", '{"a":"\\"}y"}')]),
+    "encoded twice": ([piece(0, '"{\\"a\\"', "add", "c"), piece(0, ':1}"')], [("add", '"{\\"a\\":1}"')]),
     "an object": ([piece(0, {"a": 1}, "add", "c")], [("add", '{"a": 1}')]),
     "brackets and quotes in a text": (
         [piece(0, '{"a":"}', "add"), piece(0, '\\"{"', "add"), piece(0, "}", "add")],

@@ -221,7 +221,7 @@ def page_of(body: bytes) -> Any:
     """Return the JSON of a response. Raises `Failure` if it is not JSON or holds an error."""
     page = _json_of(body)
     if isinstance(page, dict):
-        bare = page if "message" in page and not page.keys() & {"choices", "data"} else None
+        bare = page if "message" in page and "choices" not in page else None
         if (failure := failure_in(page.get("error") or bare)) is not None:
             raise failure
     return page
