@@ -40,6 +40,7 @@ def read(text: str) -> TextToolCalls:
         '<tool_call>\n{"name": "calculator", "arguments": {"expression": "2+3"}}\n</tool_call>',
         "{'name': 'calculator', 'arguments': {'expression': '2+3',}}",
         '{"name": "calculator", "arguments": {"expression": "2+3"}',
+        '[{"name": "calculator", "arguments": {"expression": "2+3"}}',
         '```json\n{"name": "calculator", "arguments": {"expression": "2+3"}}',
     ],
 )

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect
 from collections.abc import Collection, Iterable
 from itertools import islice
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import ToolCall, readable
@@ -76,15 +74,13 @@ def text_tool_calls(
     for place in find_json(text):
         cut_off = place.repaired and _cut_off(text[place.start : place.end])
         requests = [] if cut_off else _requests_in(place.value, bare, place.repaired)
-        k = bisect(found, place.start, key=itemgetter(0))
-        apart = (k == 0 or found[k - 1][1] <= place.start) and (k == len(found) or place.end <= found[k][0])
-        if requests and apart:
-            found.insert(k, (place.start, place.end, requests))
+        if requests and all(place.end <= start or end <= place.start for start, end, _ in found):
+            found.append((place.start, place.end, requests))
     calls: list[ToolCall] = []
     unknown: list[str] = []
     mended: list[str] = []
     around, last = [], 0
-    for start, end, requests in found:
+    for start, end, requests in sorted(found):
         if any(tool_name(request.name) in known for request in requests):
             around.append(text[last:start])
             last = end
