@@ -126,6 +126,7 @@ BARE = {
     "a type": '{"type": "function", "function": {"name": "now"}}',
     "null": '{"name": "now", "arguments": null}',
     "an empty string": '{"name": "now", "parameters": ""}',
+    "an id": '{"id": "c1", "name": "now"}',
     "an action": '{"action": "now"}',
     "a function": '{"function": "now"}',
     "a list of calls": '{"tool_calls": [{"id": "c", "type": "function", "function": {"name": "now"}}]}',

@@ -26,7 +26,7 @@ _ARGUMENTS = (
     "input",
     "action_input",
 )  # models mix the pairs: Llama has name/parameters
-_BARE = {*_NAMES, *_ARGUMENTS, "type", "id", "index"}  # fields of a call without arguments
+_BARE = {*_NAMES, *_ARGUMENTS, "type", "id"}  # fields of a call without arguments
 _LEFT_OVER = re.compile(r"</?[a-z]+_calls?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
 _MAX_UNKNOWN = 32  # names in one reply
 # Signs of truncation: the text ends inside a string, or after the beginning of a value.
