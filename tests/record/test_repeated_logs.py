@@ -58,6 +58,10 @@ NULLS = {
     "the items of a value": batch(
         span(attributes=[*span()["attributes"], {"key": "x", "value": {"arrayValue": {"values": [None]}}}])
     ),
+    "the name of a value": batch(span(attributes=[*span()["attributes"], {"key": None, "value": None}])),
+    "a list of values": batch(
+        span(attributes=[*span()["attributes"], {"key": "x", "value": {"arrayValue": None}}])
+    ),
     "a scope": {"resourceSpans": [{"scopeSpans": [{"spans": None}, {"spans": [span()]}]}]},
     "a resource": {"resourceSpans": [{"scopeSpans": None}, *batch(span())["resourceSpans"]]},
 }
@@ -78,6 +82,10 @@ def test_a_span_without_its_id_is_refused(tmp_path):
     [
         [batch(span(), span())],
         [batch(span()), batch(span())],
+        [
+            batch(span(), span(attributes=span()["attributes"][::-1])),
+            batch(span(parentSpanId=None, status=None)),
+        ],
         [batch(span(startTimeUnixNano=5)), batch(span(startTimeUnixNano="5", name="chat", events=None))],
     ],
 )

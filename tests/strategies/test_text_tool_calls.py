@@ -26,6 +26,10 @@ def read(text: str) -> TextToolCalls:
         '{"tool": "calculator", "parameters": {"expression": "2+3"}}',
         '{"tool_name": "calculator", "args": {"expression": "2+3"}}',
         '{"name": "calculator", "input": {"expression": "2+3"}}',
+        '{"action": "calculator", "action_input": {"expression": "2+3"}}',
+        '{"function": "calculator", "arguments": {"expression": "2+3"}}',
+        '{"id": "c1", "type": "tool_use", "name": "calculator", "input": {"expression": "2+3"}}',
+        '<tool_call>{"name": "calculator", "arguments": {"expression": "2+3"}}',
         '{"name": "Calculator", "parameters": {"expression": "2+3"}}',
         '{"name": "calculator", "arguments": "{\\"expression\\": \\"2+3\\"}"}',
         '{"type": "function", "function": {"name": "calculator", "arguments": {"expression": "2+3"}}}',
@@ -36,6 +40,7 @@ def read(text: str) -> TextToolCalls:
         '<tool_call>\n{"name": "calculator", "arguments": {"expression": "2+3"}}\n</tool_call>',
         "{'name': 'calculator', 'arguments': {'expression': '2+3',}}",
         '{"name": "calculator", "arguments": {"expression": "2+3"}',
+        '[{"name": "calculator", "arguments": {"expression": "2+3"}}',
         '```json\n{"name": "calculator", "arguments": {"expression": "2+3"}}',
     ],
 )
@@ -80,6 +85,8 @@ def test_several_calls_are_read_in_order_with_ids_of_their_own():
         '{"answer": {"name": "calculator", "arguments": {}}}',  # an answer that holds one
         '[{"name": "calculator", "arguments": {}}, {"name": "Ada"}]',
         '["calculator", {"expression": "2+3"}]',
+        '{"name": "calculator", "parameters": {"type": "object", "properties": {"expression": {}}}}',
+        '{"function": {"name": "calculator", "description": "Adds.", "parameters": {"properties": {}}}}',
         "calculator(name=3)",
         "name [tool] {calculator}",
     ],
@@ -121,6 +128,8 @@ def test_a_call_of_a_tool_that_is_not_there_is_named_and_not_taken_out():
     both = f'{{"name": "calculator", "arguments": {{"expression": "2+3"}}}} {text}'
     assert read(both) == TextToolCalls(text, (SUM,), ("weather",))
     assert text_tool_calls(text, (), "0").calls == ()
+    many = "\n".join(json.dumps({"name": f"t{k}", "arguments": {}}) for k in range(100))
+    assert read(many).unknown == tuple(f"t{k}" for k in range(32))
 
 
 def test_letters_stay_as_they_are():

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect
 from collections.abc import Collection, Iterable
 from itertools import islice
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import ToolCall, readable
@@ -20,10 +18,16 @@ from tot_lab.core.reading.json_values import find_json, json_of
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.tools import tool_name
 
-_NAMES = ("name", "tool", "tool_name")
-_ARGUMENTS = ("arguments", "parameters", "args", "input")  # models mix the pairs: Llama has name/parameters
-_BARE = {*_NAMES, *_ARGUMENTS, "type", "id", "index"}  # fields of a call without arguments
-_LEFT_OVER = re.compile(r"</?(?:tool_call|function_call)s?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
+_NAMES = ("name", "tool", "tool_name", "function", "action")
+_ARGUMENTS = (
+    "arguments",
+    "parameters",
+    "args",
+    "input",
+    "action_input",
+)  # models mix the pairs: Llama has name/parameters
+_BARE = {*_NAMES, *_ARGUMENTS, "type", "id"}  # fields of a call without arguments
+_LEFT_OVER = re.compile(r"</?[a-z]+_calls?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
 _MAX_UNKNOWN = 32  # names in one reply
 # Signs of truncation: the text ends inside a string, or after the beginning of a value.
 _STRING = re.compile(r"""(?s:"(?>(?:[^"\\]|\\.)*)("?)|(?<=[\[{,:\s])'(?>(?:[^'\\]|\\.)*)('?))""")
@@ -61,7 +65,7 @@ def text_tool_calls(
         without_arguments: The tools that require no arguments. An object that holds nothing but the name of
             one is a call, too.
     """
-    if "name" not in text and "tool" not in text:
+    if not any(name in text for name in _NAMES):
         return TextToolCalls(text.strip())
     written, text = text, split_thinking(text)[1]  # a call inside thinking is not a request
     known = {tool_name(name): name for name in names}
@@ -70,15 +74,13 @@ def text_tool_calls(
     for place in find_json(text):
         cut_off = place.repaired and _cut_off(text[place.start : place.end])
         requests = [] if cut_off else _requests_in(place.value, bare, place.repaired)
-        k = bisect(found, place.start, key=itemgetter(0))
-        apart = (k == 0 or found[k - 1][1] <= place.start) and (k == len(found) or place.end <= found[k][0])
-        if requests and apart:
-            found.insert(k, (place.start, place.end, requests))
+        if requests and all(place.end <= start or end <= place.start for start, end, _ in found):
+            found.append((place.start, place.end, requests))
     calls: list[ToolCall] = []
     unknown: list[str] = []
     mended: list[str] = []
     around, last = [], 0
-    for start, end, requests in found:
+    for start, end, requests in sorted(found):
         if any(tool_name(request.name) in known for request in requests):
             around.append(text[last:start])
             last = end
@@ -154,6 +156,8 @@ def _call(value: Any, bare: Collection[str], repaired: bool) -> _Request | None:
         arguments = read_arguments(arguments)
     elif arguments is None and tool_name(name) in bare and value.keys() <= _BARE:
         arguments = {}
+    if isinstance(arguments, dict) and isinstance(arguments.get("properties"), dict):
+        return None  # the definition of a tool
     written = arguments_as_json(arguments)
     return None if written is None or not tool_name(name) else _Request(name, written, repaired)
 

@@ -87,6 +87,17 @@ FAILED = {
     "an error beside the choices": said(page={"error": DIED}),
     "an error without a code beside them": said(page={"error": {"message": "Upstream died"}}),
     "an error that is a text beside them": said(page={"error": "Upstream died"}),
+    "an error with a type alone": said(page={"error": {"type": "server_error"}}),
+    "an error with a code alone": said(error={"code": 500}),
+    "a list of errors": said(error=[DIED]),
+    "an error that is true": said(error=True),
+    "an error without a finish reason": said(None, error=DIED),
+    **{
+        reason: said(reason)
+        for reason in (
+            *("network-error", "server_error", "FINISH_REASON_UNSPECIFIED", "cancelled", "timeout", "failed"),
+        )
+    },
     **{
         reason: said(reason)
         for reason in ("abort", "aborted", "network_error", "insufficient_system_resource", "ERROR")
@@ -148,11 +159,22 @@ def test_a_server_that_fails_for_good_is_a_failed_call(server, model, tmp_path):
 @pytest.mark.parametrize("error", [None, {}, "", {"message": "", "code": None}])
 @watched
 def test_an_empty_error_is_none(server, model, error, watched):
-    reply = ask(model, said(page={"error": error})[watched], watched=watched, server=server)
+    page = {"error": error, "message": "success"}
+    reply = ask(model, said(page=page)[watched], watched=watched, server=server)
     assert (reply.text, reply.error, reply.finish_reason) == ("Answer: 2", None, "stop")
 
 
-TRUNCATED = ["max_tokens", "MAX_TOKENS", "length", "model_context_window_exceeded", "model_length"]
+TRUNCATED = [
+    *(
+        "max_tokens",
+        "MAX_TOKENS",
+        "max-tokens",
+        "max_output_tokens",
+        "maximum_tokens",
+        "FINISH_REASON_MAX_TOKENS",
+    ),
+    *("length", "model_length", "token_limit", "model_context_window_exceeded", "context_length_exceeded"),
+]
 
 
 @watched
@@ -175,6 +197,72 @@ def test_other_reasons_are_neither(server, model, reason, watched):
     reply = ask(model, said(reason)[watched], watched=watched, server=server)
     assert (reply.text, reply.error) == ("Answer: 2", None)
     assert reply.finish_reason != "length"
+
+
+def event(delta, finish=None, **more):
+    return {**HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
+
+
+def lines(*events):
+    """A stream of pages of JSON, and of other lines as they are."""
+    texts = [each if isinstance(each, str) else f"data: {json.dumps(each)}\n\n" for each in events]
+    return Raw("".join(texts), kind="text/event-stream")
+
+
+BEGUN, DONE = event({"content": "Ans"}), "data: [DONE]\n\n"
+BROKEN = {
+    "vLLM": [{"error": {"message": "Upstream died", "type": "InternalServerError", "code": 500}}, DONE],
+    "vLLM of 2024": [{"object": "error", "message": "Upstream died", "type": "InternalServerError"}, DONE],
+    "OpenRouter": [
+        event({"content": ""}, "error", error={"code": "server_error", "message": "Upstream died"})
+    ],
+    "text-generation-inference": [
+        'event:error\ndata:{"error":"Upstream died","error_type":"generation"}\n\n'
+    ],
+    "an event of errors": ['event: error\ndata: {"message": "Upstream died"}\n\n', DONE],
+    "an error after the finish reason": [event({}, "stop"), {**HEAD, "choices": [], "error": DIED}, DONE],
+    "stop after the error": [event({}, "error"), event({}, "stop"), DONE],
+    "an error before the text": [event({}, error=DIED), event({"content": "wer"}, "stop"), DONE],
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_stream_in_which_an_error_is_reported_is_none(server, model, name):
+    server.will(lines(BEGUN, *BROKEN[name]))
+    with pytest.raises(Failure) as caught:
+        wait(model.answer((call(),), CallObserver(True)))
+    assert caught.value.retry
+    assert "Upstream died" in caught.value.message or name == "stop after the error"
+
+
+@watched
+@pytest.mark.parametrize("provider", ["mistral", "fireworks_ai", "xai", "openrouter", "azure_ai"])
+def test_providers_that_litellm_reads_in_its_own_way_fail_too(server, provider, watched):
+    model = LiteLLM(model=f"{provider}/m{next(NAMES)}", api_base=server.base("openai"), api_key="k")
+    for name in ("error", "an error in the choice", "an error beside the choices"):
+        server.will(FAILED[name][watched])
+        with pytest.raises(Failure) as caught:
+            wait(model.answer((call(),), CallObserver(watched)))
+        assert caught.value.retry
+    reply = ask(model, said(page={"error": {}})[watched], watched=watched, server=server)
+    assert (reply.text, reply.finish_reason) == ("Answer: 2", "stop")
+
+
+@watched
+def test_a_failed_reply_in_the_form_of_anthropic_is_none(server, watched):
+    model = LiteLLM(model="anthropic/claude-haiku-4-5", api_base=server.base("anthropic"), api_key="k")
+    server.will(Said("Fo", finish="abort"))
+    with pytest.raises(Failure):
+        wait(model.answer((call(),), CallObserver(watched)))
+
+
+@pytest.mark.parametrize("blank", ["", "null", None])
+def test_a_blank_reason_in_each_piece_is_not_the_last_one(server, model, blank):
+    stream = lines(
+        event({"content": "Answer:"}, blank), event({"content": " 2"}, blank), event({}, "length"), DONE
+    )
+    reply = ask(model, stream, watched=True, server=server)
+    assert (reply.text, reply.finish_reason) == ("Answer: 2", "length")
 
 
 # Several samples in one request.
@@ -270,6 +358,57 @@ CUT = {
     "a new index in each piece": ([piece(0, '{"a":1,', "add", "c"), piece(1, '"b":2}')], [("add", AB)]),
     "a closing piece": ([piece(0, A, "add", "c"), piece(0, "", "add", "c"), piece(0, "")], [("add", A)]),
     "no arguments": ([piece(0, "", "now", "c")], [("now", "")]),
+    "an empty object first, as of Anthropic's proxies": (
+        [piece(0, "{}", "add", "c"), piece(0, '{"a":'), piece(0, "1}")],
+        [("add", A)],
+    ),
+    "an empty object of another tool": (
+        [piece(0, "{}", "now"), piece(0, A, "add")],
+        [("now", "{}"), ("add", A)],
+    ),
+    "an empty object of another call": (
+        [piece(0, "{}", "add", "c"), piece(0, A, "add", "d")],
+        [("add", "{}"), ("add", A)],
+    ),
+    "repeated with other spaces": ([piece(0, A, "add", "c"), piece(0, '{"a": 1}', "add", "c")], [("add", A)]),
+    "two ids under one index": ([piece(0, A, "add", "c"), piece(0, B, "add", "d")], [("add", A), ("add", B)]),
+    "equal syllables": (
+        [piece(0, '{"a":"ha', "add", "c"), piece(0, "ha"), piece(0, "ha"), piece(0, '"}')],
+        [("add", '{"a":"hahaha"}')],
+    ),
+    "equal keys inside each other": (
+        [piece(0, '{"a":', "add", "c"), piece(0, '{"a":1}'), piece(0, "}")],
+        [("add", '{"a":{"a":1}}')],
+    ),
+    "equal items": (
+        [piece(0, '{"a":[', "add", "c"), piece(0, '{"b":1}'), piece(0, ","), piece(0, '{"b":1}'),
+         piece(0, "]}")],
+        [("add", '{"a":[{"b":1},{"b":1}]}')],
+    ),
+    "an index for the first piece alone": (
+        [piece(0, "", "add", "c"), piece(None, '{"a"'), piece(None, ":1}")],
+        [("add", A)],
+    ),
+    "one id for three indices": (
+        [piece(0, A, "add", "c"), piece(1, B, "add", "c"), piece(2, "", "now", "c")],
+        [("add", A), ("add", B), ("now", "")],
+    ),
+    "a closing piece of a new id": ([piece(0, A, "add", "c"), piece(0, "", None, "z")], [("add", A)]),
+    "mixed under one index": (
+        [piece(0, '{"a"', "add", "x"), piece(0, '{"b"', "now", "y"), piece(0, ":1}", None, "x"),
+         piece(0, ":2}", None, "y")],
+        [("add", A), ("now", B)],
+    ),
+    "an id before the name": ([piece(0, "", None, "c"), piece(0, A, "add")], [("add", A)]),
+    "all so far, and a closing piece": (
+        [piece(0, "", "add", "c"), piece(0, '{"a":1'), piece(0, AB), piece(0, "")],
+        [("add", AB)],
+    ),
+    "cut off": ([piece(0, '{"a":[', "add", "c"), piece(0, "1")], [("add", '{"a":[1')]),
+    "cut off after a bracket": ([piece(0, "{", "add"), piece(0, '"a":'), piece(0, "{")], [("add", '{"a":{')]),
+    "an escaped quote": ([piece(0, '{"a":"\\"}', "add"), piece(0, 'y"}')], [("add", '{"a":"\\"}y"}')]),
+    "encoded twice": ([piece(0, '"{\\"a\\"', "add", "c"), piece(0, ':1}"')], [("add", '"{\\"a\\":1}"')]),
+    "an object": ([piece(0, {"a": 1}, "add", "c")], [("add", '{"a": 1}')]),
     "brackets and quotes in a text": (
         [piece(0, '{"a":"}', "add"), piece(0, '\\"{"', "add"), piece(0, "}", "add")],
         [("add", '{"a":"}\\"{"}')],
@@ -304,6 +443,7 @@ def test_many_pieces_are_added_up_in_linear_time(letters):
 REFUSALS = [
     Fault(400, "Unsupported parameter: 'reasoning_effort' is not supported with this model."),
     Fault(400, '"smollm2" does not support thinking'),
+    Fault(400, "Reasoning is not supported by this model."),
     Raw(
         '{"detail": [{"type": "extra_forbidden", "loc": ["body", "reasoning_effort"], "msg": "Extra"}]}',
         status=422,
@@ -312,7 +452,7 @@ REFUSALS = [
 
 
 @watched
-@pytest.mark.parametrize("refusal", REFUSALS, ids=["parameter", "thinking", "fields"])
+@pytest.mark.parametrize("refusal", REFUSALS, ids=["parameter", "thinking", "reasoning", "fields"])
 def test_a_server_that_refuses_a_reasoning_effort_gets_the_call_without_it(server, refusal, watched):
     model = OpenAICompatible(model=f"m{next(NAMES)}", base_url=server.base("openai"))
     for sent in (["low", None], [None]):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_TRUNCATED = re.compile(r"length|max\w{0,16}tokens|token_limit|context_window", re.IGNORECASE)
-_FAILED = re.compile(r"error|abort|fail|cancel|insufficient|timeout|timed_out", re.IGNORECASE)
+_TRUNCATED = re.compile(r"length|max.{0,16}tokens|token_limit|context_window", re.IGNORECASE)
+_FAILED = re.compile(r"error|abort|fail|cancel|insufficient|timeout|unspecified", re.IGNORECASE)
 
 
 def read_finish_reason(reason: str | None) -> str | None:
@@ -13,12 +13,6 @@ def read_finish_reason(reason: str | None) -> str | None:
     `error` for one that the server could not finish (`abort`, `network_error`, …), and any other reason as it
     is.
     """
-    if reason and len(reason) <= _LONGEST:
-        if _FAILED.search(reason):
-            return "error"
-        if _TRUNCATED.search(reason):
-            return "length"
-    return reason
-
-
-_LONGEST = 64
+    if reason and _FAILED.search(reason):
+        return "error"
+    return "length" if reason and _TRUNCATED.search(reason) else reason

@@ -41,7 +41,7 @@ _ONE_BY_ONE: set[tuple[str, str]] = set()
 _WITHOUT_EFFORT: set[tuple[str, str]] = set()
 """Servers and models that refuse a reasoning effort."""
 
-_ABOUT_EFFORT = re.compile("effort|not support (?:thinking|reasoning)|think value", re.IGNORECASE)
+_ABOUT_EFFORT = re.compile("effort|think value|(think|reason)ing is not|not support (think|reason)ing", re.I)
 
 _REFUSALS = 400, 413, 422, 424  # 424 is an "inference error" of text-embeddings-inference
 

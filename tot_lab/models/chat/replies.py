@@ -79,7 +79,7 @@ def choice_of(
         blocks: Thinking blocks, of which the signed ones are sent back.
     """
     tool_calls = tool_calls_of(tools)
-    content, thinking = split((text or None) if tool_calls else text, reasoning)
+    content, thinking = split(text, reasoning)
     known = read_finish_reason(finish)
     failure = failure_in(error)
     if failure is None and known == "error":
@@ -158,12 +158,16 @@ class ToolPieces:
 
     def add(self, arguments: str) -> None:
         """Add a piece of the arguments."""
+        if not arguments:
+            return
+        if self.is_empty:
+            self._pieces.clear()
         self._pieces.append(arguments)
         for char in arguments:
             if self._escaped:
                 self._escaped = False
             elif char == '"':
-                self._quoted, self._begun = not self._quoted, True
+                self._quoted = not self._quoted
             elif self._quoted:
                 self._escaped = char == "\\"
             elif char in "{[":
@@ -172,16 +176,21 @@ class ToolPieces:
                 self._depth -= 1
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there are no arguments so far; proxies of Anthropic begin with an empty object."""
+        return self._pieces in ([], ["{}"])
+
+    @property
     def is_whole(self) -> bool:
-        """Whether all brackets and quotes of the arguments are closed."""
-        return self._begun and self._depth <= 0 and not self._quoted
+        """Whether all brackets of the arguments are closed."""
+        return self._begun and self._depth <= 0
 
     @property
     def arguments(self) -> str:
         """The arguments. Some servers repeat in each piece what came before it, or all of it in the last."""
-        joined, last = "".join(self._pieces), next(filter(str.strip, reversed(self._pieces)), "")
-        first = next(filter(str.strip, self._pieces), "")
-        return last if not _is_json(joined) and last.startswith(first) and _is_json(last) else joined
+        first, last = self._pieces[:1], self._pieces[-1:]
+        repeats = last and last[0].startswith(first[0]) and _canonical(last[0]) is not None
+        return "".join(last if repeats else self._pieces)
 
 
 _MOST_TOOL_CALLS = 1_000
@@ -193,18 +202,16 @@ def add_piece(tools: list[ToolPieces], index: int, id: str, name: str, arguments
     OpenAI-compatible servers of Ollama and Gemini give all calls of a reply the index 0, and others no id,
     one id for all calls, or a new one with each piece. So a piece belongs to the last call of its index, and
     of its id if several have that index, unless it has the name of another tool or follows complete
-    arguments.
+    arguments. A piece of a new index without a name continues a call, since calls begin with a name.
 
     Raises:
         ValueError: If there are too many calls, since each piece is compared with them.
     """
-    mine = [tool for tool in reversed(tools) if tool.index == index]
-    if not mine and not name:  # a call begins with a name
-        mine = [tool for tool in reversed(tools) if not id or tool.id == id]
+    mine = [tool for tool in reversed(tools) if tool.index == index] or ([] if name else tools[::-1])
     known = next((tool for tool in mine if id and tool.id == id), mine[0] if mine else None)
     if known is not None:
-        is_other = bool(name and known.name and name != known.name)
-        is_next = known.is_whole and (arguments.strip() or (name and id not in ("", known.id)))
+        is_other = name and known.name and name != known.name
+        is_next = known.is_whole and arguments.strip() and (name or not known.is_empty)
         if not is_other and not is_next:
             known.id, known.name = known.id or id, known.name or name
             known.add(arguments)
@@ -218,20 +225,20 @@ def add_piece(tools: list[ToolPieces], index: int, id: str, name: str, arguments
 
 def whole_calls(tools: Iterable[ToolPieces]) -> list[tuple[str, str, str]]:
     """Return the (id, name, arguments) of each call. A call that is repeated under one index is one call."""
-    calls, seen = [], dict[tuple[int, str, str], set[str]]()
+    calls = dict[tuple[int, str, str], tuple[str, str, str]]()
     for tool in tools:
-        ids = seen.setdefault((tool.index, tool.name, tool.arguments), set())
-        if not ids or (tool.id and not ids & {"", tool.id}):
-            calls.append((tool.id, tool.name, tool.arguments))
-        ids.add(tool.id)
-    return calls
+        arguments = tool.arguments
+        key = tool.index, tool.name, _canonical(arguments) or arguments
+        calls.setdefault(key, (tool.id, tool.name, arguments))
+    return list(calls.values())
 
 
-def _is_json(text: str) -> bool:
+def _canonical(arguments: str) -> str | None:
+    """Return JSON in a form that is the same for equal values. `None` if it is malformed."""
     try:
-        return json_of(text) is not None
+        return json.dumps(json_of(arguments), sort_keys=True)
     except ValueError:
-        return False
+        return None
 
 
 # State to send back.

@@ -7,12 +7,14 @@ hold.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from tot_lab.core.calls import CallObserver, TokenLogprob
+from tot_lab.core.reading.finish_reasons import read_finish_reason
 from tot_lab.core.scrubbing import clean
+from tot_lab.models.chat.failures import failure_in
 from tot_lab.models.chat.replies import (
     Answers,
     Choice,
@@ -37,11 +39,12 @@ _MASKED = "think\u2060>"  # hides thinking tags from litellm
 def whole(response: Any) -> Answers:
     """Return the content of a complete response."""
     usage, timings = _usage_of([response]), getattr(response, "timings", None)
-    choices = list(map(_choice, response.choices or ()))
+    error = getattr(response, "error", None)
+    choices = [_choice(choice, error) for choice in response.choices or ()]
     return Answers(choices, response.model, usage, _processing_of(usage), timings)
 
 
-def _choice(choice: Any) -> Choice:
+def _choice(choice: Any, error: Any) -> Choice:
     message = choice.message
     own, extra = (getattr(part, "provider_specific_fields", None) or {} for part in (choice, message))
     return choice_of(
@@ -49,7 +52,7 @@ def _choice(choice: Any) -> Choice:
         getattr(message, "reasoning_content", None),
         own.get("native_finish_reason", "error") if choice.finish_reason == FAILED else choice.finish_reason,
         [(tool.id, tool.function.name, tool.function.arguments) for tool in message.tool_calls or ()],
-        error=own.get("error"),
+        error=own.get("error") or getattr(choice, "error", None) or error,
         refusal=extra.get("refusal"),
         logprobs=_logprobs(getattr(choice, "logprobs", None)),
         blocks=getattr(message, "thinking_blocks", None) or (),
@@ -72,7 +75,7 @@ async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequ
     thinking, finish, usage = "", None, None
     tools: list[ToolPieces] = []
     blocks: list[dict[str, Any]] = []
-    ended = await _end_of(stream)
+    reasons, errors = await _watched(stream)
     async for chunk in stream:
         usage = getattr(chunk, "usage", None) or usage
         if not chunk.choices:
@@ -88,10 +91,12 @@ async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequ
             text = (text or "") + delta.content.replace(_MASKED, "think>")
             if delta.content:
                 observer.partial(text_so_far(clean(text), keys))
-    if not ended():
+    reasons.append(stream.received_finish_reason)
+    if not any(reasons):
         raise Failure("the stream ended before the reply was complete", retry=True)
-    finish = "error" if FAILED in (finish, stream.received_finish_reason) else finish
-    choice = choice_of(text, thinking, finish, whole_calls(tools), blocks=_whole_blocks(blocks))
+    finish = next((str(each) for each in reasons if read_finish_reason(str(each)) == "error"), finish)
+    error = next(filter(failure_in, errors), None)
+    choice = choice_of(text, thinking, finish, whole_calls(tools), error=error, blocks=_whole_blocks(blocks))
     model = stream._provider_response_model or stream.model
     report = _usage_of(stream.chunks)
     # litellm replaces implausible counts by its own. The report is kept then, so that it is detected.
@@ -117,27 +122,36 @@ def _usage_in(litellm: Any, usage: Any) -> Any:
     return read if read and (read.prompt_tokens or read.completion_tokens) else None
 
 
-async def _end_of(stream: Any) -> Callable[[], bool]:
-    """Return a function that tells whether the provider has ended the stream.
+_REASONS = "finish_reason", "finishReason", "stop_reason"  # of OpenAI, Gemini and Anthropic
 
-    Chunks of Gemini and Ollama are inspected before litellm reads them: it treats every chunk of Gemini as
-    the last one, and removes Ollama's thinking tags but not the thinking.
+
+async def _watched(stream: Any) -> tuple[list[Any], list[Any]]:
+    """Return lists that will hold the finish reasons and errors in the chunks of `stream`.
+
+    Chunks are inspected before litellm reads them: it treats every chunk of Gemini as the last one, removes
+    Ollama's thinking tags but not the thinking, and leaves out errors and the reasons of failed replies.
     """
-    if stream.custom_llm_provider not in ("gemini", "vertex_ai", "vertex_ai_beta", "ollama_chat"):
-        return lambda: stream.received_finish_reason is not None
-    chunks = await stream.fetch_stream()
-    parse = chunks.chunk_parser
-    reasons: list[str | None] = []
+    if stream.completion_stream is None:
+        await stream.fetch_stream()
+    chunks, reasons, errors = stream.completion_stream, list[Any](), list[Any]()
+    if (parse := getattr(chunks, "chunk_parser", None)) is None:
+        return reasons, errors
 
     def see_to(chunk: dict[str, Any]) -> Any:
-        reasons.extend(candidate.get("finishReason") for candidate in chunk.get("candidates") or ())
+        parts = [chunk, chunk.get("delta"), *(chunk.get("choices") or chunk.get("candidates") or ())]
+        for part in parts:
+            if isinstance(part, dict):
+                errors.append(part.get("error"))
+                reasons.extend(map(part.get, _REASONS))
+        if failure_in(chunk.get("error")) is None:
+            chunk.pop("error", None)  # litellm's classes take an empty one for an error
         message = chunk.get("message")
-        if isinstance(message, dict) and message.get("content"):
+        if isinstance(message, dict) and isinstance(message.get("content"), str):
             message["content"] = message["content"].replace("think>", _MASKED)
         return parse(chunk)
 
     chunks.chunk_parser = see_to
-    return lambda: any(reasons) or stream.received_finish_reason is not None
+    return reasons, errors
 
 
 def _whole_blocks(pieces: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

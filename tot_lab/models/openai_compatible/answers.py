@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tot_lab.core.calls import CallObserver, TokenLogprob, is_token_count, usage_text
+from tot_lab.core.reading.finish_reasons import read_finish_reason
 from tot_lab.core.scrubbing import clean
 from tot_lab.models.chat.failures import failure_in, shortened
 from tot_lab.models.chat.replies import (
@@ -101,7 +102,8 @@ async def streamed(
                 continue
             choice = page["choices"][0]
             delta = choice.get("delta") or {"content": choice.get("text")}
-            finish = _text(choice.get("finish_reason")) or finish
+            if read_finish_reason(finish) != "error":  # some proxies send `stop` after it
+                finish = _text(choice.get("finish_reason")) or finish
             failed = choice.get("error") or failed
             thinking += _reasoning_in(delta) or ""
             for tool in delta.get("tool_calls") or ():
@@ -218,8 +220,10 @@ def processing_of(page: dict[str, Any]) -> Processing:
 def page_of(body: bytes) -> Any:
     """Return the JSON of a response. Raises `Failure` if it is not JSON or holds an error."""
     page = _json_of(body)
-    if isinstance(page, dict) and (failure := failure_in(page.get("error"))):
-        raise failure
+    if isinstance(page, dict):
+        bare = page if "message" in page and "choices" not in page else None
+        if (failure := failure_in(page.get("error") or bare)) is not None:
+            raise failure
     return page
 
 

@@ -23,7 +23,7 @@ from tot_lab.record.run import Run
 
 
 class _KeyValue(msgspec.Struct):
-    key: str
+    key: str | None = None
     value: dict[str, Any] | None = None
 
 
@@ -130,7 +130,7 @@ def _nanoseconds(value: int | str | None, name: str) -> float | None:
 
 
 def _values(pairs: Sequence[_KeyValue] | None) -> dict[str, Any]:
-    return {pair.key: _value(pair.value) for pair in pairs or ()}
+    return {pair.key: _value(pair.value) for pair in pairs or () if pair.key is not None}
 
 
 def _value(value: Any, level: int = 0) -> Any:
@@ -146,7 +146,7 @@ def _value(value: Any, level: int = 0) -> Any:
             return [_value(each, level + 1) for each in _listed_values(held)]
         if name == "kvlistValue":
             pairs = [msgspec.convert(each, _KeyValue) for each in _listed_values(held)]
-            return {pair.key: _value(pair.value, level + 1) for pair in pairs}
+            return {pair.key or "": _value(pair.value, level + 1) for pair in pairs}
         if name == "intValue" and isinstance(held, str):
             return int(held)
         return held
