@@ -157,7 +157,7 @@ class AdaptiveLimit:
     - *Back-off.* A refusal takes a step up back, and otherwise halves the limit, at most once per round trip:
       none counts until the requests above the new limit have ended. One 429, 503 or 529 is a refusal. Broken
       connections and time-outs are one only if a quarter of the requests fail, and at least four. Failures
-      that are as frequent at another limit do not depend on it, and are none.
+      that are as frequent at another limit do not count.
     - *Below a refused limit* growth is a binary search, and stops at an eighth below.
     - *Probes.* The limit then holds, and tries a step up and a step down in turn, rarer after each probe in
       vain; at once if the latency rose or fell by half in two measurements in a row.
