@@ -23,7 +23,7 @@ _ORDINAL = r"(?:b?\d{1,3}|[a-z]|[ivx]{1,4})"
 _MARK = r"(?:\s?[^\w\s+%#(\[]+(?=\s|\Z))"  # separates a number from the name behind it
 _BEFORE = re.compile(
     rf"(?:[^\w(\[#]|#(?!\d))*"
-    rf"(?:{_LABEL}\.?\s*\#?\s?(?:{_ORDINAL}(?:{_MARK}|\Z)|b?\d{{1,3}}(?=\s))"
+    rf"(?:(?:{_LABEL}|rank|place)\.?\s*\#?\s?(?:{_ORDINAL}(?:{_MARK}|\Z)|b?\d{{1,3}}(?=\s))"
     rf"|\#?{_ORDINAL}{_MARK}|\#\d{{1,3}}(?=\s)|\#?b?\d{{1,3}}\Z"
     rf"|[(\[]\s?(?:{_LABEL}\s)?\#?{_ORDINAL}\s?[)\]])"
 )
@@ -39,13 +39,13 @@ _MOST_LISTED = 20
 _MARKDOWN = re.compile(r"[*_`~]")
 _OPERATOR = re.compile(r"(?<=[\d)])\s?([-+*/×÷^=<>])\s?(?=[\d(])")
 _WORD = re.compile(r"[^\W_]+[+#]*")  # distinguishes C, C++ and C#
-_AROUND = frozenset({*_LABELS.split("|"), "the", "a", "an"})
+_AROUND = frozenset({*_LABELS.split("|"), "the", "a", "an", "using", "use"})
 _REMARK = re.compile(r"[(\[][^()\[\]]*+[)\]]")
-_SEGMENTS = re.compile(r"[()\[\]:;]|\s[-–—]+\s")
+_SEGMENTS = re.compile(r"[()\[\]:;,]|\s[-–—]+\s")
 _REFERENCE = re.compile(rf"(?:{_LABEL})?([a-z]?)(\d{{1,3}})(?:st|nd|rd|th)?|([a-z])")
 _KEY_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
-_RANK_KEYS = "rank|ranking|ranked|order|place|placement|position|priority"
+_RANKS = ("rank", "order", "place", "position", "priorit")  # with their endings
 _SCORE_KEYS = (
     "score|scores|rating|ratings|value|grade|mark|points|confidence|probability|likelihood|overall|total|mean|"
     "average|correctness|completeness|elegance|practicality"
@@ -54,7 +54,7 @@ _REMARK_KEYS = (
     "verdict|reason|reasons|reasoning|why|comment|comments|explanation|rationale|justification|note|notes|"
     "feedback|remark|remarks|strengths|weaknesses"
 )
-_RANKS, _SCORES, _REMARKS = (frozenset(keys.split("|")) for keys in (_RANK_KEYS, _SCORE_KEYS, _REMARK_KEYS))
+_SCORES, _REMARKS = (frozenset(keys.split("|")) for keys in (_SCORE_KEYS, _REMARK_KEYS))
 
 
 class Match(NamedTuple):
@@ -172,6 +172,7 @@ class _Names:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.cores = [core(name[:_LONGEST]) for name in names]
+        self.plain = [" ".join(name[: 2 * _LONGEST].casefold().split()) for name in names]
         self._levels: tuple[dict[str, list[int]], ...] = ({}, {}, {}, {})
         for place, name in enumerate(names):
             for level, (form, *_) in zip(self._levels, _forms(name), strict=True):
@@ -183,7 +184,18 @@ class _Names:
             found = {place for form in forms if form for place in level.get(form, ())}
             if found:
                 return sorted(found)
-        return []
+        return self._abbreviated(written)
+
+    def _abbreviated(self, written: str) -> list[int]:
+        """The one sibling whose name begins with a text of two words or more."""
+        words = " ".join(written.rstrip(" .…").casefold().split())
+        goes_on = r"\b" if core(written) else r"\s?[:.)–—-]"
+        goes_on = "" if written.rstrip().endswith(("…", "...")) else goes_on
+        if not 4 <= len(words) <= _LONGEST or not re.search(r"\w\W+\w", words):
+            return []
+        beginning = re.compile(re.escape(words) + goes_on)
+        found = [place for place, name in enumerate(self.plain) if beginning.match(name)]
+        return found if len(found) == 1 else []
 
 
 def _forms(name: str) -> Iterator[list[str]]:
@@ -219,7 +231,8 @@ class _Matching:
         self.names, self.written, self.ids = names, written, ids
         self.known = _Names(names)
         self.rows = [
-            {key: str(one) for key, one in row.items() if not _RANKS & _words(key)} for row in written
+            {key: str(one) for key, one in row.items() if not any(word.startswith(_RANKS) for word in _words(key))}
+            for row in written
         ]
         self.meant = [{key: self.known.meant(one) for key, one in row.items()} for row in self.rows]
         self.places: list[int | None] = [None] * len(written)

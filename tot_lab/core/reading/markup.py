@@ -11,9 +11,15 @@ ALL_MARKS = r"\s*`\"'()\[\]{}|#$«»‹›“”„‟‚‘’「」『』【�
 MARKS = ALL_MARKS.replace(r"\s", r" \t\xa0\r")
 """`ALL_MARKS` but for line breaks."""
 
-_WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {0x3000: " ", 0x2212: "-", ord("_"): " ", 0xFEFF: ""}
+TAKEN_BACK = (
+    rf"[.,;…]{{0,3}}[{MARKS}]*+(?:[–—-][{MARKS}]*+)?(?:no|wait|sorry|or rather|correction|actually)\b"
+    r"(?:,? wait\b)?[ ,:;–—-]{0,4}"
+)
+"""What stands between a number and the one that replaces it: `, no, `."""
+
+_WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {0x3000: " ", 0x2212: "-", 0x2044: "/", ord("_"): " ", 0xFEFF: ""}
 _EMOJI = re.compile("[\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff\ufe0f]+")
-_ALPHABETS = re.compile("[\U0001d400-\U0001d7ff]+")
+_SYMBOLS = re.compile("[¼-¾⅐-⅞①-⑳\U0001d400-\U0001d7ff]+")
 _END_OF_TURN = re.compile(r"<\|[^<>|\n]{1,40}\|>")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w -]{0,30})[^<>\n]{0,100}>")
 _ANGLES = re.compile(r"<\s?(\.?\d[\d./%]{0,12})\s?>")
@@ -29,9 +35,9 @@ def without_markup(text: str) -> str:
     Full-width characters are written plainly, `\frac{7}{10}` as `7/10`, and a tag such as `<score>` as a line
     that begins with `score:`. Underscores become spaces. Braces, quotes and other Markdown remain.
     """
+    text = _SYMBOLS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     text = "\n".join(_END_OF_TURN.sub(" ", text.translate(_WIDE)).splitlines())
     text = _EMOJI.sub(" ", text)
-    text = _ALPHABETS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     if "<" in text:
         text = _ANGLES.sub(r"(\1)", _TAG.sub(_as_label, text))
     if "\\" in text or "$" in text:
