@@ -393,6 +393,7 @@ def ranked(evaluations, confidence=7, names=("x", "y", "z")):
         ({"scores": judged(z=8, x=2, y=4)}, (2, 4, 8)),
         (judged(z=0.9, x=0.25, y=1), (2.5, 10, 9)),
         (judged(z=90, x=25, y=100), (2.5, 10, 9)),
+        (judged(z="**0.9**", x="$0.25$", y="(1)"), (2.5, 10, 9)),
         (judged(z=90, x=0, y="70"), (0, 7, 9)),
         ([{"name": n, **criteria(s, s, 100, 100)} for n, s in (("z", 80), ("x", 20), ("y", 40))], (6, 7, 9)),
         ([{"name": n, **criteria(s, 1, 1, 1)} for n, s in (("z", 0.6), ("x", 0), ("y", 0.2))], (7.5, 8, 9)),

@@ -57,6 +57,10 @@ _REMARK_KEYS = (
 _SCORES, _REMARKS = (frozenset(keys.split("|")) for keys in (_SCORE_KEYS, _REMARK_KEYS))
 
 
+_NAMES = frozenset({*_LABELS.split("|"), "name", "title", "label"})
+"""Words of keys whose texts name a sibling, if only one that is not there."""
+
+
 class Match(NamedTuple):
     """The siblings that judgements refer to.
 
@@ -107,7 +111,7 @@ def _holds(key: str, value: Any) -> bool:
 def _named_by(judgement: Any) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for key, one in judgement.items() if isinstance(judgement, dict) else ():
-        if (_SCORES | _REMARKS) & _words(key) or one is None or isinstance(one, bool | float):
+        if (_SCORES | _REMARKS) & _words(key) or one is None or isinstance(one, bool):
             continue
         inner = one if isinstance(one, dict) else {"": one}
         named.update({f"{key} {at}": part for at, part in inner.items() if str(part).strip()})
@@ -231,7 +235,11 @@ class _Matching:
         self.names, self.written, self.ids = names, written, ids
         self.known = _Names(names)
         self.rows = [
-            {key: str(one) for key, one in row.items() if not any(word.startswith(_RANKS) for word in _words(key))}
+            {
+                key: str(one)
+                for key, one in row.items()
+                if not any(word.startswith(_RANKS) for word in _words(key))
+            }
             for row in written
         ]
         self.meant = [{key: self.known.meant(one) for key, one in row.items()} for row in self.rows]
@@ -284,7 +292,7 @@ class _Matching:
         by_key: dict[str, list[int]] = {}
         for k in self._left():
             strange = any(
-                key in self.naming and not _REFERENCE.fullmatch(_bare(one))
+                (key in self.naming or _NAMES & _words(key)) and not _REFERENCE.fullmatch(_bare(one))
                 for key, one in self.rows[k].items()
             )
             for key, meant in self.meant[k].items():
@@ -318,9 +326,10 @@ class _Matching:
             elif reference[0] in self.ids:
                 places[k] = self.ids.index(reference[0])
         first = 0 if 0 in numbers.values() else 1
-        if first == 0 and len(self.names) in numbers.values():
+        numbers = {k: number - first for k, number in numbers.items()}
+        if any(number >= len(self.names) for number in numbers.values()):
             return {}
-        places |= {k: number - first for k, number in numbers.items()}
+        places |= numbers
         fitting = {k: place for k, place in places.items() if place in free}
         return fitting if len({*fitting.values()}) == len(fitting) else {}
 

@@ -1,4 +1,4 @@
-"""Removal of the markup around numbers and words."""
+"""Removal of the markup around numbers and words, and the words that deny or doubt a statement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,25 @@ TAKEN_BACK = (
 )
 """What stands between a number and the one that replaces it: `, no, `."""
 
-_WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {0x3000: " ", 0x2212: "-", 0x2044: "/", ord("_"): " ", 0xFEFF: ""}
+_DOUBT = re.compile(
+    r"(?:\b(?:second|2nd|third|3rd|next|least|previous|earlier|current)[\s-]{0,3}|\d\)?,? or "
+    r"|(?:\b(?:neither|nor|not|never|could|might|may|I doubt|to (?:find|choose|decide|determine|pick|get|reach))\b"
+    r"|n['’]t\b)[^.,;:!?(\n]*+"
+    r"|\b(?:if(?! I (?:had to|must))|whether|unless|otherwise|many|some|others|maybe|perhaps|so far|initially|at first)"
+    r"\b[^.!?\n]*+)\Z",
+    re.IGNORECASE,
+)
+"""What denies or doubts the statement behind it: a word before it, in its clause, or in its sentence."""
+
+_BEFORE = 120  # characters before a statement that can deny it
+
+_WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {
+    0x3000: " ",
+    0x2212: "-",
+    0x2044: "/",
+    ord("_"): " ",
+    0xFEFF: "",
+}
 _EMOJI = re.compile("[\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff\ufe0f]+")
 _SYMBOLS = re.compile("[¼-¾⅐-⅞①-⑳\U0001d400-\U0001d7ff]+")
 _END_OF_TURN = re.compile(r"<\|[^<>|\n]{1,40}\|>")
@@ -46,9 +64,15 @@ def without_markup(text: str) -> str:
 
 
 def _as_label(tag: re.Match[str]) -> str:
-    return f"\n{tag[2]}: " if not tag[1] and tag[2].lower() in _STATING else " "
+    states = tag[2].lower() in _STATING or re.fullmatch(r"[A-Za-z]{3,20}[ -]?\d{1,3}", tag[2])
+    return f"\n{tag[2]}: " if states and not tag[1] else " "
 
 
 _STATING = frozenset(
     {"score", "best", "best choice", "choice", "vote", "winner", "confidence", "final score"}
 )
+
+
+def is_doubted(text: str, start: int) -> bool:
+    """Whether the words before a statement that begins at `start` deny or doubt it."""
+    return _DOUBT.search(text, max(0, start - _BEFORE), start) is not None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.reading.json_values import find_json
 from tot_lab.core.reading.judgements import is_score_key, judgements, match_once
-from tot_lab.core.reading.markup import ALL_MARKS, MARKS, TAKEN_BACK, without_markup
+from tot_lab.core.reading.markup import ALL_MARKS, MARKS, TAKEN_BACK, is_doubted, without_markup
 from tot_lab.core.reading.values import finite
 
 # Quantifiers are possessive: a number is read whole or not at all, without backtracking. Groups of
@@ -21,8 +21,10 @@ _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
 _GAP = rf"[{MARKS}]*+"  # not across lines: the next line belongs to another number
 _OF = rf"(?>(?:{_GAP}(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|per\s?cent\b))?)"
 _UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and what is taken back
-    rf"(?!{TAKEN_BACK}\.?\d|[\w%\\±]|[^\w\s(\[]\d|[ \t\xa0](?:[*+×÷][ ])?\d|{_GAP}(?:\?|(?:if|unless|when)\b)|"
-    rf"{_GAP}(?:,|to|and|or|in|of|[-–—~±]|\.\.+)(?:\s(?:a|every|each))?{_GAP}(?:[\d.]|(?:five|ten|hundred)\b))"
+    rf"(?!{TAKEN_BACK}\.?\d|[\w%\\±+]|-\w|[^\w\s(\[]\d|[ \t\xa0](?:[*×÷][ ])?\d|"
+    rf"{_GAP}(?:\?|(?:if|unless|when)\b)|[ ](?:only (?:if|for|when)|means|needs|requires|would|could|might)\b|"
+    rf"[ ](?:for \w+|\(\w+\))(?:,| and)[ ]\d|{_GAP}(?:,|to|and|or|(?:\w+ )?in|(?:out )?of|[-–—~±+→]>?|\.\.+)"
+    rf"(?:\s(?:a|every|each))?{_GAP}(?:[\d.]|(?:five|ten|hundred)\b))"
 )
 _SCALE = r"(?>(?:\s?[(\[]?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–,]) ?1(?:0|00)?\b)?)"
 _SCORE, _CONFIDENCE = (
@@ -80,7 +82,8 @@ def read_confidence(text: str) -> float | None:
 def _stated(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """The statements in `text`. A number on the next line must be alone there."""
     for match in pattern.finditer(text):
-        if "\n" not in text[match.start() : match.start(2)] or _LINE_END.match(text, match.end()):
+        alone = "\n" not in text[match.start() : match.start(2)] or _LINE_END.match(text, match.end())
+        if alone and not is_doubted(text, match.start()):
             yield match
 
 
@@ -89,14 +92,24 @@ def read_out_of_ten(value: Any) -> float | None:
 
     Returns `None` for anything else, and for values outside the range.
     """
-    if isinstance(value, str):
-        match = _BARE.fullmatch(without_markup(value).strip())
-        if match is None:
-            return None
-        share = _share(match) if match[2] is not None or match[3] else None
-        value = share * 10 if share is not None else float(match[1]) if not (match[2] or match[3]) else None
-    number = finite(value)
+    match = _bare(value)
+    if match and (match[2] or match[3]):
+        share = _share(match)
+        return None if share is None else share * 10
+    number = plain_number(value)
     return number if number is not None and 0 <= number <= 10 else None
+
+
+def plain_number(value: Any) -> float | None:
+    """A number that does not state its own scale, as `8/10` and `80%` do."""
+    match = _bare(value)
+    if match is None or match[2] or match[3]:
+        return finite(value)
+    return finite(float(match[1]))
+
+
+def _bare(value: Any) -> re.Match[str] | None:
+    return _BARE.fullmatch(without_markup(value).strip()) if isinstance(value, str) else None
 
 
 def _share(match: re.Match[str]) -> float | None:
@@ -187,7 +200,9 @@ def read_sibling_scores(text: str, names: Sequence[str]) -> SiblingScores:
     if not any(named for one, _ in judged for named, _ in one):
         longest = sum(map(len, names)) + _AROUND * len(names)
         lines = _lines(text, longest).items()
-        judged.append(([({f"{k}": name for k, name in enumerate(names)}, one) for names, one in lines], False))
+        judged.append(
+            ([({f"{k}": name for k, name in enumerate(names)}, one) for names, one in lines], False)
+        )
     read = [_of_siblings(names, one, repaired) for one, repaired in judged]
     return min(reversed(read), key=lambda one: one.scores.count(None))
 

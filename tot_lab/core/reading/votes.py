@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tot_lab.core.reading.markup import ALL_MARKS, MARKS, TAKEN_BACK, without_markup
+from tot_lab.core.reading.markup import ALL_MARKS, MARKS, TAKEN_BACK, is_doubted, without_markup
 
 _NOUN = r"(?:candidate|choice|option|number|thought|step|answer|one|proposal|solution|no\.?)(?![a-z])"
 _ANOTHER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+\d{{1,6}}"
@@ -41,21 +41,14 @@ _STATEMENTS = tuple(
     )
 )
 _ALONE = re.compile(rf"[{MARKS}]*+(\d{{1,6}})[{MARKS}.]*+")
-_WHOLE = re.compile(rf"[{ALL_MARKS}]*+(?:(?:the )?{_NOUN}(?::| is)?)?{_NUMBER}[{ALL_MARKS}.]*+", re.IGNORECASE)
+_WHOLE = re.compile(
+    rf"[{ALL_MARKS}]*+(?:(?:the )?{_NOUN}(?::| is)?)?{_NUMBER}[{ALL_MARKS}.]*+", re.IGNORECASE
+)
 _ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 _ORDINAL = re.compile(
-    rf"\b(?:the )?({'|'.join(_ORDINALS)}) (?:candidate|choice|option|thought|proposal|solution|one)\b", re.IGNORECASE
-)
-_DENIED = re.compile(
-    r"(?:\b(?:second|2nd|third|3rd|next|least|previous|earlier|current)[\s-]{0,3}|\d\)?,? or "
-    r"|(?:\b(?:neither|nor|not|never|to (?:find|choose|decide|determine|pick))\b|n['’]t\b)[^.,;:!?(\n]*+"
-    r"|\b(?:if(?! I (?:had to|must))|whether|unless|otherwise|many|some|others|maybe|perhaps|could|might|may|I doubt|so far|initially"
-    r"|at first)\b[^.!?\n]*+)\Z",
+    rf"\b(?:the )?({'|'.join(_ORDINALS)}) (?:candidate|choice|option|thought|proposal|solution|one)\b",
     re.IGNORECASE,
 )
-"""What denies or doubts the statement behind it: a word before it, in its clause, or in its sentence."""
-
-_BEFORE = 120  # characters before a statement that can deny it
 _MOST = 1_000  # statements that are looked at, from the last one
 
 
@@ -72,11 +65,7 @@ def read_choice(text: str, count: int) -> int | None:
     )
     found = sorted((m.end(), m.start(), m[1]) for pattern in _STATEMENTS for m in pattern.finditer(text))
     stated = next(
-        (
-            number
-            for _, start, number in reversed(found[-_MOST:])
-            if not _DENIED.search(text, max(0, start - _BEFORE), start)
-        ),
+        (number for _, start, number in reversed(found[-_MOST:]) if not is_doubted(text, start)),
         None,
     )
     whole = _WHOLE.fullmatch(text)
