@@ -192,11 +192,11 @@ class _Names:
 
     def _abbreviated(self, written: str) -> list[int]:
         """The one sibling whose name begins with a text of two words or more."""
-        words = " ".join(written.rstrip(" .…").casefold().split())
+        words = " ".join(written[: _LONGEST + 1].rstrip(" .…").casefold().split())
+        if len(words) > _LONGEST or not re.search(r"\w\W+\w", words):
+            return []
         goes_on = r"\b" if core(written) else r"\s?[:.)–—-]"
         goes_on = "" if written.rstrip().endswith(("…", "...")) else goes_on
-        if not 4 <= len(words) <= _LONGEST or not re.search(r"\w\W+\w", words):
-            return []
         beginning = re.compile(re.escape(words) + goes_on)
         found = [place for place, name in enumerate(self.plain) if beginning.match(name)]
         return found if len(found) == 1 else []

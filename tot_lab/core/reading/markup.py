@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
+READ = 100_000
+"""Characters at the end of a reply that are searched for statements."""
+
 ALL_MARKS = r"\s*`\"'()\[\]{}|#$«»‹›“”„‟‚‘’「」『』【】〔〕《》〈〉"
 """What may stand around a number or a word, for use inside the brackets of a regular expression."""
 

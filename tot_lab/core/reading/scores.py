@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.reading.json_values import find_json
 from tot_lab.core.reading.judgements import is_score_key, judgements, match_once
-from tot_lab.core.reading.markup import ALL_MARKS, MARKS, TAKEN_BACK, is_doubted, without_markup
+from tot_lab.core.reading.markup import ALL_MARKS, MARKS, READ, TAKEN_BACK, is_doubted, without_markup
 from tot_lab.core.reading.values import finite
 
 # Quantifiers are possessive: a number is read whole or not at all, without backtracking. Groups of
@@ -81,6 +81,7 @@ def read_confidence(text: str) -> float | None:
 
 def _stated(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """The statements in `text`. A number on the next line must be alone there."""
+    text = text[-READ:]
     for match in pattern.finditer(text):
         alone = "\n" not in text[match.start() : match.start(2)] or _LINE_END.match(text, match.end())
         if alone and not is_doubted(text, match.start()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tot_lab.core.reading.markup import ALL_MARKS, MARKS, TAKEN_BACK, is_doubted, without_markup
+from tot_lab.core.reading.markup import ALL_MARKS, MARKS, READ, TAKEN_BACK, is_doubted, without_markup
 
 _NOUN = r"(?:candidate|choice|option|number|thought|step|answer|one|proposal|solution|no\.?)(?![a-z])"
 _ANOTHER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+\d{{1,6}}"
@@ -49,7 +49,6 @@ _ORDINAL = re.compile(
     rf"\b(?:the )?({'|'.join(_ORDINALS)}) (?:candidate|choice|option|thought|proposal|solution|one)\b",
     re.IGNORECASE,
 )
-_MOST = 1_000  # statements that are looked at, from the last one
 
 
 def read_choice(text: str, count: int) -> int | None:
@@ -61,11 +60,11 @@ def read_choice(text: str, count: int) -> int | None:
     statement, and for a number out of range.
     """
     text = _ORDINAL.sub(
-        lambda found: f"candidate {_ORDINALS.index(found[1].lower()) + 1}", without_markup(text)
+        lambda found: f"candidate {_ORDINALS.index(found[1].lower()) + 1}", without_markup(text[-READ:])
     )
     found = sorted((m.end(), m.start(), m[1]) for pattern in _STATEMENTS for m in pattern.finditer(text))
     stated = next(
-        (number for _, start, number in reversed(found[-_MOST:]) if not is_doubted(text, start)),
+        (number for _, start, number in reversed(found) if not is_doubted(text, start)),
         None,
     )
     whole = _WHOLE.fullmatch(text)
