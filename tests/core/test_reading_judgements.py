@@ -76,10 +76,55 @@ def test_a_vote_is_the_number_that_is_stated_as_best(text, choice):
     assert read_choice(text, 3) == (choice and choice - 1)
 
 
+VOTES_FOR_2 = """
+best proposal: 2|best solution: 2|best: no. 2|Most promising: 2|Winner: 2|My choice is 2|The selection: 2|Final pick: 2
+Final vote: 2|Choice: 2|Best of these: 2|The best of those choices is 2|The best of them is 2|best -> 2
+The best choice is certainly 2|Overall, the best is 2|The best is definitely 2|The best is, I think, 2
+The best choice, in my view, is 2|The best is in my opinion 2|The best isn't 1, it's 2|The best is not 1; it is 2
+I'd pick 2|I'll select 2|I am voting for 2|I prefer 2|I recommend option 2|I will choose 2|I would go with 2
+All in all, 2 is the best|Candidate 2 is my winner|Choice 2 is most promising|2 is best of all|2 is best among them
+2 is best overall|2 is best but long|2 is best since 1 is vague|2 is best as it is short|2 is best followed by 1
+2 is best by far|2 is the best for this task|2 is the best choice|The second choice is best|Best: the second candidate
+The second option is best|best: the second thought|best: the second proposal|best: the second solution|best: 2, 1 has gaps
+"""
+NO_VOTES = """
+best: 1 to 3|best: 1 vs 2|best: 1 vs. 2|best: 1 or perhaps 2|best: 1 unless it fails|best: 1 so far|best: 1 as well as 2
+Candidate 1 is the best at speed|Candidate 1 is the best?|It may be that the best is 1|best: 1 & 2|best: 1+2|best: 1 = 2
+"""
+
+
+def rows(texts):
+    return texts.strip().replace("\n", "|").split("|")
+
+
+@pytest.mark.parametrize("text", rows(VOTES_FOR_2))
+def test_each_wording_of_a_vote(text):
+    assert read_choice(text, 3) == 1
+
+
+@pytest.mark.parametrize("text", rows(NO_VOTES))
+def test_each_hedge_of_a_vote(text):
+    assert read_choice(text, 3) is None
+
+
+NO_SCORES = """
+score: 0.7 unless it fails|score: 0.7 when it holds|A score of 1 needs proof|A score of 1 requires proof|score: 1 in a hundred
+A score of 0.9 would need a proof|score: 0.9 for clarity and 0.3 for depth|score: 0.7 to 0.8|score: 1 of every 10
+"""
+
+
+@pytest.mark.parametrize("text", rows(NO_SCORES))
+def test_each_hedge_of_a_score(text):
+    assert read_score(text) is None
+
+
 @pytest.mark.parametrize(
     ("text", "score"),
     [
         ("score: ０．７", 0.7),
+        ("Score (0-10): 7/10", 0.7),
+        ("Score (0 to 100): 70%", 0.7),
+        ("Score -> 0.7", 0.7),
         ("Ｓｃｏｒｅ：７／１０", 0.7),
         ("(0.7)", 0.7),
         ("「0.7」", 0.7),
@@ -271,6 +316,8 @@ def test_what_does_not_fit_is_not_judged(judged, scores):
         "1. **gamma**\n   - Clear.\n   - Beats alpha.\n   - Score: 0.4\n2. **alpha**\n   - Score: 0.3\n"
         "3. **beta**\n   - Score: 0.6",
         "(c) 0.4\n(a) 0.3\n(b) 0.6",
+        "gamma gets 0.4\nalpha receives 0.3\nbeta gets 0.6",
+        "Score of gamma: 0.4\nScore for alpha: 0.3\nscore(beta) = 0.6",
         "gamma scores 0.4, alpha scores 0.3 and beta scores 0.6.",
         "Rank 1: beta (0.6)\nRank 2: gamma (0.4)\nRank 3: alpha (0.3)",
         "<candidate_3>0.4</candidate_3>\n<candidate_1>0.3</candidate_1>\n<candidate_2>0.6</candidate_2>",

@@ -22,9 +22,9 @@ _GAP = rf"[{MARKS}]*+"  # not across lines: the next line belongs to another num
 _OF = rf"(?>(?:{_GAP}(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|per\s?cent\b))?)"
 _UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and what is taken back
     rf"(?!{TAKEN_BACK}\.?\d|[\w%\\±+]|-\w|[^\w\s(\[]\d|[ \t\xa0](?:[*×÷][ ])?\d|"
-    rf"{_GAP}(?:\?|(?:if|unless|when)\b)|[ ](?:only (?:if|for|when)|means|needs|requires|would|could|might)\b|"
-    rf"[ ](?:for \w+|\(\w+\))(?:,| and)[ ]\d|{_GAP}(?:,|to|and|or|(?:\w+ )?in|(?:out )?of|[-–—~±+→]>?|\.\.+)"
-    rf"(?:\s(?:a|every|each))?{_GAP}(?:[\d.]|(?:five|ten|hundred)\b))"
+    rf"{_GAP}(?:\?|(?:if|unless|when)\b)|[ ](?:only|means|needs|requires|would|might)\b|"
+    rf"[ ](?:for \w+|\(\w+\))(?:,| and)[ ]\d|{_GAP}(?:,|to|and|or|(?:\w+ )?in|(?:out )?of|[-–—~±+→]>?)"
+    rf"(?:\s(?:a|every))?{_GAP}(?:[\d.]|(?:five|ten|hundred)\b))"
 )
 _SCALE = r"(?>(?:\s?[(\[]?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–,]) ?1(?:0|00)?\b)?)"
 _SCORE, _CONFIDENCE = (

@@ -11,18 +11,18 @@ _ANOTHER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+\d{{1,6}}"
 _NUMBER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+(\d{{1,6}})"
 _OTHER = (
     rf"(?>(?:[{MARKS}]*+(?:not|cannot be|isn['’]t){_ANOTHER}[{MARKS}]*+[,;]?[ ]?"
-    r"(?:but|it is|it's|rather)\b)?)"
+    r"(?:but|it is|it['’]s)\b)?)"
 )
 _BEST = (
     r"\b(?:best|most promising|winner|vote|selected|(?:my|the|final)\s(?:choice|pick|selection))\b"
     rf"(?>(?:[ ]{{1,3}}{_NOUN}){{0,2}})"
 )
-_OF = rf"(?>(?: of(?: (?:all|the|these|those|them|\d+|{_NOUN.replace('(?![a-z])', 's')})){{1,4}})?)"
+_OF = r"(?>(?: of(?: (?!is\b|goes\b)\w+){1,4})?)"
 _SURELY = r"(?>(?:,? (?:clearly|certainly|definitely|overall|by far|I think|in my (?:view|opinion))\b,?)?)"
 _LINK = (
     rf"{_OF}{_SURELY}[{MARKS}]*+(?:is\b{_SURELY}[{MARKS}]*+:?|goes to\b|[:=→]|->|(?=cannot be\b|isn['’]t\b))"
 )
-_HEDGE = r"(?:or|as well as|and|to|vs\.?|versus)\b(?: maybe| perhaps| possibly| also)?|[/&–<=+→-]>?"
+_HEDGE = r"(?:or|as well as|and|to|vs\.?)(?: maybe| perhaps| also)?|[/&–<=+→-]>?"
 _UNHEDGED = (
     rf"(?![\w%]|[.,/·]\d|{TAKEN_BACK}{_ANOTHER}|"
     rf"[{MARKS}]*+(?:\?|,?[ ]?(?:if|unless|so far)\b|(?:{_HEDGE}){_ANOTHER}|,{_ANOTHER}(?! (?:is|has)\b)|"
