@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic.json_schema import SkipJsonSchema
 
 from tot_lab.core.calls import readable
-from tot_lab.core.reading.judgements import judgements
+from tot_lab.core.reading.judgements import is_score_key, judgements
 from tot_lab.core.reading.scores import plain_number, read_out_of_ten
 
 CRITERIA = ("correctness", "completeness", "elegance", "practicality")
@@ -247,11 +247,12 @@ class Evaluation(ReplyModel):
     def _meant(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        made = dict(value)
-        for key in ("scores", "score"):
+        made = {key.lower(): one for key, one in value.items()}
+        others = [key for key in made if is_score_key(key) and key not in ("confidence", *CRITERIA)]
+        for key in ("scores", "score", *(others if len(others) == 1 and not {*CRITERIA} & {*made} else ())):
             inner = made.pop(key, None)
             more = inner if isinstance(inner, dict) else {"overall": inner}
-            made.update({name: one for name, one in more.items() if made.get(name) is None})
+            made.update({name.lower(): one for name, one in more.items() if made.get(name.lower()) is None})
         if made.get("overall") is None:  # one score below `scores`
             made["overall"] = made.pop("score", None)
         return made
