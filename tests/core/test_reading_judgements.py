@@ -90,6 +90,11 @@ The second option is best|best: the second thought|best: the second proposal|bes
 NO_VOTES = """
 best: 1 to 3|best: 1 vs 2|best: 1 vs. 2|best: 1 or perhaps 2|best: 1 unless it fails|best: 1 so far|best: 1 as well as 2
 Candidate 1 is the best at speed|Candidate 1 is the best?|It may be that the best is 1|best: 1 & 2|best: 1+2|best: 1 = 2
+best: 1, no, 2|best: 1, sorry, 2|best: 1 (correction: 2)|best: 1 or rather 2|best: 1 – actually 2|Third best: 1
+2nd best: 1|Previous best: 1|Earlier best: 1|Current best: 1|Never pick the best choice: 1
+The best could be good; it could be that the best is 1|I might say the best is 1|To find the best: 1|To choose the best: 1
+To determine the best: 1|Whether the best is 1|Unless it fails, the best is 1|Otherwise the best is 1|Many say the best is 1
+Some say the best is 1|Maybe the best is 1|Perhaps, the best is 1|At first, the best is 1
 """
 
 
@@ -226,6 +231,7 @@ def objects(form, key="candidate", score="score"):
         "#{k}",
         "{zero}",
         "b{zero}",
+        lambda name, place: f"{['1st', '2nd', '3rd'][place]} candidate",
         lambda name, place: place,
         lambda name, place: place + 1,
         lambda name, place: f"Option {'ABC'[place]}",
@@ -245,7 +251,24 @@ def test_judgements_are_matched_by_what_names_the_siblings(key, form):
 
 
 @pytest.mark.parametrize(
-    "key", ["rank", "order", "place", "position", "priority", "final_rank", "Rank", "ordering", "positions"]
+    "score", "score rating value grade points probability likelihood overall average".split()
+)
+def test_a_score_stands_below_one_key(score):
+    assert read_scores(json.dumps(objects("{name}", score=score)), NAMES) == [0.3, 0.6, 0.4]
+
+
+@pytest.mark.parametrize(
+    "label",
+    "approach option branch solution candidate idea plan method strategy proposal answer step way number thought choice "
+    "item response path node algorithm no id".split(),
+)
+def test_each_word_before_a_number(label):
+    assert match_once(NAMES, [{"x": f"{label.title()} {k}"} for k in (3, 1, 2)]).places == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["RANK", "rank", "order", "place", "position", "priority", "final_rank", "Rank", "ordering", "positions"],
 )
 def test_a_rank_names_no_sibling_and_its_order_is_no_order_of_the_siblings(key):
     assert read_scores(json.dumps(objects("{k}", key)), NAMES) == [None] * 3
@@ -282,6 +305,7 @@ def test_a_rank_names_no_sibling_and_its_order_is_no_order_of_the_siblings(key):
         ),
         ({"gamma": {"name": "alpha", "score": 0.9}, "alpha": {"name": "gamma", "score": 0.2}}, {}),
         ({"candidates": list(ORDER), "scores": [0.4, 0.3, 0.6]}, {}),
+        ({"ids": [3, 1, 2], "scores": [0.4, 0.3, 0.6]}, {}),
         ([{"gamma": 0.4}, {"beta": 0.6}], {"beta": 0.6, "gamma": 0.4}),
         ([["gamma", 0.4], ["beta", 0.6]], {"beta": 0.6, "gamma": 0.4}),
         ([0.3, 0.6], {}),
@@ -297,6 +321,13 @@ def test_a_rank_names_no_sibling_and_its_order_is_no_order_of_the_siblings(key):
         ),
         (["3/10", "60%", "０．４"], SCORES),
         ([{"score": 0.3, "reason": "gamma is better"}, {"score": 0.6}, {"score": 0.4}], SCORES),
+        (
+            [
+                {"score": s, f"{key}s": "gamma"}
+                for s, key in ((0.3, "note"), (0.6, "comment"), (0.4, "remark"))
+            ],
+            SCORES,
+        ),
     ],
 )
 def test_what_does_not_fit_is_not_judged(judged, scores):

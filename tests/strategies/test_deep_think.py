@@ -391,8 +391,14 @@ def ranked(evaluations, confidence=7, names=("x", "y", "z")):
         ({"z": {"scores": criteria(8, 8, 8, 8)}, "x": {"score": 2}, "y": 4}, (2, 4, 8)),
         ({"scores": {"z": 8, "x": 2, "y": 4}}, (2, 4, 8)),
         ([{"Name": n, "Rating": s} for n, s in (("z", 8), ("x", 2), ("y", 4))], (2, 4, 8)),
-        ([{"name": n, "overall_score": s, "confidence": 9} for n, s in (("z", 8), ("x", 2), ("y", 4))], (2, 4, 8)),
-        ([{"name": n, **criteria(s, s, s, s), "total": 4 * s} for n, s in (("z", 8), ("x", 2), ("y", 4))], (2, 4, 8)),
+        (
+            [{"name": n, "overall_score": s, "confidence": 9} for n, s in (("z", 8), ("x", 2), ("y", 4))],
+            (2, 4, 8),
+        ),
+        (
+            [{"name": n, **criteria(s, s, s, s), "total": 4 * s} for n, s in (("z", 8), ("x", 2), ("y", 4))],
+            (2, 4, 8),
+        ),
         ({"scores": judged(z=8, x=2, y=4)}, (2, 4, 8)),
         (judged(z=0.9, x=0.25, y=1), (2.5, 10, 9)),
         (judged(z=90, x=25, y=100), (2.5, 10, 9)),

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 from tot_lab.core.reading.markup import without_markup
 
 _LABELS = (
-    "approach|option|branch|solution|candidate|idea|plan|method|strategy|variant|alternative|proposal|answer|"
-    "rule|step|way|number|thought|choice|item|response|path|node|draft|state|technique|algorithm|no|nr|id"
+    "approach|option|branch|solution|candidate|idea|plan|method|strategy|proposal|answer|step|way|number|thought|"
+    "choice|item|response|path|node|algorithm|no|id"
 )
 _LABEL = rf"(?:{_LABELS})"
-_ORDINAL = r"(?:b?\d{1,3}|[a-z]|[ivx]{1,4})"
+_ORDINAL = r"(?:b?\d{1,3}|[a-z])"
 _MARK = r"(?:\s?[^\w\s+%#(\[]+(?=\s|\Z))"  # separates a number from the name behind it
 _BEFORE = re.compile(
     rf"(?:[^\w(\[#]|#(?!\d))*"
-    rf"(?:(?:{_LABEL}|rank|place)\.?\s*\#?\s?(?:{_ORDINAL}(?:{_MARK}|\Z)|b?\d{{1,3}}(?=\s))"
+    rf"(?:(?:{_LABEL}|rank)\.?\s*\#?\s?(?:{_ORDINAL}(?:{_MARK}|\Z)|b?\d{{1,3}}(?=\s))"
     rf"|\#?{_ORDINAL}{_MARK}|\#\d{{1,3}}(?=\s)|\#?b?\d{{1,3}}\Z"
     rf"|[(\[]\s?(?:{_LABEL}\s)?\#?{_ORDINAL}\s?[)\]])"
 )
@@ -45,20 +45,37 @@ _SEGMENTS = re.compile(r"[()\[\]:;,]|\s[-–—]+\s")
 _REFERENCE = re.compile(rf"(?:{_LABEL})?([a-z]?)(\d{{1,3}})(?:st|nd|rd|th)?|([a-z])")
 _KEY_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
-_RANKS = ("rank", "order", "place", "position", "priorit")  # with their endings
-_SCORE_KEYS = (
-    "score|scores|rating|ratings|value|grade|mark|points|confidence|probability|likelihood|overall|total|mean|"
-    "average|correctness|completeness|elegance|practicality"
+_RANKS = ("rank", "order", "place", "position", "priorit")
+_SCORES = (
+    "score",
+    "rating",
+    "value",
+    "grade",
+    "points",
+    "confidence",
+    "probability",
+    "likelihood",
+    "overall",
+    "total",
 )
-_REMARK_KEYS = (
-    "verdict|reason|reasons|reasoning|why|comment|comments|explanation|rationale|justification|note|notes|"
-    "feedback|remark|remarks|strengths|weaknesses"
+_SCORES += ("average", "correctness", "completeness", "elegance", "practicality")
+_REMARKS = (
+    "verdict",
+    "reason",
+    "why",
+    "comment",
+    "expla",
+    "rationale",
+    "justif",
+    "note",
+    "feedback",
+    "remark",
 )
-_SCORES, _REMARKS = (frozenset(keys.split("|")) for keys in (_SCORE_KEYS, _REMARK_KEYS))
-
+_REMARKS += ("strength", "weakness")
+"""Beginnings of the words of keys that name no sibling."""
 
 _NAMES = frozenset({*_LABELS.split("|"), "name", "title", "label"})
-"""Words of keys whose texts name a sibling, if only one that is not there."""
+"""Words of keys whose texts name a sibling, even if no such sibling exists."""
 
 
 class Match(NamedTuple):
@@ -81,11 +98,6 @@ def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
     """
     if isinstance(value, dict) and not {"score", "correctness"} & {*value}:
         inner = [one for key, one in value.items() if isinstance(one, list) or _holds(key, one)]
-        scores = value.get("scores")
-        if isinstance(scores, list) and not any(
-            isinstance(part, str) for one in inner if one is not scores for part in one
-        ):
-            inner = [scores]  # a list of names beside it might have another order
         value = inner[0] if len(inner) == 1 else value
     if isinstance(value, dict):
         if {"score", "scores", "correctness", "completeness", "elegance", "practicality"} & {*value}:
@@ -111,7 +123,7 @@ def _holds(key: str, value: Any) -> bool:
 def _named_by(judgement: Any) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for key, one in judgement.items() if isinstance(judgement, dict) else ():
-        if (_SCORES | _REMARKS) & _words(key) or one is None or isinstance(one, bool):
+        if _speaks_of(key, _SCORES + _REMARKS) or one is None or isinstance(one, bool):
             continue
         inner = one if isinstance(one, dict) else {"": one}
         named.update({f"{key} {at}": part for at, part in inner.items() if str(part).strip()})
@@ -124,7 +136,11 @@ def _words(key: str) -> set[str]:
 
 def is_score_key(key: str) -> bool:
     """Whether a key such as `score`, `rating` or `overall_score` holds a score."""
-    return bool(_SCORES & _words(key))
+    return _speaks_of(key, _SCORES)
+
+
+def _speaks_of(key: str, beginnings: tuple[str, ...]) -> bool:
+    return any(word.startswith(beginnings) for word in _words(key))
 
 
 def core(name: str) -> str:
@@ -144,7 +160,8 @@ def core(name: str) -> str:
 def match_all(names: Sequence[str], written: Sequence[str]) -> list[int | None]:
     """The index in `names` of each written name. `None` if it matches none of them, or several."""
     known = _Names(names)
-    return [_only(known.meant(one)) for one in written]
+    meant = map(known.meant, written)
+    return [places[0] if len(places) == 1 else None for places in meant]
 
 
 def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> Match:
@@ -235,12 +252,7 @@ class _Matching:
         self.names, self.written, self.ids = names, written, ids
         self.known = _Names(names)
         self.rows = [
-            {
-                key: str(one)
-                for key, one in row.items()
-                if not any(word.startswith(_RANKS) for word in _words(key))
-            }
-            for row in written
+            {key: str(one) for key, one in row.items() if not _speaks_of(key, _RANKS)} for row in written
         ]
         self.meant = [{key: self.known.meant(one) for key, one in row.items()} for row in self.rows]
         self.places: list[int | None] = [None] * len(written)
@@ -362,10 +374,6 @@ def _bare(written: str) -> str:
         word for word in _WORD.findall(without_markup(written[:60]).casefold()) if word not in _AROUND - {"a"}
     ]
     return words[0] if len(words) == 1 else ""
-
-
-def _only(places: Sequence[int]) -> int | None:
-    return places[0] if len(places) == 1 else None
 
 
 def _plain(name: str) -> str:
