@@ -78,7 +78,7 @@ def test_a_vote_is_the_number_that_is_stated_as_best(text, choice):
 
 VOTES_FOR_2 = """
 best proposal: 2|best solution: 2|best: no. 2|Most promising: 2|Winner: 2|My choice is 2|The selection: 2|Final pick: 2
-Final vote: 2|Choice: 2|Best of these: 2|The best of those choices is 2|The best of them is 2|best -> 2
+Final vote: 2|**Choice: 2** (best of all)|Best overall: 2|Best of these: 2|The best of those choices is 2|The best of them is 2|best -> 2
 The best choice is certainly 2|Overall, the best is 2|The best is definitely 2|The best is, I think, 2
 The best choice, in my view, is 2|The best is in my opinion 2|The best isn't 1, it's 2|The best is not 1; it is 2
 I'd pick 2|I'll select 2|I am voting for 2|I prefer 2|I recommend option 2|I will choose 2|I would go with 2
@@ -130,6 +130,11 @@ def test_each_hedge_of_a_score(text):
         ("Score (0-10): 7/10", 0.7),
         ("Score (0 to 100): 70%", 0.7),
         ("Score -> 0.7", 0.7),
+        (
+            "score: 0.7\nOld score: 0.3\nFormer score: 0.4\nMax score: 1\nMin score: 0\nThe average score is 0.5",
+            0.7,
+        ),
+        ("score: 0.7\nMaximum score: 1\nMinimum score: 0\nEarlier score: 0.2\nThe highest score is 0.9", 0.7),
         ("Ｓｃｏｒｅ：７／１０", 0.7),
         ("(0.7)", 0.7),
         ("「0.7」", 0.7),

@@ -97,7 +97,16 @@ def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
     one judgement, and an object that holds one of these as its only list or under a key such as `scores`.
     """
     if isinstance(value, dict) and not {"score", "correctness"} & {*value}:
-        inner = [one for key, one in value.items() if isinstance(one, list) or _holds(key, one)]
+        inner = [
+            one
+            for key, one in value.items()
+            if isinstance(one, list)
+            or (
+                isinstance(one, dict)
+                and key in ("scores", "evaluations", "ratings")
+                and "correctness" not in one
+            )
+        ]
         value = inner[0] if len(inner) == 1 else value
     if isinstance(value, dict):
         if {"score", "scores", "correctness", "completeness", "elegance", "practicality"} & {*value}:
@@ -112,12 +121,6 @@ def _judgement(item: Any) -> tuple[dict[str, Any], Any]:
     if isinstance(item, dict) and len(item) == 1 and not is_score_key(key := next(iter(item))):
         return {"": key}, item[key]
     return _named_by(item), item
-
-
-def _holds(key: str, value: Any) -> bool:
-    return (
-        isinstance(value, dict) and key in ("scores", "evaluations", "ratings") and "correctness" not in value
-    )
 
 
 def _named_by(judgement: Any) -> dict[str, Any]:

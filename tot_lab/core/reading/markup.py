@@ -21,7 +21,7 @@ TAKEN_BACK = (
 """What stands between a number and the one that replaces it: `, no, `."""
 
 _DOUBT = re.compile(
-    r"(?:\b(?:second|2nd|third|next|previous|earlier|current)[\s-]{0,3}|\d\)?,? or "
+    r"(?:\b(?:second|2nd|third|next|previous|earlier|former|old|current|maximum|minimum|max|min|highest|average)[\s-]{0,3}|\d\)?,? or "
     r"|(?:\b(?:nor|not|never|could|might|may|I doubt|to (?:find|choose|decide|determine|get))\b|n['’]t\b)[^.,;:!?(\n]*+"
     r"|\b(?:if(?! I (?:had to|must))|whether|unless|otherwise|many|some|maybe|perhaps|so far|initially|at first)"
     r"\b[^.!?\n]*+)\Z",

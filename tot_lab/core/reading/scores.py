@@ -37,7 +37,6 @@ _SCORE, _CONFIDENCE = (
 )
 _BARE = re.compile(rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}[{ALL_MARKS}.]*+", re.IGNORECASE)
 _LINE_END = re.compile(rf"[{MARKS}.,]*+(?:\n|\Z)")
-_EARLIER = frozenset({"previous", "earlier", "former", "old", "maximum", "minimum"})
 _OVERALL = frozenset(
     ["the", "my", "your", "a", "this", "its", "is", "and", "so", "well", "final", "overall", "total"]
 )
@@ -62,7 +61,7 @@ def read_score(text: str) -> float | None:
     value outside 0 to 1 is not clamped and counts as unreadable, as do ranges and hedges.
     """
     text = without_markup(text)
-    found = [match for match in _stated(_SCORE, text) if (match[1] or "").lower() not in _EARLIER]
+    found = [*_stated(_SCORE, text)]
     overall = [match for match in found if match[1] is None or match[1].lower() in _OVERALL]
     if overall:
         return _share(overall[-1])
@@ -84,7 +83,7 @@ def _stated(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     text = text[-READ:]
     for match in pattern.finditer(text):
         alone = "\n" not in text[match.start() : match.start(2)] or _LINE_END.match(text, match.end())
-        if alone and not is_doubted(text, match.start()):
+        if alone and not is_doubted(text, max(match.start(), match.end(1))):
             yield match
 
 

@@ -17,7 +17,7 @@ _BEST = (
     r"\b(?:best|most promising|winner|vote|selected|(?:my|the|final)\s(?:choice|pick|selection))\b"
     rf"(?>(?:[ ]{{1,3}}{_NOUN}){{0,2}})"
 )
-_OF = r"(?>(?: of(?: (?!is\b|goes\b)\w+){1,4})?)"
+_OF = r"(?>(?: of(?: (?!is\b)\w+){1,4})?)"
 _SURELY = r"(?>(?:,? (?:clearly|certainly|definitely|overall|by far|I think|in my (?:view|opinion))\b,?)?)"
 _LINK = (
     rf"{_OF}{_SURELY}[{MARKS}]*+(?:is\b{_SURELY}[{MARKS}]*+:?|goes to\b|[:=→]|->|(?=cannot be\b|isn['’]t\b))"
