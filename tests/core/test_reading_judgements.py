@@ -77,24 +77,28 @@ def test_a_vote_is_the_number_that_is_stated_as_best(text, choice):
 
 
 VOTES_FOR_2 = """
-best proposal: 2|best solution: 2|best: no. 2|Most promising: 2|Winner: 2|My choice is 2|The selection: 2|Final pick: 2
-Final vote: 2|**Choice: 2** (best of all)|Best overall: 2|Best of these: 2|The best of those choices is 2|The best of them is 2|best -> 2
-The best choice is certainly 2|Overall, the best is 2|The best is definitely 2|The best is, I think, 2
-The best choice, in my view, is 2|The best is in my opinion 2|The best isn't 1, it's 2|The best is not 1; it is 2
-I'd pick 2|I'll select 2|I am voting for 2|I prefer 2|I recommend option 2|I will choose 2|I would go with 2
-All in all, 2 is the best|Candidate 2 is my winner|Choice 2 is most promising|2 is best of all|2 is best among them
-2 is best overall|2 is best but long|2 is best since 1 is vague|2 is best as it is short|2 is best followed by 1
-2 is best by far|2 is the best for this task|2 is the best choice|The second choice is best|Best: the second candidate
-The second option is best|best: the second thought|best: the second proposal|best: the second solution|best: 2, 1 has gaps
+best proposal: 2|best solution: 2|best: no. 2|Most promising: 2|Winner: 2|My choice is 2|The selection: 2
+Final pick: 2|Final vote: 2|**Choice: 2** (best of all)|Best overall: 2|Best of these: 2
+The best of those choices is 2|The best of them is 2|best -> 2|The best choice is certainly 2
+Overall, the best is 2|The best is definitely 2|The best is, I think, 2|The best choice, in my view, is 2
+The best is in my opinion 2|The best isn't 1, it's 2|The best is not 1; it is 2|I'd pick 2|I'll select 2
+I am voting for 2|I prefer 2|I recommend option 2|I will choose 2|I would go with 2
+All in all, 2 is the best|Candidate 2 is my winner|Choice 2 is most promising|2 is best of all
+2 is best among them|2 is best overall|2 is best but long|2 is best since 1 is vague
+2 is best as it is short|2 is best followed by 1|2 is best by far|2 is the best for this task
+2 is the best choice|The second choice is best|Best: the second candidate|The second option is best
+best: the second thought|best: the second proposal|best: the second solution|best: 2, 1 has gaps
 """
 NO_VOTES = """
-best: 1 to 3|best: 1 vs 2|best: 1 vs. 2|best: 1 or perhaps 2|best: 1 unless it fails|best: 1 so far|best: 1 as well as 2
-Candidate 1 is the best at speed|Candidate 1 is the best?|It may be that the best is 1|best: 1 & 2|best: 1+2|best: 1 = 2
-best: 1, no, 2|best: 1, sorry, 2|best: 1 (correction: 2)|best: 1 or rather 2|best: 1 – actually 2|Third best: 1
-2nd best: 1|Previous best: 1|Earlier best: 1|Current best: 1|Never pick the best choice: 1
-The best could be good; it could be that the best is 1|I might say the best is 1|To find the best: 1|To choose the best: 1
-To determine the best: 1|Whether the best is 1|Unless it fails, the best is 1|Otherwise the best is 1|Many say the best is 1
-Some say the best is 1|Maybe the best is 1|Perhaps, the best is 1|At first, the best is 1
+best: 1 to 3|best: 1 vs 2|best: 1 vs. 2|best: 1 or perhaps 2|best: 1 unless it fails|best: 1 so far
+best: 1 as well as 2|Candidate 1 is the best at speed|Candidate 1 is the best?
+It may be that the best is 1|best: 1 & 2|best: 1+2|best: 1 = 2|best: 1, no, 2|best: 1, sorry, 2
+best: 1 (correction: 2)|best: 1 or rather 2|best: 1 – actually 2|Third best: 1|2nd best: 1
+Previous best: 1|Earlier best: 1|Current best: 1|Never pick the best choice: 1
+The best could be good; it could be that the best is 1|I might say the best is 1|To find the best: 1
+To choose the best: 1|To determine the best: 1|Whether the best is 1|Unless it fails, the best is 1
+Otherwise the best is 1|Many say the best is 1|Some say the best is 1|Maybe the best is 1
+Perhaps, the best is 1|At first, the best is 1
 """
 
 
@@ -113,8 +117,9 @@ def test_each_hedge_of_a_vote(text):
 
 
 NO_SCORES = """
-score: 0.7 unless it fails|score: 0.7 when it holds|A score of 1 needs proof|A score of 1 requires proof|score: 1 in a hundred
-A score of 0.9 would need a proof|score: 0.9 for clarity and 0.3 for depth|score: 0.7 to 0.8|score: 1 of every 10
+score: 0.7 unless it fails|score: 0.7 when it holds|A score of 1 needs proof|A score of 1 requires proof
+score: 1 in a hundred|A score of 0.9 would need a proof|score: 0.9 for clarity and 0.3 for depth
+score: 0.7 to 0.8|score: 1 of every 10
 """
 
 
@@ -131,7 +136,7 @@ def test_each_hedge_of_a_score(text):
         ("Score (0 to 100): 70%", 0.7),
         ("Score -> 0.7", 0.7),
         (
-            "score: 0.7\nOld score: 0.3\nFormer score: 0.4\nMax score: 1\nMin score: 0\nThe average score is 0.5",
+            "score: 0.7\nOld score: 0.3\nFormer score: 0.4\nMax score: 1\nMin score: 0",
             0.7,
         ),
         ("score: 0.7\nMaximum score: 1\nMinimum score: 0\nEarlier score: 0.2\nThe highest score is 0.9", 0.7),
@@ -256,7 +261,7 @@ def test_judgements_are_matched_by_what_names_the_siblings(key, form):
 
 
 @pytest.mark.parametrize(
-    "score", "score rating value grade points probability likelihood overall average".split()
+    "score", rows("score|rating|value|grade|points|probability|likelihood|overall|average")
 )
 def test_a_score_stands_below_one_key(score):
     assert read_scores(json.dumps(objects("{name}", score=score)), NAMES) == [0.3, 0.6, 0.4]
@@ -264,8 +269,10 @@ def test_a_score_stands_below_one_key(score):
 
 @pytest.mark.parametrize(
     "label",
-    "approach option branch solution candidate idea plan method strategy proposal answer step way number thought choice "
-    "item response path node algorithm no id".split(),
+    rows("""
+approach|option|branch|solution|candidate|idea|plan|method|strategy|proposal|answer|step|way|number|thought
+choice|item|response|path|node|algorithm|no|id
+"""),
 )
 def test_each_word_before_a_number(label):
     assert match_once(NAMES, [{"x": f"{label.title()} {k}"} for k in (3, 1, 2)]).places == [2, 0, 1]

@@ -199,12 +199,12 @@ class _Names:
         self.plain = [" ".join(name[: 2 * _LONGEST].casefold().split()) for name in names]
         self._levels: tuple[dict[str, list[int]], ...] = ({}, {}, {}, {})
         for place, name in enumerate(names):
-            for level, (form, *_) in zip(self._levels, _forms(name), strict=True):
+            for level, (form, *_) in zip(self._levels, _forms(name), strict=False):
                 level.setdefault(form, []).append(place)
 
     def meant(self, written: str) -> list[int]:
         """The siblings that a text may name: those that are most like it."""
-        for level, forms in zip(self._levels, _forms(written), strict=True):
+        for level, forms in zip(self._levels, _forms(written), strict=False):
             found = {place for form in forms if form for place in level.get(form, ())}
             if found:
                 return sorted(found)
@@ -223,12 +223,11 @@ class _Names:
 
 
 def _forms(name: str) -> Iterator[list[str]]:
-    """A name in forms from exact to loose: as it is, its words, without articles and words such as
-    `approach`, without remarks or as a part of its own.
+    """A name in forms from exact to loose: as it is and, unless it is too long, its words, without articles
+    and words such as `approach`, without remarks or as a part of its own.
     """
     yield [" ".join(name.casefold().split())]
     if len(name) > _LONGEST:
-        yield from ([""], [""], [""])
         return
     yield [core(name)]
     yield [_trimmed(name)]

@@ -21,10 +21,12 @@ TAKEN_BACK = (
 """What stands between a number and the one that replaces it: `, no, `."""
 
 _DOUBT = re.compile(
-    r"(?:\b(?:second|2nd|third|next|previous|earlier|former|old|current|maximum|minimum|max|min|highest|average)[\s-]{0,3}|\d\)?,? or "
-    r"|(?:\b(?:nor|not|never|could|might|may|I doubt|to (?:find|choose|decide|determine|get))\b|n['’]t\b)[^.,;:!?(\n]*+"
-    r"|\b(?:if(?! I (?:had to|must))|whether|unless|otherwise|many|some|maybe|perhaps|so far|initially|at first)"
-    r"\b[^.!?\n]*+)\Z",
+    r"(?:\b(?:second|2nd|third|next|previous|earlier|former|old|current|maximum|minimum|max|min|highest|average)"
+    r"[\s-]{0,3}|\d\)?,? or "
+    r"|(?:\b(?:nor|not|never|could|might|may|I doubt|to (?:find|choose|decide|determine|get))\b|n['’]t\b)"
+    r"[^.,;:!?(\n]*+"
+    r"|\b(?:if(?! I (?:had to|must))|whether|unless|otherwise|many|some|maybe|perhaps|so far|initially"
+    r"|at first)\b[^.!?\n]*+)\Z",
     re.IGNORECASE,
 )
 """What denies or doubts the statement behind it: a word before it, in its clause, or in its sentence."""

@@ -29,8 +29,9 @@ _UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and
 _SCALE = r"(?>(?:\s?[(\[]?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–,]) ?1(?:0|00)?\b)?)"
 _SCORE, _CONFIDENCE = (
     re.compile(
-        rf"(?:\b(\w{{1,20}})[ \t]{{1,3}})?\b{word}\b{_SCALE}[{ALL_MARKS}]*+(?>(?:(?:is|of)\b|[:=→]|->|[–—-][ ])?)"
-        rf"[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
+        rf"(?:\b(\w{{1,20}})[ \t]{{1,3}})?\b{word}\b{_SCALE}[{ALL_MARKS}]*+"
+        rf"(?>(?:(?:is|of)\b|[:=→]|->|[–—-][ ])?)[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)"
+        rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
         re.IGNORECASE,
     )
     for word in ("(?:score|rating)", "confidence")

@@ -28,6 +28,7 @@ _UNHEDGED = (
     rf"[{MARKS}]*+(?:\?|,?[ ]?(?:if|unless|so far)\b|(?:{_HEDGE}){_ANOTHER}|,{_ANOTHER}(?! (?:is|has)\b)|"
     rf";{_ANOTHER}[{MARKS}.]*+$))"
 )
+_AFTER = r"of|among|overall|and|but|because|since|as|with|followed|by|for th\w+"
 _STATEMENTS = tuple(
     re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     for pattern in (
@@ -37,7 +38,7 @@ _STATEMENTS = tuple(
         rf"(?: for| with)?{_NUMBER}{_UNHEDGED}",
         rf"(?:{_NOUN}|^|(?<=[.!?,;]\s))[{MARKS}]*+(\d{{1,6}})[{ALL_MARKS}]*+is{_SURELY} (?:the |my )?"
         rf"(?:best|most promising|(?:clear )?winner)\b(?>(?: {_NOUN})?)"
-        rf"(?![{MARKS}]*+\?)(?=\s*+(?:[^\w\s]|\Z|(?:of|among|overall|and|but|because|since|as|with|followed|by|for th\w+)\b)|\n)",
+        rf"(?![{MARKS}]*+\?)(?=\s*+(?:[^\w\s]|\Z|(?:{_AFTER})\b)|\n)",
     )
 )
 _ALONE = re.compile(rf"[{MARKS}]*+(\d{{1,6}})[{MARKS}.]*+")
