@@ -46,7 +46,7 @@ _REFERENCE = re.compile(rf"(?:{_LABEL})?([a-z]?)(\d{{1,3}})(?:st|nd|rd|th)?|([a-
 _KEY_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 _RANKS = ("rank", "order", "place", "position", "priorit")
-_SCORES = (
+_SCORES: tuple[str, ...] = (
     "score",
     "rating",
     "value",
@@ -59,7 +59,7 @@ _SCORES = (
     "total",
 )
 _SCORES += ("average", "correctness", "completeness", "elegance", "practicality")
-_REMARKS = (
+_REMARKS: tuple[str, ...] = (
     "verdict",
     "reason",
     "why",
