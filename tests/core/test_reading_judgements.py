@@ -43,16 +43,103 @@ SHARED = Path("/work/shared/cases/replies.jsonl")
         ("Which is the best:\n1. It is short.\n2. It is clear.", None),
         ("1.\nIt is short.\n2.\nIt is clear.", None),
         ("best: 4", None),
+        ("My vote goes to choice 2, although choice 3 came close.", 2),
+        ("The best of the 3 is clearly 2!", 2),
+        ("The best choice, by far, is 2.", 2),
+        ("Selected: 2", 2),
+        ("I'm going with candidate 2.", 2),
+        ("If I had to choose, I would pick 2.", 2),
+        ("The first one is vague. The second one is the best.", 2),
+        ("Candidate 2 is the clear winner.", 2),
+        ("Best option: Option 2", 2),
+        ("best:\n- 2", 2),
+        ("best: ②", 2),
+        ("best: 2, 1 is vague", 2),
+        ("The answer is 2.", 2),
+        ("Candidate 2.", 2),
+        ("best: 2\nCandidate 1 is the best known.", 2),
+        ("best: 2\nThe best so far was found, yet previous best: 1", 2),
+        ("best: 3. 2 is the best for speed.", 3),
+        ("So far the best is 1.", None),
+        ("Initially I thought that the best is 1.", None),
+        ("To decide the best: 1. is short", None),
+        ("I doubt that candidate 1 is the best.", None),
+        ("Candidate 1 or candidate 2 is the best.", None),
+        ("best: 1, if the cost counts", None),
+        ("best: 1, no wait, 2", None),
+        ("best: 1 -> 2", None),
+        ("best: 1; 2", None),
+        ("best: 1 and also 2", None),
     ],
 )
 def test_a_vote_is_the_number_that_is_stated_as_best(text, choice):
     assert read_choice(text, 3) == (choice and choice - 1)
 
 
+VOTES_FOR_2 = """
+best proposal: 2|best solution: 2|best: no. 2|Most promising: 2|Winner: 2|My choice is 2|The selection: 2
+Final pick: 2|Final vote: 2|**Choice: 2** (best of all)|Best overall: 2|Best of these: 2
+The best of those choices is 2|The best of them is 2|best -> 2|The best choice is certainly 2
+Overall, the best is 2|The best is definitely 2|The best is, I think, 2|The best choice, in my view, is 2
+The best is in my opinion 2|The best isn't 1, it's 2|The best is not 1; it is 2|I'd pick 2|I'll select 2
+I am voting for 2|I prefer 2|I recommend option 2|I will choose 2|I would go with 2
+All in all, 2 is the best|Candidate 2 is my winner|Choice 2 is most promising|2 is best of all
+2 is best among them|2 is best overall|2 is best but long|2 is best since 1 is vague
+2 is best as it is short|2 is best followed by 1|2 is best by far|2 is the best for this task
+2 is the best choice|The second choice is best|Best: the second candidate|The second option is best
+best: the second thought|best: the second proposal|best: the second solution|best: 2, 1 has gaps
+"""
+NO_VOTES = """
+best: 1 to 3|best: 1 vs 2|best: 1 vs. 2|best: 1 or perhaps 2|best: 1 unless it fails|best: 1 so far
+best: 1 as well as 2|Candidate 1 is the best at speed|Candidate 1 is the best?
+It may be that the best is 1|best: 1 & 2|best: 1+2|best: 1 = 2|best: 1, no, 2|best: 1, sorry, 2
+best: 1 (correction: 2)|best: 1 or rather 2|best: 1 – actually 2|Third best: 1|2nd best: 1
+Previous best: 1|Earlier best: 1|Current best: 1|Never pick the best choice: 1
+The best could be good; it could be that the best is 1|I might say the best is 1|To find the best: 1
+To choose the best: 1|To determine the best: 1|Whether the best is 1|Unless it fails, the best is 1
+Otherwise the best is 1|Many say the best is 1|Some say the best is 1|Maybe the best is 1
+Perhaps, the best is 1|At first, the best is 1
+"""
+
+
+def rows(texts):
+    return texts.strip().replace("\n", "|").split("|")
+
+
+@pytest.mark.parametrize("text", rows(VOTES_FOR_2))
+def test_each_wording_of_a_vote(text):
+    assert read_choice(text, 3) == 1
+
+
+@pytest.mark.parametrize("text", rows(NO_VOTES))
+def test_each_hedge_of_a_vote(text):
+    assert read_choice(text, 3) is None
+
+
+NO_SCORES = """
+score: 0.7 unless it fails|score: 0.7 when it holds|A score of 1 needs proof|A score of 1 requires proof
+score: 1 in a hundred|A score of 0.9 would need a proof|score: 0.9 for clarity and 0.3 for depth
+score: 0.7 to 0.8|score: 1 of every 10
+"""
+
+
+@pytest.mark.parametrize("text", rows(NO_SCORES))
+def test_each_hedge_of_a_score(text):
+    assert read_score(text) is None
+
+
 @pytest.mark.parametrize(
     ("text", "score"),
     [
         ("score: ０．７", 0.7),
+        ("Score (0-10): 7/10", 0.7),
+        ("Score (0 to 100): 70%", 0.7),
+        ("Score -> 0.7", 0.7),
+        (
+            "score: 0.7\nOld score: 0.3\nFormer score: 0.4\nMax score: 1\nMin score: 0",
+            0.7,
+        ),
+        ("score: 0.7\nMaximum score: 1\nMinimum score: 0\nEarlier score: 0.2\nThe highest score is 0.9", 0.7),
         ("Ｓｃｏｒｅ：７／１０", 0.7),
         ("(0.7)", 0.7),
         ("「0.7」", 0.7),
@@ -80,6 +167,31 @@ def test_a_vote_is_the_number_that_is_stated_as_best(text, choice):
         ("Is the score 0.7?", None),
         ("score: < 0.7", None),
         ("Score\n1. The first step is sound.", None),
+        ("Score - 0.7", 0.7),
+        ("Rating: 0.7", 0.7),
+        ("Score [0, 1]: 0.7", 0.7),
+        ("score: 70 per cent", 0.7),
+        ("score: ½", 0.5),
+        ("score: 3⁄4", 0.75),
+        ("score: 0.7\nTo get a score of 1, add a proof.", 0.7),
+        ("score: 0.7\nIf it were proved, the score is 0.9.", 0.7),
+        ("score: 0.7\nA score of 1 means certain.", 0.7),
+        ("score: 0.7\n(The score is 1 only for proofs.)", 0.7),
+        ("score: 1 in ten", None),
+        ("score: 1 chance in 10", None),
+        ("score: 1 out of every 10", None),
+        ("score: 0‧7", None),
+        ("score: 0;7", None),
+        ("score: 0 7", None),
+        ("score: (0.9 + 0.7) / 2 = 0.8", None),
+        ("score: 0.9 × 0.5", None),
+        ("score: 0.2 → 0.7", None),
+        ("score: 0.5+", None),
+        ("score: 0.65-ish", None),
+        ("score: 0.9 for clarity, 0.3 for depth", None),
+        ("score: 0.9 (clarity), 0.3 (depth)", None),
+        ("A score of 0.7 might be fair.", None),
+        ("I am not sure that the score is 0.7", None),
     ],
 )
 def test_a_score_is_read_in_any_dress_and_never_guessed(text, score):
@@ -129,6 +241,7 @@ def objects(form, key="candidate", score="score"):
         "#{k}",
         "{zero}",
         "b{zero}",
+        lambda name, place: f"{['1st', '2nd', '3rd'][place]} candidate",
         lambda name, place: place,
         lambda name, place: place + 1,
         lambda name, place: f"Option {'ABC'[place]}",
@@ -147,7 +260,28 @@ def test_judgements_are_matched_by_what_names_the_siblings(key, form):
         assert read_scores("\n".join(f"- {one[key]}: {one['score']}" for one in judged), NAMES) == wanted
 
 
-@pytest.mark.parametrize("key", ["rank", "order", "place", "position", "priority", "final_rank", "Rank"])
+@pytest.mark.parametrize(
+    "score", rows("score|rating|value|grade|points|probability|likelihood|overall|average")
+)
+def test_a_score_stands_below_one_key(score):
+    assert read_scores(json.dumps(objects("{name}", score=score)), NAMES) == [0.3, 0.6, 0.4]
+
+
+@pytest.mark.parametrize(
+    "label",
+    rows("""
+approach|option|branch|solution|candidate|idea|plan|method|strategy|proposal|answer|step|way|number|thought
+choice|item|response|path|node|algorithm|no|id
+"""),
+)
+def test_each_word_before_a_number(label):
+    assert match_once(NAMES, [{"x": f"{label.title()} {k}"} for k in (3, 1, 2)]).places == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["RANK", "rank", "order", "place", "position", "priority", "final_rank", "Rank", "ordering", "positions"],
+)
 def test_a_rank_names_no_sibling_and_its_order_is_no_order_of_the_siblings(key):
     assert read_scores(json.dumps(objects("{k}", key)), NAMES) == [None] * 3
     assert read_scores(json.dumps(objects(lambda name, place: place + 1, key)), NAMES) == [None] * 3
@@ -183,11 +317,29 @@ def test_a_rank_names_no_sibling_and_its_order_is_no_order_of_the_siblings(key):
         ),
         ({"gamma": {"name": "alpha", "score": 0.9}, "alpha": {"name": "gamma", "score": 0.2}}, {}),
         ({"candidates": list(ORDER), "scores": [0.4, 0.3, 0.6]}, {}),
+        ({"ids": [3, 1, 2], "scores": [0.4, 0.3, 0.6]}, {}),
         ([{"gamma": 0.4}, {"beta": 0.6}], {"beta": 0.6, "gamma": 0.4}),
         ([["gamma", 0.4], ["beta", 0.6]], {"beta": 0.6, "gamma": 0.4}),
         ([0.3, 0.6], {}),
+        ([{"id": 2, "score": 0.4}, {"id": 3, "score": 0.3}, {"id": 4, "score": 0.6}], {}),
+        ([{"id": 3.0, "score": 0.4}, {"id": 1.0, "score": 0.3}, {"id": 2.0, "score": 0.6}], {}),
+        (
+            [
+                {"thought": "Zed", "step": 1, "score": 0.4},
+                {"thought": "Zod", "step": 2, "score": 0.3},
+                {"thought": "Zad", "step": 3, "score": 0.6},
+            ],
+            {},
+        ),
         (["3/10", "60%", "０．４"], SCORES),
         ([{"score": 0.3, "reason": "gamma is better"}, {"score": 0.6}, {"score": 0.4}], SCORES),
+        (
+            [
+                {"score": s, f"{key}s": "gamma"}
+                for s, key in ((0.3, "note"), (0.6, "comment"), (0.4, "remark"))
+            ],
+            SCORES,
+        ),
     ],
 )
 def test_what_does_not_fit_is_not_judged(judged, scores):
@@ -204,6 +356,15 @@ def test_what_does_not_fit_is_not_judged(judged, scores):
         "gamma: 0.4, alpha: 0.3, beta: 0.6",
         "Candidate 3\nScore: 0.4\n\nCandidate 1\nScore: 0.3\n\nCandidate 2\nScore: 0.6",
         "[1] is short.\ngamma: 0.9\nNo:\ngamma: 0.4\nalpha: 0.3\nbeta: 0.6",
+        "1. **gamma**\n   - Clear.\n   - Beats alpha.\n   - Score: 0.4\n2. **alpha**\n   - Score: 0.3\n"
+        "3. **beta**\n   - Score: 0.6",
+        "(c) 0.4\n(a) 0.3\n(b) 0.6",
+        "gamma gets 0.4\nalpha receives 0.3\nbeta gets 0.6",
+        "Score of gamma: 0.4\nScore for alpha: 0.3\nscore(beta) = 0.6",
+        "gamma scores 0.4, alpha scores 0.3 and beta scores 0.6.",
+        "Rank 1: beta (0.6)\nRank 2: gamma (0.4)\nRank 3: alpha (0.3)",
+        "<candidate_3>0.4</candidate_3>\n<candidate_1>0.3</candidate_1>\n<candidate_2>0.6</candidate_2>",
+        "\\boxed{[0.3, 0.6, 0.4]}",
     ],
 )
 def test_lines_name_their_siblings(text):
@@ -219,6 +380,34 @@ def test_steps_with_operators_are_told_apart():
     ]
     assert read_scores(json.dumps(judged), steps) == [None, 0.2, 0.1]
     assert read_scores("2 * 2 = 4 (left: 4 6): 0.7\n2 + 2 = 4: 0.2", steps) == [0.2, 0.7, None]
+
+
+@pytest.mark.parametrize(
+    ("names", "written", "places"),
+    [
+        (
+            ["Sort the array first, then scan it.", "Use two pointers"],
+            ["Use two", "Sort the array first"],
+            [1, 0],
+        ),
+        (["Sort the array", "Hash all"], ["Hash a…", "Sort the arr..."], [1, 0]),
+        (["Plan 2: buy", "Plan 1: build"], ["Plan 2", "Plan 1"], [0, 1]),
+        (["Step 3: go", "Step 3: stop"], ["Step 2", "Step 1"], [1, 0]),
+        (["Turn left", "Turn right"], ["Turn", "Turn left"], [None, 0]),
+        (
+            ["Graph search", "Greedy heuristic"],
+            ["Using greedy heuristic, slow", "Graph search, fast"],
+            [1, 0],
+        ),
+        (
+            ["Graph search", "Greedy heuristic"],
+            ["Graph search, greedy heuristic", "not graph search"],
+            [None, None],
+        ),
+    ],
+)
+def test_a_sibling_is_named_by_the_beginning_of_its_name(names, written, places):
+    assert match_once(names, [{"name": one} for one in written]).places == places
 
 
 def test_what_was_repaired_is_said():

@@ -16,9 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic.json_schema import SkipJsonSchema
 
 from tot_lab.core.calls import readable
-from tot_lab.core.reading.judgements import judgements
-from tot_lab.core.reading.scores import read_out_of_ten
-from tot_lab.core.reading.values import finite
+from tot_lab.core.reading.judgements import is_score_key, judgements
+from tot_lab.core.reading.scores import plain_number, read_out_of_ten
 
 CRITERIA = ("correctness", "completeness", "elegance", "practicality")
 """Criteria for judging a solution, each from 0 to 10."""
@@ -248,11 +247,12 @@ class Evaluation(ReplyModel):
     def _meant(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        made = dict(value)
-        for key in ("scores", "score"):
+        made = {key.lower(): one for key, one in value.items()}
+        others = [key for key in made if is_score_key(key) and key not in ("confidence", *CRITERIA)]
+        for key in ("scores", "score", *(others if len(others) == 1 and not {*CRITERIA} & {*made} else ())):
             inner = made.pop(key, None)
             more = inner if isinstance(inner, dict) else {"overall": inner}
-            made.update({name: one for name, one in more.items() if made.get(name) is None})
+            made.update({name.lower(): one for name, one in more.items() if made.get(name.lower()) is None})
         if made.get("overall") is None:  # one score below `scores`
             made["overall"] = made.pop("score", None)
         return made
@@ -380,21 +380,11 @@ def _most(numbers: Sequence[float]) -> int:
 
 
 def _numbers(given: Sequence[dict[str, Any]]) -> list[float]:
-    numbers = [_plain(one.get(name)) for one in given for name in _NUMBERS]
+    numbers = [plain_number(one.get(name)) for one in given for name in _NUMBERS]
     return [number for number in numbers if number is not None and number >= 0]
 
 
 def _scaled(given: dict[str, Any], most: int) -> dict[str, Any]:
     """`given` with its plain numbers, of `most`, as numbers out of 10; 0 = they are not used."""
-    numbers = {name: number for name in _NUMBERS if (number := _plain(given.get(name))) is not None}
+    numbers = {name: number for name in _NUMBERS if (number := plain_number(given.get(name))) is not None}
     return {**given, **{name: round(n * 10 / most, 9) if most else None for name, n in numbers.items()}}
-
-
-def _plain(value: Any) -> float | None:
-    """A number that does not say its own scale, as `8/10` and `80%` do."""
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    return finite(value)

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 from tot_lab.core.reading.markup import without_markup
 
 _LABELS = (
-    "approach|option|branch|solution|candidate|idea|plan|method|strategy|variant|alternative|proposal|answer|"
-    "rule|step|way|number|thought|choice|item|response|path|node|draft|state|technique|algorithm|no|nr|id"
+    "approach|option|branch|solution|candidate|idea|plan|method|strategy|proposal|answer|step|way|number|thought|"
+    "choice|item|response|path|node|algorithm|no|id"
 )
 _LABEL = rf"(?:{_LABELS})"
-_ORDINAL = r"(?:b?\d{1,3}|[a-z]|[ivx]{1,4})"
+_ORDINAL = r"(?:b?\d{1,3}|[a-z])"
 _MARK = r"(?:\s?[^\w\s+%#(\[]+(?=\s|\Z))"  # separates a number from the name behind it
 _BEFORE = re.compile(
     rf"(?:[^\w(\[#]|#(?!\d))*"
-    rf"(?:{_LABEL}\.?\s*\#?\s?(?:{_ORDINAL}(?:{_MARK}|\Z)|b?\d{{1,3}}(?=\s))"
+    rf"(?:(?:{_LABEL}|rank)\.?\s*\#?\s?(?:{_ORDINAL}(?:{_MARK}|\Z)|b?\d{{1,3}}(?=\s))"
     rf"|\#?{_ORDINAL}{_MARK}|\#\d{{1,3}}(?=\s)|\#?b?\d{{1,3}}\Z"
     rf"|[(\[]\s?(?:{_LABEL}\s)?\#?{_ORDINAL}\s?[)\]])"
 )
@@ -39,22 +39,43 @@ _MOST_LISTED = 20
 _MARKDOWN = re.compile(r"[*_`~]")
 _OPERATOR = re.compile(r"(?<=[\d)])\s?([-+*/×÷^=<>])\s?(?=[\d(])")
 _WORD = re.compile(r"[^\W_]+[+#]*")  # distinguishes C, C++ and C#
-_AROUND = frozenset({*_LABELS.split("|"), "the", "a", "an"})
+_AROUND = frozenset({*_LABELS.split("|"), "the", "a", "an", "using", "use"})
 _REMARK = re.compile(r"[(\[][^()\[\]]*+[)\]]")
-_SEGMENTS = re.compile(r"[()\[\]:;]|\s[-–—]+\s")
+_SEGMENTS = re.compile(r"[()\[\]:;,]|\s[-–—]+\s")
 _REFERENCE = re.compile(rf"(?:{_LABEL})?([a-z]?)(\d{{1,3}})(?:st|nd|rd|th)?|([a-z])")
 _KEY_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
-_RANK_KEYS = "rank|ranking|ranked|order|place|placement|position|priority"
-_SCORE_KEYS = (
-    "score|scores|rating|ratings|value|grade|mark|points|confidence|probability|likelihood|overall|total|mean|"
-    "average|correctness|completeness|elegance|practicality"
+_RANKS = ("rank", "order", "place", "position", "priorit")
+_SCORES: tuple[str, ...] = (
+    "score",
+    "rating",
+    "value",
+    "grade",
+    "points",
+    "confidence",
+    "probability",
+    "likelihood",
+    "overall",
+    "total",
 )
-_REMARK_KEYS = (
-    "verdict|reason|reasons|reasoning|why|comment|comments|explanation|rationale|justification|note|notes|"
-    "feedback|remark|remarks|strengths|weaknesses"
+_SCORES += ("average", "correctness", "completeness", "elegance", "practicality")
+_REMARKS: tuple[str, ...] = (
+    "verdict",
+    "reason",
+    "why",
+    "comment",
+    "expla",
+    "rationale",
+    "justif",
+    "note",
+    "feedback",
+    "remark",
 )
-_RANKS, _SCORES, _REMARKS = (frozenset(keys.split("|")) for keys in (_RANK_KEYS, _SCORE_KEYS, _REMARK_KEYS))
+_REMARKS += ("strength", "weakness")
+"""Beginnings of the words of keys that name no sibling."""
+
+_NAMES = frozenset({*_LABELS.split("|"), "name", "title", "label"})
+"""Words of keys whose texts name a sibling, even if no such sibling exists."""
 
 
 class Match(NamedTuple):
@@ -76,12 +97,16 @@ def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
     one judgement, and an object that holds one of these as its only list or under a key such as `scores`.
     """
     if isinstance(value, dict) and not {"score", "correctness"} & {*value}:
-        inner = [one for key, one in value.items() if isinstance(one, list) or _holds(key, one)]
-        scores = value.get("scores")
-        if isinstance(scores, list) and not any(
-            isinstance(part, str) for one in inner if one is not scores for part in one
-        ):
-            inner = [scores]  # a list of names beside it might have another order
+        inner = [
+            one
+            for key, one in value.items()
+            if isinstance(one, list)
+            or (
+                isinstance(one, dict)
+                and key in ("scores", "evaluations", "ratings")
+                and "correctness" not in one
+            )
+        ]
         value = inner[0] if len(inner) == 1 else value
     if isinstance(value, dict):
         if {"score", "scores", "correctness", "completeness", "elegance", "practicality"} & {*value}:
@@ -98,16 +123,10 @@ def _judgement(item: Any) -> tuple[dict[str, Any], Any]:
     return _named_by(item), item
 
 
-def _holds(key: str, value: Any) -> bool:
-    return (
-        isinstance(value, dict) and key in ("scores", "evaluations", "ratings") and "correctness" not in value
-    )
-
-
 def _named_by(judgement: Any) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for key, one in judgement.items() if isinstance(judgement, dict) else ():
-        if (_SCORES | _REMARKS) & _words(key) or one is None or isinstance(one, bool | float):
+        if _speaks_of(key, _SCORES + _REMARKS) or one is None or isinstance(one, bool):
             continue
         inner = one if isinstance(one, dict) else {"": one}
         named.update({f"{key} {at}": part for at, part in inner.items() if str(part).strip()})
@@ -120,7 +139,11 @@ def _words(key: str) -> set[str]:
 
 def is_score_key(key: str) -> bool:
     """Whether a key such as `score`, `rating` or `overall_score` holds a score."""
-    return bool(_SCORES & _words(key))
+    return _speaks_of(key, _SCORES)
+
+
+def _speaks_of(key: str, beginnings: tuple[str, ...]) -> bool:
+    return any(word.startswith(beginnings) for word in _words(key))
 
 
 def core(name: str) -> str:
@@ -140,7 +163,8 @@ def core(name: str) -> str:
 def match_all(names: Sequence[str], written: Sequence[str]) -> list[int | None]:
     """The index in `names` of each written name. `None` if it matches none of them, or several."""
     known = _Names(names)
-    return [_only(known.meant(one)) for one in written]
+    meant = map(known.meant, written)
+    return [places[0] if len(places) == 1 else None for places in meant]
 
 
 def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> Match:
@@ -172,27 +196,38 @@ class _Names:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.cores = [core(name[:_LONGEST]) for name in names]
+        self.plain = [" ".join(name[: 2 * _LONGEST].casefold().split()) for name in names]
         self._levels: tuple[dict[str, list[int]], ...] = ({}, {}, {}, {})
         for place, name in enumerate(names):
-            for level, (form, *_) in zip(self._levels, _forms(name), strict=True):
+            for level, (form, *_) in zip(self._levels, _forms(name), strict=False):
                 level.setdefault(form, []).append(place)
 
     def meant(self, written: str) -> list[int]:
         """The siblings that a text may name: those that are most like it."""
-        for level, forms in zip(self._levels, _forms(written), strict=True):
+        for level, forms in zip(self._levels, _forms(written), strict=False):
             found = {place for form in forms if form for place in level.get(form, ())}
             if found:
                 return sorted(found)
-        return []
+        return self._abbreviated(written)
+
+    def _abbreviated(self, written: str) -> list[int]:
+        """The one sibling whose name begins with a text of two words or more."""
+        words = " ".join(written[: _LONGEST + 1].rstrip(" .…").casefold().split())
+        if len(words) > _LONGEST or not re.search(r"\w\W+\w", words):
+            return []
+        goes_on = r"\b" if core(written) else r"\s?[:.)–—-]"
+        goes_on = "" if written.rstrip().endswith(("…", "...")) else goes_on
+        beginning = re.compile(re.escape(words) + goes_on)
+        found = [place for place, name in enumerate(self.plain) if beginning.match(name)]
+        return found if len(found) == 1 else []
 
 
 def _forms(name: str) -> Iterator[list[str]]:
-    """A name in forms from exact to loose: as it is, its words, without articles and words such as
-    `approach`, without remarks or as a part of its own.
+    """A name in forms from exact to loose: as it is and, unless it is too long, its words, without articles
+    and words such as `approach`, without remarks or as a part of its own.
     """
     yield [" ".join(name.casefold().split())]
     if len(name) > _LONGEST:
-        yield from ([""], [""], [""])
         return
     yield [core(name)]
     yield [_trimmed(name)]
@@ -219,7 +254,7 @@ class _Matching:
         self.names, self.written, self.ids = names, written, ids
         self.known = _Names(names)
         self.rows = [
-            {key: str(one) for key, one in row.items() if not _RANKS & _words(key)} for row in written
+            {key: str(one) for key, one in row.items() if not _speaks_of(key, _RANKS)} for row in written
         ]
         self.meant = [{key: self.known.meant(one) for key, one in row.items()} for row in self.rows]
         self.places: list[int | None] = [None] * len(written)
@@ -271,7 +306,7 @@ class _Matching:
         by_key: dict[str, list[int]] = {}
         for k in self._left():
             strange = any(
-                key in self.naming and not _REFERENCE.fullmatch(_bare(one))
+                (key in self.naming or _NAMES & _words(key)) and not _REFERENCE.fullmatch(_bare(one))
                 for key, one in self.rows[k].items()
             )
             for key, meant in self.meant[k].items():
@@ -305,9 +340,10 @@ class _Matching:
             elif reference[0] in self.ids:
                 places[k] = self.ids.index(reference[0])
         first = 0 if 0 in numbers.values() else 1
-        if first == 0 and len(self.names) in numbers.values():
+        numbers = {k: number - first for k, number in numbers.items()}
+        if any(number >= len(self.names) for number in numbers.values()):
             return {}
-        places |= {k: number - first for k, number in numbers.items()}
+        places |= numbers
         fitting = {k: place for k, place in places.items() if place in free}
         return fitting if len({*fitting.values()}) == len(fitting) else {}
 
@@ -340,10 +376,6 @@ def _bare(written: str) -> str:
         word for word in _WORD.findall(without_markup(written[:60]).casefold()) if word not in _AROUND - {"a"}
     ]
     return words[0] if len(words) == 1 else ""
-
-
-def _only(places: Sequence[int]) -> int | None:
-    return places[0] if len(places) == 1 else None
 
 
 def _plain(name: str) -> str:

@@ -1,9 +1,12 @@
-"""Removal of the markup around numbers and words."""
+"""Removal of the markup around numbers and words, and the words that deny or doubt a statement."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+
+READ = 100_000
+"""Characters at the end of a reply that are searched for statements."""
 
 ALL_MARKS = r"\s*`\"'()\[\]{}|#$«»‹›“”„‟‚‘’「」『』【】〔〕《》〈〉"
 """What may stand around a number or a word, for use inside the brackets of a regular expression."""
@@ -11,16 +14,39 @@ ALL_MARKS = r"\s*`\"'()\[\]{}|#$«»‹›“”„‟‚‘’「」『』【�
 MARKS = ALL_MARKS.replace(r"\s", r" \t\xa0\r")
 """`ALL_MARKS` but for line breaks."""
 
-_WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {0x3000: " ", 0x2212: "-", ord("_"): " ", 0xFEFF: ""}
+TAKEN_BACK = (
+    rf"[.,;…]{{0,3}}[{MARKS}]*+(?:[–—-][{MARKS}]*+)?(?:no|wait|sorry|or rather|correction|actually)\b"
+    r"(?:,? wait\b)?[ ,:;–—-]{0,4}"
+)
+"""What stands between a number and the one that replaces it: `, no, `."""
+
+_DOUBT = re.compile(
+    r"(?:\b(?:second|2nd|third|next|previous|earlier|former|old|current|maximum|minimum|max|min|highest|average)"
+    r"[\s-]{0,3}|\d\)?,? or "
+    r"|(?:\b(?:nor|not|never|could|might|may|I doubt|to (?:find|choose|decide|determine|get))\b|n['’]t\b)"
+    r"[^.,;:!?(\n]*+"
+    r"|\b(?:if(?! I (?:had to|must))|whether|unless|otherwise|many|some|maybe|perhaps|so far|initially"
+    r"|at first)\b[^.!?\n]*+)\Z",
+    re.IGNORECASE,
+)
+"""What denies or doubts the statement behind it: a word before it, in its clause, or in its sentence."""
+
+_BEFORE = 120  # characters before a statement that can deny it
+
+_WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {
+    0x3000: " ",
+    0x2212: "-",
+    0x2044: "/",
+    ord("_"): " ",
+    0xFEFF: "",
+}
 _EMOJI = re.compile("[\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff\ufe0f]+")
-_ALPHABETS = re.compile("[\U0001d400-\U0001d7ff]+")
+_SYMBOLS = re.compile("[¼-¾⅐-⅞①-⑳\U0001d400-\U0001d7ff]+")
 _END_OF_TURN = re.compile(r"<\|[^<>|\n]{1,40}\|>")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w -]{0,30})[^<>\n]{0,100}>")
 _ANGLES = re.compile(r"<\s?(\.?\d[\d./%]{0,12})\s?>")
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{(\d{1,20})\}\s?\{(\d{1,20})\}")
-_LATEX = re.compile(
-    r"\\(?:[A-Za-z]{1,20}\s?\{|(?:rm|bf|it|displaystyle|textstyle)\b\s?|[()\[\],;! ]|(?=%))|\${1,2}"
-)
+_LATEX = re.compile(r"\\(?:[A-Za-z]{1,20}\s?\{|(?:rm|bf|displaystyle)\b\s?|[()\[\],;! ]|(?=%))|\${1,2}")
 
 
 def without_markup(text: str) -> str:
@@ -29,9 +55,9 @@ def without_markup(text: str) -> str:
     Full-width characters are written plainly, `\frac{7}{10}` as `7/10`, and a tag such as `<score>` as a line
     that begins with `score:`. Underscores become spaces. Braces, quotes and other Markdown remain.
     """
+    text = _SYMBOLS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     text = "\n".join(_END_OF_TURN.sub(" ", text.translate(_WIDE)).splitlines())
     text = _EMOJI.sub(" ", text)
-    text = _ALPHABETS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     if "<" in text:
         text = _ANGLES.sub(r"(\1)", _TAG.sub(_as_label, text))
     if "\\" in text or "$" in text:
@@ -40,9 +66,15 @@ def without_markup(text: str) -> str:
 
 
 def _as_label(tag: re.Match[str]) -> str:
-    return f"\n{tag[2]}: " if not tag[1] and tag[2].lower() in _STATING else " "
+    states = tag[2].lower() in _STATING or re.fullmatch(r"[A-Za-z]{3,20}[ -]?\d{1,3}", tag[2])
+    return f"\n{tag[2]}: " if states and not tag[1] else " "
 
 
 _STATING = frozenset(
     {"score", "best", "best choice", "choice", "vote", "winner", "confidence", "final score"}
 )
+
+
+def is_doubted(text: str, start: int) -> bool:
+    """Whether the words before a statement that begins at `start` deny or doubt it."""
+    return _DOUBT.search(text, max(0, start - _BEFORE), start) is not None

@@ -12,41 +12,44 @@ from typing import Any, NamedTuple
 from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.reading.json_values import find_json
 from tot_lab.core.reading.judgements import is_score_key, judgements, match_once
-from tot_lab.core.reading.markup import ALL_MARKS, MARKS, without_markup
+from tot_lab.core.reading.markup import ALL_MARKS, MARKS, READ, TAKEN_BACK, is_doubted, without_markup
 from tot_lab.core.reading.values import finite
 
 # Quantifiers are possessive: a number is read whole or not at all, without backtracking. Groups of
 # alternatives are atomic instead, because Python before 3.11.5 has a bug in possessive groups.
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
 _GAP = rf"[{MARKS}]*+"  # not across lines: the next line belongs to another number
-_OF = rf"(?>(?:{_GAP}(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|percent\b))?)"
-_UNHEDGED = (  # excludes 0,7, 0·7, 7/10/2, 0–1, 1 in 10, and what is taken back
-    rf"(?![,;]?{_GAP}(?:[–—-]{_GAP})?(?:no|wait|sorry|or rather|correction|actually)\b[ ,:;–—-]{{0,4}}\.?\d|"
-    rf"[\w%\\±]|[.,/·⋅∙٫:'’]\d|{_GAP}(?:\?|(?:if|unless|when)\b)|{_GAP}(?:,|to|and|or|in|[-–—~±]|\.\.+)(?:\s(?:every|each))?{_GAP}[\d.])"
+_OF = rf"(?>(?:{_GAP}(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|per\s?cent\b))?)"
+_UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and what is taken back
+    rf"(?!{TAKEN_BACK}\.?\d|[\w%\\±+]|-\w|[^\w\s(\[]\d|[ \t\xa0](?:[*×÷][ ])?\d|"
+    rf"{_GAP}(?:\?|(?:if|unless|when)\b)|[ ](?:only|means|needs|requires|would|might)\b|"
+    rf"[ ](?:for \w+|\(\w+\))(?:,| and)[ ]\d|{_GAP}(?:,|to|and|or|(?:\w+ )?in|(?:out )?of|[-–—~±+→]>?)"
+    rf"(?:\s(?:a|every))?{_GAP}(?:[\d.]|(?:five|ten|hundred)\b))"
 )
-_SCALE = r"(?>(?:\s?\(?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–]) ?1(?:0|00)?\b)?)"
+_SCALE = r"(?>(?:\s?[(\[]?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–,]) ?1(?:0|00)?\b)?)"
 _SCORE, _CONFIDENCE = (
     re.compile(
-        rf"(?:\b(\w{{1,20}})[ \t]{{1,3}})?\b{word}\b{_SCALE}[{ALL_MARKS}]*+(?>(?:(?:is|of)\b|[:=])?)"
-        rf"[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
+        rf"(?:\b(\w{{1,20}})[ \t]{{1,3}})?\b{word}\b{_SCALE}[{ALL_MARKS}]*+"
+        rf"(?>(?:(?:is|of)\b|[:=→]|->|[–—-][ ])?)[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)"
+        rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
         re.IGNORECASE,
     )
-    for word in ("score", "confidence")
+    for word in ("(?:score|rating)", "confidence")
 )
 _BARE = re.compile(rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}[{ALL_MARKS}.]*+", re.IGNORECASE)
 _LINE_END = re.compile(rf"[{MARKS}.,]*+(?:\n|\Z)")
-_EARLIER = frozenset({"previous", "earlier", "former", "old", "maximum", "minimum"})
 _OVERALL = frozenset(
     ["the", "my", "your", "a", "this", "its", "is", "and", "so", "well", "final", "overall", "total"]
 )
 _SEPARATOR = re.compile(
-    r"[:=|\t(\[]|(?<=\d)[.)][ \t]|[ \t][-–—→]+[ \t]|\b(?:score|gets|receives)\b", re.IGNORECASE
+    r"[:=|\t(\[]|(?<=\w)[.)\]][ \t]|[ \t][-–—→]+[ \t]|\b(?:scores?|gets|receives)\b", re.IGNORECASE
 )
-_COMMA = re.compile(r"[,;][ \t]")
+_COMMA = re.compile(r"[,;][ \t]|(?<=\d)[ ]and[ ]")
 _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]*+[^\W\d].*+)?)")
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
 _AROUND = 100  # characters of a line around a name
 _MOST_LINES = 10_000
+_MOST_ABOVE = 5  # lines above a score that may name its sibling
 _CANDIDATES = 20  # JSON values in one reply that are tried
 _WORD = re.compile(r"[A-Za-z]+")
 
@@ -59,7 +62,7 @@ def read_score(text: str) -> float | None:
     value outside 0 to 1 is not clamped and counts as unreadable, as do ranges and hedges.
     """
     text = without_markup(text)
-    found = [match for match in _stated(_SCORE, text) if (match[1] or "").lower() not in _EARLIER]
+    found = [*_stated(_SCORE, text)]
     overall = [match for match in found if match[1] is None or match[1].lower() in _OVERALL]
     if overall:
         return _share(overall[-1])
@@ -78,8 +81,10 @@ def read_confidence(text: str) -> float | None:
 
 def _stated(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """The statements in `text`. A number on the next line must be alone there."""
+    text = text[-READ:]
     for match in pattern.finditer(text):
-        if "\n" not in text[match.start() : match.start(2)] or _LINE_END.match(text, match.end()):
+        alone = "\n" not in text[match.start() : match.start(2)] or _LINE_END.match(text, match.end())
+        if alone and not is_doubted(text, max(match.start(), match.end(1))):
             yield match
 
 
@@ -88,14 +93,24 @@ def read_out_of_ten(value: Any) -> float | None:
 
     Returns `None` for anything else, and for values outside the range.
     """
-    if isinstance(value, str):
-        match = _BARE.fullmatch(without_markup(value).strip())
-        if match is None:
-            return None
-        share = _share(match) if match[2] is not None or match[3] else None
-        value = share * 10 if share is not None else float(match[1]) if not (match[2] or match[3]) else None
-    number = finite(value)
+    match = _bare(value)
+    if match and (match[2] or match[3]):
+        share = _share(match)
+        return None if share is None else share * 10
+    number = plain_number(value)
     return number if number is not None and 0 <= number <= 10 else None
+
+
+def plain_number(value: Any) -> float | None:
+    """A number that does not state its own scale, as `8/10` and `80%` do."""
+    match = _bare(value)
+    if match is None or match[2] or match[3]:
+        return finite(value)
+    return finite(float(match[1]))
+
+
+def _bare(value: Any) -> re.Match[str] | None:
+    return _BARE.fullmatch(without_markup(value).strip()) if isinstance(value, str) else None
 
 
 def _share(match: re.Match[str]) -> float | None:
@@ -176,7 +191,7 @@ def read_scores(text: str, names: Sequence[str]) -> list[float | None]:
 
 def read_sibling_scores(text: str, names: Sequence[str]) -> SiblingScores:
     """The scores of `read_scores`, and the repairs that they needed."""
-    found = [*islice(find_json(text), _CANDIDATES)]
+    found = [*islice(find_json(text.replace("\\boxed{", "(")), _CANDIDATES)]
     values = [(one.value, one.repaired) for one in found]
     objects = [one for one in found if isinstance(one.value, dict)]
     values.append(
@@ -185,7 +200,10 @@ def read_sibling_scores(text: str, names: Sequence[str]) -> SiblingScores:
     judged = [(judgements(value), repaired) for value, repaired in values]
     if not any(named for one, _ in judged for named, _ in one):
         longest = sum(map(len, names)) + _AROUND * len(names)
-        judged.append(([({"": name}, score) for name, score in _lines(text, longest).items()], False))
+        lines = _lines(text, longest).items()
+        judged.append(
+            ([({f"{k}": name for k, name in enumerate(names)}, one) for names, one in lines], False)
+        )
     read = [_of_siblings(names, one, repaired) for one, repaired in judged]
     return min(reversed(read), key=lambda one: one.scores.count(None))
 
@@ -208,19 +226,23 @@ def _of_siblings(
     return SiblingScores(scores, " ".join(filter(None, repairs)))
 
 
-def _lines(text: str, longest: int) -> dict[str, str]:
-    """The scores on lines, or on parts of a line between commas, by what is before each or on the line above.
+def _lines(text: str, longest: int) -> dict[tuple[str, ...], str]:
+    """The scores on lines, or on parts of a line between commas, by what is before each or, if that is
+    nothing, by the lines above, from the nearest up to the score before.
 
     The last of equal lines counts.
     """
-    scores, above = dict[str, str](), ""
+    scores, above = dict[tuple[str, ...], str](), deque[str](maxlen=_MOST_ABOVE)
     for line in deque((line for line in without_markup(text).splitlines() if line.strip()), _MOST_LINES):
         if len(line) > longest:
             continue
         parts = [*filter(None, map(_scored, _COMMA.split(line)))]
         parts = parts if len(parts) > 1 else [*filter(None, [_scored(line)])]
-        scores.update({head or above: score for head, score in parts})
-        above = above if parts else line
+        scores.update({(head,) if head else tuple(above): score for head, score in parts})
+        if parts:
+            above.clear()
+        else:
+            above.appendleft(line)
     return scores
 
 

@@ -4,42 +4,52 @@ from __future__ import annotations
 
 import re
 
-from tot_lab.core.reading.markup import ALL_MARKS, MARKS, without_markup
+from tot_lab.core.reading.markup import ALL_MARKS, MARKS, READ, TAKEN_BACK, is_doubted, without_markup
 
 _NOUN = r"(?:candidate|choice|option|number|thought|step|answer|one|proposal|solution|no\.?)(?![a-z])"
 _ANOTHER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+\d{{1,6}}"
 _NUMBER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+(\d{{1,6}})"
 _OTHER = (
     rf"(?>(?:[{MARKS}]*+(?:not|cannot be|isn['’]t){_ANOTHER}[{MARKS}]*+[,;]?[ ]?"
-    r"(?:but|it is|it's|rather)\b)?)"
+    r"(?:but|it is|it['’]s)\b)?)"
 )
-_BEST = rf"\b(?:best|most promising|winner|vote|(?:my|the|final)\s(?:choice|vote))\b(?>(?:\s{{1,3}}{_NOUN})?)"
-_OF = rf"(?> of (?:these|them|(?:all|the|these|those)(?: the)?(?: \d+)? {_NOUN.replace('(?![a-z])', 's')}))?"
-_LINK = rf"{_OF}[{MARKS}]*+(?:is\b[{MARKS}]*+:?|[:=→]|->|(?=cannot be\b|isn['’]t\b))"
-_HEDGE = r"(?:or|as well as|and|to|vs\.?|versus)\b(?: maybe| perhaps| possibly)?"
-_UNHEDGED = rf"(?![\w%]|[.,/·]\d|[{MARKS}]*+(?:\?|{_HEDGE}{_ANOTHER}|[,/&–-]{_ANOTHER}))"
+_BEST = (
+    r"\b(?:best|most promising|winner|vote|selected|(?:my|the|final)\s(?:choice|pick|selection))\b"
+    rf"(?>(?:[ ]{{1,3}}{_NOUN}){{0,2}})"
+)
+_OF = r"(?>(?: of(?: (?!is\b)\w+){1,4})?)"
+_SURELY = r"(?>(?:,? (?:clearly|certainly|definitely|overall|by far|I think|in my (?:view|opinion))\b,?)?)"
+_LINK = (
+    rf"{_OF}{_SURELY}[{MARKS}]*+(?:is\b{_SURELY}[{MARKS}]*+:?|goes to\b|[:=→]|->|(?=cannot be\b|isn['’]t\b))"
+)
+_HEDGE = r"(?:or|as well as|and|to|vs\.?)(?: maybe| perhaps| also)?|[/&–<=+→-]>?"
+_UNHEDGED = (
+    rf"(?![\w%]|[.,/·]\d|{TAKEN_BACK}{_ANOTHER}|"
+    rf"[{MARKS}]*+(?:\?|,?[ ]?(?:if|unless|so far)\b|(?:{_HEDGE}){_ANOTHER}|,{_ANOTHER}(?! (?:is|has)\b)|"
+    rf";{_ANOTHER}[{MARKS}.]*+$))"
+)
+_AFTER = r"of|among|overall|and|but|because|since|as|with|followed|by|for th\w+"
 _STATEMENTS = tuple(
     re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     for pattern in (
         rf"(?:{_BEST}|^[{MARKS}]*+choice){_LINK}{_OTHER}{_NUMBER}{_UNHEDGED}",
-        rf"{_BEST}(?>(?:{_LINK})?)[{MARKS}]*+\n[{ALL_MARKS}]*+{_NUMBER}[{MARKS}.]*+$",
-        rf"\bI(?: will| would|'d|'ll)? (?:choose|pick|select|vote for|go with){_NUMBER}{_UNHEDGED}",
-        rf"(?:{_NOUN}|^|(?<=[.!?,;]\s))[{MARKS}]*+(\d{{1,6}})[{ALL_MARKS}]*+is "
-        rf"(?:clearly |by far |definitely )?(?:the )?"
-        rf"(?:best|most promising)\b(?>(?: {_NOUN})?)(?![{MARKS}]*+\?)",
+        rf"{_BEST}(?>(?:{_LINK})?)[{MARKS}]*+\n[{ALL_MARKS}•-]*+{_NUMBER}[{MARKS}.]*+$",
+        r"\bI(?: will| would|'d|'ll| am|'m)? (?:choos|pick|select|vot|prefer|recommend|go)(?:e|ing)?"
+        rf"(?: for| with)?{_NUMBER}{_UNHEDGED}",
+        rf"(?:{_NOUN}|^|(?<=[.!?,;]\s))[{MARKS}]*+(\d{{1,6}})[{ALL_MARKS}]*+is{_SURELY} (?:the |my )?"
+        rf"(?:best|most promising|(?:clear )?winner)\b(?>(?: {_NOUN})?)"
+        rf"(?![{MARKS}]*+\?)(?=\s*+(?:[^\w\s]|\Z|(?:{_AFTER})\b)|\n)",
     )
 )
 _ALONE = re.compile(rf"[{MARKS}]*+(\d{{1,6}})[{MARKS}.]*+")
-_DENIED = re.compile(
-    r"(?:\b(?:second|2nd|third|3rd|next|least)[\s-]{0,3}"
-    r"|(?:\b(?:neither|nor|not|never)\b|n['’]t\b)[^.,;:!?(\n]*+"
-    r"|\b(?:if|whether|unless|otherwise|many|some|others|maybe|perhaps|could|might|may)\b[^.!?\n]*+)\Z",
+_WHOLE = re.compile(
+    rf"[{ALL_MARKS}]*+(?:(?:the )?{_NOUN}(?::| is)?)?{_NUMBER}[{ALL_MARKS}.]*+", re.IGNORECASE
+)
+_ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
+_ORDINAL = re.compile(
+    rf"\b(?:the )?({'|'.join(_ORDINALS)}) (?:candidate|choice|option|thought|proposal|solution|one)\b",
     re.IGNORECASE,
 )
-"""What denies or doubts the statement behind it: a word before it, in its clause, or in its sentence."""
-
-_BEFORE = 120  # characters before a statement that can deny it
-_MOST = 1_000  # statements that are looked at, from the last one
 
 
 def read_choice(text: str, count: int) -> int | None:
@@ -50,16 +60,15 @@ def read_choice(text: str, count: int) -> int | None:
     negations, conditions, questions and hedges (`best: 1 or 2`) are no statements. Returns `None` without a
     statement, and for a number out of range.
     """
-    text = without_markup(text)
+    text = _ORDINAL.sub(
+        lambda found: f"candidate {_ORDINALS.index(found[1].lower()) + 1}", without_markup(text[-READ:])
+    )
     found = sorted((m.end(), m.start(), m[1]) for pattern in _STATEMENTS for m in pattern.finditer(text))
     stated = next(
-        (
-            number
-            for _, start, number in reversed(found[-_MOST:])
-            if not _DENIED.search(text, max(0, start - _BEFORE), start)
-        ),
+        (number for _, start, number in reversed(found) if not is_doubted(text, start)),
         None,
     )
-    alone = {match[1] for line in text.splitlines() if (match := _ALONE.fullmatch(line))}
+    whole = _WHOLE.fullmatch(text)
+    alone = {match[1] for line in text.splitlines() if (match := whole or _ALONE.fullmatch(line))}
     number = int(stated or (alone.pop() if len(alone) == 1 else 0))
     return number - 1 if 1 <= number <= count else None
