@@ -17,27 +17,38 @@ from typing import NamedTuple
 
 _END_OF_TURN = re.compile(r"<[|｜][^<>\n]{1,40}[|｜]>|</?s>|<(?:eos|bos|end_of_turn)>|\[/?INST\]")
 _MACRO = re.compile(r"\\(?:text|math|emph|mbox|underline|bold|operatorname)[a-z]*+\s?\{([^{}]*+)\}")
-_SWITCH = re.compile(r"\\(?:bf|rm|it|sf|tt|left|right|displaystyle|quad|qquad)(?![a-z])|\\[ ,;:!]|~")
+_SWITCH = re.compile(
+    r"\\(?:bf|rm|it|sf|tt|left|right|displaystyle|quad|qquad|[Ll]arge|(?:text)?color\s?\{\w+\})(?![a-z])"
+    r"|\\[ ,;:!]|~~[^~\n]{1,200}~~|~"
+)
 _MATH = re.compile(r"\\[()\[\]]|\$+|[\u2190-\u21ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff]")
 _BOX = re.compile(r"\\(?:f?box|boxed)\s?\{((?>(?:[^{}]|\{[^{}]*\})*))\}")
 _TAG = re.compile(
-    r"<(/?)(?:final[_ -]?)?(?:answer|choice|option|result)\b[^<>\n]{0,40}>|^[ \t]*####", re.I | re.M
+    r"[<\[](/?)(?:final|(?:final[_ -]?)?(?:ans|answer|choice|option|label|result))(?:\s[^<>\n]{0,40})?[>\]]"
+    r"|^[ \t]*####",
+    re.I | re.M,
 )
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|li|sub|sup|br)\b[^<>\n]{0,60}>")
-_OPENING = "(<[{*_`\"'“”„‟‘’‚«»‹›「」『』《》〈〉【】〔〕"
 _WRAPPED = re.compile(
-    rf"(?<![\w.])[{re.escape(_OPENING)}]{{1,9}}\s?([^\W_]{{1,9}})\s?([.:]?)[{re.escape(_OPENING)})>\]}}]{{1,9}}(?![\w(])"
+    r"(?<![\w.])[(<\[{*_`\"']{1,9}\s?([^\W_]{1,9})\s?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])"
 )
-_CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]】〕](?=\s)")
+_CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]](?=\s)")
 _BEFORE_BRACKET = re.compile(r"(?<!\w)(\w)(?=\s[(\[{<])")
-_MARKS = re.compile(
-    r"(?<!\w)['‘’]|['‘’](?!\w)|[()\[\]{}<>*`\"“”„‟‚«»‹›「」『』《》〈〉【】〔〕]|(?<!\w)_+|_+(?!\w)|\\+(?=\s|$)"
-)
+_MARKS = re.compile(r"(?<!\w)'|'(?!\w)|[()\[\]{}<>*`\"]|(?<!\w)_+|_+(?!\w)|\\+(?=\s|$)")
 _BLANK = re.compile(r"\s+")
+_ANSWER_IN_OTHER_LANGUAGES = re.compile(
+    r"(?:答案|答え)\s?(?:[:=]|是|为|は)|\b(?:Antwort|Réponse|Respuesta|Risposta|Resposta|Ответ)\s?(?:[:=]|ist\b|est\b|es\b|è\b|é\b)",
+    re.IGNORECASE,
+)
 _STATED, _CLOSE, _MARKED = "\x01", "\x02", "\x03"
 """Stand for the beginning and the end of a box or tag, and for marks around the word before."""
 
-_ESCAPE = str.maketrans(
+_BRACKETS = {"Ps": "(", "Pe": ")", "Pi": '"', "Pf": '"'}
+_ESCAPE = {
+    code: _BRACKETS[kind]
+    for code in range(128, 0x3100)
+    if (kind := unicodedata.category(chr(code))) in _BRACKETS
+} | str.maketrans(
     dict.fromkeys("\x01\x02\x03", " ")
     | {"’": "'", "‐": "-", "‑": "-", "、": " , ", "。": ". "}
     | dict.fromkeys("\ufeff\u200b\u200c\u200d\u2060", None)
@@ -47,6 +58,7 @@ _ESCAPE = str.maketrans(
 def _plain(text: str) -> str:
     """Return `text` without its decoration."""
     text = unicodedata.normalize("NFKC", _END_OF_TURN.sub(" ", text)).translate(_ESCAPE)
+    text = _ANSWER_IN_OTHER_LANGUAGES.sub(" answer: ", text)
     for _ in range(4):
         text, count = _MACRO.subn(r"*\1*", text)
         if not count:
@@ -66,28 +78,30 @@ _NOUN = (
     r"(?:(?:correct|right|best|true|proper) (?:\w{1,12} )?(?:one|answer|choice|option|statement|label|letter)"
     r"|answer|choice|option|selection|reply|response|solution)"
 )
-_BE = r"(?:\b(?:is|was|are|be|becomes|remains)\b|(?<=\w)'s\b)"
+_BE = r"(?:\b(?:is|was|are|be|becomes|remains|(?:seems|appears) to be)\b|(?<=\w)'s\b)"
 _NOT = r"\b(?:(?:can|could|would|should|must|will|is|was|does|do)(?:\s?not|n't)|cannot|never)\b(?:\s+be\b)?"
 _CUE = re.compile(
     rf"(?P<box>{_STATED})"
-    rf"|\b(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:key|letter|label|number|option|here|to|for|of|that|which|would|should|must|has|will|therefore|then|thus|I|we)\b(?:(?!{_BE}|{_NOT})[^.!?\n:=]){{0,80}})?)"
+    rf"|(?<![^\W_])(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:key|letter|label|number|option|here|to|for|of|that|which|would|should|must|has|will|therefore|then|thus|I|we)\b(?:(?!{_BE}|{_NOT})[^.!?\n:=]){{0,80}})?)"
     r"(?>(?:\x03?,\s?(?:therefore|then|thus|hence|however|so|of\scourse),)?)"
-    rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?[:=]+|{_BE}|(?P<heading>(?=\n)))"
+    rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?[:=|]+|{_BE}|(?P<heading>(?=\n)))"
     r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go\s+with|going\s+with|opt\s+for|vote\s+for)\b)"
-    rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b)|(?:^|[.!?;,]\s*|\n)\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally)\b[,:]?)",
+    rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b|leaves(?:\s(?:us|me))?(?:\swith)?\b)"
+    r"|\b(?:I|we)(?:'d|\swould)?\s(?:say|answer|conclude)\b"
+    r"|(?:^|[.!?;,]\s*|\n)\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally|(?:no,?\s)?wait|actually|correction|sorry)\b[,:]?)",
     re.IGNORECASE,
 )
 _DOUBT = re.compile(
     r"(?:\b(?:if|whether|unless|(?<!is )why|suppos\w{1,4}|assum\w{1,4}|might|may|could|not|never|nor|people"
-    r"|students|claim\w{0,2}|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel|would|will|answer)\b)"
-    r"|wrong|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? )[^,;:.!?\n–—]){0,24}$",
+    r"|students|claim\w{0,2}|told|tempting|unlikely|perhaps|maybe|possibly|I doubt|thought(?= (?:it|that|the|my)\b)|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel|would|will|answer)\b)"
+    r"|wrong|incorrect|false|worst|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? | so )[^,;:.!?\n–—]){0,24}$",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"(?:^|\n)[^\w\n]*(?:(?:the|my|final|correct)\s){0,3}$", re.IGNORECASE)
 _ONESELF = re.compile(r"\b(?:I|we)(?:'\w{1,2}|\s\w{1,8}){0,2}\s$", re.IGNORECASE)
 _RETRACTED = re.compile(r"\b(?:wait|actually|correction|mistake|wrong|sorry|no)\b", re.IGNORECASE)
 _FILLER = re.compile(
-    r"(?:\s|[:=\-–—>#]|\b(?:that|the|then|clearly|therefore|thus|hence|so|definitely|probably|likely|most|simply|indeed|"
+    r"(?:\s|[:=–—>#|]|-(?!\d)|\bno\.(?=\s?\d)|\b(?:that|the|then|clearly|therefore|thus|hence|so|definitely|probably|likely|most|simply|indeed|"
     r"just|surely|certainly|correct|right|best|final|answer|option|choice|letter|label|number|candidate|statement|"
     r"either|both|is|it|only|my|here)\b(?!')|[\x01\x03,])",
     re.IGNORECASE,
@@ -98,8 +112,8 @@ _TURN = re.compile(
 _EXCLUDED = re.compile(r"\b(?:not|neither|none|never)\b", re.IGNORECASE)
 _NO_CHOICE = re.compile(r"(?:none|neither|no\s+(?:option|choice|answer))\b", re.IGNORECASE)
 _ALSO = re.compile(
-    r"[\s\x01\x02\x03.]*(?:(?P<or>\b(?:or|and/or)\b|/|\|)|(?P<and>\band\b|&|\+|\bas\s+well\s+as\b)|(?P<list>,))"
-    r"[\s\x01\x03,]*(?:\b(?:or|and|possibly|maybe|perhaps|even|also|either|option|choice|letter)\b\s*){0,3}",
+    r"[\s\x01\x02\x03.]*(?:(?P<or>\b(?:or|and/or|oder|ou|или)\b|/|\|)|(?P<and>\b(?:and|und|et|y|и)\b|&|\+|\bas\s+well\s+as\b)|(?P<list>[,;:]))"
+    r"[\s\x01\x03,]*(?:\b(?:or|and|alternatively|possibly|maybe|perhaps|even|also|either|option|choice|letter)\b\s*){0,3}",
     re.IGNORECASE,
 )
 _VERB = re.compile(
@@ -112,7 +126,8 @@ _OVER = re.compile(
     re.I,
 )
 _NO_VERDICT = re.compile(
-    r"\s(?:longer|doubt|one|way|idea|matter|more|less|need|reason|choice|option|answer)\b"
+    r"no\s(?:longer|doubt|one|way|idea|matter|more|less|need|reason|choice|option|answer)\b|\w{2,9}\sthat\b",
+    re.IGNORECASE,
 )
 _SAID_OF_A = re.compile(r"\s+(?:is|was|because|since|as|must|seems|matches|fits|or|and|but|not)\b")
 _RIGHT = re.compile(
@@ -129,7 +144,13 @@ _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
 _GAP = re.compile(r"[\s\x01\x02\x03]+")
 _BESIDE = re.compile(r"[ \t\x01\x02\x03.:,–—-]*(?:(?:namely|i\.e\.|that is|meaning),?\s)?", re.IGNORECASE)
 _CONDITION = re.compile(
-    r"[ \x02\x03,]*\b(?:if|unless|provided|depending|assuming|otherwise)\b", re.IGNORECASE
+    r"[ \x02\x03,]*\b(?:if|unless|provided|depending|assuming|otherwise)\b"
+    r"|(?:[\s\x02\x03.!…–—-]|\b(?:no|wait|hmm|oops|sorry|but|and)\b,?)*\b(?:that|this|it) (?:is|was) (?:wrong|incorrect|not (?:right|correct))\b",
+    re.IGNORECASE,
+)
+_REJECTED = re.compile(
+    r"[ \x02\x03,]*\b(?:is|was|are|can|could|does)(?:\s?not\b|n't\b|\s(?:wrong|incorrect|false|excluded)\b)",
+    re.I,
 )
 _SUPPOSED = re.compile(r"\b(?:if|otherwise|another|other|else|were)\b[^.!?\n]{0,60}$", re.IGNORECASE)
 
@@ -155,11 +176,12 @@ class _Options:
             (re.compile(_GAP.pattern.join(map(re.escape, words.split())) + r"(?!\w)(?!\.\d)", re.I), labels)
             for words, labels in sorted(self.texts.items(), key=lambda one: -len(one[0]))
         ]
-        self.labels = {label.casefold(): label for label in choices}
-        longest = sorted(map(re.escape, choices), key=len, reverse=True)
-        one_of = "|".join(longest)
-        self.label = re.compile(rf"(?:{one_of})(?![\w'])(?![.,]\d)(?![-+.]\w)", re.IGNORECASE)
-        self.subject = re.compile(rf"(?<![\w'-])(?:{one_of})(?=[\s\x03,])")
+        plain = {_plain(label).strip(f" .{_MARKED}"): label for label in choices}
+        self.labels = {word.casefold(): label for word, label in plain.items()} | plain
+        one_of = "|".join(sorted(map(re.escape, plain), key=len, reverse=True))
+        self.label = re.compile(rf"(?:{one_of})(?![\w'])(?![.,]\d)(?![-+.]\w)(?!\s?[%°])", re.IGNORECASE)
+        named = one_of + "".join(f"|(?i:{pattern.pattern})" for pattern, _ in self.patterns)
+        self.subject = re.compile(rf"(?<![\w'-])(?:{named})(?=[\s\x03,])")
 
     def label_at(self, text: str, at: int) -> _Named | None:
         """Return the label that stands at a place. Articles and pronouns are no labels."""
@@ -167,7 +189,7 @@ class _Options:
         if match is None:
             return None
         word, end = match[0], match.end()
-        label = word if word in self.choices else self.labels[word.casefold()]
+        label = self.labels.get(word) or self.labels[word.casefold()]
         is_marked = text[end : end + 1] == _MARKED
         if len(word) == 1 and word.isalpha() and not is_marked and not _OVER.match(text, end):
             if word != label:
@@ -180,7 +202,7 @@ class _Options:
                 and not self.own_text(label, text, end)
             ):
                 return None
-        if word.casefold() == "no" and _NO_VERDICT.match(text, end):
+        if _NO_VERDICT.match(text, at):
             return None
         return _Named(label, end + is_marked)
 
@@ -265,6 +287,8 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
         named = _named(text, cue.end(), options, cue["not"] is not None)
         if named is None or text[named.end : named.end + 9].lstrip("\x02\x03 ")[:1] == "?":
             continue
+        if _REJECTED.match(text, named.end):
+            continue
         if _CONDITION.match(text, named.end):
             named = _Named(None, named.end)
         if not is_weak:
@@ -272,7 +296,7 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
             strong.append((cue.start(), named.label))
         elif _OVER.match(text, named.end) or cue["act"]:
             last = strong[-1][0] if strong else 0
-            if strong and _RETRACTED.search(text, max(last, cue.start() - 80), cue.start()):
+            if strong and _RETRACTED.search(text, max(last, cue.start() - 80), cue.end()):
                 strong.append((cue.start(), named.label))
             weak.append(named.label)
     strong += _called_right(text, options)
@@ -288,7 +312,7 @@ def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | 
         if is_negated or _EXCLUDED.match(text, at):
             if not is_negated and (_NO_CHOICE.match(text, at) and options.text_at(text, at) is None):
                 return _Named(None, at + 4)
-            if not is_negated and (named := options.text_at(text, at)) is not None:
+            if not is_negated and (named := options.at(text, at)) is not None:
                 return named
             turn = _TURN.match(text, at)
             if turn is None:
