@@ -24,7 +24,7 @@ _SWITCH = re.compile(
 _MATH = re.compile(r"\\[()\[\]]|\$+|[\u2190-\u21ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff]")
 _BOX = re.compile(r"\\(?:f?box|boxed)\s?\{((?>(?:[^{}]|\{[^{}]*\})*))\}")
 _TAG = re.compile(
-    r"[<\[](/?)(?:final|(?:final[_ -]?)?(?:ans|answer|choice|option|label|result))(?:\s[^<>\n]{0,40})?[>\]]"
+    r"[<\[](/?)(?:final|(?:final[_ -]?)?(?:ans|answer|choice|option|label|result))(?:\s\w+=[^<>\n]{0,40})?[>\]]"
     r"|^[ \t]*####",
     re.I | re.M,
 )
@@ -34,10 +34,12 @@ _WRAPPED = re.compile(
 )
 _CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]](?=\s)")
 _BEFORE_BRACKET = re.compile(r"(?<!\w)(\w)(?=\s[(\[{<])")
-_MARKS = re.compile(r"(?<!\w)'|'(?!\w)|[()\[\]{}<>*`\"]|(?<!\w)_+|_+(?!\w)|\\+(?=\s|$)")
+_MARKS = re.compile(r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|\\+(?=\s|$)")
 _BLANK = re.compile(r"\s+")
 _ANSWER_IN_OTHER_LANGUAGES = re.compile(
-    r"(?:答案|答え)\s?(?:[:=]|是|为|は)|\b(?:Antwort|Réponse|Respuesta|Risposta|Resposta|Ответ)\s?(?:[:=]|ist\b|est\b|es\b|è\b|é\b)",
+    r"(?:答案|答え|回答|正解|정답|الإجابة)\s?(?:[:=]|是|为|は|은)"
+    r"|\b(?:Antwort|réponse|respuesta|risposta|resposta|ответ)(?: (?:corr?ec?tt?[ae]|final))?\s?"
+    r"(?:[:=]|(?:ist|lautet|est|es|è|é)\b)",
     re.IGNORECASE,
 )
 _STATED, _CLOSE, _MARKED = "\x01", "\x02", "\x03"
@@ -76,7 +78,7 @@ def _plain(text: str) -> str:
 
 _NOUN = (
     r"(?:(?:correct|right|best|true|proper) (?:\w{1,12} )?(?:one|answer|choice|option|statement|label|letter)"
-    r"|answer|choice|option|selection|reply|response|solution)"
+    r"|answer|ans|choice|option|selection|reply|response|solution|verdict|pick)"
 )
 _BE = r"(?:\b(?:is|was|are|be|becomes|remains|(?:seems|appears) to be)\b|(?<=\w)'s\b)"
 _NOT = r"\b(?:(?:can|could|would|should|must|will|is|was|does|do)(?:\s?not|n't)|cannot|never)\b(?:\s+be\b)?"
@@ -84,17 +86,17 @@ _CUE = re.compile(
     rf"(?P<box>{_STATED})"
     rf"|(?<![^\W_])(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:key|letter|label|number|option|here|to|for|of|that|which|would|should|must|has|will|therefore|then|thus|I|we)\b(?:(?!{_BE}|{_NOT})[^.!?\n:=]){{0,80}})?)"
     r"(?>(?:\x03?,\s?(?:therefore|then|thus|hence|however|so|of\scourse),)?)"
-    rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?[:=|]+|{_BE}|(?P<heading>(?=\n)))"
-    r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go\s+with|going\s+with|opt\s+for|vote\s+for)\b)"
+    rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?(?:[:=]+|\|(?!\s*\n))|{_BE}|(?P<heading>(?=\n)))"
+    r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go(?:ing)?\s+(?:with|for)|opt\s+for|vote\s+for)\b)"
     rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b|leaves(?:\s(?:us|me))?(?:\swith)?\b)"
     r"|\b(?:I|we)(?:'d|\swould)?\s(?:say|answer|conclude)\b"
-    r"|(?:^|[.!?;,]\s*|\n)\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally|(?:no,?\s)?wait|actually|correction|sorry)\b[,:]?)",
+    r"|(?:^|(?<=[.!?;,\n]))\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally|(?:no,?\s)?wait|actually|correction|sorry)\b[,:]?)",
     re.IGNORECASE,
 )
 _DOUBT = re.compile(
     r"(?:\b(?:if|whether|unless|(?<!is )why|suppos\w{1,4}|assum\w{1,4}|might|may|could|not|never|nor|people"
-    r"|students|claim\w{0,2}|told|tempting|unlikely|perhaps|maybe|possibly|I doubt|thought(?= (?:it|that|the|my)\b)|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel|would|will|answer)\b)"
-    r"|wrong|incorrect|false|worst|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? | so )[^,;:.!?\n–—]){0,24}$",
+    r"|students|claim\w{0,2}|told|tempting|unlikely|perhaps|maybe|possibly|I doubt|refuse|thought(?= (?:it|that|the|my)\b)|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel|would|will|answer)\b)"
+    r"|wrong|incorrect|false|worst|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? | so | and )[^,;:.!?\n–—]){0,24}$",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"(?:^|\n)[^\w\n]*(?:(?:the|my|final|correct)\s){0,3}$", re.IGNORECASE)
@@ -112,12 +114,12 @@ _TURN = re.compile(
 _EXCLUDED = re.compile(r"\b(?:not|neither|none|never)\b", re.IGNORECASE)
 _NO_CHOICE = re.compile(r"(?:none|neither|no\s+(?:option|choice|answer))\b", re.IGNORECASE)
 _ALSO = re.compile(
-    r"[\s\x01\x02\x03.]*(?:(?P<or>\b(?:or|and/or|oder|ou|или)\b|/|\|)|(?P<and>\b(?:and|und|et|y|и)\b|&|\+|\bas\s+well\s+as\b)|(?P<list>[,;:]))"
-    r"[\s\x01\x03,]*(?:\b(?:or|and|alternatively|possibly|maybe|perhaps|even|also|either|option|choice|letter)\b\s*){0,3}",
+    r"[\s\x01\x02\x03.–—-]*(?:(?P<or>\b(?:or|and/or|oder|ou|или)\b|/|\|)|(?P<and>\b(?:and|und|et|y|и)\b|&|\+|\bplus\b|\bas\s+well\s+as\b)|(?P<list>,|[;:](?=\s\w{1,9}\W{0,3}(?:\n|$))))"
+    r"[\s\x01\x03,]*(?:\b(?:or|and|less\s+likely|possibly|maybe|perhaps|even|also|either|option|choice|letter)\b[\s,]*){0,3}",
     re.IGNORECASE,
 )
 _VERB = re.compile(
-    r"[\s\x02\x03]*(?:\b(?:is|was|are|has|have|had|does|do|would|will|can|could|cannot|fails?|seems?|must|only|because|since|too)\b|\w+n't\b)",
+    r"[\s\x02\x03]*(?:\b(?:is|was|are|has|have|had|does|do|would|will|can|could|cannot|fails?|seems?|must|only|because|since)\b|\w+n't\b)",
     re.I,
 )
 _OVER = re.compile(
@@ -131,8 +133,8 @@ _NO_VERDICT = re.compile(
 )
 _SAID_OF_A = re.compile(r"\s+(?:is|was|because|since|as|must|seems|matches|fits|or|and|but|not)\b")
 _RIGHT = re.compile(
-    r"[\s\x02\x03,]*\b(?:is|must\s+be|seems|remains)\s+(?:(?:clearly|therefore|thus|definitely|indeed|then|surely|also)\s+)?(?:the\s+)?(?:only\s+)?"
-    r"(?:(?!not\b|never\b|far\b)\w{1,8}\s+)?(?:correct|right|best|true|answer)\b",
+    r"\b(?:is|must\s+be|seems|remains)\s+(?:(?:clearly|therefore|thus|definitely|indeed|then|surely|also)\s+)?(?:the\s+)?(?:only\s+)?"
+    r"(?:(?!(?:not|never|far|almost|nearly|partly|partially)\b)\w{1,8}\s+)?(?:correct|right|best|true|answer)\b",
     re.IGNORECASE,
 )
 _SPAN = 600  # characters after a cue that are read
@@ -145,6 +147,7 @@ _GAP = re.compile(r"[\s\x01\x02\x03]+")
 _BESIDE = re.compile(r"[ \t\x01\x02\x03.:,–—-]*(?:(?:namely|i\.e\.|that is|meaning),?\s)?", re.IGNORECASE)
 _CONDITION = re.compile(
     r"[ \x02\x03,]*\b(?:if|unless|provided|depending|assuming|otherwise)\b"
+    r"|[^.!?\n]{0,40}\b(?:could|might|may) (?:also |well |even )?be (?:option |choice )?[\x01 ]?\w{1,3}[\x02\x03 ]?(?:[.,;!\n]|$)"
     r"|(?:[\s\x02\x03.!…–—-]|\b(?:no|wait|hmm|oops|sorry|but|and)\b,?)*\b(?:that|this|it) (?:is|was) (?:wrong|incorrect|not (?:right|correct))\b",
     re.IGNORECASE,
 )
@@ -152,7 +155,10 @@ _REJECTED = re.compile(
     r"[ \x02\x03,]*\b(?:is|was|are|can|could|does)(?:\s?not\b|n't\b|\s(?:wrong|incorrect|false|excluded)\b)",
     re.I,
 )
-_SUPPOSED = re.compile(r"\b(?:if|otherwise|another|other|else|were)\b[^.!?\n]{0,60}$", re.IGNORECASE)
+_SUPPOSED = re.compile(
+    r"(?:\A|[.!?\n]) ?(?:if|unless|otherwise|in (?:an)?other|had)\b(?:(?!\b(?:so|then|therefore|thus|hence)\b)[^.!?\n]){0,99}$",
+    re.IGNORECASE,
+)
 
 
 class _Named(NamedTuple):
@@ -168,20 +174,22 @@ class _Options:
     def __init__(self, choices: Mapping[str, str]) -> None:
         self.choices = choices
         self.texts: dict[str, list[str]] = {}
+        self.texts_in_any_case: dict[str, list[str]] = {}
         for label, text in choices.items():
             words = _GAP.sub(" ", _plain(text)).strip(" .")
             if words:
                 self.texts.setdefault(words, []).append(label)
-        self.patterns = [
-            (re.compile(_GAP.pattern.join(map(re.escape, words.split())) + r"(?!\w)(?!\.\d)", re.I), labels)
-            for words, labels in sorted(self.texts.items(), key=lambda one: -len(one[0]))
+                self.texts_in_any_case.setdefault(words.lower(), []).append(label)
+        gap = _GAP.pattern
+        texts = [
+            gap.join(map(re.escape, words.split())) for words in sorted(self.texts, key=len, reverse=True)
         ]
+        self.text = re.compile(rf"(?:{'|'.join(texts) or '(?!)'})(?!\w)(?!\.\d)", re.IGNORECASE)
         plain = {_plain(label).strip(f" .{_MARKED}"): label for label in choices}
         self.labels = {word.casefold(): label for word, label in plain.items()} | plain
         one_of = "|".join(sorted(map(re.escape, plain), key=len, reverse=True))
         self.label = re.compile(rf"(?:{one_of})(?![\w'])(?![.,]\d)(?![-+.]\w)(?!\s?[%°])", re.IGNORECASE)
-        named = one_of + "".join(f"|(?i:{pattern.pattern})" for pattern, _ in self.patterns)
-        self.subject = re.compile(rf"(?<![\w'-])(?:{named})(?=[\s\x03,])")
+        self.subject = re.compile(rf"(?<![\w'-])(?<!in )(?<!of )(?:{one_of})(?=[\s\x03,])")
 
     def label_at(self, text: str, at: int) -> _Named | None:
         """Return the label that stands at a place. Articles and pronouns are no labels."""
@@ -194,7 +202,7 @@ class _Options:
         if len(word) == 1 and word.isalpha() and not is_marked and not _OVER.match(text, end):
             if word != label:
                 return None
-            is_article = word in "AI" and re.match(r"\s+[^\W\d_]", text[end : end + 9]) is not None
+            is_article = word.upper() in "AI" and re.match(r"\s+[^\W\d_]", text[end : end + 9]) is not None
             if (
                 is_article
                 and not _LABEL_WORD.search(text, max(0, at - 12), at)
@@ -208,10 +216,14 @@ class _Options:
 
     def text_at(self, text: str, at: int, own: str | None = None) -> _Named | None:
         """Return the option whose text stands at a place: any, or that of the label `own`."""
-        for pattern, labels in self.patterns:
-            if own in (None, *labels) and (match := pattern.match(text, at)):
-                return _Named(own or (labels[0] if len(labels) == 1 else None), match.end())
-        return None
+        match = self.text.match(text, at)
+        if match is None:
+            return None
+        words = _GAP.sub(" ", match[0])
+        labels = self.texts.get(words) or self.texts_in_any_case.get(words.lower(), [])
+        if own is not None:
+            return _Named(own, match.end()) if own in labels else None
+        return _Named(labels[0] if len(labels) == 1 else None, match.end())
 
     def own_text(self, label: str, text: str, at: int) -> _Named | None:
         beside = _BESIDE.match(text, at)
@@ -274,15 +286,15 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
     for cue in _CUE.finditer(text):
         if cue.start() < over:
             continue
-        is_weak = cue["weak"] is not None or (
-            cue["act"] is not None and not _ONESELF.search(text, max(0, cue.start() - 24), cue.start())
-        )
+        is_weak = cue["weak"] is not None
+        if cue["act"] is not None and not _ONESELF.search(text, max(0, cue.start() - 24), cue.start()):
+            continue
         if cue["heading"] is not None and not _HEADING.search(text, max(0, cue.start() - 40), cue.start()):
             continue
         before = max(0, cue.start() - 80)
         if cue["box"] is None and _DOUBT.search(text, before, cue.start()):
             continue
-        if "would" in cue[0].lower() and _SUPPOSED.search(text, before, cue.start()):
+        if _SUPPOSED.search(text, before, cue.start()):
             continue
         named = _named(text, cue.end(), options, cue["not"] is not None)
         if named is None or text[named.end : named.end + 9].lstrip("\x02\x03 ")[:1] == "?":
@@ -294,7 +306,7 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
         if not is_weak:
             over = named.end
             strong.append((cue.start(), named.label))
-        elif _OVER.match(text, named.end) or cue["act"]:
+        elif _OVER.match(text, named.end):
             last = strong[-1][0] if strong else 0
             if strong and _RETRACTED.search(text, max(last, cue.start() - 80), cue.end()):
                 strong.append((cue.start(), named.label))
@@ -310,10 +322,10 @@ def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | 
     """Return the option that the words from a place on name."""
     for _ in range(_WORDS):
         if is_negated or _EXCLUDED.match(text, at):
-            if not is_negated and (_NO_CHOICE.match(text, at) and options.text_at(text, at) is None):
-                return _Named(None, at + 4)
             if not is_negated and (named := options.at(text, at)) is not None:
                 return named
+            if not is_negated and _NO_CHOICE.match(text, at):
+                return _Named(None, at + 4)
             turn = _TURN.match(text, at)
             if turn is None:
                 return None
@@ -331,13 +343,24 @@ def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | 
 
 def _called_right(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
     """Yield the options that are called right: `B is the correct answer`."""
+    before = (-1, None)
     for verdict in _RIGHT.finditer(text):
-        first = max(0, verdict.start() - _SPAN, *(text.rfind(mark, 0, verdict.start()) for mark in ".!?;\n"))
-        for match in list(options.subject.finditer(text, first, verdict.start() + 1))[-5:]:
-            named = options.at(text, match.start())
-            is_subject = named is not None and not text[named.end : verdict.start()].strip(" \x02\x03,")
-            if named and is_subject and not _DOUBT.search(text, max(0, match.start() - 40), match.start()):
-                yield match.start(), named.label
+        at = verdict.start()
+        first = max(0, at - _SPAN, *(text.rfind(mark, 0, at) + 1 for mark in ".!?;\n"))
+        subjects = [match.start() for match in options.subject.finditer(text, first, at + 1)][-5:]
+        found = [options.at(text, k) for k in subjects if not _DOUBT.search(text, max(0, k - 40), k)] + [
+            _named(text, first, options, False)
+        ]
+        for named in found:
+            if named and named.end <= at and not text[named.end : at].strip(" \x02\x03,"):
+                is_one_of_two = before[0] == first and before[1] != named.label
+                before = first, named.label
+                yield (
+                    at,
+                    None
+                    if is_one_of_two or "also" in verdict[0] or _CONDITION.match(text, verdict.end())
+                    else named.label,
+                )
                 break
 
 
@@ -348,9 +371,21 @@ def _alone(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
         if any(map(str.isalnum, line)):
             lines.append((at, line))
         at += len(line) + 1
-    found = [(at, _only(line, options)) for at, line in lines[-2:]]
-    if found and found[-1][1] is not None and (len(found) < 2 or found[0][1] in (None, found[1][1])):
-        yield found[-1][0], found[-1][1]
+    if not lines:
+        return
+    at, label = lines[-1][0], _only(lines[-1][1], options)
+    line_before = lines[-2][1] if len(lines) > 1 else ""
+    before = _named(line_before, 0, options, False)
+    order = list(options.choices)
+    is_in_a_list = (
+        before is not None
+        and before.label is not None
+        and label is not None
+        and before.label != label
+        and (_only(line_before, options) is not None or order.index(label) == order.index(before.label) + 1)
+    )
+    if label is not None and not is_in_a_list:
+        yield at, label
 
 
 def _only(line: str, options: _Options) -> str | None:
