@@ -96,7 +96,7 @@ _CUE = re.compile(
 _DOUBT = re.compile(
     r"(?:\b(?:if|whether|unless|(?<!is )why|suppos\w{1,4}|assum\w{1,4}|might|may|could|not|never|nor|people"
     r"|students|claim\w{0,2}|told|tempting|unlikely|perhaps|maybe|possibly|I doubt|refuse|thought(?= (?:it|that|the|my)\b)|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel|would|will|answer)\b)"
-    r"|wrong|incorrect|false|worst|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? | so | and )[^,;:.!?\n–—]){0,24}$",
+    r"|wrong|incorrect|false|worst|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? | so | and )[^,;:.!?\n–—]){0,24}\Z",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"(?:^|\n)[^\w\n]*(?:(?:the|my|final|correct)\s){0,3}$", re.IGNORECASE)
@@ -156,7 +156,7 @@ _REJECTED = re.compile(
     re.I,
 )
 _SUPPOSED = re.compile(
-    r"(?:\A|[.!?\n]) ?(?:if|unless|otherwise|in (?:an)?other|had)\b(?:(?!\b(?:so|then|therefore|thus|hence)\b)[^.!?\n]){0,99}$",
+    r"(?:\A|[.!?\n]) ?(?:if|unless|otherwise|in (?:an)?other|had)\b(?:(?!\b(?:so|then|therefore|thus|hence)\b)[^.!?\n]){0,99}\Z",
     re.IGNORECASE,
 )
 
@@ -166,6 +166,11 @@ class _Named(NamedTuple):
     """`None` if several are named, or expressly none."""
 
     end: int
+
+
+def _in_capitals(text: str) -> str:
+    """Return the form that is equal for texts which differ in case only, as `re.IGNORECASE` has it."""
+    return text.upper().replace("İ", "I")
 
 
 class _Options:
@@ -179,7 +184,7 @@ class _Options:
             words = _GAP.sub(" ", _plain(text)).strip(" .")
             if words:
                 self.texts.setdefault(words, []).append(label)
-                self.texts_in_any_case.setdefault(words.lower(), []).append(label)
+                self.texts_in_any_case.setdefault(_in_capitals(words), []).append(label)
         gap = _GAP.pattern
         texts = [
             gap.join(map(re.escape, words.split())) for words in sorted(self.texts, key=len, reverse=True)
@@ -220,7 +225,7 @@ class _Options:
         if match is None:
             return None
         words = _GAP.sub(" ", match[0])
-        labels = self.texts.get(words) or self.texts_in_any_case.get(words.lower(), [])
+        labels = self.texts.get(words) or self.texts_in_any_case.get(_in_capitals(words), [])
         if own is not None:
             return _Named(own, match.end()) if own in labels else None
         return _Named(labels[0] if len(labels) == 1 else None, match.end())
