@@ -34,7 +34,7 @@ _WRAPPED = re.compile(
 )
 _CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]](?=\s)")
 _BEFORE_BRACKET = re.compile(r"(?<!\w)(\w)(?=\s[(\[{<])")
-_MARKS = re.compile(r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|\\+(?=\s|$)")
+_MARKS = re.compile(r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|(?<!\\)\\++(?=\s|$)")
 _BLANK = re.compile(r"\s+")
 _ANSWER_IN_OTHER_LANGUAGES = re.compile(
     r"(?:答案|答え|回答|正解|정답|الإجابة)\s?(?:[:=]|是|为|は|은)"
@@ -190,7 +190,7 @@ class _Options:
             gap.join(map(re.escape, words.split())) for words in sorted(self.texts, key=len, reverse=True)
         ]
         self.text = re.compile(rf"(?:{'|'.join(texts) or '(?!)'})(?!\w)(?!\.\d)", re.IGNORECASE)
-        plain = {_plain(label).strip(f" .{_MARKED}"): label for label in choices}
+        plain = {_plain(label).strip(f" .{_MARKED}") or label: label for label in choices}
         self.labels = {word.casefold(): label for word, label in plain.items()} | plain
         one_of = "|".join(sorted(map(re.escape, plain), key=len, reverse=True))
         self.label = re.compile(rf"(?:{one_of})(?![\w'])(?![.,]\d)(?![-+.]\w)(?!\s?[%°])", re.IGNORECASE)
