@@ -34,7 +34,9 @@ _WRAPPED = re.compile(
 )
 _CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]](?=\s)")
 _BEFORE_BRACKET = re.compile(r"(?<!\w)(\w)(?=\s[(\[{<])")
-_MARKS = re.compile(r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|(?<!\\)\\++(?=\s|$)")
+_MARKS = re.compile(
+    r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|(?<!\\)\\++(?=\s|$)"
+)
 _BLANK = re.compile(r"\s+")
 _ANSWER_IN_OTHER_LANGUAGES = re.compile(
     r"(?:答案|答え|回答|正解|정답|الإجابة)\s?(?:[:=]|是|为|は|은)"
@@ -137,12 +139,13 @@ _RIGHT = re.compile(
     r"(?:(?!(?:not|never|far|almost|nearly|partly|partially)\b)\w{1,8}\s+)?(?:correct|right|best|true|answer)\b",
     re.IGNORECASE,
 )
-_SPAN = 600  # characters after a cue that are read
+_SPAN = 600  # characters before "is correct" that are read
 _WORDS = 20  # words before a label that are skipped
 _READ = 20_000  # characters at the end of a reply that are read
 _LABEL_BEHIND = re.compile(r"[ \x03,:–—-]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
 _LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
+_LINE = re.compile(r"^[^\w\n]*+\w.*", re.MULTILINE)
 _GAP = re.compile(r"[\s\x01\x02\x03]+")
 _BESIDE = re.compile(r"[ \t\x01\x02\x03.:,–—-]*(?:(?:namely|i\.e\.|that is|meaning),?\s)?", re.IGNORECASE)
 _CONDITION = re.compile(
@@ -152,7 +155,7 @@ _CONDITION = re.compile(
     re.IGNORECASE,
 )
 _REJECTED = re.compile(
-    r"[ \x02\x03,]*\b(?:is|was|are|can|could|does)(?:\s?not\b|n't\b|\s(?:wrong|incorrect|false|excluded)\b)",
+    r"[ \x02\x03]*\?|[ \x02\x03,]*\b(?:is|was|are|can|could|does)(?:\s?not\b|n't\b|\s(?:wrong|incorrect|false|excluded)\b)",
     re.I,
 )
 _SUPPOSED = re.compile(
@@ -207,12 +210,13 @@ class _Options:
         if len(word) == 1 and word.isalpha() and not is_marked and not _OVER.match(text, end):
             if word != label:
                 return None
-            is_article = word.upper() in "AI" and re.match(r"\s+[^\W\d_]", text[end : end + 9]) is not None
+            beside = self.text_beside(label, text, end)
             if (
-                is_article
+                word.upper() in "AI"
+                and re.match(r"\s+[^\W\d_]", text[end : end + 9])
                 and not _LABEL_WORD.search(text, max(0, at - 12), at)
                 and not _SAID_OF_A.match(text, end)
-                and not self.own_text(label, text, end)
+                and (beside is None or beside.label != label)
             ):
                 return None
         if _NO_VERDICT.match(text, at):
@@ -220,17 +224,15 @@ class _Options:
         return _Named(label, end + is_marked)
 
     def text_at(self, text: str, at: int, own: str | None = None) -> _Named | None:
-        """Return the option whose text stands at a place: any, or that of the label `own`."""
+        """Return the option whose text stands at a place. That of the label `own` comes first."""
         match = self.text.match(text, at)
         if match is None:
             return None
         words = _GAP.sub(" ", match[0])
         labels = self.texts.get(words) or self.texts_in_any_case.get(_in_capitals(words), [])
-        if own is not None:
-            return _Named(own, match.end()) if own in labels else None
-        return _Named(labels[0] if len(labels) == 1 else None, match.end())
+        return _Named(own if own in labels else labels[0] if len(labels) == 1 else None, match.end())
 
-    def own_text(self, label: str, text: str, at: int) -> _Named | None:
+    def text_beside(self, label: str | None, text: str, at: int) -> _Named | None:
         beside = _BESIDE.match(text, at)
         return self.text_at(text, beside.end() if beside else at, label)
 
@@ -241,21 +243,18 @@ class _Options:
         by_text, by_label = self.text_at(text, at), self.label_at(text, at)
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
             behind = _LABEL_BEHIND.match(text, by_text.end)
-            label = None if behind is None else self.label_at(text, behind.end())
-            if behind is None or label is None or not _OVER.match(text, label.end):
+            label = behind and self.label_at(text, behind.end())
+            if not behind or not label or not _OVER.match(text, label.end):
                 return by_text
             if not behind[1] and text[label.end - 1] != _MARKED:
                 return by_text
             return label if label.label == by_text.label else _Named(None, label.end)
-        if by_label is None:
-            return None
-        assert by_label.label is not None
-        own = self.own_text(by_label.label, text, by_label.end)
-        beside = _BESIDE.match(text, by_label.end)
-        other = self.text_at(text, beside.end()) if beside and own is None else None
-        if other is not None and _OVER.match(text, other.end):
-            return _Named(None, other.end)
-        return own or by_label
+        beside = by_label and self.text_beside(by_label.label, text, by_label.end)
+        if not beside or not by_label:
+            return by_label
+        if beside.label == by_label.label:
+            return beside
+        return _Named(None, beside.end) if _OVER.match(text, beside.end) else by_label
 
     def at(self, text: str, at: int) -> _Named | None:
         """Return the option that is named at a place. `label` is `None` if another one follows: `B or C`."""
@@ -285,112 +284,84 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
             label, except alone or in marks.
     """
     text, options = _plain(reply[-_READ:]), _options(tuple(choices.items()))
-    strong: list[tuple[int, str | None]] = []
-    weak: list[str | None] = []
+    stated: list[tuple[bool, int, str | None]] = []
+    """Whether it is a statement by itself, its place and what is stated."""
     over = 0
     for cue in _CUE.finditer(text):
-        if cue.start() < over:
-            continue
-        is_weak = cue["weak"] is not None
-        if cue["act"] is not None and not _ONESELF.search(text, max(0, cue.start() - 24), cue.start()):
-            continue
-        if cue["heading"] is not None and not _HEADING.search(text, max(0, cue.start() - 40), cue.start()):
-            continue
-        before = max(0, cue.start() - 80)
-        if cue["box"] is None and _DOUBT.search(text, before, cue.start()):
-            continue
-        if _SUPPOSED.search(text, before, cue.start()):
+        at = cue.start()
+        if (
+            at < over
+            or (cue["act"] and not _ONESELF.search(text, max(0, at - 24), at))
+            or (cue["heading"] is not None and not _HEADING.search(text, max(0, at - 40), at))
+            or (not cue["box"] and _DOUBT.search(text, max(0, at - 80), at))
+            or _SUPPOSED.search(text, max(0, at - 80), at)
+        ):
             continue
         named = _named(text, cue.end(), options, cue["not"] is not None)
-        if named is None or text[named.end : named.end + 9].lstrip("\x02\x03 ")[:1] == "?":
+        if named is None or _REJECTED.match(text, named.end):
             continue
-        if _REJECTED.match(text, named.end):
-            continue
-        if _CONDITION.match(text, named.end):
-            named = _Named(None, named.end)
-        if not is_weak:
+        label = None if _CONDITION.match(text, named.end) else named.label
+        if cue["weak"] is None:
             over = named.end
-            strong.append((cue.start(), named.label))
+            stated.append((True, at, label))
         elif _OVER.match(text, named.end):
-            last = strong[-1][0] if strong else 0
-            if strong and _RETRACTED.search(text, max(last, cue.start() - 80), cue.end()):
-                strong.append((cue.start(), named.label))
-            weak.append(named.label)
-    strong += _called_right(text, options)
-    strong += _alone(text, options)
-    if strong:
-        return max(strong, key=lambda one: one[0])[1]
-    return weak[-1] if weak else _at_the_beginning(text, options)
+            last = max((place for is_strong, place, _ in stated if is_strong), default=None)
+            corrects = last is not None and _RETRACTED.search(text, max(last, at - 80), cue.end())
+            stated.append((bool(corrects), at, label))
+    stated += [(True, *one) for one in (*_called_right(text, options), *_alone(text, options))]
+    return max(stated, key=lambda one: one[:2])[2] if stated else _at_the_beginning(text, options)
 
 
 def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | None:
     """Return the option that the words from a place on name."""
     for _ in range(_WORDS):
-        if is_negated or _EXCLUDED.match(text, at):
-            if not is_negated and (named := options.at(text, at)) is not None:
+        if not is_negated:
+            if named := options.at(text, at):
                 return named
-            if not is_negated and _NO_CHOICE.match(text, at):
+            if _NO_CHOICE.match(text, at):
                 return _Named(None, at + 4)
-            turn = _TURN.match(text, at)
-            if turn is None:
+            if filler := _FILLER.match(text, at):
+                at = filler.end()
+                continue
+            if not _EXCLUDED.match(text, at):
                 return None
-            at, is_negated = turn.end(), False
-            continue
-        named = options.at(text, at)
-        if named is not None:
-            return named
-        filler = _FILLER.match(text, at)
-        if filler is None:
+        turn = _TURN.match(text, at)
+        if turn is None:
             return None
-        at = filler.end()
+        at, is_negated = turn.end(), False
     return None
 
 
 def _called_right(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
     """Yield the options that are called right: `B is the correct answer`."""
-    before = (-1, None)
+    before: tuple[int, str | None] = (-1, None)
     for verdict in _RIGHT.finditer(text):
         at = verdict.start()
         first = max(0, at - _SPAN, *(text.rfind(mark, 0, at) + 1 for mark in ".!?;\n"))
         subjects = [match.start() for match in options.subject.finditer(text, first, at + 1)][-5:]
-        found = [options.at(text, k) for k in subjects if not _DOUBT.search(text, max(0, k - 40), k)] + [
-            _named(text, first, options, False)
-        ]
-        for named in found:
+        found = [options.at(text, k) for k in subjects if not _DOUBT.search(text, max(0, k - 40), k)]
+        for named in (*found, _named(text, first, options, False)):
             if named and named.end <= at and not text[named.end : at].strip(" \x02\x03,"):
+                is_open = "also" in verdict[0] or _CONDITION.match(text, verdict.end())
                 is_one_of_two = before[0] == first and before[1] != named.label
                 before = first, named.label
-                yield (
-                    at,
-                    None
-                    if is_one_of_two or "also" in verdict[0] or _CONDITION.match(text, verdict.end())
-                    else named.label,
-                )
+                yield at, None if is_open or is_one_of_two else named.label
                 break
 
 
 def _alone(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
     """Yield the option that is all of the last line. A list of several options states none."""
-    lines, at = [], 0
-    for line in text.split("\n"):
-        if any(map(str.isalnum, line)):
-            lines.append((at, line))
-        at += len(line) + 1
-    if not lines:
+    lines = list(_LINE.finditer(text))[-2:]
+    label = _only(lines[-1][0], options) if lines else None
+    if label is None:
         return
-    at, label = lines[-1][0], _only(lines[-1][1], options)
-    line_before = lines[-2][1] if len(lines) > 1 else ""
-    before = _named(line_before, 0, options, False)
+    before = _named(lines[0][0], 0, options, False)
     order = list(options.choices)
-    is_in_a_list = (
-        before is not None
-        and before.label is not None
-        and label is not None
-        and before.label != label
-        and (_only(line_before, options) is not None or order.index(label) == order.index(before.label) + 1)
-    )
-    if label is not None and not is_in_a_list:
-        yield at, label
+    if before and before.label not in (None, label):
+        is_next = order.index(label) == order.index(before.label) + 1
+        if is_next or _only(lines[0][0], options):
+            return
+    yield lines[-1].start(), label
 
 
 def _only(line: str, options: _Options) -> str | None:
