@@ -13,22 +13,23 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from tot_lab.core.reading.decoration import END_OF_TURN
+
 # Decoration.
 
-_END_OF_TURN = re.compile(r"<[|｜][^<>\n]{1,40}[|｜]>|</?s>|<(?:eos|bos|end_of_turn)>|\[/?INST\]")
-_MACRO = re.compile(r"\\(?:text|math|emph|mbox|underline|bold|operatorname)[a-z]*+\s?\{([^{}]*+)\}")
+_MACRO = re.compile(r"\\(?:text|math|emph|underline|bold|operatorname)[a-z]*+\s?\{([^{}]*+)\}")
 _SWITCH = re.compile(
-    r"\\(?:bf|rm|it|sf|tt|left|right|displaystyle|quad|qquad|[Ll]arge|(?:text)?color\s?\{\w+\})(?![a-z])"
+    r"\\(?:bf|rm|left|right|displaystyle|q?quad|[Ll]arge|(?:text)?color\s?\{\w+\})(?![a-z])"
     r"|\\[ ,;:!]|~~[^~\n]{1,200}~~|~"
 )
 _MATH = re.compile(r"\\[()\[\]]|\$+|[\u2190-\u21ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff]")
 _BOX = re.compile(r"\\(?:f?box|boxed)\s?\{((?>(?:[^{}]|\{[^{}]*\})*))\}")
 _TAG = re.compile(
-    r"[<\[](/?)(?:final|(?:final[_ -]?)?(?:ans|answer|choice|option|label|result))(?:\s\w+=[^<>\n]{0,40})?[>\]]"
+    r"[<\[](/?)(?:final[_ -]?)?(?:ans|answer|choice)(?:\s\w+=[^<>\n]{0,40})?[>\]]"
     r"|^[ \t]*####",
     re.I | re.M,
 )
-_HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|li|sub|sup|br)\b[^<>\n]{0,60}>")
+_HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|br)\b[^<>\n]{0,60}>")
 _WRAPPED = re.compile(
     r"(?<![\w.])[(<\[{*_`\"']{1,9}\s?([^\W_]{1,9})\s?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])"
 )
@@ -39,8 +40,8 @@ _MARKS = re.compile(
 )
 _BLANK = re.compile(r"\s+")
 _ANSWER_IN_OTHER_LANGUAGES = re.compile(
-    r"(?:答案|答え|回答|正解|정답|الإجابة)\s?(?:[:=]|是|为|は|은)"
-    r"|\b(?:Antwort|réponse|respuesta|risposta|resposta|ответ)(?: (?:corr?ec?tt?[ae]|final))?\s?"
+    r"(?:答案|答え|정답|الإجابة)\s?(?:[:=]|是|为|は)"
+    r"|\b(?:Antwort|réponse|respuesta|risposta|resposta|ответ)(?: corr?ec?tt?[ae])?\s?"
     r"(?:[:=]|(?:ist|lautet|est|es|è|é)\b)",
     re.IGNORECASE,
 )
@@ -61,7 +62,7 @@ _ESCAPE = {
 
 def _plain(text: str) -> str:
     """Return `text` without its decoration."""
-    text = unicodedata.normalize("NFKC", _END_OF_TURN.sub(" ", text)).translate(_ESCAPE)
+    text = unicodedata.normalize("NFKC", END_OF_TURN.sub(" ", text)).translate(_ESCAPE)
     text = _ANSWER_IN_OTHER_LANGUAGES.sub(" answer: ", text)
     for _ in range(4):
         text, count = _MACRO.subn(r"*\1*", text)
@@ -79,14 +80,15 @@ def _plain(text: str) -> str:
 # Statements.
 
 _NOUN = (
-    r"(?:(?:correct|right|best|true|proper) (?:\w{1,12} )?(?:one|answer|choice|option|statement|label|letter)"
+    r"(?:(?:correct|right|best) (?:one|statement|letter)"
     r"|answer|ans|choice|option|selection|reply|response|solution|verdict|pick)"
 )
 _BE = r"(?:\b(?:is|was|are|be|becomes|remains|(?:seems|appears) to be)\b|(?<=\w)'s\b)"
 _NOT = r"\b(?:(?:can|could|would|should|must|will|is|was|does|do)(?:\s?not|n't)|cannot|never)\b(?:\s+be\b)?"
+_OUT = r"\b(?:fail|exclude|eliminate|reject|discard|rule|wrong|incorrect|least|false)"
 _CUE = re.compile(
     rf"(?P<box>{_STATED})"
-    rf"|(?<![^\W_])(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:key|letter|label|number|option|here|to|for|of|that|which|would|should|must|has|will|therefore|then|thus|I|we)\b(?:(?!{_BE}|{_NOT})[^.!?\n:=]){{0,80}})?)"
+    rf"|(?<![^\W_])(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:letter|number|here|to|for|of|that|which|would|should|must|has|will|therefore|I|we)\b(?:(?!{_BE}|{_NOT}|{_OUT})[^.!?\n:=]){{0,80}})?)"
     r"(?>(?:\x03?,\s?(?:therefore|then|thus|hence|however|so|of\scourse),)?)"
     rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?(?:[:=]+|\|(?!\s*\n))|{_BE}|(?P<heading>(?=\n)))"
     r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go(?:ing)?\s+(?:with|for)|opt\s+for|vote\s+for)\b)"
