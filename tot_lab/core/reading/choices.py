@@ -65,9 +65,7 @@ def _plain(text: str) -> str:
     text = unicodedata.normalize("NFKC", END_OF_TURN.sub(" ", text)).translate(_ESCAPE)
     text = _ANSWER_IN_OTHER_LANGUAGES.sub(" answer: ", text)
     for _ in range(4):
-        text, count = _MACRO.subn(r"*\1*", text)
-        if not count:
-            break
+        text = _MACRO.sub(r"*\1*", text)
     text = _BOX.sub(rf" {_STATED} \1 {_CLOSE} ", _MATH.sub("*", _SWITCH.sub(" ", text)))
     if "</" in text or "<br" in text:
         text = _HTML.sub("*", text)
@@ -118,7 +116,7 @@ _TURN = re.compile(
 _EXCLUDED = re.compile(r"\b(?:not|neither|none|never)\b", re.IGNORECASE)
 _NO_CHOICE = re.compile(r"(?:none|neither|no\s+(?:option|choice|answer))\b", re.IGNORECASE)
 _ALSO = re.compile(
-    r"[\s\x01\x02\x03.–—-]*(?:(?P<or>\b(?:or|and/or|oder|ou|или)\b|/|\|)|(?P<and>\b(?:and|und|et|y|и)\b|&|\+|\bplus\b|\bas\s+well\s+as\b)|(?P<list>,|[;:](?=\s\w{1,9}\W{0,3}(?:\n|$))))"
+    r"[\s\x01\x02\x03.–—-]*(?:(?P<or>\b(?:or|and/or|oder|ou|или)\b|/|\|)|\b(?:and|und|et|y|и)\b|&|\+|\bplus\b|\bas\s+well\s+as\b|,|[;:](?=\s\w{1,9}\W{0,3}(?:\n|$)))"
     r"[\s\x01\x03,]*(?:\b(?:or|and|less\s+likely|possibly|maybe|perhaps|even|also|either|option|choice|letter)\b[\s,]*){0,3}",
     re.IGNORECASE,
 )
@@ -144,7 +142,7 @@ _RIGHT = re.compile(
 _SPAN = 600  # characters before "is correct" that are read
 _WORDS = 20  # words before a label that are skipped
 _READ = 20_000  # characters at the end of a reply that are read
-_LABEL_BEHIND = re.compile(r"[ \x03,:–—-]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
+_LABEL_BEHIND = re.compile(r"[ \x03,:–—-]{1,9}(?:(?:option|choice|letter|answer)\s)?", re.I)
 _LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
 _LINE = re.compile(r"^[^\w\n]*+\w.*", re.MULTILINE)
@@ -209,7 +207,7 @@ class _Options:
         word, end = match[0], match.end()
         label = self.labels.get(word) or self.labels[word.casefold()]
         is_marked = text[end : end + 1] == _MARKED
-        if len(word) == 1 and word.isalpha() and not is_marked and not _OVER.match(text, end):
+        if len(word) == 1 and not is_marked and not _OVER.match(text, end):
             if word != label:
                 return None
             beside = self.text_beside(label, text, end)
@@ -246,9 +244,7 @@ class _Options:
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
             behind = _LABEL_BEHIND.match(text, by_text.end)
             label = behind and self.label_at(text, behind.end())
-            if not behind or not label or not _OVER.match(text, label.end):
-                return by_text
-            if not behind[1] and text[label.end - 1] != _MARKED:
+            if not label or text[label.end - 1] != _MARKED:
                 return by_text
             return label if label.label == by_text.label else _Named(None, label.end)
         beside = by_label and self.text_beside(by_label.label, text, by_label.end)
@@ -264,8 +260,6 @@ class _Options:
         also = None if named is None else _ALSO.match(text, named.end)
         another = None if also is None else self.one_at(text, also.end())
         if named is None or also is None or another is None or another.label == named.label:
-            return named
-        if also["list"] and not _OVER.match(text, another.end):
             return named
         if not also["or"] and _VERB.match(text, another.end):
             return named  # `B, and C is wrong`
