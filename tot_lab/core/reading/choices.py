@@ -91,7 +91,7 @@ _CUE = re.compile(
     rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?(?:[:=]+|\|(?!\s*\n))|{_BE}|(?P<heading>(?=\n)))"
     r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go(?:ing)?\s+(?:with|for)|opt\s+for|vote\s+for)\b)"
     rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b|leaves(?:\s(?:us|me))?(?:\swith)?\b)"
-    r"|\b(?:I|we)(?:'d|\swould)?\s(?:say|answer|conclude)\b"
+    r"|\b(?:I|we)(?:'d| would)? (?:say|answer|conclude)\b"
     r"|(?:^|(?<=[.!?;,\n]))\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally|(?:no,?\s)?wait|actually|correction|sorry)\b[,:]?)",
     re.IGNORECASE,
 )
@@ -103,7 +103,6 @@ _DOUBT = re.compile(
 )
 _HEADING = re.compile(r"(?:^|\n)[^\w\n]*(?:(?:the|my|final|correct)\s){0,3}$", re.IGNORECASE)
 _ONESELF = re.compile(r"\b(?:I|we)(?:'\w{1,2}|\s\w{1,8}){0,2}\s$", re.IGNORECASE)
-_RETRACTED = re.compile(r"\b(?:wait|actually|correction|mistake|wrong|sorry|no)\b", re.IGNORECASE)
 _FILLER = re.compile(
     r"(?:\s|[:=–—>#|]|-(?!\d)|\bno\.(?=\s?\d)|\b(?:that|the|then|clearly|therefore|thus|hence|so|definitely|probably|likely|most|simply|indeed|"
     r"just|surely|certainly|correct|right|best|final|answer|option|choice|letter|label|number|candidate|statement|"
@@ -130,7 +129,7 @@ _OVER = re.compile(
     re.I,
 )
 _NO_VERDICT = re.compile(
-    r"no\s(?:longer|doubt|one|way|idea|matter|more|less|need|reason|choice|option|answer)\b|\w{2,9}\sthat\b",
+    r"no (?:longer|doubt|one|way|idea|matter|more|less|need|reason|choice|option|answer)\b|\w{2,9} that\b",
     re.IGNORECASE,
 )
 _SAID_OF_A = re.compile(r"\s+(?:is|was|because|since|as|must|seems|matches|fits|or|and|but|not)\b")
@@ -142,7 +141,7 @@ _RIGHT = re.compile(
 _SPAN = 600  # characters before "is correct" that are read
 _WORDS = 20  # words before a label that are skipped
 _READ = 20_000  # characters at the end of a reply that are read
-_LABEL_BEHIND = re.compile(r"[ \x03,:–—-]{1,9}(?:(?:option|choice|letter|answer)\s)?", re.I)
+_LABEL_BEHIND = re.compile(r"[ \x03,:–—-]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
 _LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
 _LINE = re.compile(r"^[^\w\n]*+\w.*", re.MULTILINE)
@@ -244,7 +243,11 @@ class _Options:
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
             behind = _LABEL_BEHIND.match(text, by_text.end)
             label = behind and self.label_at(text, behind.end())
-            if not label or text[label.end - 1] != _MARKED:
+            if (
+                not label
+                or not (behind[1] or text[label.end - 1] == _MARKED)
+                or not _OVER.match(text, label.end)
+            ):
                 return by_text
             return label if label.label == by_text.label else _Named(None, label.end)
         beside = by_label and self.text_beside(by_label.label, text, by_label.end)
@@ -280,8 +283,7 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
             label, except alone or in marks.
     """
     text, options = _plain(reply[-_READ:]), _options(tuple(choices.items()))
-    stated: list[tuple[bool, int, str | None]] = []
-    """Whether it is a statement by itself, its place and what is stated."""
+    stated: list[tuple[int, str | None]] = []
     over = 0
     for cue in _CUE.finditer(text):
         at = cue.start()
@@ -296,16 +298,11 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
         named = _named(text, cue.end(), options, cue["not"] is not None)
         if named is None or _REJECTED.match(text, named.end):
             continue
-        label = None if _CONDITION.match(text, named.end) else named.label
-        if cue["weak"] is None:
+        if cue["weak"] is None or _OVER.match(text, named.end):
             over = named.end
-            stated.append((True, at, label))
-        elif _OVER.match(text, named.end):
-            last = max((place for is_strong, place, _ in stated if is_strong), default=None)
-            corrects = last is not None and _RETRACTED.search(text, max(last, at - 80), cue.end())
-            stated.append((bool(corrects), at, label))
-    stated += [(True, *one) for one in (*_called_right(text, options), *_alone(text, options))]
-    return max(stated, key=lambda one: one[:2])[2] if stated else _at_the_beginning(text, options)
+            stated.append((at, None if _CONDITION.match(text, named.end) else named.label))
+    stated += [*_called_right(text, options), *_alone(text, options)]
+    return max(stated, key=lambda one: one[0])[1] if stated else _at_the_beginning(text, options)
 
 
 def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | None:
