@@ -284,3 +284,13 @@ def test_every_form_of_a_statement(reply):
 )  # fmt: skip
 def test_what_is_ruled_out_is_not_stated(reply):
     assert stated_choice(reply, PLANETS) is None
+
+
+@pytest.mark.parametrize(
+    "doubt",
+    ["Nobody knows whether", "Unless it rains", "I wonder why", "Suppose", "Assume", "It might be that",
+     "It may be that", "Students think", "People hold that", "They claim", "I was told that", "Maybe",
+     "Possibly", "Many think", "Some argue", "Some believe", "Some feel", "I thought"],
+)  # fmt: skip
+def test_a_doubt_states_nothing(doubt):
+    assert stated_choice(f"{doubt} the answer is B.", PLANETS) is None
