@@ -263,14 +263,17 @@ def test_labels_and_texts_of_other_kinds(reply, choices, label):
 
 @pytest.mark.parametrize(
     "reply",
-    [*(f"{noun}: C" for noun in "Ans Choice Option Selection Reply Response Solution Verdict Pick".split()),
+    ["Ans: C", "Choice: C", "Option: C", "Selection: C", "Reply: C", "Response: C", "Solution: C", "Verdict: C",
+     "Pick: C",
      *(f"C{token}" for token in ("</s>", "<|im_end|>", "<eos>", "<end_of_turn>")),
-     "答えは C", "정답: C", "答案为C", "الإجابة: C", "La réponse est C.", "La risposta è C.", "A resposta é C.",
-     "Ответ: C", "Die Antwort ist C.", "La respuesta es C.", "The correct one is C.", "The right letter is C.",
+     "答えは C", "정답: C", "答案为C", "الإجابة: C", "La réponse est C.", "La risposta è C.",
+     "A resposta é C.", "Ответ: C", "Die Antwort ist C.", "La respuesta es C.", "The correct one is C.",
+     "The right letter is C.",
      "The best statement is C.", "<choice>C</choice>", r"Answer: $\left(C\right)$", r"\boxed{\quad C}",
      r"\boxed{\rm C}", r"\boxed{10\,\text{m}~m}", "The answer which fits is C.", "The answer letter is C.",
      "The answer number is C.", "The answer here is C.", "The answer for this one is C.",
-     "The answer of this task is C.", "The answer should be C.", "The answer will be C.", "The answer has to be C."],
+     "The answer of this task is C.", "The answer should be C.", "The answer will be C.",
+     "The answer has to be C."],
 )  # fmt: skip
 def test_every_form_of_a_statement(reply):
     assert stated_choice(reply, {"A": "Mercury", "B": "Venus", "C": "10 m m"}) == "C"

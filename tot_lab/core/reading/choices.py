@@ -86,26 +86,35 @@ _NOT = r"\b(?:(?:can|could|would|should|must|will|is|was|does|do)(?:\s?not|n't)|
 _OUT = r"\b(?:fail|exclude|eliminate|reject|discard|rule|wrong|incorrect|least|false)"
 _CUE = re.compile(
     rf"(?P<box>{_STATED})"
-    rf"|(?<![^\W_])(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:letter|number|here|to|for|of|that|which|would|should|must|has|will|therefore|I|we)\b(?:(?!{_BE}|{_NOT}|{_OUT})[^.!?\n:=]){{0,80}})?)"
+    rf"|(?<![^\W_])(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:letter|number|here|to|for|of|that|which|would"
+    rf"|should|must|has|will|therefore|I|we)\b(?:(?!{_BE}|{_NOT}|{_OUT})[^.!?\n:=]){{0,80}})?)"
     r"(?>(?:\x03?,\s?(?:therefore|then|thus|hence|however|so|of\scourse),)?)"
     rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?(?:[:=]+|\|(?!\s*\n))|{_BE}|(?P<heading>(?=\n)))"
-    r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go(?:ing)?\s+(?:with|for)|opt\s+for|vote\s+for)\b)"
-    rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b|leaves(?:\s(?:us|me))?(?:\swith)?\b)"
+    r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go(?:ing)?\s+(?:with|for)|opt\s+for"
+    r"|vote\s+for)\b)"
+    rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b|leaves(?:\s(?:us"
+    rf"|me))?(?:\swith)?\b)"
     r"|\b(?:I|we)(?:'d| would)? (?:say|answer|conclude)\b"
-    r"|(?:^|(?<=[.!?;,\n]))\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally|(?:no,?\s)?wait|actually|correction|sorry)\b[,:]?)",
+    r"|(?:^|(?<=[.!?;,\n]))\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally|(?:no,?\s)?wait"
+    r"|actually|correction|sorry)\b[,:]?)",
     re.IGNORECASE,
 )
 _DOUBT = re.compile(
     r"(?:\b(?:if|whether|unless|(?<!is )why|suppos\w{1,4}|assum\w{1,4}|might|may|could|not|never|nor|people"
-    r"|students|claim\w{0,2}|told|tempting|unlikely|perhaps|maybe|possibly|I doubt|refuse|thought(?= (?:it|that|the|my)\b)|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel|would|will|answer)\b)"
-    r"|wrong|incorrect|false|worst|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? | so | and )[^,;:.!?\n–—]){0,24}\Z",
+    r"|students|claim\w{0,2}|told|tempting|unlikely|perhaps|maybe|possibly|I doubt|refuse"
+    r"|thought(?= (?:it|that|the|my)\b)|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel"
+    r"|would|will|answer)\b)"
+    r"|wrong|incorrect|false|worst|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? "
+    r"| so | and )[^,;:.!?\n–—]){0,24}\Z",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"(?:^|\n)[^\w\n]*(?:(?:the|my|final|correct)\s){0,3}$", re.IGNORECASE)
 _ONESELF = re.compile(r"\b(?:I|we)(?:'\w{1,2}|\s\w{1,8}){0,2}\s$", re.IGNORECASE)
 _FILLER = re.compile(
-    r"(?:\s|[:=–—>#|]|-(?!\d)|\bno\.(?=\s?\d)|\b(?:that|the|then|clearly|therefore|thus|hence|so|definitely|probably|likely|most|simply|indeed|"
-    r"just|surely|certainly|correct|right|best|final|answer|option|choice|letter|label|number|candidate|statement|"
+    r"(?:\s|[:=–—>#|]|-(?!\d)|\bno\.(?=\s?\d)|\b(?:that|the|then|clearly|therefore|thus|hence|so"
+    r"|definitely|probably|likely|most|simply|indeed|"
+    r"just|surely|certainly|correct|right|best|final|answer|option|choice|letter|label|number"
+    r"|candidate|statement|"
     r"either|both|is|it|only|my|here)\b(?!')|[\x01\x03,])",
     re.IGNORECASE,
 )
@@ -115,12 +124,15 @@ _TURN = re.compile(
 _EXCLUDED = re.compile(r"\b(?:not|neither|none|never)\b", re.IGNORECASE)
 _NO_CHOICE = re.compile(r"(?:none|neither|no\s+(?:option|choice|answer))\b", re.IGNORECASE)
 _ALSO = re.compile(
-    r"[\s\x01\x02\x03.–—-]*(?:(?P<or>\b(?:or|and/or|oder|ou|или)\b|/|\|)|\b(?:and|und|et|y|и)\b|&|\+|\bplus\b|\bas\s+well\s+as\b|,|[;:](?=\s\w{1,9}\W{0,3}(?:\n|$)))"
-    r"[\s\x01\x03,]*(?:\b(?:or|and|less\s+likely|possibly|maybe|perhaps|even|also|either|option|choice|letter)\b[\s,]*){0,3}",
+    r"[\s\x01\x02\x03.–—-]*(?:(?P<or>\b(?:or|and/or|oder|ou|или)\b|/|\|)|\b(?:and|und|et|y|и)\b|&|\+"
+    r"|\bplus\b|\bas\s+well\s+as\b|,|[;:](?=\s\w{1,9}\W{0,3}(?:\n|$)))"
+    r"[\s\x01\x03,]*(?:\b(?:or|and|less\s+likely|possibly|maybe|perhaps|even|also|either|option"
+    r"|choice|letter)\b[\s,]*){0,3}",
     re.IGNORECASE,
 )
 _VERB = re.compile(
-    r"[\s\x02\x03]*(?:\b(?:is|was|are|has|have|had|does|do|would|will|can|could|cannot|fails?|seems?|must|only|because|since)\b|\w+n't\b)",
+    r"[\s\x02\x03]*(?:\b(?:is|was|are|has|have|had|does|do|would|will|can|could|cannot|fails?|seems?"
+    r"|must|only|because|since)\b|\w+n't\b)",
     re.I,
 )
 _OVER = re.compile(
@@ -134,8 +146,10 @@ _NO_VERDICT = re.compile(
 )
 _SAID_OF_A = re.compile(r"\s+(?:is|was|because|since|as|must|seems|matches|fits|or|and|but|not)\b")
 _RIGHT = re.compile(
-    r"\b(?:is|must\s+be|seems|remains)\s+(?:(?:clearly|therefore|thus|definitely|indeed|then|surely|also)\s+)?(?:the\s+)?(?:only\s+)?"
-    r"(?:(?!(?:not|never|far|almost|nearly|partly|partially)\b)\w{1,8}\s+)?(?:correct|right|best|true|answer)\b",
+    r"\b(?:is|must\s+be|seems|remains)\s+(?:(?:clearly|therefore|thus|definitely|indeed|then|surely"
+    r"|also)\s+)?(?:the\s+)?(?:only\s+)?"
+    r"(?:(?!(?:not|never|far|almost|nearly|partly|partially)\b)\w{1,8}\s+)?(?:correct|right|best|true"
+    r"|answer)\b",
     re.IGNORECASE,
 )
 _SPAN = 600  # characters before "is correct" that are read
@@ -149,16 +163,20 @@ _GAP = re.compile(r"[\s\x01\x02\x03]+")
 _BESIDE = re.compile(r"[ \t\x01\x02\x03.:,–—-]*(?:(?:namely|i\.e\.|that is|meaning),?\s)?", re.IGNORECASE)
 _CONDITION = re.compile(
     r"[ \x02\x03,]*\b(?:if|unless|provided|depending|assuming|otherwise)\b"
-    r"|[^.!?\n]{0,40}\b(?:could|might|may) (?:also |well |even )?be (?:option |choice )?[\x01 ]?\w{1,3}[\x02\x03 ]?(?:[.,;!\n]|$)"
-    r"|(?:[\s\x02\x03.!…–—-]|\b(?:no|wait|hmm|oops|sorry|but|and)\b,?)*\b(?:that|this|it) (?:is|was) (?:wrong|incorrect|not (?:right|correct))\b",
+    r"|[^.!?\n]{0,40}\b(?:could|might|may) (?:also |well |even )?be (?:option "
+    r"|choice )?[\x01 ]?\w{1,3}[\x02\x03 ]?(?:[.,;!\n]|$)"
+    r"|(?:[\s\x02\x03.!…–—-]|\b(?:no|wait|hmm|oops|sorry|but|and)\b,?)*\b(?:that|this|it) (?:is"
+    r"|was) (?:wrong|incorrect|not (?:right|correct))\b",
     re.IGNORECASE,
 )
 _REJECTED = re.compile(
-    r"[ \x02\x03]*\?|[ \x02\x03,]*\b(?:is|was|are|can|could|does)(?:\s?not\b|n't\b|\s(?:wrong|incorrect|false|excluded)\b)",
+    r"[ \x02\x03]*\?|[ \x02\x03,]*\b(?:is|was|are|can|could|does)(?:\s?not\b|n't\b|\s(?:wrong"
+    r"|incorrect|false|excluded)\b)",
     re.I,
 )
 _SUPPOSED = re.compile(
-    r"(?:\A|[.!?\n]) ?(?:if|unless|otherwise|in (?:an)?other|had)\b(?:(?!\b(?:so|then|therefore|thus|hence)\b)[^.!?\n]){0,99}\Z",
+    r"(?:\A|[.!?\n]) ?(?:if|unless|otherwise|in (?:an)?other|had)\b(?:(?!\b(?:so|then|therefore|thus"
+    r"|hence)\b)[^.!?\n]){0,99}\Z",
     re.IGNORECASE,
 )
 
@@ -244,7 +262,8 @@ class _Options:
             behind = _LABEL_BEHIND.match(text, by_text.end)
             label = behind and self.label_at(text, behind.end())
             if (
-                not label
+                not behind
+                or not label
                 or not (behind[1] or text[label.end - 1] == _MARKED)
                 or not _OVER.match(text, label.end)
             ):
