@@ -263,8 +263,8 @@ def test_labels_and_texts_of_other_kinds(reply, choices, label):
 
 @pytest.mark.parametrize(
     "reply",
-    ["Ans: C", "Choice: C", "Option: C", "Selection: C", "Reply: C", "Response: C", "Solution: C", "Verdict: C",
-     "Pick: C",
+    ["Ans: C", "Choice: C", "Option: C", "Selection: C", "Reply: C", "Response: C", "Solution: C",
+     "Verdict: C", "Pick: C",
      *(f"C{token}" for token in ("</s>", "<|im_end|>", "<eos>", "<end_of_turn>")),
      "答えは C", "정답: C", "答案为C", "الإجابة: C", "La réponse est C.", "La risposta è C.",
      "A resposta é C.", "Ответ: C", "Die Antwort ist C.", "La respuesta es C.", "The correct one is C.",
