@@ -151,3 +151,149 @@ def test_labels_may_be_numbers(reply, label):
 )  # fmt: skip
 def test_labels_may_be_words(reply, label):
     assert stated_choice(reply, {"yes": "", "no": ""}) == label
+
+
+PLANETS = {"A": "Mercury", "B": "Venus", "C": "Earth", "D": "Mars"}
+STATED_OR_TAKEN_BACK = [
+    ("I initially thought the answer was B, but it is D.", "D"),
+    ("A friend told me the answer is A. In fact it is D.", "D"),
+    ("Answer: B. No wait, C.", "C"),
+    ("Answer: B\n\nActually C.", "C"),
+    ("Answer: A\nNo, that is wrong.", None),
+    ("The answer is B. A common mistake is to choose C.", "B"),
+    ("Answer: B is wrong.", None),
+    ("B isn't right.\nAnswer: C", "C"),
+    ("A is wrong so the answer is B.", "B"),
+    ("B is wrong and C is correct.", "C"),
+    ("All of A, B, C are false; hence D.", "D"),
+    ("The incorrect option is C.", None),
+    ("If the planet is hot, the answer is B. If it is cold, the answer is D.", None),
+    ("If we leave the Sun out, there are two left, so the answer is B.", "B"),
+    ("If we choose A, we get a contradiction. The answer is B.", "B"),
+    ("B is correct if the sky is clear.", None),
+    ("The answer is likely B, but it could be C.", None),
+    ("The answer is B or, less likely, C.", None),
+    ("The answer is B -- or C.", None),
+    ("The answer is B plus C.", None),
+    ("Answer: A; B", None),
+    ("The answer is C; A, B and D are not inhabited.", "C"),
+    ("Answer: B oder C", None),
+    ("Answer: B et C", None),
+    ("Perhaps the answer is A.", None),
+    ("It is unlikely that the answer is A.", None),
+    ("I refuse to choose B.", None),
+    ("I doubt that the answer is A.", None),
+    ("It's tempting to say the answer is A.", None),
+    ("A is correct and D is correct.", None),
+    ("Option A is correct. Option D is also correct.", None),
+    ("A is partly correct, but the answer is D.", "D"),
+    ("The statement in B is correct.", None),
+    ("Earth is the correct answer.", "C"),
+    ("(A) Mercury has no moon.\n(B) Venus neither.\n(C)", None),
+    ("A) Mercury: no moon.\nB) Venus: none.\nC) Earth: one.\nD) Mars: two.\n\nC", "C"),
+    ("| Option | Verdict |\n|---|---|\n| A | wrong |\n| B | right |", None),
+    ("| Answer | C |", "C"),
+    ("Verdict: C", "C"),
+    ("I'd say C.", "C"),
+    ("That leaves us with C.", "C"),
+    ("I think I'd go for B.", "B"),
+    ("The answer seems to be A.", "A"),
+    ('{"final_answer": "B", "alternatives": ["A", "C"]}', "B"),
+    ("<ans>C</ans>", "C"),
+    ("[ANSWER]C[/ANSWER]", "C"),
+    ("The answer is C [option D (Mars) is too cold]\n\nOption D goes too far.", "C"),
+    ("Answer: \u27e8C\u27e9", "C"),
+    ("Answer: \u3016C\u3017", "C"),
+    ("Answer: ~~A~~ C", "C"),
+    ("Answer: $\\Large\\text{C}$", "C"),
+    ("Answer: $\\color{red}{C}$", "C"),
+    ("\u7b54\u6848\u662fC\u3002", "C"),
+    ("\u7b54\u6848\uff1aC", "C"),
+    ("Die richtige Antwort lautet C.", "C"),
+    ("La respuesta correcta es C.", "C"),
+    ("Answer: Venus (B)", "B"),
+    ("Answer: Venus (C)", None),
+    ("Answer: Venus/B", "B"),
+    ("Venus (option B)!", "B"),
+    ("Runner-up: C\nAnswer: Option B is the only one that fits", "B"),
+    ("Answer: B or C is right", None),
+    ("Answer: not A but B", "B"),
+    ("B is correct, so B is the answer.", "B"),
+    ("Let us look at each option\nB is hot.", None),
+    ("The answer is B. Wait, the answer is none of them.", None),
+    ("The answer is a colour, but B is too.", None),
+    ("The answer is B by definition.", "B"),
+    ("I choose option A based on this.", "A"),
+    ("Answer: c = 5", None),
+    ("Answer: B, i.e. Venus", "B"),
+]
+
+
+@pytest.mark.parametrize(("reply", "label"), STATED_OR_TAKEN_BACK)
+def test_a_choice_that_is_taken_back_doubted_or_rejected_is_not_stated(reply, label):
+    assert stated_choice(reply, PLANETS) == label
+
+
+@pytest.mark.parametrize(
+    ("reply", "choices", "label"),
+    [
+        ("Answer: aa", {"A": "AA", "B": "Aa", "C": "aa"}, "C"),
+        ("Answer: aA", {"A": "AA", "B": "Aa", "C": "aa"}, None),
+        ("Answer: x < 3", {"A": "x > 3", "B": "x < 3"}, "B"),
+        ("Answer: a tree", {"a": "oak", "b": "elm"}, None),
+        ("Answer: a", {"a": "oak", "b": "elm"}, "a"),
+        ("Answer: (B)", {"(A)": "oak", "(B)": "elm"}, "(B)"),
+        ("Answer: B (red)", {"A": "red", "B": "red"}, "B"),
+        ("Answer: A", {"a": "oak", "A": "elm"}, "A"),
+        ("Answer: It is what it is.", {"<": "smaller", ">": "larger"}, None),
+        ("The best answer is no\n\nReason: it floats", {"yes": "", "no": ""}, "no"),
+        ("Answer: Option X is the one", dict.fromkeys("IX", ""), "X"),
+        ("Runner-up: I\nAnswer: Option X is the one", dict.fromkeys("IX", ""), "X"),
+        ("Answer: 3%", {"1": "red", "3": "blue"}, None),
+        ("The answer is -1.", {"1": "red", "3": "blue"}, None),
+        ("Answer: No. 3", {"1": "red", "3": "blue"}, "3"),
+        ("Answer: neither", {"agree": "", "disagree": "", "neither": ""}, "neither"),
+        ("It is not plausible.", {"plausible": "", "not plausible": ""}, "not plausible"),
+        ("Answer: It is true that birds fly.", {"true": "", "false": ""}, None),
+    ],
+)
+def test_labels_and_texts_of_other_kinds(reply, choices, label):
+    assert stated_choice(reply, choices) == label
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["Ans: C", "Choice: C", "Option: C", "Selection: C", "Reply: C", "Response: C", "Solution: C",
+     "Verdict: C", "Pick: C",
+     *(f"C{token}" for token in ("</s>", "<|im_end|>", "<eos>", "<end_of_turn>")),
+     "答えは C", "정답: C", "答案为C", "الإجابة: C", "La réponse est C.", "La risposta è C.",
+     "A resposta é C.", "Ответ: C", "Die Antwort ist C.", "La respuesta es C.", "The correct one is C.",
+     "The right letter is C.",
+     "The best statement is C.", "<choice>C</choice>", r"Answer: $\left(C\right)$", r"\boxed{\quad C}",
+     r"\boxed{\rm C}", r"\boxed{10\,\text{m}~m}", "The answer which fits is C.", "The answer letter is C.",
+     "The answer number is C.", "The answer here is C.", "The answer for this one is C.",
+     "The answer of this task is C.", "The answer should be C.", "The answer will be C.",
+     "The answer has to be C."],
+)  # fmt: skip
+def test_every_form_of_a_statement(reply):
+    assert stated_choice(reply, {"A": "Mercury", "B": "Venus", "C": "10 m m"}) == "C"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["The option that fails is B.", "The option we can exclude is B.", "The option we eliminated is B.",
+     "The option I reject is B.", "The answer to discard is B.", "The option that we rule out is B.",
+     "The answer that we know to be wrong is B.", "The choice that fits least is B."],
+)  # fmt: skip
+def test_what_is_ruled_out_is_not_stated(reply):
+    assert stated_choice(reply, PLANETS) is None
+
+
+@pytest.mark.parametrize(
+    "doubt",
+    ["Nobody knows whether", "Unless it rains", "I wonder why", "Suppose", "Assume", "It might be that",
+     "It may be that", "Students think", "People hold that", "They claim", "I was told that", "Maybe",
+     "Possibly", "Many think", "Some argue", "Some believe", "Some feel", "I thought"],
+)  # fmt: skip
+def test_a_doubt_states_nothing(doubt):
+    assert stated_choice(f"{doubt} the answer is B.", PLANETS) is None

@@ -282,6 +282,13 @@ def test_a_label_may_be_a_word(answer, right):
     assert graded("choice", "yes", answer, choices={"yes": "true", "no": "false"}) == right
 
 
+def test_labels_may_have_brackets():
+    dates = {"(A)": "05/01/2021", "(B)": "02/23/2021"}
+    for reference in ("(B)", "B"):
+        assert graded("choice", reference, "The answer is (B).", choices=dates) == 1.0
+        assert graded("choice", reference, "The answer is A.", choices=dates) == 0.0
+
+
 def test_a_number_that_begins_with_a_label_is_not_the_label():
     lengths = {"1": "2.5 m", "2": "1.5 m", "3": "3 m"}
     assert stated_choice("1.5 m", lengths) == "2"

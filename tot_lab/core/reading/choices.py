@@ -13,31 +13,47 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from tot_lab.core.reading.decoration import END_OF_TURN
+
 # Decoration.
 
-_END_OF_TURN = re.compile(r"<[|｜][^<>\n]{1,40}[|｜]>|</?s>|<(?:eos|bos|end_of_turn)>|\[/?INST\]")
-_MACRO = re.compile(r"\\(?:text|math|emph|mbox|underline|bold|operatorname)[a-z]*+\s?\{([^{}]*+)\}")
-_SWITCH = re.compile(r"\\(?:bf|rm|it|sf|tt|left|right|displaystyle|quad|qquad)(?![a-z])|\\[ ,;:!]|~")
+_MACRO = re.compile(r"\\(?:text|math|emph|underline|bold|operatorname)[a-z]*+\s?\{([^{}]*+)\}")
+_SWITCH = re.compile(
+    r"\\(?:bf|rm|left|right|displaystyle|q?quad|[Ll]arge|(?:text)?color\s?\{\w+\})(?![a-z])"
+    r"|\\[ ,;:!]|~~[^~\n]{1,200}~~|~"
+)
 _MATH = re.compile(r"\\[()\[\]]|\$+|[\u2190-\u21ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff]")
 _BOX = re.compile(r"\\(?:f?box|boxed)\s?\{((?>(?:[^{}]|\{[^{}]*\})*))\}")
 _TAG = re.compile(
-    r"<(/?)(?:final[_ -]?)?(?:answer|choice|option|result)\b[^<>\n]{0,40}>|^[ \t]*####", re.I | re.M
+    r"[<\[](/?)(?:final[_ -]?)?(?:ans|answer|choice)(?:\s\w+=[^<>\n]{0,40})?[>\]]"
+    r"|^[ \t]*####",
+    re.I | re.M,
 )
-_HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|li|sub|sup|br)\b[^<>\n]{0,60}>")
-_OPENING = "(<[{*_`\"'“”„‟‘’‚«»‹›「」『』《》〈〉【】〔〕"
+_HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|br)\b[^<>\n]{0,60}>")
 _WRAPPED = re.compile(
-    rf"(?<![\w.])[{re.escape(_OPENING)}]{{1,9}}\s?([^\W_]{{1,9}})\s?([.:]?)[{re.escape(_OPENING)})>\]}}]{{1,9}}(?![\w(])"
+    r"(?<![\w.])[(<\[{*_`\"']{1,9}\s?([^\W_]{1,9})\s?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])"
 )
-_CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]】〕](?=\s)")
+_CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]](?=\s)")
 _BEFORE_BRACKET = re.compile(r"(?<!\w)(\w)(?=\s[(\[{<])")
 _MARKS = re.compile(
-    r"(?<!\w)['‘’]|['‘’](?!\w)|[()\[\]{}<>*`\"“”„‟‚«»‹›「」『』《》〈〉【】〔〕]|(?<!\w)_+|_+(?!\w)|\\+(?=\s|$)"
+    r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|(?<!\\)\\++(?=\s|$)"
 )
 _BLANK = re.compile(r"\s+")
+_ANSWER_IN_OTHER_LANGUAGES = re.compile(
+    r"(?:答案|答え|정답|الإجابة)\s?(?:[:=]|是|为|は)"
+    r"|\b(?:Antwort|réponse|respuesta|risposta|resposta|ответ)(?: corr?ec?tt?[ae])?\s?"
+    r"(?:[:=]|(?:ist|lautet|est|es|è|é)\b)",
+    re.IGNORECASE,
+)
 _STATED, _CLOSE, _MARKED = "\x01", "\x02", "\x03"
 """Stand for the beginning and the end of a box or tag, and for marks around the word before."""
 
-_ESCAPE = str.maketrans(
+_BRACKETS = {"Ps": "(", "Pe": ")", "Pi": '"', "Pf": '"'}
+_ESCAPE = {
+    code: _BRACKETS[kind]
+    for code in range(128, 0x3100)
+    if (kind := unicodedata.category(chr(code))) in _BRACKETS
+} | str.maketrans(
     dict.fromkeys("\x01\x02\x03", " ")
     | {"’": "'", "‐": "-", "‑": "-", "、": " , ", "。": ". "}
     | dict.fromkeys("\ufeff\u200b\u200c\u200d\u2060", None)
@@ -46,11 +62,10 @@ _ESCAPE = str.maketrans(
 
 def _plain(text: str) -> str:
     """Return `text` without its decoration."""
-    text = unicodedata.normalize("NFKC", _END_OF_TURN.sub(" ", text)).translate(_ESCAPE)
+    text = unicodedata.normalize("NFKC", END_OF_TURN.sub(" ", text)).translate(_ESCAPE)
+    text = _ANSWER_IN_OTHER_LANGUAGES.sub(" answer: ", text)
     for _ in range(4):
-        text, count = _MACRO.subn(r"*\1*", text)
-        if not count:
-            break
+        text = _MACRO.sub(r"*\1*", text)
     text = _BOX.sub(rf" {_STATED} \1 {_CLOSE} ", _MATH.sub("*", _SWITCH.sub(" ", text)))
     if "</" in text or "<br" in text:
         text = _HTML.sub("*", text)
@@ -63,32 +78,43 @@ def _plain(text: str) -> str:
 # Statements.
 
 _NOUN = (
-    r"(?:(?:correct|right|best|true|proper) (?:\w{1,12} )?(?:one|answer|choice|option|statement|label|letter)"
-    r"|answer|choice|option|selection|reply|response|solution)"
+    r"(?:(?:correct|right|best) (?:one|statement|letter)"
+    r"|answer|ans|choice|option|selection|reply|response|solution|verdict|pick)"
 )
-_BE = r"(?:\b(?:is|was|are|be|becomes|remains)\b|(?<=\w)'s\b)"
+_BE = r"(?:\b(?:is|was|are|be|becomes|remains|(?:seems|appears) to be)\b|(?<=\w)'s\b)"
 _NOT = r"\b(?:(?:can|could|would|should|must|will|is|was|does|do)(?:\s?not|n't)|cannot|never)\b(?:\s+be\b)?"
+_OUT = r"\b(?:fail|exclude|eliminate|reject|discard|rule|wrong|incorrect|least|false)"
 _CUE = re.compile(
     rf"(?P<box>{_STATED})"
-    rf"|\b(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:key|letter|label|number|option|here|to|for|of|that|which|would|should|must|has|will|therefore|then|thus|I|we)\b(?:(?!{_BE}|{_NOT})[^.!?\n:=]){{0,80}})?)"
+    rf"|(?<![^\W_])(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:letter|number|here|to|for|of|that|which|would"
+    rf"|should|must|has|will|therefore|I|we)\b(?:(?!{_BE}|{_NOT}|{_OUT})[^.!?\n:=]){{0,80}})?)"
     r"(?>(?:\x03?,\s?(?:therefore|then|thus|hence|however|so|of\scourse),)?)"
-    rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?[:=]+|{_BE}|(?P<heading>(?=\n)))"
-    r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go\s+with|going\s+with|opt\s+for|vote\s+for)\b)"
-    rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b)|(?:^|[.!?;,]\s*|\n)\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally)\b[,:]?)",
+    rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?(?:[:=]+|\|(?!\s*\n))|{_BE}|(?P<heading>(?=\n)))"
+    r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go(?:ing)?\s+(?:with|for)|opt\s+for"
+    r"|vote\s+for)\b)"
+    rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b|leaves(?:\s(?:us"
+    rf"|me))?(?:\swith)?\b)"
+    r"|\b(?:I|we)(?:'d| would)? (?:say|answer|conclude)\b"
+    r"|(?:^|(?<=[.!?;,\n]))\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally|(?:no,?\s)?wait"
+    r"|actually|correction|sorry)\b[,:]?)",
     re.IGNORECASE,
 )
 _DOUBT = re.compile(
     r"(?:\b(?:if|whether|unless|(?<!is )why|suppos\w{1,4}|assum\w{1,4}|might|may|could|not|never|nor|people"
-    r"|students|claim\w{0,2}|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel|would|will|answer)\b)"
-    r"|wrong|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? )[^,;:.!?\n–—]){0,24}$",
+    r"|students|claim\w{0,2}|told|tempting|unlikely|perhaps|maybe|possibly|I doubt|refuse"
+    r"|thought(?= (?:it|that|the|my)\b)|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel"
+    r"|would|will|answer)\b)"
+    r"|wrong|incorrect|false|worst|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? "
+    r"| so | and )[^,;:.!?\n–—]){0,24}\Z",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"(?:^|\n)[^\w\n]*(?:(?:the|my|final|correct)\s){0,3}$", re.IGNORECASE)
 _ONESELF = re.compile(r"\b(?:I|we)(?:'\w{1,2}|\s\w{1,8}){0,2}\s$", re.IGNORECASE)
-_RETRACTED = re.compile(r"\b(?:wait|actually|correction|mistake|wrong|sorry|no)\b", re.IGNORECASE)
 _FILLER = re.compile(
-    r"(?:\s|[:=\-–—>#]|\b(?:that|the|then|clearly|therefore|thus|hence|so|definitely|probably|likely|most|simply|indeed|"
-    r"just|surely|certainly|correct|right|best|final|answer|option|choice|letter|label|number|candidate|statement|"
+    r"(?:\s|[:=–—>#|]|-(?!\d)|\bno\.(?=\s?\d)|\b(?:that|the|then|clearly|therefore|thus|hence|so"
+    r"|definitely|probably|likely|most|simply|indeed|"
+    r"just|surely|certainly|correct|right|best|final|answer|option|choice|letter|label|number"
+    r"|candidate|statement|"
     r"either|both|is|it|only|my|here)\b(?!')|[\x01\x03,])",
     re.IGNORECASE,
 )
@@ -98,12 +124,15 @@ _TURN = re.compile(
 _EXCLUDED = re.compile(r"\b(?:not|neither|none|never)\b", re.IGNORECASE)
 _NO_CHOICE = re.compile(r"(?:none|neither|no\s+(?:option|choice|answer))\b", re.IGNORECASE)
 _ALSO = re.compile(
-    r"[\s\x01\x02\x03.]*(?:(?P<or>\b(?:or|and/or)\b|/|\|)|(?P<and>\band\b|&|\+|\bas\s+well\s+as\b)|(?P<list>,))"
-    r"[\s\x01\x03,]*(?:\b(?:or|and|possibly|maybe|perhaps|even|also|either|option|choice|letter)\b\s*){0,3}",
+    r"[\s\x01\x02\x03.–—-]*(?:(?P<or>\b(?:or|and/or|oder|ou|или)\b|/|\|)|\b(?:and|und|et|y|и)\b|&|\+"
+    r"|\bplus\b|\bas\s+well\s+as\b|,|[;:](?=\s\w{1,9}\W{0,3}(?:\n|$)))"
+    r"[\s\x01\x03,]*(?:\b(?:or|and|less\s+likely|possibly|maybe|perhaps|even|also|either|option"
+    r"|choice|letter)\b[\s,]*){0,3}",
     re.IGNORECASE,
 )
 _VERB = re.compile(
-    r"[\s\x02\x03]*(?:\b(?:is|was|are|has|have|had|does|do|would|will|can|could|cannot|fails?|seems?|must|only|because|since|too)\b|\w+n't\b)",
+    r"[\s\x02\x03]*(?:\b(?:is|was|are|has|have|had|does|do|would|will|can|could|cannot|fails?|seems?"
+    r"|must|only|because|since)\b|\w+n't\b)",
     re.I,
 )
 _OVER = re.compile(
@@ -112,26 +141,44 @@ _OVER = re.compile(
     re.I,
 )
 _NO_VERDICT = re.compile(
-    r"\s(?:longer|doubt|one|way|idea|matter|more|less|need|reason|choice|option|answer)\b"
+    r"no (?:longer|doubt|one|way|idea|matter|more|less|need|reason|choice|option|answer)\b|\w{2,9} that\b",
+    re.IGNORECASE,
 )
 _SAID_OF_A = re.compile(r"\s+(?:is|was|because|since|as|must|seems|matches|fits|or|and|but|not)\b")
 _RIGHT = re.compile(
-    r"[\s\x02\x03,]*\b(?:is|must\s+be|seems|remains)\s+(?:(?:clearly|therefore|thus|definitely|indeed|then|surely|also)\s+)?(?:the\s+)?(?:only\s+)?"
-    r"(?:(?!not\b|never\b|far\b)\w{1,8}\s+)?(?:correct|right|best|true|answer)\b",
+    r"\b(?:is|must\s+be|seems|remains)\s+(?:(?:clearly|therefore|thus|definitely|indeed|then|surely"
+    r"|also)\s+)?(?:the\s+)?(?:only\s+)?"
+    r"(?:(?!(?:not|never|far|almost|nearly|partly|partially)\b)\w{1,8}\s+)?(?:correct|right|best|true"
+    r"|answer)\b",
     re.IGNORECASE,
 )
-_SPAN = 600  # characters after a cue that are read
+_SPAN = 600  # characters before "is correct" that are read
 _WORDS = 20  # words before a label that are skipped
 _READ = 20_000  # characters at the end of a reply that are read
 _LABEL_BEHIND = re.compile(r"[ \x03,:–—-]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
 _LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
+_LINE = re.compile(r"^[^\w\n]*+\w.*", re.MULTILINE)
 _GAP = re.compile(r"[\s\x01\x02\x03]+")
 _BESIDE = re.compile(r"[ \t\x01\x02\x03.:,–—-]*(?:(?:namely|i\.e\.|that is|meaning),?\s)?", re.IGNORECASE)
 _CONDITION = re.compile(
-    r"[ \x02\x03,]*\b(?:if|unless|provided|depending|assuming|otherwise)\b", re.IGNORECASE
+    r"[ \x02\x03,]*\b(?:if|unless|provided|depending|assuming|otherwise)\b"
+    r"|[^.!?\n]{0,40}\b(?:could|might|may) (?:also |well |even )?be (?:option "
+    r"|choice )?[\x01 ]?\w{1,3}[\x02\x03 ]?(?:[.,;!\n]|$)"
+    r"|(?:[\s\x02\x03.!…–—-]|\b(?:no|wait|hmm|oops|sorry|but|and)\b,?)*\b(?:that|this|it) (?:is"
+    r"|was) (?:wrong|incorrect|not (?:right|correct))\b",
+    re.IGNORECASE,
 )
-_SUPPOSED = re.compile(r"\b(?:if|otherwise|another|other|else|were)\b[^.!?\n]{0,60}$", re.IGNORECASE)
+_REJECTED = re.compile(
+    r"[ \x02\x03]*\?|[ \x02\x03,]*\b(?:is|was|are|can|could|does)(?:\s?not\b|n't\b|\s(?:wrong"
+    r"|incorrect|false|excluded)\b)",
+    re.I,
+)
+_SUPPOSED = re.compile(
+    r"(?:\A|[.!?\n]) ?(?:if|unless|otherwise|in (?:an)?other|had)\b(?:(?!\b(?:so|then|therefore|thus"
+    r"|hence)\b)[^.!?\n]){0,99}\Z",
+    re.IGNORECASE,
+)
 
 
 class _Named(NamedTuple):
@@ -141,25 +188,33 @@ class _Named(NamedTuple):
     end: int
 
 
+def _in_capitals(text: str) -> str:
+    """Return the form that is equal for texts which differ in case only, as `re.IGNORECASE` has it."""
+    return text.upper().replace("İ", "I")
+
+
 class _Options:
     """The options of a question, as they are found in a text."""
 
     def __init__(self, choices: Mapping[str, str]) -> None:
         self.choices = choices
         self.texts: dict[str, list[str]] = {}
+        self.texts_in_any_case: dict[str, list[str]] = {}
         for label, text in choices.items():
             words = _GAP.sub(" ", _plain(text)).strip(" .")
             if words:
                 self.texts.setdefault(words, []).append(label)
-        self.patterns = [
-            (re.compile(_GAP.pattern.join(map(re.escape, words.split())) + r"(?!\w)(?!\.\d)", re.I), labels)
-            for words, labels in sorted(self.texts.items(), key=lambda one: -len(one[0]))
+                self.texts_in_any_case.setdefault(_in_capitals(words), []).append(label)
+        gap = _GAP.pattern
+        texts = [
+            gap.join(map(re.escape, words.split())) for words in sorted(self.texts, key=len, reverse=True)
         ]
-        self.labels = {label.casefold(): label for label in choices}
-        longest = sorted(map(re.escape, choices), key=len, reverse=True)
-        one_of = "|".join(longest)
-        self.label = re.compile(rf"(?:{one_of})(?![\w'])(?![.,]\d)(?![-+.]\w)", re.IGNORECASE)
-        self.subject = re.compile(rf"(?<![\w'-])(?:{one_of})(?=[\s\x03,])")
+        self.text = re.compile(rf"(?:{'|'.join(texts) or '(?!)'})(?!\w)(?!\.\d)", re.IGNORECASE)
+        plain = {_plain(label).strip(f" .{_MARKED}") or label: label for label in choices}
+        self.labels = {word.casefold(): label for word, label in plain.items()} | plain
+        one_of = "|".join(sorted(map(re.escape, plain), key=len, reverse=True))
+        self.label = re.compile(rf"(?:{one_of})(?![\w'])(?![.,]\d)(?![-+.]\w)(?!\s?[%°])", re.IGNORECASE)
+        self.subject = re.compile(rf"(?<![\w'-])(?<!in )(?<!of )(?:{one_of})(?=[\s\x03,])")
 
     def label_at(self, text: str, at: int) -> _Named | None:
         """Return the label that stands at a place. Articles and pronouns are no labels."""
@@ -167,31 +222,34 @@ class _Options:
         if match is None:
             return None
         word, end = match[0], match.end()
-        label = word if word in self.choices else self.labels[word.casefold()]
+        label = self.labels.get(word) or self.labels[word.casefold()]
         is_marked = text[end : end + 1] == _MARKED
-        if len(word) == 1 and word.isalpha() and not is_marked and not _OVER.match(text, end):
+        if len(word) == 1 and not is_marked and not _OVER.match(text, end):
             if word != label:
                 return None
-            is_article = word in "AI" and re.match(r"\s+[^\W\d_]", text[end : end + 9]) is not None
+            beside = self.text_beside(label, text, end)
             if (
-                is_article
+                word.upper() in "AI"
+                and re.match(r"\s+[^\W\d_]", text[end : end + 9])
                 and not _LABEL_WORD.search(text, max(0, at - 12), at)
                 and not _SAID_OF_A.match(text, end)
-                and not self.own_text(label, text, end)
+                and (beside is None or beside.label != label)
             ):
                 return None
-        if word.casefold() == "no" and _NO_VERDICT.match(text, end):
+        if _NO_VERDICT.match(text, at):
             return None
         return _Named(label, end + is_marked)
 
     def text_at(self, text: str, at: int, own: str | None = None) -> _Named | None:
-        """Return the option whose text stands at a place: any, or that of the label `own`."""
-        for pattern, labels in self.patterns:
-            if own in (None, *labels) and (match := pattern.match(text, at)):
-                return _Named(own or (labels[0] if len(labels) == 1 else None), match.end())
-        return None
+        """Return the option whose text stands at a place. That of the label `own` comes first."""
+        match = self.text.match(text, at)
+        if match is None:
+            return None
+        words = _GAP.sub(" ", match[0])
+        labels = self.texts.get(words) or self.texts_in_any_case.get(_in_capitals(words), [])
+        return _Named(own if own in labels else labels[0] if len(labels) == 1 else None, match.end())
 
-    def own_text(self, label: str, text: str, at: int) -> _Named | None:
+    def text_beside(self, label: str | None, text: str, at: int) -> _Named | None:
         beside = _BESIDE.match(text, at)
         return self.text_at(text, beside.end() if beside else at, label)
 
@@ -202,21 +260,21 @@ class _Options:
         by_text, by_label = self.text_at(text, at), self.label_at(text, at)
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
             behind = _LABEL_BEHIND.match(text, by_text.end)
-            label = None if behind is None else self.label_at(text, behind.end())
-            if behind is None or label is None or not _OVER.match(text, label.end):
-                return by_text
-            if not behind[1] and text[label.end - 1] != _MARKED:
+            label = behind and self.label_at(text, behind.end())
+            if (
+                not behind
+                or not label
+                or not (behind[1] or text[label.end - 1] == _MARKED)
+                or not _OVER.match(text, label.end)
+            ):
                 return by_text
             return label if label.label == by_text.label else _Named(None, label.end)
-        if by_label is None:
-            return None
-        assert by_label.label is not None
-        own = self.own_text(by_label.label, text, by_label.end)
-        beside = _BESIDE.match(text, by_label.end)
-        other = self.text_at(text, beside.end()) if beside and own is None else None
-        if other is not None and _OVER.match(text, other.end):
-            return _Named(None, other.end)
-        return own or by_label
+        beside = by_label and self.text_beside(by_label.label, text, by_label.end)
+        if not beside or not by_label:
+            return by_label
+        if beside.label == by_label.label:
+            return beside
+        return _Named(None, beside.end) if _OVER.match(text, beside.end) else by_label
 
     def at(self, text: str, at: int) -> _Named | None:
         """Return the option that is named at a place. `label` is `None` if another one follows: `B or C`."""
@@ -224,8 +282,6 @@ class _Options:
         also = None if named is None else _ALSO.match(text, named.end)
         another = None if also is None else self.one_at(text, also.end())
         if named is None or also is None or another is None or another.label == named.label:
-            return named
-        if also["list"] and not _OVER.match(text, another.end):
             return named
         if not also["or"] and _VERB.match(text, another.end):
             return named  # `B, and C is wrong`
@@ -246,87 +302,78 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
             label, except alone or in marks.
     """
     text, options = _plain(reply[-_READ:]), _options(tuple(choices.items()))
-    strong: list[tuple[int, str | None]] = []
-    weak: list[str | None] = []
+    stated: list[tuple[int, str | None]] = []
     over = 0
     for cue in _CUE.finditer(text):
-        if cue.start() < over:
-            continue
-        is_weak = cue["weak"] is not None or (
-            cue["act"] is not None and not _ONESELF.search(text, max(0, cue.start() - 24), cue.start())
-        )
-        if cue["heading"] is not None and not _HEADING.search(text, max(0, cue.start() - 40), cue.start()):
-            continue
-        before = max(0, cue.start() - 80)
-        if cue["box"] is None and _DOUBT.search(text, before, cue.start()):
-            continue
-        if "would" in cue[0].lower() and _SUPPOSED.search(text, before, cue.start()):
+        at = cue.start()
+        if (
+            at < over
+            or (cue["act"] and not _ONESELF.search(text, max(0, at - 24), at))
+            or (cue["heading"] is not None and not _HEADING.search(text, max(0, at - 40), at))
+            or (not cue["box"] and _DOUBT.search(text, max(0, at - 80), at))
+            or _SUPPOSED.search(text, max(0, at - 80), at)
+        ):
             continue
         named = _named(text, cue.end(), options, cue["not"] is not None)
-        if named is None or text[named.end : named.end + 9].lstrip("\x02\x03 ")[:1] == "?":
+        if named is None or _REJECTED.match(text, named.end):
             continue
-        if _CONDITION.match(text, named.end):
-            named = _Named(None, named.end)
-        if not is_weak:
+        if cue["weak"] is None or _OVER.match(text, named.end):
             over = named.end
-            strong.append((cue.start(), named.label))
-        elif _OVER.match(text, named.end) or cue["act"]:
-            last = strong[-1][0] if strong else 0
-            if strong and _RETRACTED.search(text, max(last, cue.start() - 80), cue.start()):
-                strong.append((cue.start(), named.label))
-            weak.append(named.label)
-    strong += _called_right(text, options)
-    strong += _alone(text, options)
-    if strong:
-        return max(strong, key=lambda one: one[0])[1]
-    return weak[-1] if weak else _at_the_beginning(text, options)
+            stated.append((at, None if _CONDITION.match(text, named.end) else named.label))
+    stated += [*_called_right(text, options), *_alone(text, options)]
+    return max(stated, key=lambda one: one[0])[1] if stated else _at_the_beginning(text, options)
 
 
 def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | None:
     """Return the option that the words from a place on name."""
     for _ in range(_WORDS):
-        if is_negated or _EXCLUDED.match(text, at):
-            if not is_negated and (_NO_CHOICE.match(text, at) and options.text_at(text, at) is None):
-                return _Named(None, at + 4)
-            if not is_negated and (named := options.text_at(text, at)) is not None:
+        if not is_negated:
+            if named := options.at(text, at):
                 return named
-            turn = _TURN.match(text, at)
-            if turn is None:
+            if _NO_CHOICE.match(text, at):
+                return _Named(None, at + 4)
+            if filler := _FILLER.match(text, at):
+                at = filler.end()
+                continue
+            if not _EXCLUDED.match(text, at):
                 return None
-            at, is_negated = turn.end(), False
-            continue
-        named = options.at(text, at)
-        if named is not None:
-            return named
-        filler = _FILLER.match(text, at)
-        if filler is None:
+        turn = _TURN.match(text, at)
+        if turn is None:
             return None
-        at = filler.end()
+        at, is_negated = turn.end(), False
     return None
 
 
 def _called_right(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
     """Yield the options that are called right: `B is the correct answer`."""
+    before: tuple[int, str | None] = (-1, None)
     for verdict in _RIGHT.finditer(text):
-        first = max(0, verdict.start() - _SPAN, *(text.rfind(mark, 0, verdict.start()) for mark in ".!?;\n"))
-        for match in list(options.subject.finditer(text, first, verdict.start() + 1))[-5:]:
-            named = options.at(text, match.start())
-            is_subject = named is not None and not text[named.end : verdict.start()].strip(" \x02\x03,")
-            if named and is_subject and not _DOUBT.search(text, max(0, match.start() - 40), match.start()):
-                yield match.start(), named.label
+        at = verdict.start()
+        first = max(0, at - _SPAN, *(text.rfind(mark, 0, at) + 1 for mark in ".!?;\n"))
+        subjects = [match.start() for match in options.subject.finditer(text, first, at + 1)][-5:]
+        found = [options.at(text, k) for k in subjects if not _DOUBT.search(text, max(0, k - 40), k)]
+        for named in (*found, _named(text, first, options, False)):
+            if named and named.end <= at and not text[named.end : at].strip(" \x02\x03,"):
+                is_open = "also" in verdict[0] or _CONDITION.match(text, verdict.end())
+                is_one_of_two = before[0] == first and before[1] != named.label
+                before = first, named.label
+                yield at, None if is_open or is_one_of_two else named.label
                 break
 
 
 def _alone(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
     """Yield the option that is all of the last line. A list of several options states none."""
-    lines, at = [], 0
-    for line in text.split("\n"):
-        if any(map(str.isalnum, line)):
-            lines.append((at, line))
-        at += len(line) + 1
-    found = [(at, _only(line, options)) for at, line in lines[-2:]]
-    if found and found[-1][1] is not None and (len(found) < 2 or found[0][1] in (None, found[1][1])):
-        yield found[-1][0], found[-1][1]
+    lines = list(_LINE.finditer(text))[-2:]
+    label = _only(lines[-1][0], options) if lines else None
+    if label is None:
+        return
+    before = _named(lines[0][0], 0, options, False)
+    order = list(options.choices)
+    if before and before.label not in (None, label):
+        is_next = order.index(label) == order.index(before.label) + 1
+        if is_next or _only(lines[0][0], options):
+            return
+    yield lines[-1].start(), label
 
 
 def _only(line: str, options: _Options) -> str | None:

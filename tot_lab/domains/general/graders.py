@@ -102,7 +102,8 @@ def _bare(text: str) -> str:
 
 
 def _grade_choice(task: Task, answer: str) -> float | None:
-    return float(stated_choice(answer, choices_of(task)) == _bare(str(task.reference)))
+    label = stated_choice(answer, choices_of(task))
+    return float(label is not None and _bare(label) == _bare(str(task.reference)))
 
 
 # Patterns.
