@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from playwright.sync_api import Browser, Page
-from support.browser import JupyterLab, Notebook, Watched, browsing, soon
+from support.browser import JupyterLab, Notebook, Watched, browsing, running_chromium, soon
 
 import tot_lab as tl
 
@@ -105,7 +105,7 @@ def main() -> None:
         propose=tl.Sample(count=10), search=tl.BeamSearch(width=100), stop=tl.Stop(depth=11, solved=None)
     )
     run = asyncio.run(tl.Lab("sim/general", runs=None).run(search, tl.general("How far?")))
-    with browsing() as browser:
+    with running_chromium() as address, browsing(address) as browser:
         lab = JupyterLab()
         try:
             against_figure_widget(lab, browser, rounds)

@@ -22,7 +22,7 @@ import numpy as np
 from nbclient import NotebookClient
 from playwright.sync_api import Browser, Page
 from plotly.offline import get_plotlyjs
-from support.browser import JupyterLab, Notebook, browsing
+from support.browser import JupyterLab, Notebook, browsing, running_chromium
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 FIGURE = "application/vnd.plotly.v1+json"
@@ -49,7 +49,7 @@ COLOURS = 256
 def main(names: list[str]) -> None:
     paths = [NOTEBOOKS / f"{name}.ipynb" for name in names] or sorted(NOTEBOOKS.glob("*.ipynb"))
     books = {path: renewed(path) for path in paths}  # before Playwright holds the event loop
-    with browsing() as browser:
+    with running_chromium() as address, browsing(address) as browser:
         page = browser.new_page()
         page.add_script_tag(content=get_plotlyjs())
         for path, book in books.items():

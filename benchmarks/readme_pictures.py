@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from playwright.sync_api import Browser, Page
-from support.browser import browsing
+from support.browser import browsing, running_chromium
 
 import tot_lab as tl
 
@@ -51,7 +51,7 @@ def main() -> None:
     tree = tl.figures.plot_tree(asyncio.run(first_search())).update_layout(width=1100, height=620)
     frontier = tl.figures.plot_pareto(asyncio.run(swept())).update_layout(width=1100, height=560)
     run, other = asyncio.run(exploring())
-    with browsing() as browser, tempfile.TemporaryDirectory() as place:
+    with running_chromium() as address, browsing(address) as browser, tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for name, figure in (("first_search", tree), ("frontier", frontier)):
             figure.write_html(folder / "figure.html", config={"displayModeBar": False})

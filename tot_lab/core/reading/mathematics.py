@@ -132,7 +132,7 @@ _SPACE = re.compile(r"(?<!\\)\\[,;: ()\[\]\"]|\\q?quad(?![A-Za-z])|\$")
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 _STARS = re.compile(r"(?<=[\w)}\]]) ?\*\* ?(?=[\w({\\-])", re.ASCII)
 _JOINED = re.compile(
-    r"[, ]*+(?:(?:\\text\{)?[, ]*+(?<![A-Za-z\\])(?:and|or|und|oder|et|ou)(?![A-Za-z])[, ]*+\}?"
+    r"(?<![, ])[, ]*+(?:(?:\\text\{)?[, ]*+(?<![A-Za-z\\])(?:and|or|und|oder|et|ou)(?![A-Za-z])[, ]*+\}?"
     r"|\\lor\b|[、和或])"
 )
 _PERCENT = re.compile(r" ?(?:\\text\{)?\b(?:percent(?:age)?|pct)\b\}?")
@@ -195,7 +195,7 @@ _UNIT = re.compile(
     rf"(?<=[\d}}) !])({_DEGREE}|{_UNIT_WORD}(?: ?(?:/|per\b|\\cdot|\*|)? ?{_UNIT_WORD}){{0,3}})\.?$"
 )
 _UNIT_POWER = re.compile(r"\b(square|sq|cubic|cu)\b\.? ?([A-Za-z]+)")
-_INVERSE = re.compile(r"([A-Za-z]+)\^-(?:1|(\d))")
+_INVERSE = re.compile(r"(?<![A-Za-z])([A-Za-z]++)\^-(?:1|(\d))")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _UNIT_PART = re.compile(r"[A-Za-z]+|\^?-?\d|/")
 
