@@ -1,7 +1,6 @@
 """What a reply states as its choice, and what it only mentions."""
 
 import pytest
-from support.cases import shared_cases
 
 from tot_lab.core.reading.choices import stated_choice
 
@@ -110,11 +109,6 @@ CASES = [
     ("Step 1 gives \\boxed{A}.\n**Correct Answer:** __‘B’__", "B"),
     ("Answer: Option (B) is the one that fits best\nSecond choice: Option A", "B"),
 ]
-
-
-@pytest.mark.parametrize("case", shared_cases("choice"))
-def test_the_recorded_cases_are_read_as_a_careful_reader_does(case):
-    assert stated_choice(case["reply"], case["setting"]["choices"]) == case["expected"]
 
 
 @pytest.mark.parametrize(("reply", "label"), CASES)

@@ -1,15 +1,12 @@
 """Votes, scores and the scores of siblings: a statement beats a mention, and a name beats a position."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from tot_lab.core.reading.judgements import match_once
 from tot_lab.core.reading.scores import read_out_of_ten, read_score, read_scores, read_sibling_scores
 from tot_lab.core.reading.votes import read_choice
-
-SHARED = Path("/work/shared/cases/replies.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -425,29 +422,3 @@ def test_ids_are_those_of_the_siblings():
     written = [{"id": "b2"}, {"id": "b3"}, {"id": "b0"}]
     assert match_once(NAMES, written, ["b0", "b1", "b2"]).places == [2, None, 0]
     assert match_once(NAMES[1:], written[:1], ["b1", "b2"]).places == [1]
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared cases are not here")
-@pytest.mark.parametrize(
-    "case",
-    [json.loads(line) for line in SHARED.read_text().splitlines() if '"kind": "' in line]
-    if SHARED.exists()
-    else [],
-    ids=lambda case: case["kind"],
-)
-def test_the_shared_cases(case):
-    kind, text, wanted = case["kind"], case["reply"], case["expected"]
-    if kind == "vote":
-        assert read_choice(text, case["setting"]["candidates"]) == (wanted and wanted - 1)
-    elif kind == "score":
-        assert read_score(text) == wanted
-    elif kind == "joint":
-        names = case["setting"]["candidates"]
-        assert dict(zip(names, read_scores(text, names), strict=True)) == (wanted or dict.fromkeys(names))
-    elif kind == "deep_think_evaluations":
-        names, judged = case["setting"]["approaches"], json.loads(text)
-        places = match_once(names, judged, [f"b{k}" for k in range(len(names))]).places
-        found = {
-            names[place]: one["score"] for place, one in zip(places, judged, strict=True) if place is not None
-        }
-        assert found == (wanted or {})

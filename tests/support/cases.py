@@ -8,9 +8,9 @@ import pytest
 REPLIES = Path(__file__).parents[3] / "shared" / "cases" / "replies.jsonl"
 
 
-def shared_cases(kind):
-    """The cases of a kind as parameters of a test, which is skipped without them."""
+def shared_cases():
+    """The cases as parameters of a test, which is skipped without them."""
     if not REPLIES.exists():
         return [pytest.param(None, marks=pytest.mark.skip(f"needs {REPLIES}"), id="absent")]
     cases = map(json.loads, REPLIES.read_text(encoding="utf-8").splitlines())
-    return [pytest.param(case, id=f"{case['reply']}"[:40]) for case in cases if case["kind"] == kind]
+    return [pytest.param(case, id=f"{case['kind']}-{case['reply']}"[:40]) for case in cases]
