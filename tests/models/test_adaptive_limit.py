@@ -234,10 +234,11 @@ def test_failures_that_do_not_depend_on_the_limit_do_not_keep_it_low(status, fai
     for seed in range(3):
         server = Server(slots=64, fails=fails, status=status, retries=20)
         server._random.seed(seed)
+        random.seed(seed)  # of the waits before retries
         made, _ = run_virtually(load(server, 6000, 700))
         assert made.errors == 0
-        assert made.limit >= 16
-        assert made.per_second >= 0.3 * 64  # with a limit of 1 it is 1
+        assert made.limit >= 32
+        assert made.per_second >= 0.8 * 64
 
 
 @pytest.mark.slow
@@ -245,10 +246,11 @@ def test_a_server_that_fails_now_and_then_and_refuses_gets_as_much_as_it_takes()
     for seed in range(3):
         server = Server(slots=20, refuses=True, fails=0.05, status=503, retries=20)
         server._random.seed(seed)
+        random.seed(seed)  # of the waits before retries
         made, _ = run_virtually(load(server, 6000, 700))
         assert made.errors == 0
-        assert 5 <= made.limit <= 40
-        assert made.per_second >= 0.4 * 20
+        assert 10 <= made.limit <= 40
+        assert made.per_second >= 0.75 * 20
 
 
 @pytest.mark.slow

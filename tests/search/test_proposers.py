@@ -192,6 +192,6 @@ def test_the_repair_of_a_list_is_a_note(text, items, repaired):
     made, _ = searched(tl.BeamSearch(width=2), tl.Propose(count=2), reply, depth=1)
     assert [made.tree[f"0.{k}"].text for k in range(2)] == items
     notes = [event for event in made.events if isinstance(event, Note) and event.name == "json.repaired"]
-    told = {"kind": "propose", "draw": 0, "cut_off": True}
-    assert notes == ([Note("json.repaired", "0", told)] if repaired else [])
+    data = {"kind": "propose", "draw": 0, "cut_off": True}
+    assert notes == ([Note("json.repaired", "0", data)] if repaired else [])
     assert wait(made.replay()).identical

@@ -1257,16 +1257,16 @@ def test_nothing_is_shortened_that_fits_the_context_window():
 @pytest.mark.parametrize("window", [3_000, 4_000])
 def test_what_does_not_fit_is_shortened_and_each_cut_is_a_note(window):
     made, model = with_long_solutions(window)
-    told = notes(made, "deep_think.shortened")
-    assert {(note["what"], note["text"], note["branch"]) for note in told} >= {
+    cuts = notes(made, "deep_think.shortened")
+    assert {(note["what"], note["text"], note["branch"]) for note in cuts} >= {
         ("converge", "solution", "b0"),
         ("branch", "best solution", ""),
         ("develop", "best solution", ""),
     }
-    assert {note["text"] for note in told} <= {"solution", "best solution"}  # what is short is shown whole
+    assert {note["text"] for note in cuts} <= {"solution", "best solution"}  # what is short is shown whole
     cuts = sum(call.prompt.count("more characters are not shown") for call in model.calls)
-    assert len(told) == cuts > 0
-    assert all(note["window"] == window and 0 < note["shown"] < note["of"] for note in told)
+    assert len(cuts) == cuts > 0
+    assert all(note["window"] == window and 0 < note["shown"] < note["of"] for note in cuts)
     assert max(tokens_in(call.prompt) for call in model.calls) < window
     assert f"in {NAMES[1]}" in prompts(model, "converge")[0]
     assert made.answer == f"{LONG}with a backup"  # the answer itself is whole

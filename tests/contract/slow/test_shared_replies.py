@@ -4,10 +4,13 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from support import wait
 from support.cases import shared_cases
+from support.endpoint import CallObserver
+from support.providers import Raw
 
 import tot_lab as tl
-from tot_lab.core.calls import Reply, ToolCall
+from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.reading.choices import stated_choice
 from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.reading.finish_reasons import read_finish_reason
@@ -20,10 +23,10 @@ from tot_lab.core.reading.verdicts import read_verdict
 from tot_lab.core.reading.votes import read_choice
 from tot_lab.domains.multiline import read_answer
 from tot_lab.models.chat.replies import ToolPieces, add_piece, whole_calls
+from tot_lab.models.openai_compatible import OpenAICompatible
+from tot_lab.models.stack import Failure
 from tot_lab.strategies.conversation import turn_of
 from tot_lab.strategies.tool_needs import read_needs
-
-ELSEWHERE = {"server_body": "tests/models/slow/test_failed_choices.py, byte by byte"}
 
 
 def is_right(task, reply):
@@ -121,7 +124,12 @@ READERS = {
 
 
 @pytest.mark.parametrize("case", shared_cases())
-def test_a_reply_is_read_as_a_careful_reader_reads_it(case):
-    if case["kind"] in ELSEWHERE:
-        pytest.skip(f"tested in {ELSEWHERE[case['kind']]}")
-    assert READERS[case["kind"]](case["reply"], case.get("setting", {})) == case["expected"]
+def test_a_reply_is_read_as_a_careful_reader_reads_it(case, shared):
+    if case["kind"] == "server_body":
+        shared.will(Raw(case["reply"]))
+        model = OpenAICompatible(model="m", base_url=shared.base("openai"))
+        with pytest.raises(Failure):
+            wait(model.answer((Call("0", "sample", (Message("user", "1 + 1?"),)),), CallObserver(False)))
+        assert case["expected"] == "failed"
+    else:
+        assert READERS[case["kind"]](case["reply"], case.get("setting", {})) == case["expected"]

@@ -12,7 +12,7 @@ _QUOTES = [
 ]
 _MACRO = re.compile(r"\\(?:text|math|mbox|boxed|emph)\w*+\{([^{}]*+)\}")
 END_OF_TURN = re.compile(r"<[|｜][^<>|｜\s]{1,40}[|｜]>|</?s>|<(?:eos|end_of_turn|end_of_text)>")
-_END_OF_TURN_AT_END = re.compile(rf"(?:{END_OF_TURN.pattern})\Z")
+END_OF_TURN_AT_END = re.compile(rf"(?:{END_OF_TURN.pattern})\Z")
 _EMPTY = re.compile(r"\s_|_\s|\n")  # an underscore as the empty cell of a board
 _TAIL = 60  # characters at the end that can be an end-of-turn token
 _LAYERS = 20
@@ -37,7 +37,7 @@ def undecorated(text: str, *, quotes: bool = True, ends: str = "") -> str:
     """
     for _ in range(_LAYERS):
         rest = text.strip()
-        token = _END_OF_TURN_AT_END.search(rest[-_TAIL:])
+        token = END_OF_TURN_AT_END.search(rest[-_TAIL:])
         rest = (rest[: -len(token[0])] if token else rest).rstrip().rstrip(ends)
         macro = _MACRO.fullmatch(rest)
         rest = macro[1] if macro else _unwrapped(rest, [*_PAIRS, *_QUOTES] if quotes else _PAIRS)

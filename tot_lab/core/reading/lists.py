@@ -8,6 +8,7 @@ from textwrap import dedent
 from typing import Any, NamedTuple
 
 from tot_lab.core.reading.code import Fenced, fenced_blocks
+from tot_lab.core.reading.decoration import END_OF_TURN_AT_END
 from tot_lab.core.reading.json_values import FoundJSON, find_json
 
 _MARK = re.compile(
@@ -19,7 +20,6 @@ _MARK = re.compile(
     r"|(?(bullet)(?!))[ \t\r]*+$(?=\s*+\S))",
     re.IGNORECASE | re.MULTILINE,
 )
-_END_OF_TURN = re.compile(r"<[|｜][^<>|｜\s]{1,40}[|｜]>\s*\Z")
 _UNQUOTED = re.compile(r"^[ \t]*+[^>\s]", re.MULTILINE)
 _QUOTE = re.compile(r"^[ \t]*+>[ \t]?", re.MULTILINE)
 _RULE = re.compile(r"\n[ \t]*+[-*_]{3,}+\s*+\Z")
@@ -51,7 +51,7 @@ def read_list(text: str) -> list[str]:
 
 def find_list(text: str) -> FoundList:
     """Return the items of a reply like `read_list`, and whether their JSON was repaired."""
-    text = _END_OF_TURN.sub("", text)
+    text = END_OF_TURN_AT_END.sub("", text.rstrip())
     if not _UNQUOTED.search(text):
         text = _QUOTE.sub("", text)
     blocks = [block for block in fenced_blocks(text) if block.closed]

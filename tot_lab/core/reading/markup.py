@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from tot_lab.core.arithmetic import FULL_WIDTH
+from tot_lab.core.reading.decoration import END_OF_TURN
+
 READ = 100_000
 """Characters at the end of a reply that are searched for statements."""
 
@@ -33,7 +36,7 @@ _DOUBT = re.compile(
 
 _BEFORE = 120  # characters before a statement that can deny it
 
-_WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {
+_WIDE = FULL_WIDTH | {
     0x3000: " ",
     0x2212: "-",
     0x2044: "/",
@@ -42,11 +45,13 @@ _WIDE = {0xFF01 + k: 0x21 + k for k in range(94)} | {
 }
 _EMOJI = re.compile("[\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff\ufe0f]+")
 _SYMBOLS = re.compile("[¼-¾⅐-⅞①-⑳\U0001d400-\U0001d7ff]+")
-_END_OF_TURN = re.compile(r"<\|[^<>|\n]{1,40}\|>")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w -]{0,30})[^<>\n]{0,100}>")
 _ANGLES = re.compile(r"<\s?(\.?\d[\d./%]{0,12})\s?>")
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{(\d{1,20})\}\s?\{(\d{1,20})\}")
-_LATEX = re.compile(r"\\(?:[A-Za-z]{1,20}\s?\{|(?:rm|bf|displaystyle)\b\s?|[()\[\],;! ]|(?=%))|\${1,2}")
+_LATEX = re.compile(
+    r"\\[(\[]\s{0,9}|\s{0,9}\\[)\]]"  # lines of a formula are lines of its sentence
+    r"|\\(?:[A-Za-z]{1,20}\s?\{|(?:rm|bf|displaystyle)\b\s?|[,;! ]|(?=%))|\${1,2}"
+)
 
 
 def without_markup(text: str) -> str:
@@ -55,9 +60,14 @@ def without_markup(text: str) -> str:
     Full-width characters are written plainly, `\frac{7}{10}` as `7/10`, and a tag such as `<score>` as a line
     that begins with `score:`. Underscores become spaces. Braces, quotes and other Markdown remain.
     """
-    text = _SYMBOLS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
-    text = "\n".join(_END_OF_TURN.sub(" ", text.translate(_WIDE)).splitlines())
-    text = _EMOJI.sub(" ", text)
+    if "<" in text:
+        text = END_OF_TURN.sub(" ", text)
+    if text.isascii():  # as most replies are
+        text = text.replace("_", " ")
+    else:
+        text = _SYMBOLS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+        text = _EMOJI.sub(" ", text.translate(_WIDE))
+    text = "\n".join(text.splitlines())
     if "<" in text:
         text = _ANGLES.sub(r"(\1)", _TAG.sub(_as_label, text))
     if "\\" in text or "$" in text:

@@ -8,6 +8,8 @@ from fractions import Fraction
 from typing import NamedTuple
 from unicodedata import normalize
 
+from tot_lab.core.arithmetic import FULL_WIDTH
+
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+"
 _NUMBER = re.compile(
     rf"(?<![\w.^])(?<!\^[-{{])(?<!\^\{{-)(?P<sign>[-+]?)\$?(?P<above>{_DIGITS})(?:[eE](?P<power>[-+]?\d{{1,3}})(?!\d))?"
@@ -112,7 +114,7 @@ _SIGNS = str.maketrans(
         **{sign: rf"\{name} " for sign, name in zip("×·⋅∞∅±≤≥≠≈∪∈παβγθλ", _COMMANDS.split(), strict=True)},
         **dict(zip("−–÷⁄~\xa0", "--//  ", strict=True)),
         **dict.fromkeys("€£¥", ""),
-        **{chr(code + 0xFEE0): chr(code) for code in range(33, 127)},  # full-width forms
+        **{chr(wide): plain for wide, plain in FULL_WIDTH.items()},
         "√": " sqrt",
         "°": r"^\circ ",
     }

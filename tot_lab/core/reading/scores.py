@@ -28,14 +28,22 @@ _UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and
 )
 _SCALE = r"(?>(?:\s?[(\[]?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–,]) ?1(?:0|00)?\b)?)"
 _SCORE, _CONFIDENCE = (
-    re.compile(
-        rf"(?:\b(\w{{1,20}})[ \t]{{1,3}})?\b{word}\b{_SCALE}[{ALL_MARKS}]*+"
-        rf"(?>(?:(?:is|of)\b|[:=→]|->|[–—-][ ])?)[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)"
-        rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
-        re.IGNORECASE,
+    (
+        re.compile(letters),
+        re.compile(
+            rf"\b(?:{words})\b{_SCALE}[{ALL_MARKS}]*+"
+            rf"(?>(?:(?:is|of)\b|[:=→]|->|[–—-][ ])?)[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)"
+            rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
+            re.IGNORECASE,
+        ),
     )
-    for word in ("(?:score|rating)", "confidence")
+    for words, letters in (
+        ("score|rating", "[sSrR](?:[cC][oO][rR][eE]|[aA][tT][iI][nN][gG])"),
+        ("confidence", "[cC][oO][nN][fF][iI][dD][eE][nN][cC][eE]"),
+    )
 )
+"""Where a statement may begin, in classes of letters that are found fast, and the statement."""
+_WORD_BEFORE = re.compile(r"\b(\w{1,20})[ \t]{1,3}\Z")
 _BARE = re.compile(rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}[{ALL_MARKS}.]*+", re.IGNORECASE)
 _LINE_END = re.compile(rf"[{MARKS}.,]*+(?:\n|\Z)")
 _OVERALL = frozenset(
@@ -62,12 +70,12 @@ def read_score(text: str) -> float | None:
     value outside 0 to 1 is not clamped and counts as unreadable, as do ranges and hedges.
     """
     text = without_markup(text)
-    found = [*_stated(_SCORE, text)]
-    overall = [match for match in found if match[1] is None or match[1].lower() in _OVERALL]
+    found = [(share, word is None or word.lower() in _OVERALL) for word, share in _stated(_SCORE, text)]
+    overall = [share for share, is_overall in found if is_overall]
     if overall:
-        return _share(overall[-1])
+        return overall[-1]
     if found:
-        shares = {_share(match) for match in found}
+        shares = {share for share, _ in found}
         return shares.pop() if len(shares) == 1 else None
     match = _BARE.fullmatch(text.strip().split("\n", 1)[0])
     return None if match is None else _share(match)
@@ -75,17 +83,24 @@ def read_score(text: str) -> float | None:
 
 def read_confidence(text: str) -> float | None:
     """The last confidence from 0 to 1 that a reply states, in the forms of `read_score`."""
-    shares = [_share(match) for match in _stated(_CONFIDENCE, without_markup(text))]
+    shares = [share for _, share in _stated(_CONFIDENCE, without_markup(text))]
     return shares[-1] if shares else None
 
 
-def _stated(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """The statements in `text`. A number on the next line must be alone there."""
+def _stated(
+    kind: tuple[re.Pattern[str], re.Pattern[str]], text: str
+) -> Iterator[tuple[str | None, float | None]]:
+    """The word before each statement in `text`, and the value. A number on the next line must be alone."""
+    words, statement = kind
     text = text[-READ:]
-    for match in pattern.finditer(text):
-        alone = "\n" not in text[match.start() : match.start(2)] or _LINE_END.match(text, match.end())
-        if alone and not is_doubted(text, max(match.start(), match.end(1))):
-            yield match
+    for place in words.finditer(text):
+        match = statement.match(text, place.start())
+        if match is None:
+            continue
+        alone = "\n" not in text[match.start() : match.start(1)] or _LINE_END.match(text, match.end())
+        if alone and not (place.start() and is_doubted(text, place.start())):
+            before = _WORD_BEFORE.search(text, max(place.start() - 23, 0), place.start())
+            yield before[1] if before else None, _share(match)
 
 
 def read_out_of_ten(value: Any) -> float | None:
