@@ -136,6 +136,11 @@ def test_labels_may_be_numbers(reply, label):
     assert stated_choice(reply, {str(k): f"{k * 10} cm" for k in range(1, 5)}) == label
 
 
+def test_a_number_before_brackets_is_a_label():
+    choices = {str(k): f"{k} parts" for k in range(1, 32)}
+    assert stated_choice("The answer is 20 (that is, 20 parts) [(28) is too many].", choices) == "20"
+
+
 @pytest.mark.parametrize(
     ("reply", "label"),
     [("Yes.", "yes"), ("No, it does not.", "no"), ("Answer: no", "no"), ("The answer is yes.", "yes"),

@@ -1257,16 +1257,19 @@ def test_nothing_is_shortened_that_fits_the_context_window():
 @pytest.mark.parametrize("window", [3_000, 4_000])
 def test_what_does_not_fit_is_shortened_and_each_cut_is_a_note(window):
     made, model = with_long_solutions(window)
-    cuts = notes(made, "deep_think.shortened")
-    assert {(note["what"], note["text"], note["branch"]) for note in cuts} >= {
+    shortened = notes(made, "deep_think.shortened")
+    assert {(note["what"], note["text"], note["branch"]) for note in shortened} >= {
         ("converge", "solution", "b0"),
         ("branch", "best solution", ""),
         ("develop", "best solution", ""),
     }
-    assert {note["text"] for note in cuts} <= {"solution", "best solution"}  # what is short is shown whole
+    assert {note["text"] for note in shortened} <= {
+        "solution",
+        "best solution",
+    }  # what is short is shown whole
     cuts = sum(call.prompt.count("more characters are not shown") for call in model.calls)
-    assert len(cuts) == cuts > 0
-    assert all(note["window"] == window and 0 < note["shown"] < note["of"] for note in cuts)
+    assert len(shortened) == cuts > 0
+    assert all(note["window"] == window and 0 < note["shown"] < note["of"] for note in shortened)
     assert max(tokens_in(call.prompt) for call in model.calls) < window
     assert f"in {NAMES[1]}" in prompts(model, "converge")[0]
     assert made.answer == f"{LONG}with a backup"  # the answer itself is whole
