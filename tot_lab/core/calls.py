@@ -138,6 +138,8 @@ class Reply(
         reported_usage: Reported usage that cannot be true, such as `output_tokens=-5`. The fields concerned
             are `None`, and every limit counts the call's whole reservation.
         raw_text: The text with its thinking as written, if thinking stood within or after the answer.
+        ended: Whether the model ended the reply itself, and not at one of the call's stop texts. `None` if
+            the server does not tell.
     """
 
     text: str = ""
@@ -155,6 +157,7 @@ class Reply(
     provider_state: str = ""
     reported_usage: str = ""
     raw_text: str = ""
+    ended: bool | None = None
 
 
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Reply | str, None]]

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAn
 
 from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.parts import Part
+from tot_lab.core.reading.answers import concluded_answer
 from tot_lab.core.reading.lists import read_list
 from tot_lab.core.reading.scores import read_label, read_label_logprobs, read_score, read_scores
 from tot_lab.core.reading.votes import read_choice
@@ -175,8 +176,20 @@ class Rules:
         return None
 
     def complete(self, task: Task, path: Path) -> bool | None:
-        """Whether `path` needs no further step. `None` if the domain cannot tell."""
+        """Whether `path` needs no further step. `None` if the domain cannot tell.
+
+        A domain without a `complete` of its own leaves it to `states_answer`.
+        """
         return None
+
+    def states_answer(self, task: Task, path: Path) -> bool | None:
+        """Whether the last line of the last step states an answer. `None` if answers have no such form."""
+        return concluded_answer("\n".join(path[-2:])) is not None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the domain has no `complete` of its own, so that the text of a path tells its end."""
+        return type(self).complete is Rules.complete
 
     def state(self, task: Task, path: Path) -> Hashable | None:
         """A key that is equal for paths that reach the same state. `None` means that no other path does."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tot_lab.core.task import Task
+from tot_lab.core.task import Path, Task
 from tot_lab.domains.general import General, Grading, task_of
 
 
@@ -28,6 +28,9 @@ class OpenEnded(General):
     def read_answer(self, task: Task, text: str) -> str | None:
         """Return the complete reply."""
         return text.strip() or None
+
+    def states_answer(self, task: Task, path: Path) -> None:
+        """Return `None`: an answer is a text of any form."""
 
 
 def open_ended(

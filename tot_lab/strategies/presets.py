@@ -54,6 +54,7 @@ def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
         search=BeamSearch(width=2),
         answer=Best(),
         stop=Stop(solved=1.0, depth=3),
+        ends_at_answer=False,
     ).with_(paths, **changes)
 
 
@@ -72,6 +73,7 @@ def state_machine(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
         search=BestFirst(),
         answer=BestLeaf(top_k=3),
         stop=Stop(solved=1.0, depth=3, nodes=100, patience=1, min_improvement=0.02, min_depth=2),
+        ends_at_answer=False,
     ).with_(paths, **changes)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 _TRUNCATED = re.compile(r"length|max.{0,16}tokens|token_limit|context_window", re.IGNORECASE)
 _FAILED = re.compile(r"error|abort|fail|cancel|insufficient|timeout|unspecified", re.IGNORECASE)
@@ -16,3 +18,22 @@ def read_finish_reason(reason: str | None) -> str | None:
     if reason and _FAILED.search(reason):
         return "error"
     return "length" if reason and _TRUNCATED.search(reason) else reason
+
+
+def read_ended(fields: Mapping[str, Any]) -> bool | None:
+    """Return whether the model ended its reply itself, and not at a stop text, or `None` if that is not told.
+
+    Args:
+        fields: Those of a choice and, of llama.cpp, of its response: `finish_reason`, and `stop_reason` (vLLM:
+            the stop text, or a token, or null at the end of the sequence), `matched_stop` (SGLang: the stop
+            text or the token) or `stop_type` (llama.cpp: `eos`, `word`, …).
+    """
+    if fields.get("finish_reason") != "stop":
+        return None
+    if (kind := fields.get("stop_type")) in ("eos", "word"):
+        return bool(kind == "eos")
+    stops = [fields[name] for name in ("stop_reason", "matched_stop") if name in fields]
+    if any(isinstance(stop, str) and stop for stop in stops):
+        return False
+    tells = "stop_reason" in fields or any(type(stop) is int for stop in stops)
+    return True if tells else None

@@ -11,8 +11,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
 from tot_lab.core.parts import UserFunction
-from tot_lab.core.reading.answers import answer_at_end, stated_answer
+from tot_lab.core.reading.answers import answer_at_end, concluded_answer, last_lines, normalize, stated_answer
 from tot_lab.core.reading.choices import stated_choice
+from tot_lab.core.reading.mathematics import last_number
 from tot_lab.core.reading.values import verdict
 from tot_lab.core.task import Domain, Path, Task
 from tot_lab.domains.general.graders import GRADERS, choices_of
@@ -163,6 +164,18 @@ class General(Domain):
 
     def answer(self, task: Task, path: Path) -> str | None:
         return self.read_answer(task, path[-1]) if path else None
+
+    def states_answer(self, task: Task, path: Path) -> bool | None:
+        """Return whether the last line of the last step states an answer that `grading` can compare."""
+        text = "\n".join(path[-2:])
+        answer = concluded_answer(text)
+        if self.grading == "choice":
+            choices, lines = choices_of(task), last_lines(text)
+            labels = {label.casefold() for label in choices}
+            if lines and normalize(lines[-1]).strip("()[] .") in labels:
+                return True
+            return answer is not None and stated_choice("\n".join(lines), choices) is not None
+        return answer is not None and (self.grading != "number" or last_number(answer) is not None)
 
     def same(self, task: Task, answer: str) -> Hashable:
         """A key that is equal for answers which `grading` cannot tell apart: with `number` their last number,

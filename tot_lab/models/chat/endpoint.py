@@ -281,6 +281,7 @@ class ChatEndpoint(Endpoint):
                 tool_calls=choice.tool_calls,
                 provider_state=self._state(choice),
                 reported_usage=reported,
+                ended=choice.ended,
             )
             replies.append(scrubbed_reply(reply, keys))
         if again is not None:

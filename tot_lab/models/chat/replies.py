@@ -38,6 +38,7 @@ class Choice(NamedTuple):
         text: `None` if it has none.
         failure: Why it is not a reply, or `None`.
         state: What may have to be sent back; see `wanted_back`.
+        ended: As in `Reply`.
     """
 
     text: str | None
@@ -47,6 +48,7 @@ class Choice(NamedTuple):
     logprobs: tuple[TokenLogprob, ...] = ()
     failure: Failure | None = None
     state: dict[str, Any] = {}
+    ended: bool | None = None
 
     @property
     def size(self) -> int:
@@ -65,6 +67,7 @@ def choice_of(
     refusal: str | None = None,
     logprobs: tuple[TokenLogprob, ...] = (),
     blocks: Sequence[Any] = (),
+    ended: bool | None = None,
 ) -> Choice:
     """Return a reply as the provider sent it.
 
@@ -77,6 +80,7 @@ def choice_of(
         refusal: Why the model refused to reply.
         logprobs: Its tokens.
         blocks: Thinking blocks, of which the signed ones are sent back.
+        ended: As in `Reply`.
     """
     tool_calls = tool_calls_of(tools)
     content, thinking = split(text, reasoning)
@@ -91,7 +95,7 @@ def choice_of(
     if tool_calls and known == "stop":
         known = "tool_calls"
     state = state_of(blocks, reasoning)
-    return Choice(content, thinking, known, tool_calls, logprobs, failure, state)
+    return Choice(content, thinking, known, tool_calls, logprobs, failure, state, ended)
 
 
 class Processing(NamedTuple):

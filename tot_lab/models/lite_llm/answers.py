@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Any
 
 from tot_lab.core.calls import CallObserver, TokenLogprob
-from tot_lab.core.reading.finish_reasons import read_finish_reason
+from tot_lab.core.reading.finish_reasons import read_ended, read_finish_reason
 from tot_lab.core.scrubbing import clean
 from tot_lab.models.chat.failures import failure_in
 from tot_lab.models.chat.replies import (
@@ -40,11 +40,12 @@ def whole(response: Any) -> Answers:
     """Return the content of a complete response."""
     usage, timings = _usage_of([response]), getattr(response, "timings", None)
     error = getattr(response, "error", None)
-    choices = [_choice(choice, error) for choice in response.choices or ()]
+    told = {"stop_type": getattr(response, "stop_type", None)}
+    choices = [_choice(choice, error, told) for choice in response.choices or ()]
     return Answers(choices, response.model, usage, _processing_of(usage), timings)
 
 
-def _choice(choice: Any, error: Any) -> Choice:
+def _choice(choice: Any, error: Any, told: dict[str, Any]) -> Choice:
     message = choice.message
     own, extra = (getattr(part, "provider_specific_fields", None) or {} for part in (choice, message))
     return choice_of(
@@ -56,6 +57,7 @@ def _choice(choice: Any, error: Any) -> Choice:
         refusal=extra.get("refusal"),
         logprobs=_logprobs(getattr(choice, "logprobs", None)),
         blocks=getattr(message, "thinking_blocks", None) or (),
+        ended=read_ended({**told, **own, "finish_reason": choice.finish_reason}),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tot_lab.core.calls import CallObserver, TokenLogprob, is_token_count, usage_text
-from tot_lab.core.reading.finish_reasons import read_finish_reason
+from tot_lab.core.reading.finish_reasons import read_ended, read_finish_reason
 from tot_lab.core.scrubbing import clean
 from tot_lab.models.chat.failures import failure_in, shortened
 from tot_lab.models.chat.replies import (
@@ -64,7 +64,7 @@ def whole(body: bytes, n: int, *, is_list: bool = False) -> Answers:
                 raise ValueError(
                     f"expected a reply for each of {n} prompts: got the indexes {indexes!r:.100}"
                 )
-        choices = [_choice_of(choice) for choice in found[:n]]
+        choices = [_choice_of(choice, page) for choice in found[:n]]
         model, usage = _text(page.get("model")), usage_of(page.get("usage"))
         return Answers(choices, model, usage, processing_of(page), page.get("timings"))
     except _WRONG as error:
@@ -86,7 +86,7 @@ async def streamed(
         Failure: If the stream ends early or is not one of replies.
     """
     text: str | None = None
-    thinking, finish, model, usage, failed = "", None, None, None, None
+    thinking, finish, model, usage, failed, ended = "", None, None, None, None, None
     processing, is_done = Processing(), False
     tools: list[ToolPieces] = []
     async for event in events:
@@ -104,6 +104,8 @@ async def streamed(
             delta = choice.get("delta") or {"content": choice.get("text")}
             if read_finish_reason(finish) != "error":  # some proxies send `stop` after it
                 finish = _text(choice.get("finish_reason")) or finish
+            if choice.get("finish_reason") is not None:
+                ended = _ended(choice, page)
             failed = choice.get("error") or failed
             thinking += _reasoning_in(delta) or ""
             for tool in delta.get("tool_calls") or ():
@@ -123,11 +125,11 @@ async def streamed(
             raise _unreadable(f"{type(error).__name__}: {error}") from None
     if finish is None and failed is None and not is_done:
         raise Failure("the stream ended before the reply was complete", retry=True)
-    choice = choice_of(text, thinking, finish, whole_calls(tools), error=failed)
+    choice = choice_of(text, thinking, finish, whole_calls(tools), error=failed, ended=ended)
     return Answers([choice], model, usage, processing)
 
 
-def _choice_of(choice: dict[str, Any]) -> Choice:
+def _choice_of(choice: dict[str, Any], page: dict[str, Any]) -> Choice:
     message = choice["message"] if "message" in choice else {"content": choice["text"]}
     tools = [
         (tool.get("id"), tool["function"].get("name"), _arguments_in(tool["function"]))
@@ -141,7 +143,15 @@ def _choice_of(choice: dict[str, Any]) -> Choice:
         error=choice.get("error"),
         refusal=_text(message.get("refusal")),
         logprobs=_logprobs_of(choice.get("logprobs")),
+        ended=_ended(choice, page),
     )
+
+
+def _ended(choice: dict[str, Any], page: dict[str, Any]) -> bool | None:
+    """Return whether the model ended a reply itself. llama.cpp reports it beside the choices."""
+    verbose = page.get("__verbose")
+    told = {**page, **verbose} if isinstance(verbose, dict) else page
+    return read_ended({"stop_type": told.get("stop_type"), **choice})
 
 
 def _text(value: Any) -> str | None:

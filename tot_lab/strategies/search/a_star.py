@@ -164,7 +164,7 @@ class AStar(CheapestFirst):
 
 def is_dead_end(state: SearchState, id: str) -> bool:
     """Whether nothing can be added to the path of a thought that its domain calls incomplete."""
-    return id in state.closed and state.task.domain.complete(state.task, state.tree.texts(id)) is False
+    return id in state.closed and state.complete(id) is False
 
 
 def number_of(function: UserFunction, state: SearchState, id: str) -> float:

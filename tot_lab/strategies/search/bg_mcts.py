@@ -186,6 +186,6 @@ def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: 
         findings.families.pop(node.parent or state.root, None)
         findings.back_up(id, max(node.rank, 0.0))
         findings.deepest = max(findings.deepest, node.depth)
-        if id in state.closed and state.task.domain.complete(state.task, state.tree.texts(id)) is not False:
+        if id in state.closed and state.complete(id) is not False:
             count, total = findings.answers
             findings.answers = (count + 1, total + node.depth)

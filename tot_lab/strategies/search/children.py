@@ -37,7 +37,7 @@ class Children:
         if repeats is not None and thought.text == text:
             duplicate = Decided(thought.id, "duplicate", f"repeats {parent}.{repeats}")
             return [thought, *(yield from emit_as_list(duplicate))]
-        path = [*self.place.path, thought.text]
+        path = [*self.place.path, *filter(None, [thought.text])]
         reply = reply if thought.text == text else None
         return [thought, *(yield from score(self.sampler, self.evaluate, path, thought.id, reply))]
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from tot_lab.core.calls import Call, Message
+from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.task import Path, Task
 from tot_lab.strategies.search.place import Place
-from tot_lab.strategies.search.proposers import Sample
-from tot_lab.strategies.search.sampling import Prompt, Sampler
+from tot_lab.strategies.search.proposers import Proposer, Sample
+from tot_lab.strategies.search.sampling import Count, Prompt, Sampler
+
+_Text = Annotated[str, Field(min_length=1)]
 
 
 class Continue(Sample):
@@ -21,29 +23,129 @@ class Continue(Sample):
     The last message of the call is the unfinished reply (assistant prefill). The endpoint must continue it:
     `tl.OpenAICompatible` asks its server to, DeepSeek does, and many hosted models refuse it.
 
+    A path is finished if the last line of its last step states an answer, or if the model ended its reply:
+    with its end-of-sequence token, where the server tells that from a stop text (vLLM, SGLang, llama.cpp),
+    or with an empty continuation. The thought of an empty continuation is empty. A domain with a `complete` of
+    its own decides by itself.
+
     References:
         Snell et al. 2024, Scaling LLM Test-Time Compute, arXiv:2408.03314, section 5 (search by steps against
-        a process reward model).
+        a process reward model); Beeching et al. 2024, search-and-learn (`separator`); its_hub,
+        `StepGeneration` (`tokens_per_step`).
     """
 
-    separator: Annotated[str, Field(min_length=1)] = "\n\n"
-    """Text between steps. It ends a call, and is no part of the thoughts."""
+    asks_for_answer: ClassVar[bool] = True
+
+    separator: _Text | Annotated[tuple[_Text, ...], Field(strict=False, min_length=1)] = "\n\n"
+    """Text between steps, or several. It ends a call, and is no part of the thoughts. The first of several
+    joins the steps."""
+
+    tag: str = ""
+    """Text that begins each step, with `{n}` for its number, such as `## Step {n}:`. The tag of the next step
+    then ends a call in place of `separator`, which only joins the steps."""
+
+    tokens_per_step: Count | None = None
+    """Tokens of a step. If it is set, only their number ends a step, and the steps are joined as they are."""
+
+    prefill: str = ""
+    """Text with which every reply begins, before the first step."""
+
+    temperatures: Annotated[tuple[Annotated[float, Field(ge=0, le=2)], ...], Field(strict=False)] = ()
+    """Sampling temperatures of the first step, the second, and so on. The last one holds for all further
+    steps. Empty means `temperature` for all."""
+
+    finish: bool = False
+    """Whether the best path is completed by one further call without a stop text, if the search ends without
+    a finished path."""
 
     options: dict[str, Any] = {}
     """Further settings of calls that continue a reply, under the names of the endpoint. vLLM through litellm
     needs `{"continue_final_message": True, "add_generation_prompt": False}`."""
+
+    @field_validator("tag")
+    @classmethod
+    def _is_numbered(cls, tag: str) -> str:
+        if tag and "{n}" not in tag:
+            raise ValueError(f"tag must contain {{n}}, the number of the step: got {tag!r}.")
+        return tag
+
+    @model_validator(mode="after")
+    def _has_one_end_of_step(self) -> Self:
+        if self.tag and self.tokens_per_step is not None:
+            raise ValueError("tag and tokens_per_step both end a step: set one of them.")
+        return self
+
+    def finisher(self) -> Proposer | None:
+        return _ToTheEnd(**{**dict(self), "count": 1}) if self.finish else None
 
     def _default_prompt(self, task: Task, path: Path) -> str:
         return task.domain.answer_prompt(task, True)
 
     def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt, sample_index: int) -> Call:
         call = super()._call(purpose, sampler, place, prompt, sample_index)
-        call = msgspec.structs.replace(call, stop=(self.separator,), response_format=None)
-        if not place.path:
+        depth = len(place.path)
+        call = msgspec.structs.replace(call, stop=self._stops(depth), response_format=None)
+        if self.tokens_per_step is not None:
+            call = msgspec.structs.replace(call, max_tokens=self._most_tokens(call.max_tokens))
+        if self.temperatures:
+            temperature = self.temperatures[min(depth, len(self.temperatures) - 1)]
+            call = msgspec.structs.replace(call, temperature=temperature)
+        begun = self._begun(place.path)
+        if not begun:
             return call
-        begun = Message("assistant", "".join(step + self.separator for step in place.path))
         options = {**call.options, **self.options}
-        return msgspec.structs.replace(call, messages=(*call.messages, begun), options=options)
+        messages = (*call.messages, Message("assistant", begun))
+        return msgspec.structs.replace(call, messages=messages, options=options)
 
-    def _read(self, task: Task, path: Path, text: str) -> str | None:
-        return text.partition(self.separator)[0].strip() or None
+    def _stops(self, depth: int) -> tuple[str, ...]:
+        """The texts that end the step after `depth` others."""
+        if self.tokens_per_step is not None:
+            return ()
+        if self.tag:
+            return (self._tag(depth + 1),)
+        return (self.separator,) if isinstance(self.separator, str) else self.separator
+
+    def _most_tokens(self, most: int | None) -> int | None:
+        return self.tokens_per_step
+
+    def _tag(self, depth: int) -> str:
+        return self.tag.replace("{n}", str(depth + 1))
+
+    def _begun(self, path: Path) -> str:
+        """The reply so far."""
+        if self.tokens_per_step is not None:
+            return self.prefill + "".join(path)
+        joint = self.separator if isinstance(self.separator, str) else self.separator[0]
+        if not self.tag:
+            return self.prefill + "".join(step + joint for step in path)
+        steps = [f"{self._tag(k)} {step}{joint}" for k, step in enumerate(path)]
+        return self.prefill + "".join(steps) + self._tag(len(path))
+
+    def _step(self, task: Task, path: Path, reply: Reply) -> tuple[str | None, str]:
+        text, is_whole = reply.text, True
+        for stop in self._stops(len(path)):  # an endpoint may ignore stop texts
+            text, found, _ = text.partition(stop)
+            is_whole = is_whole and not found
+        is_empty = not text.strip()
+        step = text if self.tokens_per_step is not None else text.strip()
+        if reply.finish_reason == "length" and is_whole:
+            return step if not is_empty else None, "" if self.tokens_per_step is not None else "cut"
+        tells = reply.ended if self._stops(len(path)) else True  # only the model ends a call without stops
+        ends = is_whole and reply.finish_reason in (None, "stop") and (tells or (tells is None and is_empty))
+        if is_empty and not (ends and path and task.domain.is_text):
+            return None, ""
+        return "" if is_empty else step, "end of reply" if ends else ""
+
+
+class _ToTheEnd(Continue):
+    """Writes the rest of a path."""
+
+    def _stops(self, depth: int) -> tuple[str, ...]:
+        return ()
+
+    def _most_tokens(self, most: int | None) -> int | None:
+        return most
+
+    def _step(self, task: Task, path: Path, reply: Reply) -> tuple[str | None, str]:
+        step, end = super()._step(task, path, reply)
+        return step, "cut" if reply.finish_reason == "length" else end

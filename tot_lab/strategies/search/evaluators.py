@@ -50,6 +50,10 @@ class Evaluator(Part):
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "nothing"
     """Which thoughts one evaluation compares, and so which of the four methods below is called."""
 
+    judges_answers: ClassVar[bool] = False
+    """Whether the highest score means that the path answers the problem, and not only that its steps are
+    right."""
+
     logprobs: ClassVar[int] = 0
     """Alternatives per token whose log-probabilities the proposals must report."""
 
@@ -99,6 +103,8 @@ class Evaluator(Part):
 
 class _Sampled(Evaluator):
     """An evaluator that takes several samples of its prompt."""
+
+    judges_answers: ClassVar[bool] = True
 
     samples: Count = 1
     """Samples of the prompt."""

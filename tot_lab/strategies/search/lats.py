@@ -132,7 +132,7 @@ def followable(state: SearchState, statistics: Statistics, id: str) -> list[str]
 
 def reward_of(state: SearchState, id: str) -> float:
     """The reward of the path that ends with `id`: 0 if nothing could follow it although it is incomplete."""
-    if id not in state.closed or state.task.domain.complete(state.task, state.tree.texts(id)) is False:
+    if id not in state.closed or state.complete(id) is False:
         return 0.0
     return max(state.tree[id].rank, 0.0)
 

@@ -39,6 +39,9 @@ class Proposer(Part):
 
     kind: ClassVar[str] = ""
 
+    asks_for_answer: ClassVar[bool] = False
+    """Whether its calls ask for a whole answer in the form that the domain reads."""
+
     @property
     def members(self) -> dict[str, Proposer]:
         """The proposers that a search may choose from, by name: one per model and temperature of a `Mixture`,
@@ -56,6 +59,10 @@ class Proposer(Part):
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         """Add up to `count` children at `place`. Returns all recorded events."""
         raise NotImplementedError(f"the proposer {self.kind!r} has no grow")
+
+    def finisher(self) -> Proposer | None:
+        """The proposer that completes the best path in one step if the search has finished none."""
+        return None
 
     def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:
         """`task` for children that continue several thoughts. Its context shows the `paths` of the others."""
@@ -117,10 +124,12 @@ class Sample(_Prompted):
             reply = yield from self._ask("sample", sampler, place, prompt, sample_index)
             if reply.error is not None:
                 return (yield from emit_as_list(call_failed(parent, "sample", reply.error)))
-            text = self._read(task, path, reply.text)
+            text, end = self._step(task, path, reply)
             if text is None:
                 yield unreadable(parent, "sample", sample_index)
                 return None
+            if end:
+                place.ended[number] = end
             return (yield from children.add(number, text, reply=reply))
 
         numbers = range(place.next_child, place.next_child + count)
@@ -136,8 +145,10 @@ class Sample(_Prompted):
     def _default_prompt(self, task: Task, path: Path) -> str:
         return task.domain.sample_prompt(task, path)
 
-    def _read(self, task: Task, path: Path, text: str) -> str | None:
-        return task.domain.read_sample(task, path, text)
+    def _step(self, task: Task, path: Path, reply: Reply) -> tuple[str | None, str]:
+        """The step in a reply, `None` if it cannot be read, and the entry of `Place.ended`, or ""."""
+        text = task.domain.read_sample(task, path, reply.text)
+        return text, "cut" if reply.finish_reason == "length" else ""
 
 
 class Propose(_Prompted):

@@ -86,6 +86,8 @@ class SearchState:
             sampling settings.
         tree: All thoughts, with their scores and decisions.
         closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
+        finished: Thoughts whose path is complete.
+        by_text: Whether the text of a path tells whether it is complete, because its domain does not.
         places: What each expansion so far has used, by parent.
         copies: How often the search holds a finished thought, if more than once. Each copy has a vote.
         grafted: Thoughts that a person has added.
@@ -98,6 +100,8 @@ class SearchState:
         self.strategy = strategy
         self.tree = Tree(task.steps)
         self.closed: set[str] = set()
+        self.finished: set[str] = set()
+        self.by_text = getattr(strategy, "ends_at_answer", True) and task.domain.is_text
         self.places: dict[str, Place] = {}
         self.copies: Counter[str] = Counter()
         self.grafted: set[str] = set()
@@ -120,6 +124,13 @@ class SearchState:
         """`ids` by score, best first; of equals the one given first, as in Yao et al. 2023."""
         nodes = self.tree.nodes
         return sorted(ids, key=lambda id: -nodes[id].rank)
+
+    def complete(self, id: str) -> bool | None:
+        """Whether the path of `id` is complete. `None` if neither its domain nor its text tells."""
+        path = self.tree.texts(id)
+        if not self.by_text:
+            return self.task.domain.complete(self.task, path)
+        return id in self.finished or (None if self.task.domain.states_answer(self.task, path) is None else False)
 
     def open(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that can be expanded."""

@@ -71,6 +71,11 @@ class TreeOfThoughts(Prompting):
     stop: Stop = Stop()
     """When the search ends."""
 
+    ends_at_answer: bool = True
+    """Whether a path is finished when its text ends with an answer, if the domain has no `complete` of its own.
+    Finished paths are not expanded, and the answer is that of a finished path if there is one. `False`
+    expands every path up to the depth limit, as the presets `beam_search` and `state_machine` do."""
+
     merge: bool = False
     """Whether thoughts that reach the same state, as the domain sees it, are linked and expanded once."""
 
@@ -107,7 +112,11 @@ class TreeOfThoughts(Prompting):
             number = most if self.stop.nodes is None else min(most, self.stop.nodes)
             expansions += number
             calls += number * calls_per_expansion(self.propose, self.evaluate, task, count)
-        return calls + min(picks, expansions) * self.evaluate.calls_per_pick()
+        calls += min(picks, expansions) * self.evaluate.calls_per_pick()
+        finisher = self.propose.finisher() if self.ends_at_answer and task.domain.is_text else None
+        if finisher is not None:
+            calls += calls_per_expansion(finisher, self.evaluate, task, 1) + self.evaluate.calls_per_pick()
+        return calls
 
 
 def calls_per_expansion(propose: Proposer, evaluate: Evaluator, task: Task, count: int) -> int:
@@ -332,19 +341,36 @@ class _Run:
             if self.stop.min_score > 0 and node.rank < self.stop.min_score:
                 yield from self._emit(Decided(id, "pruned", "unreadable" if node.unreadable else "min_score"))
                 continue
-            path = [*self._place(node.parent or self.at).path, node.text]
+            path = [*self._place(node.parent or self.at).path, *filter(None, [node.text])]
             if self.settings.merge and (state := domain.state(self.task, path)) is not None:
                 known = self.states.setdefault(state, id)
                 if known != id:
                     yield from self._emit(Decided(id, "merged", "same state", known))
                     continue
-            if domain.complete(self.task, path):
-                yield from self._emit(Decided(id, "complete"))
+            end = self._place(node.parent or self.at).ended.get(id_key(id)[-1], "")
+            if end == "cut":
+                yield Note("step.cut", id)
+            if reason := self._finished(path, end):
+                yield from self._emit(Decided(id, "complete", reason.strip()))
                 self.state.closed.add(id)
+                self.state.finished.add(id)
             elif node.depth >= self.stop.depth:
                 self.state.closed.add(id)
             eligible.append(id)
         return eligible
+
+    def _finished(self, path: Sequence[str], end: str) -> str:
+        """Why a path is finished, "" if it is not. A blank means that its domain says so.
+
+        Args:
+            end: The entry of its last step in `Place.ended`.
+        """
+        domain = self.task.domain
+        if not self.state.by_text:
+            return " " if domain.complete(self.task, path) else ""
+        if end == "cut":
+            return ""
+        return "answer stated" if domain.states_answer(self.task, path) else end
 
     def _keep(self, fresh: Sequence[str], eligible: Sequence[str]) -> Thinking[list[str]]:
         """Record which new thoughts the search did not prune. Returns them, best first."""
@@ -382,13 +408,14 @@ class _Run:
         for node in (self.tree[id] for id in kept):
             if node.score is None or node.score < self.stop.solved:
                 return None
-            complete = self.task.domain.complete
-            if (
-                node.depth >= self.stop.min_depth
-                and complete(self.task, self.tree.texts(node.id)) is not False
-            ):
+            if node.depth >= self.stop.min_depth and self._may_answer(node.id):
                 return node
         return None
+
+    def _may_answer(self, id: str) -> bool:
+        """Whether a path can be the solution. A judge of answers decides it where no form was asked for."""
+        judged = self.settings.evaluate.judges_answers and not self.settings.propose.asks_for_answer
+        return self.state.complete(id) is not False or (self.state.by_text and judged)
 
     def _room(self) -> int | None:
         """How many thoughts may still be added."""
@@ -406,13 +433,19 @@ class _Run:
         thoughts = [node for node in list(tree)[1:] if node.id not in self.barred]
         sound = [node for node in thoughts if node.state not in ("failed", "duplicate")]
         leaves = [node for node in sound if not node.children]
-        leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))
+        leaves.sort(key=_as_leaf)
+        finished = [node for node in sound if node.id in self.state.finished]
+        if self.state.by_text and not finished and stop not in ("solved", "answered") and not self.halt:
+            finished = yield from self._completed(self._chosen(sound, leaves)[1])
+            thoughts += finished
+            sound += finished
+        if self.state.by_text and finished:  # the others cannot be the answer
+            finished = [node for node in finished if node.state != "pruned"] or finished
+            sound, leaves = finished, sorted(finished, key=_as_leaf)
         if stop == "answered" and self.found is not None:
             text, winner = first_answer(task, tree, [tree[self.found]], any_text=True)
         else:
-            copies = self.state.copies
-            held = [leaf for leaf in leaves for _ in range(max(copies[leaf.id], 1))]
-            text, winner = rule.choose(task, tree, sound, held)
+            text, winner = self._chosen(sound, leaves)
         if winner is None and halts(stop):  # a refused evaluation says nothing against its thought
             unscored = [node for node in thoughts if node.score is None and _refused(node)]
             unscored.sort(key=lambda node: -node.depth)
@@ -420,11 +453,29 @@ class _Run:
             if winner is None and all(node.score is None for node in thoughts):
                 text, winner = first_answer(task, tree, [*sound, *unscored], any_text=True)
         if winner is not None:
+            if self.state.by_text and stop != "solved" and self.state.complete(winner.id) is False:
+                ended = self._place(winner.parent or self.at).ended
+                yield Note("answer.unfinished", winner.id, {"cut": ended.get(id_key(winner.id)[-1]) == "cut"})
             yield from self._emit(Decided(winner.id, "answer", stop))
         id, score = (winner.id, winner.score) if winner is not None else (None, None)
         completed = {"winner_id": id, "winner_score": score, "total_nodes": len(tree)}
         yield Note("tot.completed", self.at, completed)
         return Answer(text, stop, id, score, tuple(node.id for node in leaves[: rule.top_k]))
+
+    def _chosen(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> tuple[str, Node | None]:
+        """The answer among `nodes` by the rule, and its thought."""
+        copies = self.state.copies
+        held = [leaf for leaf in leaves for _ in range(max(copies[leaf.id], 1))]
+        return self.settings.answer.choose(self.task, self.tree, nodes, held)
+
+    def _completed(self, best: Node | None) -> Thinking[list[Node]]:
+        """Have the proposer complete the best path. Returns the end of that path if it is finished."""
+        finisher = self.settings.propose.finisher()
+        if finisher is None or best is None:
+            return []
+        fresh = yield from self._expand(Pick([best.id], 1, finisher))
+        yield from self._settle(fresh)
+        return [self.tree[id] for id in fresh if id in self.state.finished]
 
     def _emit(self, event: Event) -> Thinking[None]:
         """Record `event`, and add it to the tree as it was recorded."""
@@ -454,6 +505,11 @@ def _counts(pick: Pick, propose: Proposer) -> list[int]:
         return list(pick.count)
     count = propose.max_children() if pick.count is None else pick.count
     return [count] * len(pick.parents)
+
+
+def _as_leaf(node: Node) -> tuple[float, int, tuple[int, ...]]:
+    """The sort key of leaves: by score, then depth, then id."""
+    return -node.rank, -node.depth, id_key(node.id)
 
 
 def _refused(node: Node) -> bool:
