@@ -99,6 +99,8 @@ def diagnose(run: Run) -> Diagnosis:
       marked wrong.
     - cut_short: a budget or the cap on thoughts ended the search before all kept thoughts were expanded.
       out_of_turns: a tool loop used up its turns.
+    - unfinished_answer: the answer of a search on text comes from a path that states none.
+      separator_unseen: no reply ended at a stop text, so no path has steps.
     - assumed_confidence: Deep Think could read no confidence, so its last iteration answered.
       shortened_texts: its later phases were shown only the beginning of a text.
     - failed_calls, refused_calls, cut_off (replies that ended at `max_tokens`), unreadable_replies,
@@ -241,6 +243,34 @@ def _out_of_turns(facts: _Facts) -> Iterator[Finding]:
     elif facts.run.stop_reason in _TURNS and facts.nodes and not meant:
         text = "1 loop used up all turns, and ended without an answer."
         yield Finding("out_of_turns", text, (facts.nodes[0].id,))
+
+
+def _unfinished_answer(facts: _Facts) -> Iterator[Finding]:
+    state, best = facts.run.answer_state, facts.run.best
+    if best is not None and state in ("unfinished", "cut"):
+        why = (
+            "its last step was cut off at max_tokens" if state == "cut" else "its last line states no answer"
+        )
+        yield Finding("unfinished_answer", f"The path of the answer is unfinished: {why}.", (best.id,))
+
+
+def _separator_unseen(facts: _Facts) -> Iterator[Finding]:
+    rows = [
+        (row.call, row.reply)
+        for row in facts.calls
+        if row.call.stop and row.call.purpose == "sample" and row.reply and row.reply.error is None
+    ]
+    went_on = any(call.messages[-1].role == "assistant" and reply.text.strip() for call, reply in rows)
+    seen = any(
+        reply.ended is False
+        or any(stop in reply.text for stop in call.stop)
+        or (reply.ended is None and reply.finish_reason != "length" and went_on)
+        for call, reply in rows
+    )
+    if rows and not seen:
+        stops = " or ".join(dict.fromkeys(repr(stop) for call, _ in rows for stop in call.stop))
+        text = f"None of {_count(rows, 'reply')} ended at {stops}: a step is all that a reply holds."
+        yield Finding("separator_unseen", text)
 
 
 def _assumed_confidence(facts: _Facts) -> Iterator[Finding]:
@@ -477,6 +507,8 @@ _LOOKS: Sequence[Callable[[_Facts], Iterator[Finding]]] = (
     _marked_wrong,
     _cut_short,
     _out_of_turns,
+    _unfinished_answer,
+    _separator_unseen,
     _assumed_confidence,
     _shortened_texts,
     _marks,

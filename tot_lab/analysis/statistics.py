@@ -77,6 +77,9 @@ class Comparison(NamedTuple):
     lost_b: str | None = None
 
 
+ANSWER_STATES = ["finished", "cut", "unfinished"]
+
+
 def success_rates(
     df: Any, by: str | Sequence[str] = "setting", *, confidence: float = 0.95
 ) -> pandas.DataFrame:
@@ -101,7 +104,8 @@ def success_rates(
         failed`, `none`, or NA if unknown. `lost_calls` gives these as numbers. If runs kept several answers
         (the table has the column `any_of_kept`), also first_answer, the runs whose first answer solved the
         task, which equals solved, and any_of_kept, those of which any kept answer did, Int64. Many
-        publications report the latter.
+        publications report the latter. If the table has the column `answer_state`, also finished, cut and
+        unfinished, the runs whose answer is so, Int64.
 
     Warns:
         UserWarning: If more than 5 % of the calls of a role were lost.
@@ -127,6 +131,7 @@ def success_rates(
             "ungraded": int((group["ungraded"] & ~group["failed"]).sum()),
             "first_answer": int(graded["solved"].sum()),
             "any_of_kept": int(graded["any_of_kept"].sum()),
+            **{state: int((group["answer_state"] == state).sum()) for state in ANSWER_STATES},
         }
         if len(shares):
             row["rate"] = float(shares.mean())
@@ -136,6 +141,8 @@ def success_rates(
     counts = ["runs", "tasks", "solved", "errors", "ungraded"]
     if "any_of_kept" in given:
         counts += ["first_answer", "any_of_kept"]
+    if "answer_state" in given:
+        counts += ANSWER_STATES
     shown = pandas.DataFrame(rows, columns=[*keys, *counts, "rate", "low", "high"])
     shown["lost"] = pandas.array([describe(losses[names]) for names in losses], dtype="string")
     warn_of(losses)
@@ -310,12 +317,15 @@ def _runs(df: Any, keys: list[str]) -> pandas.DataFrame:
     runs["solved"] = known.fillna(False).astype(bool)
     kept = given["any_of_kept"].astype("boolean") if "any_of_kept" in given else known
     runs["any_of_kept"] = kept.fillna(known).fillna(False).astype(bool)
+    runs["answer_state"] = (
+        given["answer_state"].astype("string").fillna("") if "answer_state" in given else ""
+    )
     return runs
 
 
 _OWN = {
     *("runs", "tasks", "solved", "failed", "errors", "ungraded", "first_answer", "any_of_kept"),
-    *("rate", "low", "high", "lost"),
+    *("rate", "low", "high", "lost", "answer_state", *ANSWER_STATES),
 }
 
 

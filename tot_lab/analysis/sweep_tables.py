@@ -52,6 +52,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     - any_of_kept: boolean, whether any of the answers that the search kept is correct. NA for runs that kept
       only one; no column if all did
     - credit: Float64, partial credit of the answer, 0 to 1, only in sweeps of tasks that give any
+    - answer_state: string, `finished`, `unfinished` or `cut` (`Run.answer_state`); no column if none is known
     - answer: string, NA if there is none; stop_reason: category, NA if the run could not start
     - error: string, the error of the strategy, the model's setup or the grading, NA if there is none
     - calls: Int64, calls made; failed_calls: Int64, calls without a reply
@@ -85,6 +86,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         **any_of_kept([row.any_of_kept for row in rows]),
         **each(rows, score="Float64"),
         **(each(rows, credit="Float64") if any(row.credit is not None for row in rows) else {}),
+        **(each(rows, answer_state="string") if any(row.answer_state for row in rows) else {}),
         "answer": ("string", [row.answer or None for row in rows]),
         "stop_reason": (tuple(sorted({row.stop for row in rows if row.stop})), [row.stop for row in rows]),
         **each(rows, error="string", calls="Int64", failed_calls="Int64"),

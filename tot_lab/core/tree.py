@@ -164,8 +164,10 @@ class Tree:
         return nodes
 
     def texts(self, id: str) -> list[str]:
-        """The path to `id` as domains receive it: the earlier steps, and the thoughts below the root. An empty
-        thought, which only ends a path, is no step."""
+        """The path to `id` as domains receive it: the earlier steps, and the thoughts below the root.
+
+        An empty thought, which only ends a path, is no step.
+        """
         return [*self.steps, *(node.text for node in self.path(id)[1:] if node.text)]
 
     def below(self, id: str) -> list[str]:

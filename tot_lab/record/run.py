@@ -21,7 +21,7 @@ from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import needs_functions, part_of
 from tot_lab.core.processes import found_in
-from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
+from tot_lab.core.records import Decided, Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task, Ungraded
 from tot_lab.core.tree import Node, Tree
@@ -379,6 +379,20 @@ class Run(RunMethods):
     def best(self) -> Node | None:
         """The thought that holds the answer."""
         return self.tree[self._ended.node] if self._ended and self._ended.node is not None else None
+
+    @cached_property
+    def answer_state(self) -> str | None:
+        """`finished` if the path of the answer is complete, `None` if that is not known.
+
+        In a search on text, `unfinished` if its last step states no answer, and `cut` if that step ended at
+        `max_tokens`.
+        """
+        best = self._ended.node if self._ended else None
+        for event in self.events:
+            if isinstance(event, Note) and event.name == "answer.unfinished" and event.at == best:
+                return "cut" if event.data.get("cut") else "unfinished"
+        complete = (e.id for e in self.events if isinstance(e, Decided) and e.what == "complete")
+        return "finished" if best is not None and best in complete else None
 
     @property
     def candidates(self) -> list[Node]:

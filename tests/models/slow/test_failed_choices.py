@@ -506,3 +506,38 @@ def test_a_run_notes_once_what_the_server_refuses(server):
             assert run.usage.errors == 0
     finally:
         server.otherwise = before
+
+
+# How the model ended.
+
+ENDS = {
+    "vLLM, end of sequence": (said(stop_reason=None), True),
+    "vLLM, another token that ends a turn": (said(stop_reason=128009), True),
+    "vLLM, stop text": (said(stop_reason="\n\n"), False),
+    "vLLM, truncated": (said("length", stop_reason=None), None),
+    "vLLM, filtered": (said("content_filter", stop_reason=None), None),
+    "SGLang, end of sequence": (said(matched_stop=151645), True),
+    "SGLang, stop text": (said(matched_stop="\n\n"), False),
+    "SGLang, not told": (said(matched_stop=None), None),
+    "llama.cpp, end of sequence": (said(page={"stop_type": "eos"}), True),
+    "llama.cpp, stop text": (said(page={"stop_type": "word", "stopping_word": "\n\n"}), False),
+    "llama.cpp, limit": (said("length", page={"stop_type": "limit"}), None),
+    "OpenAI": (said(), None),
+}
+
+
+@watched
+@pytest.mark.parametrize("name", ENDS)
+def test_whether_the_model_ended_is_read_where_the_server_tells(server, model, name, watched):
+    answers, ended = ENDS[name]
+    assert ask(model, answers[watched], watched=watched, server=server, stop=("\n\n",)).ended is ended
+
+
+def test_how_it_ended_is_in_the_cache(server, model, tmp_path):
+    lab = tl.Lab(model, runs=None, cache=tmp_path)
+    server.will(ENDS["vLLM, end of sequence"][0][0])
+    replies = []
+    for _ in range(2):
+        made = wait(lab.run(tl.OneAnswer(), TASK))
+        replies += [line.e.ended for line in made.lines if hasattr(line.e, "ended")]
+    assert (replies, len(server.calls)) == ([True, True], 1)

@@ -26,7 +26,8 @@ _PARTIAL = re.compile(r"\b(?:partial|sub-?totals?|so far|intermediate|for now|fi
 _ANNOUNCED = re.compile(
     r"\W*(?:(?:first|next|now|then|let|to|we|I|you|it|if|not|found|obtained|given|by|still|unclear|unknown"
     r"|maybe|perhaps|possibly|probably|either|going|in|what|which|how|see|needs?|depends)\b(?!\W*\Z)"
-    r"|the (?:sum|difference|product|total|number|ratio|value|remainder|same|following|next)\b(?! (?:is|=|-?\d)))",
+    r"|the (?:sum|difference|product|total|number|ratio|value|remainder|same|following|next)\b"
+    r"(?! (?:is|=|-?\d)))",
     re.IGNORECASE,
 )
 

@@ -99,6 +99,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     strategy_used: str | None = None
     any_of_kept: bool | None = None
     credit: float | None = None
+    answer_state: str | None = None
 
 
 class Counts(NamedTuple):
@@ -384,6 +385,7 @@ class Sweep(SweepMethods):
             run.strategy_used,
             any_of_kept,
             credit,
+            run.answer_state,
         )
 
     def keys_of(self, lines: Sequence[Line]) -> dict[Position, bytes]:

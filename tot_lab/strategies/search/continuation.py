@@ -24,9 +24,8 @@ class Continue(Sample):
     `tl.OpenAICompatible` asks its server to, DeepSeek does, and many hosted models refuse it.
 
     A path is finished if the last line of its last step states an answer, or if the model ended its reply:
-    with its end-of-sequence token, where the server tells that from a stop text (vLLM, SGLang, llama.cpp),
-    or with an empty continuation. The thought of an empty continuation is empty. A domain with a `complete` of
-    its own decides by itself.
+    with its end-of-sequence token, where the server tells that from a stop text (vLLM, SGLang, llama.cpp), or
+    with an empty continuation, whose thought is empty. A domain with a `complete` of its own decides alone.
 
     References:
         Snell et al. 2024, Scaling LLM Test-Time Compute, arXiv:2408.03314, section 5 (search by steps against

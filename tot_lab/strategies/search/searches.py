@@ -130,7 +130,9 @@ class SearchState:
         path = self.tree.texts(id)
         if not self.by_text:
             return self.task.domain.complete(self.task, path)
-        return id in self.finished or (None if self.task.domain.states_answer(self.task, path) is None else False)
+        return id in self.finished or (
+            None if self.task.domain.states_answer(self.task, path) is None else False
+        )
 
     def open(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that can be expanded."""

@@ -72,9 +72,10 @@ class TreeOfThoughts(Prompting):
     """When the search ends."""
 
     ends_at_answer: bool = True
-    """Whether a path is finished when its text ends with an answer, if the domain has no `complete` of its own.
-    Finished paths are not expanded, and the answer is that of a finished path if there is one. `False`
-    expands every path up to the depth limit, as the presets `beam_search` and `state_machine` do."""
+    """Whether a path is finished when its last line states an answer, in a domain without a `complete` of its
+    own. Finished paths are not expanded, and the answer is that of a finished path if there is one. `False`
+    expands every path up to the depth limit, as the presets `beam_search` and `state_machine` do.
+    """
 
     merge: bool = False
     """Whether thoughts that reach the same state, as the domain sees it, are linked and expanded once."""

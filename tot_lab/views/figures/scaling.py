@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.matched_cost import Unit
+from tot_lab.analysis.statistics import ANSWER_STATES
 from tot_lab.analysis.tables import is_sweep, placed, table
 from tot_lab.views.figures.points import (
     Point,
@@ -44,6 +46,7 @@ class Method(NamedTuple):
         cost: Mean cost of a run.
         success: Success rate.
         oracle: Success rate of a perfect choice among the leaves of each run. Empty if that is not known.
+        states: How many answers are finished, cut and unfinished, in words. Empty if that is not known.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Method(NamedTuple):
     cost: list[Point]
     success: list[Point]
     oracle: list[Point]
+    states: Sequence[str] = ()
 
 
 def scaling_info(df: Any, cost: Unit = "calls") -> list[Method]:
@@ -67,7 +71,14 @@ def scaling_info(df: Any, cost: Unit = "calls") -> list[Method]:
         scales.sort(key=lambda setting: found[cost][setting,].value)
         columns_of = {column: [found[column][setting,] for setting in scales] for column in columns}
         methods.append(
-            Method(name, scales, columns_of[cost], columns_of["correct"], columns_of.get("reachable", []))
+            Method(
+                name,
+                scales,
+                columns_of[cost],
+                columns_of["correct"],
+                columns_of.get("reachable", []),
+                [_states(frame, setting) for setting in scales] if "answer_state" in frame else (),
+            )
         )
     return methods
 
@@ -164,6 +175,12 @@ def _frame(df: Any, cost: str) -> pandas.DataFrame:
     return frame
 
 
+def _states(frame: pandas.DataFrame, setting: str) -> str:
+    """Return how many answers of a setting are finished, cut and unfinished."""
+    counts = frame.loc[frame["setting"] == setting, "answer_state"].value_counts()
+    return ", ".join(f"{counts[state]:,} {state}" for state in ANSWER_STATES if state in counts)
+
+
 def _explain_oracle(methods: list[Method]) -> str:
     """Return what the dashed lines mean, and where none is seen."""
     pairs = [pair for method in methods for pair in zip(method.success, method.oracle, strict=False)]
@@ -178,4 +195,5 @@ def _hover(method: Method, n: int, cost: str, rates: list[Point]) -> str:
     spent = f"{format_value(cost)} per run {format_mean(method.cost[n], cost, False)}"
     what = [] if rates is method.success else ["oracle: a right answer at any leaf"]
     name = f"<b>{format_value(method.settings[n])}</b>"
-    return "<br>".join([name, *what, spent, *hover_lines(rates[n], "correct", True)])
+    states = [f"answers: {text}" for text in method.states[n : n + 1] if text and rates is method.success]
+    return "<br>".join([name, *what, spent, *hover_lines(rates[n], "correct", True), *states])

@@ -80,7 +80,10 @@ def stop_words(run: Run) -> str:
     if run.stop_reason is None:
         return NOT_ENDED
     words = printable(describe_stop(run.stop_reason))
-    return f"{words}: {short(run.error, LONGEST)}" if run.error else words
+    if run.error:
+        return f"{words}: {short(run.error, LONGEST)}"
+    state = {"unfinished": "unfinished", "cut": "cut off at max_tokens"}.get(run.answer_state or "")
+    return f"{words}, with an answer that is {state}" if state else words
 
 
 def answer_words(answer: str, grade: str) -> str:
