@@ -7,17 +7,19 @@ import hashlib
 import msgspec
 
 from tot_lab.core.parts import needs_functions
-from tot_lab.core.records import Decided, Ended, Line, id_key
+from tot_lab.core.records import Decided, Ended, Line
 from tot_lab.record.journal import encoder
 from tot_lab.record.run import Run
 from tot_lab.strategies.search import AnswerRule, TreeOfThoughts
+from tot_lab.strategies.search.answers import candidates
 
 
 def with_answer(run: Run, rule: AnswerRule) -> Run:
     """Return the run with the answer that `rule` chooses, such as `tl.answers.MajorityVote()`.
 
     The records are those of the run up to its end. An imported run can be answered anew like one's own. A
-    rule sees all thoughts that neither failed nor repeat another one.
+    rule sees all thoughts that neither failed nor repeat another one or, in a search on text, the ends of its
+    finished paths.
 
     Raises:
         LookupError: For a run without a task, or whose task needs a function that files do not contain.
@@ -29,9 +31,9 @@ def with_answer(run: Run, rule: AnswerRule) -> Run:
         raise LookupError(f"run {run.id} has no task of tot_lab with all of its functions")
     tree = run.tree
     sound = [node for node in list(tree)[1:] if node.state not in ("failed", "duplicate")]
-    leaves = [node for node in sound if not node.children]
-    leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))
-    text, winner = rule.choose(task, tree, sound, leaves)
+    ends = [e.id for e in run.events if isinstance(e, Decided) and e.what == "complete"]
+    nodes, leaves = candidates(sound, ends if task.domain.is_text else ())
+    text, winner = rule.choose(task, tree, nodes, leaves)
     lines = [line for line in run.lines if not (isinstance(line.e, Ended) or _is_answer(line))]
     place, time = max((line.p[0] for line in lines if line.p), default=0) + 1, run.lines[-1].t
     id, score = (winner.id, winner.score) if winner is not None else (None, None)

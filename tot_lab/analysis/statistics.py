@@ -122,7 +122,7 @@ def success_rates(
         graded = group[~group["ungraded"]]
         tasks = graded.groupby("task", observed=True)["solved"]
         shares, sizes = tasks.mean().to_numpy(float), tasks.size().to_numpy(float)
-        row = {
+        row: dict[str, Any] = {
             **dict(zip(keys, names, strict=True)),
             "runs": len(graded),
             "tasks": len(shares),

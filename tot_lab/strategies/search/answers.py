@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
 from tot_lab.core.parts import Part
+from tot_lab.core.records import id_key
 from tot_lab.core.task import Path, Task
 from tot_lab.core.tree import Node, Tree
 from tot_lab.strategies.search.sampling import Count
@@ -74,6 +75,20 @@ class Deepest(AnswerRule):
 
     def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
         return sorted(nodes, key=lambda node: -node.depth)
+
+
+def candidates(sound: Sequence[Node], finished: Collection[str]) -> tuple[Sequence[Node], list[Node]]:
+    """The thoughts and the leaves among which a rule chooses: those of finished paths, if there are any.
+
+    Args:
+        sound: The thoughts that are neither failed nor duplicates.
+        finished: Ids of thoughts whose path is finished. A pruned one counts only if all of them are pruned.
+    """
+    chosen = [node for node in sound if node.id in finished]
+    chosen = [node for node in chosen if node.state != "pruned"] or chosen
+    leaves = chosen or [node for node in sound if not node.children]
+    leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))
+    return chosen or sound, leaves
 
 
 def finished_answer(task: Task, path: Path) -> str | None:

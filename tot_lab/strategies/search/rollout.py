@@ -78,7 +78,7 @@ class Rollout(Evaluator):
         """The path that a continuation reaches, or `()` with the error of a call, "" if it was unreadable."""
         task, domain, path = sampler.task, sampler.task.domain, [*path]
         for index in range(self.depth):
-            if domain.complete(task, path):
+            if domain.complete(task, path) or (domain.is_text and domain.states_answer(task, path)):
                 break
             prompt = sampler.prompt(None, path, partial(domain.sample_prompt, task, path))
             call = sampler.call(id, "sample", path, prompt, index)

@@ -126,13 +126,12 @@ class SearchState:
         return sorted(ids, key=lambda id: -nodes[id].rank)
 
     def complete(self, id: str) -> bool | None:
-        """Whether the path of `id` is complete. `None` if neither its domain nor its text tells."""
-        path = self.tree.texts(id)
+        """Whether the path of `id` is complete. `None` if its domain does not tell, and its text was not asked
+        for an answer.
+        """
         if not self.by_text:
-            return self.task.domain.complete(self.task, path)
-        return id in self.finished or (
-            None if self.task.domain.states_answer(self.task, path) is None else False
-        )
+            return self.task.domain.complete(self.task, self.tree.texts(id))
+        return id in self.finished or (False if self.strategy.propose.asks_for_answer else None)
 
     def open(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that can be expanded."""

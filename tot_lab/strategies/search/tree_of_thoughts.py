@@ -26,7 +26,7 @@ from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Acts, Budget, BudgetLeft, Thinking, gather, with_budget
 from tot_lab.core.tree import Node
-from tot_lab.strategies.search.answers import AnswerRule, BestPath, first_answer
+from tot_lab.strategies.search.answers import AnswerRule, BestPath, candidates, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
 from tot_lab.strategies.search.evaluators import Evaluator, Value
 from tot_lab.strategies.search.expansion import expand
@@ -348,7 +348,7 @@ class _Run:
                 if known != id:
                     yield from self._emit(Decided(id, "merged", "same state", known))
                     continue
-            end = self._place(node.parent or self.at).ended.get(id_key(id)[-1], "")
+            end = self._end(node)
             if end == "cut":
                 yield Note("step.cut", id)
             if reason := self._finished(path, end):
@@ -359,6 +359,10 @@ class _Run:
                 self.state.closed.add(id)
             eligible.append(id)
         return eligible
+
+    def _end(self, node: Node) -> str:
+        """Why the text of a thought is the end of a reply; see `Place.ended`."""
+        return self._place(node.parent or self.at).ended.get(id_key(node.id)[-1], "")
 
     def _finished(self, path: Sequence[str], end: str) -> str:
         """Why a path is finished, "" if it is not. A blank means that its domain says so.
@@ -415,8 +419,17 @@ class _Run:
 
     def _may_answer(self, id: str) -> bool:
         """Whether a path can be the solution. A judge of answers decides it where no form was asked for."""
-        judged = self.settings.evaluate.judges_answers and not self.settings.propose.asks_for_answer
-        return self.state.complete(id) is not False or (self.state.by_text and judged)
+        if self._is_unfinished(id):
+            return self.settings.evaluate.judges_answers and not self.settings.propose.asks_for_answer
+        return self.state.complete(id) is not False
+
+    def _is_unfinished(self, id: str) -> bool:
+        """Whether a path of text could state an answer, and does not."""
+        state = self.state
+        if not state.by_text or id in state.finished:
+            return False
+        asked = self.settings.propose.asks_for_answer
+        return asked or self.task.domain.states_answer(self.task, self.tree.texts(id)) is not None
 
     def _room(self) -> int | None:
         """How many thoughts may still be added."""
@@ -433,20 +446,15 @@ class _Run:
         task, tree, rule = self.task, self.tree, self.settings.answer
         thoughts = [node for node in list(tree)[1:] if node.id not in self.barred]
         sound = [node for node in thoughts if node.state not in ("failed", "duplicate")]
-        leaves = [node for node in sound if not node.children]
-        leaves.sort(key=_as_leaf)
-        finished = [node for node in sound if node.id in self.state.finished]
+        finished = self.state.finished if self.state.by_text else set[str]()
+        nodes, leaves = candidates(sound, finished)
         if self.state.by_text and not finished and stop not in ("solved", "answered") and not self.halt:
-            finished = yield from self._completed(self._chosen(sound, leaves)[1])
-            thoughts += finished
-            sound += finished
-        if self.state.by_text and finished:  # the others cannot be the answer
-            finished = [node for node in finished if node.state != "pruned"] or finished
-            sound, leaves = finished, sorted(finished, key=_as_leaf)
+            ended = yield from self._completed(self._chosen(nodes, leaves)[1])
+            nodes, leaves = candidates([*sound, *ended], finished)
         if stop == "answered" and self.found is not None:
             text, winner = first_answer(task, tree, [tree[self.found]], any_text=True)
         else:
-            text, winner = self._chosen(sound, leaves)
+            text, winner = self._chosen(nodes, leaves)
         if winner is None and halts(stop):  # a refused evaluation says nothing against its thought
             unscored = [node for node in thoughts if node.score is None and _refused(node)]
             unscored.sort(key=lambda node: -node.depth)
@@ -454,9 +462,8 @@ class _Run:
             if winner is None and all(node.score is None for node in thoughts):
                 text, winner = first_answer(task, tree, [*sound, *unscored], any_text=True)
         if winner is not None:
-            if self.state.by_text and stop != "solved" and self.state.complete(winner.id) is False:
-                ended = self._place(winner.parent or self.at).ended
-                yield Note("answer.unfinished", winner.id, {"cut": ended.get(id_key(winner.id)[-1]) == "cut"})
+            if stop != "solved" and self._is_unfinished(winner.id):
+                yield Note("answer.unfinished", winner.id, {"cut": self._end(winner) == "cut"})
             yield from self._emit(Decided(winner.id, "answer", stop))
         id, score = (winner.id, winner.score) if winner is not None else (None, None)
         completed = {"winner_id": id, "winner_score": score, "total_nodes": len(tree)}
@@ -506,11 +513,6 @@ def _counts(pick: Pick, propose: Proposer) -> list[int]:
         return list(pick.count)
     count = propose.max_children() if pick.count is None else pick.count
     return [count] * len(pick.parents)
-
-
-def _as_leaf(node: Node) -> tuple[float, int, tuple[int, ...]]:
-    """The sort key of leaves: by score, then depth, then id."""
-    return -node.rank, -node.depth, id_key(node.id)
 
 
 def _refused(node: Node) -> bool:
