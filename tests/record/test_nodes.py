@@ -301,7 +301,8 @@ def test_another_search_runs_on_the_recorded_nodes_and_scores(propose, samples):
     assert (would.whole, would.solved, would.run.answer) == (True, True, "10")
     assert [node.score for node in would.run.tree][1:] == pytest.approx([0.8, 0.1, 1.0, 0.25])
     wider = strategy.model_copy(update={"stop": tl.Stop(depth=3, solved=None)})
-    assert not tl.counterfactual(run, wider).whole
+    assert tl.counterfactual(run, wider).whole  # a path that states its answer is not expanded
+    assert not tl.counterfactual(run, wider.model_copy(update={"ends_at_answer": False})).whole
 
 
 def test_recorded_scores_judge_the_evaluator_and_a_rule_answers():

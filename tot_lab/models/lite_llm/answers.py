@@ -40,12 +40,12 @@ def whole(response: Any) -> Answers:
     """Return the content of a complete response."""
     usage, timings = _usage_of([response]), getattr(response, "timings", None)
     error = getattr(response, "error", None)
-    told = {"stop_type": getattr(response, "stop_type", None)}
-    choices = [_choice(choice, error, told) for choice in response.choices or ()]
+    beside = {"stop_type": getattr(response, "stop_type", None)}
+    choices = [_choice(choice, error, beside) for choice in response.choices or ()]
     return Answers(choices, response.model, usage, _processing_of(usage), timings)
 
 
-def _choice(choice: Any, error: Any, told: dict[str, Any]) -> Choice:
+def _choice(choice: Any, error: Any, beside: dict[str, Any]) -> Choice:
     message = choice.message
     own, extra = (getattr(part, "provider_specific_fields", None) or {} for part in (choice, message))
     return choice_of(
@@ -57,7 +57,7 @@ def _choice(choice: Any, error: Any, told: dict[str, Any]) -> Choice:
         refusal=extra.get("refusal"),
         logprobs=_logprobs(getattr(choice, "logprobs", None)),
         blocks=getattr(message, "thinking_blocks", None) or (),
-        ended=read_ended({**told, **own, "finish_reason": choice.finish_reason}),
+        ended=read_ended({**beside, **own, "finish_reason": choice.finish_reason}),
     )
 
 

@@ -150,8 +150,8 @@ def _choice_of(choice: dict[str, Any], page: dict[str, Any]) -> Choice:
 def _ended(choice: dict[str, Any], page: dict[str, Any]) -> bool | None:
     """Return whether the model ended a reply itself. llama.cpp reports it beside the choices."""
     verbose = page.get("__verbose")
-    told = {**page, **verbose} if isinstance(verbose, dict) else page
-    return read_ended({"stop_type": told.get("stop_type"), **choice})
+    fields = {**page, **verbose} if isinstance(verbose, dict) else page
+    return read_ended({"stop_type": fields.get("stop_type"), **choice})
 
 
 def _text(value: Any) -> str | None:

@@ -15,7 +15,9 @@ class PRMBeam(Search):
     in the beam. The search ends when N candidates are finished, or none can be continued.
 
     The published code of Beeching et al. differs: it ends only when all candidates of one level are finished,
-    and it proposes more than M steps for each if fewer than N / M are left.
+    it proposes more than M steps for each if fewer than N / M are left, it counts a step that ends at
+    `max_tokens` as finished, and it completes all candidates of its last level. `Continue(finish=True)`
+    completes the best one, and only if none is finished.
 
     References:
         Snell et al. 2024, arXiv:2408.03314, section 5.2; Beeching et al. 2024, Scaling test-time compute with

@@ -126,8 +126,9 @@ class SearchState:
         return sorted(ids, key=lambda id: -nodes[id].rank)
 
     def complete(self, id: str) -> bool | None:
-        """Whether the path of `id` is complete. `None` if its domain does not tell, and its text was not asked
-        for an answer.
+        """Whether the path of `id` is complete.
+
+        `None` if its domain does not tell, and its text was not asked for an answer.
         """
         if not self.by_text:
             return self.task.domain.complete(self.task, self.tree.texts(id))
