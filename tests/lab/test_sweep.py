@@ -240,6 +240,7 @@ def test_the_table_has_the_columns_and_dtypes_that_it_says():
         "task": "category",
         "task_number": "Int64", "repeat": "Int64", "correct": "boolean",
         "any_of_kept": "boolean", "score": "Float64",
+        "answer_state": "string",
         "answer": "string", "stop_reason": "category", "error": "string",
         "calls": "Int64", "failed_calls": "Int64",
         **{f"{role}_{kind}": "Int64"
