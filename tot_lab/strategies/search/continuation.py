@@ -36,8 +36,8 @@ class Continue(Sample):
     def _default_prompt(self, task: Task, path: Path) -> str:
         return task.domain.answer_prompt(task, True)
 
-    def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt, sample_index: int) -> Call:
-        call = super()._call(purpose, sampler, place, prompt, sample_index)
+    def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt) -> Call:
+        call = super()._call(purpose, sampler, place, prompt)
         call = msgspec.structs.replace(call, stop=(self.separator,), response_format=None)
         if not place.path:
             return call

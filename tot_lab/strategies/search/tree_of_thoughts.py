@@ -22,9 +22,10 @@ from pydantic import Field
 from tot_lab.core.acts import Change, Graft, Prune, RaiseBudget, Rescore
 from tot_lab.core.calls import halts
 from tot_lab.core.records import EVENTS, Decided, Event, Note, Scored, Thought, id_key, parent_of
+from tot_lab.core.samples import SampleCounter
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Acts, Budget, BudgetLeft, Thinking, gather, with_budget
+from tot_lab.core.thinking import Acts, Budget, BudgetLeft, Samples, Thinking, gather, with_budget
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.answers import AnswerRule, BestPath, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
@@ -126,7 +127,7 @@ class _Run:
         self.at = at
         self.state = SearchState(task, at, settings)
         self.tree = self.state.tree
-        self.sampler = Sampler(settings, task, settings.parallel)
+        self.sampler: Sampler
         self.states: dict[Hashable, str] = {}
         self.best: list[float] = []  # the best score after each pick
         self.errors: list[str] = []
@@ -142,6 +143,8 @@ class _Run:
         yield root
         yield from self._emit(Scored(self.at, 1.0, by="root"))
         settings = self.settings
+        samples: SampleCounter = yield Samples(self.at)
+        self.sampler = Sampler(settings, self.task, samples, settings.parallel)
         yield Note(
             "tot.started",
             self.at,
