@@ -46,10 +46,8 @@ def model(call):
 
 
 def beam(**settings):
-    return tl.TreeOfThoughts(
-        **{"propose": tl.Sample(count=2), "search": tl.BeamSearch(width=None), "stop": tl.Stop(depth=2)}
-        | settings
-    )
+    axes = {"propose": tl.Sample(count=2), "search": tl.BeamSearch(width=None), "stop": tl.Stop(depth=2)}
+    return tl.TreeOfThoughts(**axes | settings)
 
 
 def searched(search, task=TWINS, **settings):

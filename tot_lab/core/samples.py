@@ -36,7 +36,7 @@ class SampleCounter:
         for call in recorded:
             owner, texts = (call.node, call.purpose), _texts_of(call)
             self._recorded.setdefault((owner, texts), deque()).append(call.sample_index)
-            self._count((owner, texts), call.sample_index + 1)
+            self._next[texts] = max(self._next.get(texts, 0), call.sample_index + 1)
 
     def take(self, call: Call, count: int) -> Iterator[Call]:
         """Reserve `count` samples of `call`, and return a call for each.
@@ -45,22 +45,19 @@ class SampleCounter:
         picks. Numbers that it does not use stay free.
         """
         owner, texts = (call.node, call.purpose), _texts_of(call)
+        recorded = self._recorded.get((owner, texts), ())
         shared = self._by_thought or call.temperature == 0
         counters = (owner,) if shared else (owner, texts)
-        first = max([self._next.get(counter, 0) for counter in counters])
-        self._count(counters, first + count)
-        return _numbered(call, self._recorded.get((owner, texts)), range(first, first + count))
-
-    def _count(self, counters: Iterable[tuple[str, str] | Texts], end: int) -> None:
-        for counter in counters:
-            self._next[counter] = max(self._next.get(counter, 0), end)
+        first = max([index + 1 for index in recorded] + [self._next.get(counter, 0) for counter in counters])
+        self._next.update(dict.fromkeys(counters, first + count))
+        return _numbered(call, recorded, range(first, first + count))
 
 
 def _texts_of(call: Call) -> Texts:
     return tuple([message.content for message in call.messages if message.role != "system"])
 
 
-def _numbered(call: Call, recorded: deque[int] | None, reserved: range) -> Iterator[Call]:
+def _numbered(call: Call, recorded: deque[int] | tuple[()], reserved: range) -> Iterator[Call]:
     while recorded:
         yield replace(call, sample_index=recorded.popleft())
     for index in reserved:
