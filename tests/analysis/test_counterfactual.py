@@ -178,15 +178,14 @@ def test_settings_are_a_part_of_what_was_asked():
 
 
 @pytest.mark.slow
-def test_roles_and_the_scope_of_draws_are_those_of_the_runs():
-    for options in ({"roles": {"evaluate": {"temperature": 0.0}}}, {"sample_scope": "path"}):
-        lab = tl.Lab(tl.sim.SimGame24(), runs=None, **options)
-        recorded = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=None)), HAND))
-        real = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=1)), HAND))
-        assert (
-            tl.counterfactual(recorded, tl.TreeOfThoughts(search=tl.BeamSearch(width=1))).run.events
-            == real.events
-        )
+def test_roles_are_those_of_the_runs():
+    lab = tl.Lab(tl.sim.SimGame24(), runs=None, roles={"evaluate": {"temperature": 0.0}})
+    recorded = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=None)), HAND))
+    real = wait(lab.run(tl.TreeOfThoughts(search=tl.BeamSearch(width=1)), HAND))
+    assert (
+        tl.counterfactual(recorded, tl.TreeOfThoughts(search=tl.BeamSearch(width=1))).run.events
+        == real.events
+    )
 
 
 def test_one_prompt_with_two_answers_is_answered_where_it_was_asked():

@@ -78,7 +78,7 @@ def test_what_cannot_change_cannot_be_assigned(tmp_path):
     for name in ("timeout", "plans", "model", "spent", "gateway"):
         with pytest.raises(AttributeError):
             setattr(lab, name, None)
-    for name in ("mode", "sample_scope", "roles", "model", "settings", "given_cache"):
+    for name in ("mode", "roles", "model", "settings", "given_cache"):
         with pytest.raises(AttributeError):
             setattr(lab.gateway, name, None)
     with pytest.raises(AttributeError):
@@ -92,7 +92,7 @@ def test_a_runner_and_a_gateway_take_the_settings_whole():
     gateway = Gateway(settings)
     assert gateway.model == tl.sim.SimGeneral()
     assert gateway.roles == {"evaluate": tl.Role(temperature=0.5)}
-    assert (gateway.mode, gateway.sample_scope, gateway.given_cache) == ("auto", "state", None)
+    assert (gateway.mode, gateway.given_cache) == ("auto", None)
     assert Gateway(RunnerSettings("sim/general", mode="off", cache="folder")).given_cache is None
     runner = Runner(settings)
     assert runner.strategy == tl.ReAct()

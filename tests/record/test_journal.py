@@ -577,7 +577,7 @@ def test_the_header_keeps_the_reference_which_no_strategy_sees(tmp_path):
     assert head["strategy"] == {"kind": "test_journal.peeks"}
     assert head["budget"] == {"calls": 9}
     assert head["repeat"] == 3
-    assert head["tot_lab"] == 3
+    assert head["tot_lab"] == 4
     assert head["version"] == tl.__version__
     loaded = tl.load(made.path)
     assert loaded.task == TASK

@@ -712,7 +712,7 @@ def test_a_journal_of_an_earlier_schema_replays_by_its_calls_and_not_by_their_po
     assert made.header.tot_lab == 1
     assert not any(isinstance(event, Note) and event.name == "tot.picked" for event in made.events)
     assert wait(made.replay()) == (True, len(made.events), None)
-    assert wait(tl.Lab("sim/game24", runs=None).run(made.strategy, made.task)).header.tot_lab == 3
+    assert wait(tl.Lab("sim/game24", runs=None).run(made.strategy, made.task)).header.tot_lab == 4
 
 
 @pytest.mark.parametrize(

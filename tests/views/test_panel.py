@@ -494,7 +494,7 @@ def test_the_first_task_is_one_that_the_model_plays(model, domain):
 LABS = {
     "name": lambda folder: tl.Lab("sim/game24"),
     "settings": lambda folder: tl.Lab(
-        tl.sim.SimGame24(skill=0.5, seed=3), runs=folder, timeout=None, sample_scope="path", spend=1.5
+        tl.sim.SimGame24(skill=0.5, seed=3), runs=folder, timeout=None, spend=1.5
     ),
     "roles": lambda folder: tl.Lab(
         "sim/game24",
@@ -529,10 +529,7 @@ def test_the_code_makes_the_lab_too(name, tmp_path):
         assert made.gateway.settings == given.gateway.settings
         assert made.gateway.roles == given.gateway.roles
         assert (made.runs, made.timeout, made.spent) == (given.runs, given.timeout, given.spent)
-        assert (made.gateway.mode, made.gateway.sample_scope) == (
-            given.gateway.mode,
-            given.gateway.sample_scope,
-        )
+        assert made.gateway.mode == given.gateway.mode
         assert made.gateway.spend_limiter.cap == given.gateway.spend_limiter.cap
         assert made.gateway.given_cache == (given.gateway.given_cache and str(given.gateway.given_cache))
         assert made.gateway.toolbox.tools == given.gateway.toolbox.tools

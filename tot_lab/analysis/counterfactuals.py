@@ -174,7 +174,7 @@ def _alike(run: Run) -> bytes:
             f"pass the original run instead of a loaded one"
         )
     header = run.header
-    return encoder.encode((header.task, header.model, header.roles, header.sample_scope, header.repeat))
+    return encoder.encode((header.task, header.model, header.roles, header.repeat))
 
 
 def result_of(thinking: Coroutine[Any, Any, T]) -> T:
@@ -199,7 +199,6 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
         model=first.header.model,
         repeat=first.header.repeat,
         roles=first.header.roles,
-        sample_scope=first.header.sample_scope,
         unknown=(*unknown, "times"),
         counterfactual=tuple(run.id for run in runs),
     )
@@ -253,7 +252,7 @@ class _Book:
         if self.header.model:
             if call.model not in self.who:
                 self.who[call.model] = called_model(self.header, call.model)[0]
-            what = request_of(call, self.who[call.model], self.header.sample_scope).key
+            what = request_of(call, self.who[call.model]).key
         else:
             what = (call.prompt, call.attempt, call.sample_index)
         known = self.known.get((what, call.node)) or self.known.get(what)

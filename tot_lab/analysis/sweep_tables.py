@@ -268,7 +268,6 @@ def provenance(sweep: Sweep) -> dict[str, Any]:
         "runs": {"finished": len(sweep.rows), "of": len(sweep.cells)},
         "model": header.model,
         "roles": header.roles,
-        "sample_scope": header.sample_scope,
         "budget": header.budget,
         "settings": {label: strategy.settings() for label, strategy in sweep.settings.items()},
         "simulated": any(row.simulated for row in sweep.rows.values()),

@@ -102,6 +102,10 @@ class Part(BaseModel):
         """
         return {_new_name(name, cls.model_fields): value for name, value in settings.items()}
 
+    def recorded_by(self, schema: int) -> Mapping[str, Any]:
+        """The settings that a journal of that schema lacks, where it meant something else than the default."""
+        return {}
+
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """Show only the settings that differ from their defaults."""
         for name, field in type(self).model_fields.items():

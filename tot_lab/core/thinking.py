@@ -178,6 +178,19 @@ class Acts(Request, frozen=True):
     next_child: Callable[[str], str]
 
 
+class Samples(Request, frozen=True):
+    """A request for the sample indices of a search. The strategy receives a `SampleCounter`.
+
+    In a branch of a run it knows the indices of that run, so that a thought keeps its samples when another
+    one is edited.
+
+    Attributes:
+        at: The thought that the search starts from.
+    """
+
+    at: str
+
+
 ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | Request | Event
 Thinking: TypeAlias = Generator[ThinkingStep, Any, T]
 

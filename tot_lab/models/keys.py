@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -21,21 +21,18 @@ from tot_lab.core.tools import TOOL
 SCHEMA = 1
 """Version of the cache keys and entries. Increment it if the same request would get a different key."""
 
-SampleScope = Literal["state", "path"]
-"""Whether two thoughts that lead to the same prompt share its samples (`state`) or not (`path`)."""
-
 
 class Request(
     msgspec.Struct,
     frozen=True,
     dict=True,
     omit_defaults=True,
-    rename={"node": "at", "sample_index": "draw"},  # the names that keys are made of
+    rename={"sample_index": "draw"},  # the name that keys are made of
 ):
     """A call as the cache stores it.
 
     It has the fields of `Call` that can change the reply, and the identity of the model and its endpoint,
-    with sorted keys. `node` is only set in the scope `path`.
+    with sorted keys.
     """
 
     schema: int
@@ -44,7 +41,6 @@ class Request(
     sample_index: int = 0
     attempt: tuple[int, ...] = ()
     repeat: int = 0
-    node: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
@@ -72,7 +68,7 @@ class Request(
 _encoded = msgspec.json.Encoder().encode
 
 
-def request_of(call: Call, model: dict[str, Any], sample_scope: SampleScope = "state") -> Request:
+def request_of(call: Call, model: dict[str, Any]) -> Request:
     """Return the request of `call` to the model with that identity.
 
     The reply of a tool depends neither on the caller nor on the sample index.
@@ -89,7 +85,6 @@ def request_of(call: Call, model: dict[str, Any], sample_scope: SampleScope = "s
         call.sample_index,
         call.attempt,
         call.repeat,
-        call.node if sample_scope == "path" else "",
         None if call.temperature is None else float(call.temperature) + 0.0,  # 0, 0.0 and -0.0 are equal
         call.max_tokens,
         call.stop,
@@ -108,19 +103,17 @@ class Requests:
 
     Args:
         model: The identity of the model, with sorted keys.
-        sample_scope: See `SampleScope`.
     """
 
-    def __init__(self, model: dict[str, Any], sample_scope: SampleScope) -> None:
+    def __init__(self, model: dict[str, Any]) -> None:
         self.model = model
-        self.sample_scope = sample_scope
         self._on_their_way: dict[int, Request | None] = {}
 
     def __call__(self, call: Call) -> Request:
         """Return the request of `call`."""
         known = self._on_their_way.get(id(call))
         if known is None:
-            known = request_of(call, self.model, self.sample_scope)
+            known = request_of(call, self.model)
             if id(call) in self._on_their_way:
                 self._on_their_way[id(call)] = known
         return known

@@ -28,9 +28,9 @@ from tot_lab.core.files import write_whole
 from tot_lab.core.records import Line
 from tot_lab.record.edits import Branched
 
-SCHEMA = 3
+SCHEMA = 4
 """1: flat settings of tree search. 2: settings of tree search as axes. 3: notes about the levels of a tree
-search are not recorded (`search_notes.py`).
+search are not recorded (`search_notes.py`). 4: thoughts with equal prompts have different sample indices.
 
 Older files are read as if they had been written today: renamed values here (`_renamed`), renamed settings by
 `Part.migrated` of each strategy and search, and replay.py in runtime matches their calls."""
@@ -48,7 +48,6 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
             `budget`.
         repeat: Index of the repeat.
         roles: Settings of the models of roles.
-        sample_scope: How sample indices enter the cache key; see `tot_lab.models.keys`.
         branched: The run and node that this run was branched from; see `tot_lab.record.edits`.
         unknown: What an imported log lacks: `prompts`, `replies`, `times`, `durations` (of calls), and
             `calls` (some calls are missing, so the usage is unknown).
@@ -70,7 +69,6 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     budget: dict[str, Any] = {}
     repeat: int = 0
     roles: dict[str, dict[str, Any]] = {}
-    sample_scope: Literal["state", "path"] = msgspec.field(default="state", name="draws")
     branched: dict[str, Any] = {}
     unknown: tuple[Literal["prompts", "replies", "times", "durations", "calls"], ...] = ()
     counterfactual: tuple[str, ...] = ()
@@ -85,6 +83,11 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
         """A header of this version and time, with a new id."""
         started = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(SCHEMA, __version__, secrets.token_hex(4), started, checksum="crc32", **settings)
+
+    @property
+    def counts_samples_by_thought(self) -> bool:
+        """Whether each thought of a search counted its samples from 0."""
+        return self.tot_lab < 4
 
     @property
     def filename(self) -> str:

@@ -19,7 +19,7 @@ import msgspec
 
 from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
 from tot_lab.core.model_setting import mark_loaded
-from tot_lab.core.parts import needs_functions, part_of
+from tot_lab.core.parts import map_parts, needs_functions, part_of
 from tot_lab.core.processes import found_in
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
@@ -130,11 +130,7 @@ class Run(RunMethods):
     @cached_property
     def strategy(self) -> Strategy | None:
         """The strategy. `None` for a recorded search of your own."""
-        part = part_of(self.header.strategy) if self.header.strategy.get("kind") != "recorded" else None
-        if not isinstance(part, Strategy):
-            return None
-        mark_loaded(part)
-        return part
+        return recorded_strategy(self.header)
 
     @property
     def parent(self) -> dict[str, Any] | None:
@@ -582,6 +578,19 @@ def _total(amounts: list[Any]) -> Any:
 def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:
     """The reply to each call, by its position."""
     return {line.p: line.e for line in lines if isinstance(line.e, Reply)}
+
+
+def recorded_strategy(header: Header) -> Strategy | None:
+    """The strategy of a run with this header, with what its settings meant then. `None` for a recorded search
+    of your own.
+    """
+    recorded = header.strategy.get("kind") in (None, "recorded")
+    part = None if recorded else part_of(header.strategy)
+    if not isinstance(part, Strategy):
+        return None
+    strategy: Strategy = map_parts(part, lambda inner: inner.recorded_by(header.tot_lab))
+    mark_loaded(strategy)
+    return strategy
 
 
 def task_of(settings: dict[str, Any]) -> Task:

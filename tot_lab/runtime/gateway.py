@@ -21,7 +21,7 @@ from tot_lab.models.cache import Cache, Cached, Mode, StoreReplies
 from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
-from tot_lab.models.keys import Requests, SampleScope, in_order, request_of
+from tot_lab.models.keys import Requests, in_order, request_of
 from tot_lab.models.limits import Limited, Measured
 from tot_lab.models.named import model_named, resolve_model
 from tot_lab.models.ready import Ready
@@ -72,11 +72,6 @@ class Gateway:
     def mode(self) -> Mode:
         """How the cache is used."""
         return self._given.mode
-
-    @property
-    def sample_scope(self) -> SampleScope:
-        """Whether two thoughts that lead to the same prompt share its samples."""
-        return self._given.sample_scope
 
     @property
     def given_cache(self) -> Cache | str | os.PathLike[str] | None:
@@ -153,7 +148,7 @@ class Gateway:
         if not self.is_cached(model) or (self.mode == "refresh" and self.opened is None):
             return None
         try:
-            return self.cache.reply(request_of(call, identity_of(model), self.sample_scope).key)
+            return self.cache.reply(request_of(call, identity_of(model)).key)
         except DamagedEntry:
             return None
 
@@ -204,7 +199,7 @@ class Gateway:
         """Return the function that sends a call to `model`."""
         if not isinstance(model, Endpoint) and not self.is_cached(model):
             return self._end(model).reply
-        request = Requests(identity_of(model), self.sample_scope)
+        request = Requests(identity_of(model))
         stack = self._stack(model, request)
 
         async def route(call: Call, observer: CallObserver) -> Reply:

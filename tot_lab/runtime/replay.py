@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tot_lab.core.acts import acts_of
 from tot_lab.core.calls import Call, CallObserver, Message, Reply
-from tot_lab.core.model_setting import mark_loaded, models_of
+from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, needs_functions, part_of
 from tot_lab.core.records import Ended, Line, Note, Position, canonical
 from tot_lab.core.strategy import Strategy
@@ -23,13 +23,13 @@ from tot_lab.models import Cache, model_named
 from tot_lab.models.keys import Request, in_order, request_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.edits import Edits
-from tot_lab.record.journal import SCHEMA, Header
-from tot_lab.record.run import Run, replies_of, task_of
+from tot_lab.record.journal import Header
+from tot_lab.record.run import Run, recorded_strategy, replies_of, task_of
 from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.gateway import identity_of, settings_of
 from tot_lab.runtime.recorder import Divergence, Recorder, check_same
 from tot_lab.runtime.roles import roles_from, thinking_of
-from tot_lab.runtime.steering import Steered
+from tot_lab.runtime.steering import Steered, sample_counters
 
 
 class Replay(NamedTuple):
@@ -75,7 +75,7 @@ async def replay(
             if replies[position] not in known:
                 replies[position] = known[0]
     strategy, task = runnable(run.header, strategy or run.strategy, task or run.task)
-    if run.header.tot_lab < SCHEMA:
+    if run.header.tot_lab < 3:
         return await _replay_by_call(run, strategy, task, replies)
     recorder = Recorder(header=run.header)
     # A bug ends a run while other branches are still running, so their last records are not compared.
@@ -90,7 +90,8 @@ async def replay(
     )
     try:
         edits = Edits.of(run.header.branched)
-        steered = Steered(acts_of(run.lines), None, driver.raise_budget)
+        samples = sample_counters(run.header, run if edits else None)
+        steered = Steered(acts_of(run.lines), None, driver.raise_budget, samples)
         thinking = thinking_of(strategy, task, roles_from(run.header.roles), edits)
         try:
             await driver.drive(thinking, steered.respond)
@@ -135,10 +136,13 @@ async def _replay_by_call(
         in_order=run.error is None,
     )
     recorded = [event for event in run.events if not isinstance(event, Note)]
+    steered = Steered({}, None, driver.raise_budget, sample_counters(run.header, None))
     try:
         try:
             edits = Edits.of(run.header.branched)
-            await driver.drive(thinking_of(strategy, task, roles_from(run.header.roles), edits))
+            await driver.drive(
+                thinking_of(strategy, task, roles_from(run.header.roles), edits), steered.respond
+            )
         except Exception as error:
             if isinstance(error, Divergence) or run.error is None:
                 raise  # otherwise the bug that ended the run, again
@@ -174,7 +178,7 @@ def requests_of(run: Run) -> Iterator[tuple[Position, Request, bool]]:
             if call.model not in models:
                 models[call.model] = called_model(run.header, call.model)
             identity, real = models[call.model]
-            yield line.p, request_of(call, identity, run.header.sample_scope), real
+            yield line.p, request_of(call, identity), real
 
 
 def called_model(header: Header, name: str | None) -> tuple[dict[str, Any], bool]:
@@ -208,12 +212,9 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
         LookupError: If they need functions that a file does not hold. Models are not called by a replay.
     """
     if strategy is None:
-        recorded = header.strategy.get("kind") in (None, "recorded")
-        part = None if recorded else part_of(header.strategy)
-        if not isinstance(part, Strategy):
+        strategy = recorded_strategy(header)
+        if strategy is None:
             raise LookupError("This run cannot be repeated, since it was not made by a strategy.")
-        mark_loaded(part)
-        strategy = part
     if task is None:
         task = task_of(header.task)
     lacking = [

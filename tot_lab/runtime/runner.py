@@ -38,7 +38,7 @@ from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of, runnable
 from tot_lab.runtime.roles import thinking_of
 from tot_lab.runtime.settings import RunnerSettings
-from tot_lab.runtime.steering import Steered, Steering
+from tot_lab.runtime.steering import Steered, Steering, sample_counters
 from tot_lab.strategies.defaults import lab_defaults
 
 S = TypeVar("S", bound=Strategy)
@@ -139,7 +139,6 @@ class Runner:
             budget=budget.model_dump(exclude_none=True) if budget else {},
             repeat=repeat,
             roles={name: role.settings() for name, role in self.gateway.roles.items()},
-            sample_scope=self.gateway.sample_scope,
             tools={name: tool.settings() for name, tool in toolbox.tools.items()},
             effect_policy=toolbox.policy_settings,
             agent_id=self._given.agent_id,
@@ -156,7 +155,6 @@ class Runner:
         for what, then, now in (
             ("model", _identity(header.model), _identity(self.gateway.settings)),
             ("roles", header.roles, roles),
-            ("sample_scope", header.sample_scope, self.gateway.sample_scope),
             ("tools", sorted(header.tools), sorted(toolbox.tools)),
             ("effect_policy", header.effect_policy, toolbox.policy_settings),
         ):
@@ -389,7 +387,8 @@ class Execution:
             return driver.drive(thinking)
         acts = {} if self.parent is None else acts_of(self.parent.lines)
         acts |= acts_of(self._kept or ())
-        return driver.drive(thinking, Steered(acts, self.steering, driver.raise_budget).respond)
+        samples = sample_counters(self.recorder.header, self.parent)
+        return driver.drive(thinking, Steered(acts, self.steering, driver.raise_budget, samples).respond)
 
     async def _make_ready(self) -> None:
         """Load what determines how much a call can use.

@@ -15,7 +15,6 @@ from tot_lab.core.calls import Model
 from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.strategy import Strategy
 from tot_lab.models.cache import MODES, Cache, Mode
-from tot_lab.models.keys import SampleScope
 from tot_lab.models.stack import Endpoint
 from tot_lab.runtime.roles import Role
 from tot_lab.strategies.structured import Tier
@@ -54,9 +53,6 @@ class RunnerSettings:
 
     mode: Mode = "auto"
     """`auto`, `off`, `refresh` or `replay`; see `tot_lab.models.cache.Mode`."""
-
-    sample_scope: SampleScope = "state"
-    """Whether two thoughts that lead to the same prompt share its samples (`state`) or not (`path`)."""
 
     spend: float | None = None
     """USD that this lab may really pay. `None` means no limit. The limit includes what the journals of
@@ -112,8 +108,6 @@ class RunnerSettings:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}: got {self.mode!r}.")
-        if self.sample_scope not in ("state", "path"):
-            raise ValueError(f"sample_scope must be 'state' or 'path': got {self.sample_scope!r}.")
         if self.spend is not None and not (isinstance(self.spend, int | float) and self.spend >= 0):
             raise ValueError(f"spend must be at least 0 USD or None: got {self.spend!r}.")
         if self.timeout is not None and (isinstance(self.timeout, str) or not self.timeout > 0):

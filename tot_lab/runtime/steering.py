@@ -2,20 +2,23 @@
 
 An act waits until the search makes its next pick, and is recorded there (`tot_lab.core.acts`). `Steering` may
 be used from any thread. `Steered` makes the changes when a search asks for them, so neither the driver nor
-the searches know what a person may do.
+the searches know what a person may do. It also gives a search the sample indices of an earlier record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
 
 from tot_lab.core.acts import Act, Change, Graft, Prune, RaiseBudget, Rescore, note_of
-from tot_lab.core.calls import readable
+from tot_lab.core.calls import Call, readable
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.thinking import Acts, Budget, Request, Thinking
+from tot_lab.core.samples import SampleCounter
+from tot_lab.core.thinking import Acts, Budget, Request, Samples, Thinking
+from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
 
 PRUNABLE = ("proposed", "kept", "complete", "unreadable")
@@ -178,6 +181,7 @@ class Steered:
         recorded: The acts in a record that is repeated, by search and number of the pick.
         steering: Where a person makes new changes.
         raise_budget: Raises limits of the run.
+        samples: Makes the sample counter of a search.
     """
 
     def __init__(
@@ -185,13 +189,19 @@ class Steered:
         recorded: Mapping[tuple[str, int], Sequence[Act]],
         steering: Steering | None,
         raise_budget: Callable[[Mapping[str, float]], None],
+        samples: Callable[[], SampleCounter] = SampleCounter,
     ) -> None:
         self.recorded = recorded
+        self.samples = samples
         self.steering = steering
         self.raise_budget = raise_budget
 
-    def respond(self, request: Request) -> Thinking[list[Change]] | None:
-        """Return a generator that makes the changes for which a search asks, or `None` if there are none."""
+    def respond(self, request: Request) -> Any:
+        """Return what a search asks for: its sample indices, or a generator that makes its changes, `None` if
+        there are none.
+        """
+        if isinstance(request, Samples):
+            return self.samples()
         if not isinstance(request, Acts):
             return None
         taken = self.recorded.get((request.at, request.pick), ())
@@ -228,6 +238,17 @@ class Steered:
             case RaiseBudget(limits):
                 self.raise_budget(limits)
                 return Change(act)
+
+
+def sample_counters(header: Header, known: Run | None) -> Callable[[], SampleCounter]:
+    """Return what makes the sample counters of the searches of a run.
+
+    Args:
+        header: The header of the run.
+        known: The run whose thoughts keep their samples.
+    """
+    calls = [] if known is None else [event for event in known.events if isinstance(event, Call)]
+    return partial(SampleCounter, calls, by_thought=header.counts_samples_by_thought)
 
 
 def _added(step: Acts, event: Event) -> Thinking[None]:

@@ -25,6 +25,7 @@ from tot_lab.core.records import (
     Thought,
     is_stop_code,
 )
+from tot_lab.core.samples import SampleCounter
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import (
     Acts,
@@ -34,6 +35,7 @@ from tot_lab.core.thinking import (
     Gather,
     RandomNumbers,
     Request,
+    Samples,
     Thinking,
     WithBudget,
 )
@@ -359,7 +361,8 @@ class Stepper:
 
 
 def default_answer(request: Request, repeat: int = 0) -> Any:
-    """Return the answer to a request where nothing is limited and nobody changes the search.
+    """Return the answer to a request where nothing is limited, nobody changes the search, and there is no
+    earlier record.
 
     Args:
         request: The request.
@@ -374,6 +377,8 @@ def default_answer(request: Request, repeat: int = 0) -> Any:
         return Budget()
     if isinstance(request, Acts):
         return None
+    if isinstance(request, Samples):
+        return SampleCounter()
     raise TypeError(f"Unknown request: got {type(request).__name__}.")
 
 

@@ -18,9 +18,10 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, parent_of
+from tot_lab.core.samples import SampleCounter
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking
+from tot_lab.core.thinking import Samples, Thinking
 from tot_lab.core.tree import Tree
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.search.children import score
@@ -145,9 +146,10 @@ class TreeThenAct(Prompting):
         """
         floor, relaxed = self.min_score, False
         frontier, best = [at], list[float]()
+        samples: SampleCounter = yield Samples(at)
+        sampler = Sampler(self, task, samples, self.parallel)
         for depth in range(1, self.max_depth + 1):
             yield Note("tot.picked", at, {"parents": frontier})
-            sampler = Sampler(self, task, self.parallel)
             growing = [self._grow(sampler, Place(id, tree.texts(id))) for id in frontier]
             grown = yield from sampler.gather(growing, at_most=self._calls_per_growth(task))
             events = [event for branch in grown for event in branch]
@@ -192,7 +194,13 @@ class TreeThenAct(Prompting):
 
     def _grow(self, sampler: Sampler, place: Place) -> Thinking[list[Event]]:
         """Add scored children at `place`. Those missing in the joint reply are scored one by one."""
-        events = yield from expand(sampler, self.propose, self.evaluate, place, self.breadth)
+        growing = expand(sampler, self.propose, self.evaluate, place, self.breadth)
+        return self._scored(sampler, place, growing)
+
+    def _scored(
+        self, sampler: Sampler, place: Place, growing: Thinking[list[Event]]
+    ) -> Thinking[list[Event]]:
+        events = yield from growing
         alone = self._alone
         if alone is None:
             return events

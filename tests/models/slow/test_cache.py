@@ -54,30 +54,6 @@ def test_a_repeat_is_asked_anew_and_is_cached_too(tmp_path):
     assert runs[2].usage.paid == 0.0
 
 
-def test_two_paths_to_one_prompt_share_draws_or_not(tmp_path):
-    constant = lambda call: "the same step" if call.purpose == "sample" else answer_to(call)  # noqa: E731
-    search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=2))
-    task = tl.general("?")
-
-    class Blind(tl.domains.General):
-        """Prompts that do not show the path."""
-
-        def sample_prompt(self, task, path):
-            return "a step"
-
-    blind = task.model_copy(update={"domain": Blind()})
-    asked = {}
-    for draws in ("state", "path"):
-        end = scripted(
-            lambda call: (
-                f"step {call.node} {call.sample_index}" if call.purpose == "sample" else constant(call)
-            )
-        )
-        wait(tl.Lab(end, runs=None, cache=tmp_path / draws, sample_scope=draws).run(search, blind))
-        asked[draws] = sum(call.purpose == "sample" for calls in end.requests for call in calls)
-    assert asked == {"state": 2, "path": 6}
-
-
 ASKED = []
 
 
@@ -652,8 +628,6 @@ def test_replay_never_imports_litellm(tmp_path):
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="mode must be one of auto, off, refresh, replay: got 'record'"):
         tl.Lab("sim/game24", mode="record")
-    with pytest.raises(ValueError, match="sample_scope"):
-        tl.Lab("sim/game24", sample_scope="all")
     with pytest.raises(ValueError, match="spend"):
         tl.Lab("sim/game24", spend=-1)
 
@@ -824,13 +798,8 @@ def test_a_run_is_resumed_by_a_lab_that_asks_the_same(tmp_path):
     lab = tl.Lab(scripted(), runs=tmp_path / "runs", cache=tmp_path / "calls")
     path = wait(lab.run(SEARCH, TASK)).path
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:9]))
-    for options, what in (
-        ({"cache": tmp_path / "calls", "sample_scope": "path"}, "sample_scope"),
-        ({}, "model"),
-    ):
-        end = scripted(label="another") if what == "model" else scripted()
-        with pytest.raises(ValueError, match=f"must have the {what} of the run"):
-            wait(tl.Lab(end, runs=None, **options).resume(path))
+    with pytest.raises(ValueError, match="must have the model of the run"):
+        wait(tl.Lab(scripted(label="another"), runs=None).resume(path))
     assert wait(lab.resume(path)).stop_reason
 
 

@@ -200,7 +200,7 @@ class Sweep(SweepMethods):
                     name: [role.settings(), identity_of(self.model_of(name))]
                     for name, role in self.runner.gateway.roles.items()
                 },
-                self.runner.gateway.sample_scope,
+                "state",  # a setting of earlier versions
                 self.budget.model_dump(exclude_none=True) if self.budget else {},
                 *self._equipment(),
             ],
@@ -401,7 +401,7 @@ class Sweep(SweepMethods):
                 identity = self._identities[call.model] = identity_of(
                     self.runner.gateway.model_of(call.model)
                 )
-            key = request_of(call, identity, self.runner.gateway.sample_scope).key
+            key = request_of(call, identity).key
         except Exception:  # an unknown model, or a setting that cannot be part of a key
             key = hashlib.sha256(repr(call).encode()).hexdigest()
         return bytes.fromhex(key[: 2 * KEY])

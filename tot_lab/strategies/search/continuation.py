@@ -80,8 +80,8 @@ class Continue(Sample):
     def _default_prompt(self, task: Task, path: Path) -> str:
         return task.domain.answer_prompt(task, True)
 
-    def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt, sample_index: int) -> Call:
-        call = super()._call(purpose, sampler, place, prompt, sample_index)
+    def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt) -> Call:
+        call = super()._call(purpose, sampler, place, prompt)
         depth = len(place.path)
         call = msgspec.structs.replace(call, stop=self._stops(depth), response_format=None)
         if self.tokens_per_step is not None:

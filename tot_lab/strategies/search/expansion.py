@@ -18,15 +18,24 @@ from tot_lab.strategies.search.sampling import Sampler
 def expand(
     sampler: Sampler, propose: Proposer, evaluate: Evaluator, place: Place, count: int
 ) -> Thinking[list[Event]]:
-    """Add up to `count` children at `place`, and score them unless the evaluator compares whole picks."""
+    """Add up to `count` children at `place`, and score them unless the evaluator compares whole picks.
+
+    Their sample indices are reserved by this call, and not when the returned generator starts.
+    """
     children = Children(sampler, evaluate, place)
     if evaluate.logprobs:
         sampler = sampler._replace(logprobs=evaluate.logprobs)
+    proposing = sampler
     if place.source_paths:
-        task = propose.with_sources(sampler.task, place.source_paths)
-        events = yield from propose.grow(sampler._replace(task=task), place, count, children)
-    else:
-        events = yield from propose.grow(sampler, place, count, children)
+        proposing = sampler._replace(task=propose.with_sources(sampler.task, place.source_paths))
+    return _scored(evaluate, sampler, place, propose.grow(proposing, place, count, children))
+
+
+def _scored(
+    evaluate: Evaluator, sampler: Sampler, place: Place, growing: Thinking[list[Event]]
+) -> Thinking[list[Event]]:
+    """Make the children, and score those that are compared with their siblings."""
+    events = yield from growing
     if evaluate.compares == "siblings":
         place.texts += [event.text for event in events if isinstance(event, Thought)]
         scored = {event.id for event in events if isinstance(event, Scored | Decided)}

@@ -1,12 +1,12 @@
 """Proposers: how the next thoughts are made.
 
-A proposer adds children at a place in the tree. It makes its calls through the sampler, takes its sample
-indices from the place, and passes each text to `children.add`, which records and scores it.
+A proposer adds children at a place in the tree. It makes its calls through the sampler, takes their sample
+indices from `sampler.samples`, and passes each text to `children.add`, which records and scores it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -57,7 +57,11 @@ class Proposer(Part):
         raise NotImplementedError(f"the proposer {self.kind!r} has no max_calls")
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
-        """Add up to `count` children at `place`. Returns all recorded events."""
+        """Add up to `count` children at `place`. Returns all recorded events.
+
+        The built-in proposers are functions that return a generator, so that they take their sample indices
+        in the order of the picks. Those of one that is itself a generator are taken when its branch starts.
+        """
         raise NotImplementedError(f"the proposer {self.kind!r} has no grow")
 
     def finisher(self) -> Proposer | None:
@@ -94,13 +98,15 @@ class _Prompted(Proposer):
     def max_children(self) -> int:
         return self.count
 
-    def _ask(
-        self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt, sample_index: int
-    ) -> Thinking[Reply]:
-        return sampler.ask(self._call(purpose, sampler, place, prompt, sample_index))
+    def _samples(
+        self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt, count: int
+    ) -> Iterator[Call]:
+        """`count` samples of the prompt, and one more for each parse retry."""
+        call = self._call(purpose, sampler, place, prompt)
+        return sampler.samples.take(call, count + self.max_parse_retries)
 
-    def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt, sample_index: int) -> Call:
-        call = sampler.call(place.node, purpose, place.path, prompt, sample_index)
+    def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt) -> Call:
+        call = sampler.call(place.node, purpose, place.path, prompt, 0)
         if self.temperature is not None:
             call = msgspec.structs.replace(call, temperature=self.temperature)
         return call
@@ -117,29 +123,36 @@ class Sample(_Prompted):
         return count + self.max_parse_retries
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
-        task, path, parent = sampler.task, place.path, place.node
-        prompt = sampler.prompt(self.prompt, path, partial(self._default_prompt, task, path), count=1)
+        asked = partial(self._default_prompt, sampler.task, place.path)
+        prompt = sampler.prompt(self.prompt, place.path, asked, count=1)
+        calls = self._samples("sample", sampler, place, prompt, count)
+        return self._sample(sampler, place, calls, count, children)
 
-        def sampled(number: int, sample_index: int) -> Thinking[list[Event] | None]:
-            reply = yield from self._ask("sample", sampler, place, prompt, sample_index)
+    def _sample(
+        self, sampler: Sampler, place: Place, calls: Iterator[Call], count: int, children: Children
+    ) -> Thinking[list[Event]]:
+        parent = place.node
+
+        def sampled(number: int, call: Call) -> Thinking[list[Event] | None]:
+            reply = yield from sampler.ask(call)
             if reply.error is not None:
                 return (yield from emit_as_list(call_failed(parent, "sample", reply.error)))
-            text, end = self._step(task, path, reply)
+            text, end = self._step(sampler.task, place.path, reply)
             if text is None:
-                yield unreadable(parent, "sample", sample_index)
+                yield unreadable(parent, "sample", call.sample_index)
                 return None
             if end:
                 place.ended[number] = end
             return (yield from children.add(number, text, reply=reply))
 
         numbers = range(place.next_child, place.next_child + count)
-        branches = [sampled(number, place.take_sample_index("sample")) for number in numbers]
+        branches = [sampled(number, next(calls)) for number in numbers]
         grown = yield from sampler.gather(branches, at_most=sampler.calls_per_ask + children.calls_per_child)
         for _ in range(self.max_parse_retries):
             if None not in grown:
                 break
             missing = grown.index(None)
-            grown[missing] = yield from sampled(numbers[missing], place.take_sample_index("sample"))
+            grown[missing] = yield from sampled(numbers[missing], next(calls))
         return [event for events in grown for event in events or ()]
 
     def _default_prompt(self, task: Task, path: Path) -> str:
@@ -165,28 +178,34 @@ class Propose(_Prompted):
         return self.samples + self.max_parse_retries
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+        asked = partial(sampler.task.domain.propose_prompt, sampler.task, place.path, count)
+        prompt = sampler.prompt(self.prompt, place.path, asked, count=count)
+        calls = self._samples("propose", sampler, place, prompt, self.samples)
+        return self._propose(sampler, place, calls, count, children)
+
+    def _propose(
+        self, sampler: Sampler, place: Place, calls: Iterator[Call], count: int, children: Children
+    ) -> Thinking[list[Event]]:
         task, path, parent = sampler.task, place.path, place.node
-        prompt = sampler.prompt(
-            self.prompt, path, partial(task.domain.propose_prompt, task, path, count), count=count
-        )
-        indices = [place.take_sample_index("propose") for _ in range(self.samples)]
-        branches = [self._ask("propose", sampler, place, prompt, index) for index in indices]
+        made = [next(calls) for _ in range(self.samples)]
+        branches = [sampler.ask(call) for call in made]
         replies = yield from sampler.gather(branches, at_most=sampler.calls_per_ask)
         failed: list[Event] = []
         read: list[tuple[str, list[str]]] = []
         for k, reply in enumerate(replies):  # a retry adds to them
+            index = made[k].sample_index
             if reply.error is not None:
                 failed += yield from emit_as_list(call_failed(parent, "propose", reply.error))
             elif steps := task.domain.read_proposals(task, path, reply.text):
                 read.append((reply.text, steps))
                 if find_list(reply.text) == (steps, True):
-                    where = {"kind": "propose", "draw": indices[k]}
+                    where = {"kind": "propose", "draw": index}
                     yield Note("json.repaired", parent, {**where, "cut_off": reply.finish_reason == "length"})
             else:
-                yield unreadable(parent, "propose", indices[k])
+                yield unreadable(parent, "propose", index)
                 if len(replies) < self.samples + self.max_parse_retries:
-                    indices.append(place.take_sample_index("propose"))
-                    replies.append((yield from self._ask("propose", sampler, place, prompt, indices[-1])))
+                    made.append(next(calls))
+                    replies.append((yield from sampler.ask(made[-1])))
         # The pool of one reply is what was read in it already.
         texts = read[0][1] if len(read) == 1 else task.domain.pool_proposals(task, path, [t for t, _ in read])
         return failed + (yield from self._add(sampler, place, texts[:count], children))

@@ -1,7 +1,8 @@
 """The calls of a tree search: prompts, sampling settings, and several samples of one prompt.
 
 Proposers and evaluators make their calls through a `Sampler`, so that they need not know the strategy
-that they work in. A sampler is immutable: branches that run side by side share one.
+that they work in. Branches that run side by side share a sampler. They reserve their sample indices before
+they start, and change nothing else of it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Decided, Event, Note, Scored
+from tot_lab.core.samples import SampleCounter
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask, gather
@@ -47,6 +49,7 @@ class Sampler(NamedTuple):
     Attributes:
         strategy: Gives the model and the sampling settings.
         task: The problem.
+        samples: Gives the proposals their sample indices.
         parallel: Whether calls that do not depend on each other are made at once.
         ask: How a proposer's call is made: directly, or with tools before the reply.
         calls_per_ask: The most calls that `ask` makes.
@@ -55,6 +58,7 @@ class Sampler(NamedTuple):
 
     strategy: Prompting
     task: Task
+    samples: SampleCounter
     parallel: bool = True
     ask: Callable[[Call], Thinking[Reply]] = ask
     calls_per_ask: int = 1

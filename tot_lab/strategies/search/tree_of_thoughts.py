@@ -22,9 +22,10 @@ from pydantic import Field
 from tot_lab.core.acts import Change, Graft, Prune, RaiseBudget, Rescore
 from tot_lab.core.calls import halts
 from tot_lab.core.records import EVENTS, Decided, Event, Note, Scored, Thought, id_key, parent_of
+from tot_lab.core.samples import SampleCounter
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Acts, Budget, BudgetLeft, Thinking, gather, with_budget
+from tot_lab.core.thinking import Acts, Budget, BudgetLeft, Samples, Thinking, gather, with_budget
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.answers import AnswerRule, BestPath, candidates, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
@@ -90,6 +91,9 @@ class TreeOfThoughts(Prompting):
     def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
         return migrate_settings(settings)
 
+    def recorded_by(self, schema: int) -> dict[str, Any]:
+        return {"ends_at_answer": False} if schema < 4 else {}
+
     def scale_setting(self) -> str:
         """The setting of the search that scales it, or else the number of thoughts."""
         return f"search.{self.search.scale}" if self.search.scale else "stop.nodes"
@@ -136,7 +140,7 @@ class _Run:
         self.at = at
         self.state = SearchState(task, at, settings)
         self.tree = self.state.tree
-        self.sampler = Sampler(settings, task, settings.parallel)
+        self.sampler: Sampler
         self.states: dict[Hashable, str] = {}
         self.best: list[float] = []  # the best score after each pick
         self.errors: list[str] = []
@@ -152,6 +156,8 @@ class _Run:
         yield root
         yield from self._emit(Scored(self.at, 1.0, by="root"))
         settings = self.settings
+        samples: SampleCounter = yield Samples(self.at)
+        self.sampler = Sampler(settings, self.task, samples, settings.parallel)
         yield Note(
             "tot.started",
             self.at,
@@ -351,8 +357,9 @@ class _Run:
             end = self._end(node)
             if end == "cut":
                 yield Note("step.cut", id)
-            if reason := self._finished(path, end):
-                yield from self._emit(Decided(id, "complete", reason.strip()))
+            reason = self._finished(path, end)
+            if reason is not None:
+                yield from self._emit(Decided(id, "complete", reason))
                 self.state.closed.add(id)
                 self.state.finished.add(id)
             elif node.depth >= self.stop.depth:
@@ -364,18 +371,18 @@ class _Run:
         """Why the text of a thought is the end of a reply; see `Place.ended`."""
         return self._place(node.parent or self.at).ended.get(id_key(node.id)[-1], "")
 
-    def _finished(self, path: Sequence[str], end: str) -> str:
-        """Why a path is finished, "" if it is not. A blank means that its domain says so.
+    def _finished(self, path: Sequence[str], end: str) -> str | None:
+        """Why a path is finished, "" if its domain says so. `None` if it is not.
 
         Args:
             end: The entry of its last step in `Place.ended`.
         """
         domain = self.task.domain
         if not self.state.by_text:
-            return " " if domain.complete(self.task, path) else ""
-        if end == "cut":
-            return ""
-        return "answer stated" if domain.states_answer(self.task, path) else end
+            return "" if domain.complete(self.task, path) else None
+        if end != "cut" and domain.states_answer(self.task, path):
+            return "answer stated"
+        return "end of reply" if end == "end of reply" else None
 
     def _keep(self, fresh: Sequence[str], eligible: Sequence[str]) -> Thinking[list[str]]:
         """Record which new thoughts the search did not prune. Returns them, best first."""

@@ -91,7 +91,6 @@ def _lab(lab: Lab, imports: set[str]) -> str:
         "runs": None if lab.runs is None else str(lab.runs),
         "cache": cache and str(cache.path if isinstance(cache, Cache) else cache),
         "mode": gateway.mode,
-        "sample_scope": gateway.sample_scope,
         "spend": gateway.spend_limiter.cap,
         "timeout": lab.timeout,
         "tools": _replace_by_names(list(gateway.toolbox.tools.values())) or (),
