@@ -138,6 +138,8 @@ class Reply(
         reported_usage: Reported usage that cannot be true, such as `output_tokens=-5`. The fields concerned
             are `None`, and every limit counts the call's whole reservation.
         raw_text: The text with its thinking as written, if thinking stood within or after the answer.
+        shared_tokens: Whether the model reports tokens only for several replies together, so that those of
+            this one are a share of them.
     """
 
     text: str = ""
@@ -155,6 +157,7 @@ class Reply(
     provider_state: str = ""
     reported_usage: str = ""
     raw_text: str = ""
+    shared_tokens: bool = False
 
 
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Reply | str, None]]

@@ -14,8 +14,8 @@ from tot_lab.models.flight import Flight
 from tot_lab.models.stack import UNLISTED, Backend
 
 GATHERING = 0.005
-"""Seconds without a similar call after which a request is sent. Those of one turn of a search arrive together,
-but a busy event loop may take longer than this for each of its iterations.
+"""Seconds without a similar call after which a request is sent. Those of one turn of a search arrive
+together, though each iteration of a busy event loop may take longer than this.
 """
 
 MOST = 32

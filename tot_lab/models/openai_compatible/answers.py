@@ -141,6 +141,7 @@ def _choice_of(choice: dict[str, Any]) -> Choice:
         error=choice.get("error"),
         refusal=_text(message.get("refusal")),
         logprobs=_logprobs_of(choice.get("logprobs")),
+        token_count=None if choice.get("token_ids") is None else len(choice["token_ids"]),
     )
 
 
