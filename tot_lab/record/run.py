@@ -21,6 +21,7 @@ from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import needs_functions, part_of
 from tot_lab.core.processes import found_in
+from tot_lab.core.purposes import OTHER, role_of
 from tot_lab.core.records import Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task, Ungraded
@@ -559,6 +560,16 @@ def usage_of(lines: Sequence[Line]) -> Usage:
         _total([reply.cost for reply, _ in counted]),
         _total([paid for _, paid in counted]),
     )
+
+
+def usage_by_role(lines: Sequence[Line]) -> dict[str, Usage]:
+    """What the model calls of each role used. Roles without calls are left out."""
+    roles = {line.p: role_of(line.e.purpose) or OTHER for line in lines if isinstance(line.e, Call)}
+    replies: dict[str, list[Line]] = {}
+    for line in lines:
+        if isinstance(line.e, Reply) and is_made(line.e):
+            replies.setdefault(roles[line.p], []).append(line)
+    return {role: usage_of(its) for role, its in replies.items()}
 
 
 def _total(amounts: list[Any]) -> Any:
