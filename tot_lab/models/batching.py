@@ -14,8 +14,8 @@ from tot_lab.models.flight import Flight
 from tot_lab.models.stack import UNLISTED, Backend
 
 GATHERING = 0.005
-"""Seconds without a similar call after which a request is sent. Those of one turn of a search arrive
-together, though each iteration of a busy event loop may take longer than this.
+"""Seconds that a call waits for similar ones, or longer while each iteration of the event loop brings more of
+them. Those of one turn of a search arrive together.
 """
 
 MOST = 32
@@ -89,7 +89,7 @@ class Batched:
         group = self.gathering.get(key)
         if group is None or not group.open:
             group = self.gathering[key] = Gathered()
-            group.loop.call_later(GATHERING, self._look, key, group, 1)
+            group.loop.call_later(GATHERING, self._look, key, group, 0)
         group.calls.append((call, observer))
         if len(group.calls) == MOST:
             group.loop.call_soon(self._send, key, group)  # when this call has joined
@@ -102,9 +102,9 @@ class Batched:
         return await self.inner.answer(calls, observer)
 
     def _look(self, key: Hashable, group: Gathered, before: int) -> None:
-        """Send the request if no call has joined it for some time. There were `before` calls then."""
-        if len(group.calls) > before and not group.is_sent:
-            group.loop.call_later(GATHERING, self._look, key, group, len(group.calls))
+        """Send the request, unless calls have joined it since there were `before` of them."""
+        if before < len(group.calls) < MOST:
+            group.loop.call_soon(self._look, key, group, len(group.calls))
         else:
             self._send(key, group)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from math import nan
+from math import fsum, nan
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -557,8 +557,8 @@ def usage_of(lines: Sequence[Line]) -> Usage:
         sum(reply.error is not None for reply, _ in replies),
         _total([reply.input_tokens for reply, _ in counted]),
         _total([reply.output_tokens for reply, _ in counted]),
-        _total([reply.cost for reply, _ in counted]),
-        _total([paid for _, paid in counted]),
+        _total([reply.cost for reply, _ in counted], fsum),  # whatever the order of the lines is
+        _total([paid for _, paid in counted], fsum),
     )
 
 
@@ -572,8 +572,8 @@ def usage_by_role(lines: Sequence[Line]) -> dict[str, Usage]:
     return {role: usage_of(its) for role, its in replies.items()}
 
 
-def _total(amounts: list[Any]) -> Any:
-    return None if None in amounts else sum(amounts)
+def _total(amounts: list[Any], add: Callable[[list[Any]], Any] = sum) -> Any:
+    return None if None in amounts else add(amounts)
 
 
 def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:

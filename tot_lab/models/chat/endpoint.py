@@ -133,17 +133,21 @@ class ChatEndpoint(Endpoint):
         """
         if self._is_list(calls):
             return await self._listed(calls, observer)
-        replies: list[Reply] = []
+        replies: list[Reply | None] = []
+        again: Failure | None = None
         while rest := calls[len(replies) :]:
             try:
                 replies += await self._several(rest, observer, several=len(calls) > 1)
             except Failure as failure:
-                if failure.replies or not replies:
-                    failure.replies = [*replies, *failure.replies]
+                if not failure.replies:  # the received replies were paid for and must not be requested again
+                    failure.replies = replies
                     raise
-                # The received replies were paid for and must not be requested again.
-                replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
-        return replies
+                replies += failure.replies
+                again = failure
+        if again is not None:
+            again.replies = replies
+            raise again
+        return [reply for reply in replies if reply is not None]
 
     async def _several(self, calls: Sequence[Call], observer: CallObserver, *, several: bool) -> list[Reply]:
         """Request the calls together if the server takes n. Returns at least one reply. Raises `Failure`."""
