@@ -381,8 +381,8 @@ def _lost_calls(facts: _Facts) -> Iterator[Finding]:
     shared = [row for row, reply in made if reply.shared_tokens]
     if shared:
         text = (
-            f"The output tokens of {len(shared)} of {_count(made, 'reply')} are an equal share of those of "
-            f"several replies, since the server counts only these."
+            f"The tokens of {len(shared)} of {_count(made, 'reply')} are a share of those of several, since "
+            f"the server counts only these."
         )
         yield Finding("shared_tokens", text, _nodes_of(facts, shared))
 
