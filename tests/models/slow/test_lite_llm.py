@@ -4,7 +4,6 @@ becomes of what comes back, and that no key is in anything."""
 import asyncio
 import json
 import logging
-import math
 import os
 import re
 import subprocess
