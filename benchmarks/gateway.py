@@ -1,6 +1,6 @@
 """What a call costs on its way to a server, and what the model stack adds.
 
-    python benchmarks/gateway.py [--rounds 9] [--peers]
+    python benchmarks/gateway.py [--rounds 9] [--peers] [--samples 500]
 
 The calls go to a server on loopback, in a process of its own, that answers at once. The
 clients take turns; the ratio of a pair is what counts. CPU of this process alone.
@@ -12,6 +12,9 @@ clients take turns; the ratio of a pair is what counts. CPU of this process alon
 3. Requests a second, 256 at a time: tot_lab and aiohttp alone; with --peers `openai` on its client for
    aiohttp, in a venv of its own.
 4. 1,000 at a time: the longest stall of the event loop, tot_lab beside aiohttp alone.
+5. Self-consistency of 256 samples, for each of 50 tasks: requests, CPU per sample, and bytes per sample of
+   the journal and the cache above the text of the reply, against aiohttp alone with 32 samples a request.
+   --samples measures this part alone, with as many tasks.
 
 Figures only: nothing here passes or fails.
 """
@@ -46,9 +49,9 @@ Ask = Callable[[int], Awaitable[object]]
 
 
 @contextmanager
-def a_server() -> Iterator[str]:
+def a_server(*words: str) -> Iterator[str]:
     """The base URL of a server that answers at once."""
-    command = [sys.executable, str(SERVER)]
+    command = [sys.executable, str(SERVER), *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         yield server.stdout.readline().strip()
@@ -228,6 +231,58 @@ async def stalls(clients: Clients, rounds: int) -> None:
     show("longest stall at 1,000, tot_lab ÷ aiohttp", found["direct"], found["bare"], "≤ 2", "ms")
 
 
+SAMPLES, GROUP = 256, 32
+QUESTION = "A club has 48 members. Each pays 7 dollars a month. How much does the club receive in year {}?"
+
+
+async def sampled(base: str, tasks: int, journal: bool, cache: bool) -> None:
+    """Part 5, with or without a journal and a cache: a line with the CPU and one with the bytes."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+        folder = Path(name)
+        runs, calls = folder / "runs", folder / "calls"
+        lab = tl.Lab(
+            tl.OpenAICompatible(model=MODEL, base_url=base),
+            runs=runs if journal else None,
+            cache=calls if cache else None,
+            mode="auto" if cache else "off",
+        )
+        questions = [tl.general(QUESTION.format(k)) for k in range(tasks)]
+        cpu = time.process_time()
+        sweep = await lab.sweep(tl.SelfConsistency(attempts=SAMPLES), questions)
+        cpu = (time.process_time() - cpu) / sweep.counts.asked * 1e6
+        sizes = [
+            sum(file.stat().st_size for file in part.rglob("*") if file.is_file()) for part in (runs, calls)
+        ]
+        run = next(iter(sweep.runs()))
+        text = sum(len(reply) for reply in run.calls_df().reply) / run.usage.calls
+        sent = [line.e.data["n"] for line in run.lines if getattr(line.e, "name", "") == "call.sent"]
+        requests = sum(1 / n for n in sent) * tasks
+    kept = " and ".join(filter(None, ["journal" * journal, "cache" * cache])) or "neither"
+    line(
+        f"CPU µs a sample, {kept}", cpu, "≤ 100", f"{requests:,.0f} requests for {tasks * SAMPLES:,} samples"
+    )
+    if journal or cache:
+        above = sum(sizes) / sweep.counts.asked - text
+        line("  bytes a sample above its text", above, "≤ 2048", f"text {text:,.0f}")
+
+
+async def samples(tasks: int) -> None:
+    """Part 5."""
+    with a_server("groups") as base:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+            for n in (1, GROUP):
+
+                async def bare(k: int, n: int = n) -> object:
+                    body = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}], "n": n}
+                    async with session.post(f"{base}/chat/completions", json=body) as response:
+                        return await response.json()
+
+                cpu = (await all_calls(bare, 2_000 if n == 1 else 400))[0] / n
+                line(f"CPU µs a sample, aiohttp alone, n = {n}", cpu, "", "")
+        for journal, cache in ((False, False), (True, False), (True, True)):
+            await sampled(base, tasks, journal, cache)
+
+
 async def everything(base: str, rounds: int, peers: bool) -> None:
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as session:
@@ -242,9 +297,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9, help="how often each thing is measured")
     parser.add_argument("--peers", action="store_true", help="install and measure the client of OpenAI too")
+    parser.add_argument("--samples", type=int, metavar="TASKS", help="measure part 5 alone")
     given = parser.parse_args()
-    with a_server() as base:
-        asyncio.run(everything(base, given.rounds, given.peers))
+    if given.samples is None:
+        with a_server() as base:
+            asyncio.run(everything(base, given.rounds, given.peers))
+    asyncio.run(samples(given.samples or 50))
 
 
 if __name__ == "__main__":

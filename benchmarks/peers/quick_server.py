@@ -1,41 +1,49 @@
 """A server that answers each request to /v1/chat/completions at once, each with a number of its own.
 
-    python quick_server.py        prints its base URL and serves until its input ends
+    python quick_server.py [groups]        prints its base URL and serves until its input ends
+
+It gives one choice whatever the request says, or with `groups` as many as the field `n` says.
 
 It is written on `asyncio.Protocol`, so that the client and not the server is what a benchmark measures.
 """
 
 import asyncio
 import json
+import re
 import sys
+from functools import cache
 from itertools import count
 
-BODY = json.dumps(
-    {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1760000000,
-        "model": "gpt-4.1-mini",
-        "choices": [
-            {
-                "index": 0,
-                "message": {
-                    "role": "assistant",
-                    "content": "A next step. " * 20 + "It has the number 00000000. score: 0.5",
-                    "refusal": None,
-                },
-                "logprobs": None,
-                "finish_reason": "stop",
-            }
-        ],
-        "usage": {"prompt_tokens": 221, "completion_tokens": 60, "total_tokens": 281},
-    }
-).encode()
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-BEFORE, AFTER = (HEAD % len(BODY) + BODY).split(b"00000000")
-
-
+GROUPS = "groups" in sys.argv
 NUMBERS = count()
+N = re.compile(rb'"n": ?(\d+)')
+
+
+@cache
+def response(n: int) -> bytes:
+    """A response with `n` choices, in which the number of each is still to be filled in."""
+    text = "A next step. " * 20 + "It has the number 00000000. score: 0.5"
+    choices = [
+        {
+            "index": k,
+            "message": {"role": "assistant", "content": text, "refusal": None},
+            "logprobs": None,
+            "finish_reason": "stop",
+        }
+        for k in range(n)
+    ]
+    body = json.dumps(
+        {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1760000000,
+            "model": "gpt-4.1-mini",
+            "choices": choices,
+            "usage": {"prompt_tokens": 221, "completion_tokens": 60 * n, "total_tokens": 221 + 60 * n},
+        }
+    ).encode()
+    return (HEAD % len(body) + body).replace(b"00000000", b"%08d")
 
 
 class Quick(asyncio.Protocol):
@@ -56,8 +64,10 @@ class Quick(asyncio.Protocol):
                     length = int(value)
             if len(self.data) < end + 4 + length:
                 return
+            asked = GROUPS and N.search(self.data, end, end + 4 + length)
+            n = int(asked[1]) if asked else 1
             self.data = self.data[end + 4 + length :]
-            self.transport.write(b"%b%08d%b" % (BEFORE, next(NUMBERS), AFTER))
+            self.transport.write(response(n) % tuple(next(NUMBERS) for _ in range(n)))
 
 
 async def main() -> None:

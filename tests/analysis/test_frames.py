@@ -25,8 +25,8 @@ CALLS = {
     "repeat": "Int64", "prompt": "string", "reply": "string", "thinking": "string", "error": "string",
     "finish_reason": "string",
     "made": "boolean", "model": "string", "temperature": "Float64", "input_tokens": "Int64",
-    "output_tokens": "Int64",
-    "cost": "Float64", "paid": "Float64", "asked": "float64", "seconds": "Float64", "source": "category",
+    "output_tokens": "Int64", "cost": "Float64", "paid": "Float64", "shared_tokens": "boolean",
+    "asked": "float64", "seconds": "Float64", "source": "category",
     "sent": "Float64", "tries": "Int64", "cached_tokens": "Int64", "prefill_tokens_per_second": "Float64",
     "decode_tokens_per_second": "Float64", "simulated": "boolean",
 }  # fmt: skip

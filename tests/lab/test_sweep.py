@@ -245,6 +245,8 @@ def test_the_table_has_the_columns_and_dtypes_that_it_says():
         "calls": "Int64", "failed_calls": "Int64",
         **{f"{role}_{kind}": "Int64"
            for role in ("propose", "evaluate", "answer") for kind in Losses._fields},
+        **{f"{role}_{name}_tokens": "Int64"
+           for role in ("propose", "evaluate", "answer") for name in ("input", "output")},
         "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64", "paid": "Float64",
         "seconds": "Float64", "selected_strategy": "string", "strategy_used": "string",
         "simulated": "boolean", "run_id": "string",

@@ -87,11 +87,12 @@ class Fault:
 
 @dataclass(frozen=True)
 class Raw:
-    """Any body at all: garbage, or "" for nothing."""
+    """Any body at all: garbage, or "" for nothing. pause: seconds before it."""
 
     body: str = "<html>not what you asked for"
     status: int = 200
     kind: str = "application/json"
+    pause: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -257,6 +258,7 @@ class Providers:
             body = _SPEAK[asked.family].fault(answer, answer.message.replace("{key}", asked.key))
             return web.json_response(body, status=answer.status, headers=headers)
         if isinstance(answer, Raw):
+            await asyncio.sleep(answer.pause)
             return web.Response(text=answer.body, status=answer.status, content_type=answer.kind)
         half = answer if isinstance(answer, Half) else None
         said = answer.said if isinstance(answer, Half) else answer

@@ -104,7 +104,8 @@ def diagnose(run: Run) -> Diagnosis:
     - assumed_confidence: Deep Think could read no confidence, so its last iteration answered.
       shortened_texts: its later phases were shown only the beginning of a text.
     - failed_calls, refused_calls, cut_off (replies that ended at `max_tokens`), unreadable_replies,
-      unreadable_scores: calls that were lost.
+      unreadable_scores: calls that were lost. shared_tokens: replies whose tokens were only counted together
+      with those of others.
     - failed_tools: failed tool calls. unavailable_tools: tools that the model asked for and could not call.
       repeated_calls: the same call on the same path with the same result. unused_tools: tools were offered,
       none was called, and the answer is not known to be right.
@@ -407,6 +408,13 @@ def _lost_calls(facts: _Facts) -> Iterator[Finding]:
         kinds = _tally(row.call.purpose for row in cut)
         text = f"{len(cut)} of {_count(made, 'reply')} ended at max_tokens: {kinds}."
         yield Finding("cut_off", text, _nodes_of(facts, cut))
+    shared = [row for row, reply in made if reply.shared_tokens]
+    if shared:
+        text = (
+            f"The tokens of {len(shared)} of {_count(made, 'reply')} are a share of those of several, since "
+            f"the server counts only these."
+        )
+        yield Finding("shared_tokens", text, _nodes_of(facts, shared))
 
 
 def _tools(facts: _Facts) -> Iterator[Finding]:

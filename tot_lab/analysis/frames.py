@@ -187,7 +187,9 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - model: string, the model that replied, or the requested one; temperature: Float64, NA for the model's
       default
     - input_tokens, output_tokens: Int64; cost: Float64, USD without a cache; paid: Float64, USD really paid;
-      NA if unknown
+      NA if unknown. Of samples that were one request, each has the prompt's tokens and pays its part
+    - shared_tokens: boolean, whether the server counted only the tokens of several replies together, so that
+      the counts of this one are a share of them. NA while open
     - asked: float64, seconds since the start of the run; seconds: Float64, until its reply, NA while open.
       Both are NA if the record has no times
     - source: category, where the reply came from: `model`, `cache` (or the record of the run that this one
@@ -232,6 +234,7 @@ def _calls_frame(run: Run, calls: list[CallRow]) -> pandas.DataFrame:
             "temperature": ("Float64", [row.call.temperature for row in calls]),
             **each(replies, input_tokens="Int64", output_tokens="Int64", cost="Float64"),
             **each([row.answered for row in calls], paid="Float64"),
+            **each(replies, shared_tokens="boolean"),
             "asked": ("float64", [None if "times" in unknown else row.line.t for row in calls]),
             "seconds": ("Float64", _seconds(run, calls)),
             "source": (

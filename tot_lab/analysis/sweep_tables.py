@@ -12,7 +12,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.util import find_spec
@@ -28,6 +28,7 @@ from tot_lab.analysis.tables import any_of_kept
 from tot_lab.core.calls import html_text
 from tot_lab.core.extras import requires
 from tot_lab.core.files import write_whole
+from tot_lab.core.purposes import OTHER, ROLES
 from tot_lab.lab.sweeps.axes import differing_settings, flat_settings, format_value
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.entries import Exported
@@ -58,7 +59,10 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     - calls: Int64, calls made; failed_calls: Int64, calls without a reply
     - ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated: Int64, for each role that made calls in the
       sweep (`propose`, `evaluate`, `answer`, …): calls made and lost, as defined in `tot_lab.record.losses`
-    - input_tokens, output_tokens: Int64, NA if one is unknown
+    - input_tokens, output_tokens: Int64, NA if one is unknown. The prompt of several samples that were one
+      request counts for each of them
+    - ROLE_input_tokens, ROLE_output_tokens: Int64, those of each role, so that the tokens of a generator and
+      of its judge or reward model are apart
     - cost: Float64, USD without a cache; paid: Float64, USD really paid; NA if unknown. Of equal calls of
       several runs, the first one sent is paid
     - seconds: Float64, from start to end of the run, while other runs of the sweep were under way
@@ -92,6 +96,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         **each(rows, error="string", calls="Int64", failed_calls="Int64"),
         **columns_of([row.losses for row in rows]),
         **each(rows, input_tokens="Int64", output_tokens="Int64"),
+        **_tokens_by_role([row.tokens for row in rows]),
         **each(rows, cost="Float64", paid="Float64", seconds="Float64"),
         **each(rows, selected_strategy="string", strategy_used="string", simulated="boolean"),
         **each(cells, run_id="string"),
@@ -101,6 +106,21 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         column = f"{name}_setting" if name in {*columns, *fixed} else name
         columns[column] = _setting([level.get(name) for level in levels], [cell.setting for cell in cells])
     return typed_frame({**columns, **fixed})
+
+
+def _tokens_by_role(
+    tokens: Sequence[dict[str, tuple[int | None, int | None]] | None],
+) -> dict[str, tuple[str, list[int | None]]]:
+    """The columns of tokens for each role of which any of the runs made a call."""
+    roles = [role for role in (*ROLES, OTHER) if any(role in known for known in tokens if known)]
+    return {
+        f"{role}_{name}": (
+            "Int64",
+            [None if known is None else known.get(role, (0, 0))[place] for known in tokens],
+        )
+        for role in roles
+        for place, name in enumerate(("input_tokens", "output_tokens"))
+    }
 
 
 def _setting(values: list[Any], places: list[int]) -> tuple[str | tuple[str, ...], list[Any]]:

@@ -140,6 +140,8 @@ class Reply(
         raw_text: The text with its thinking as written, if thinking stood within or after the answer.
         ended: Whether the model ended the reply itself, and not at one of the call's stop texts. `None` if
             the server does not tell.
+        shared_tokens: Whether the model reports tokens only for several replies together, so that those of
+            this one are a share of them.
     """
 
     text: str = ""
@@ -158,6 +160,7 @@ class Reply(
     reported_usage: str = ""
     raw_text: str = ""
     ended: bool | None = None
+    shared_tokens: bool = False
 
 
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Reply | str, None]]

@@ -103,7 +103,7 @@ class Part(BaseModel):
         return {_new_name(name, cls.model_fields): value for name, value in settings.items()}
 
     def recorded_by(self, schema: int) -> Mapping[str, Any]:
-        """The settings that a journal of that schema lacks, where it meant something else than the default."""
+        """The settings that a journal of that schema lacks, where it did not mean the default."""
         return {}
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:

@@ -19,6 +19,9 @@ ROLES = {
 """The standard roles, and the call purposes that belong to each. A purpose of your own names its role before
 a colon, such as `evaluate:rubric`."""
 
+OTHER = "other"
+"""The role of calls whose purpose belongs to none of `ROLES`, where calls are counted by role."""
+
 _ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
 
 

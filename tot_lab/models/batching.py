@@ -1,7 +1,7 @@
 """The layer that makes one request of several calls: samples of one prompt, or short judgements of several.
 
-Each of them remains a call with its own reply and cache entry. The common request only shows in the price,
-since a prompt that the samples of a request share is paid once.
+Each of them remains a call with its own reply and cache entry. The common request only shows in what was
+paid, since a prompt that the samples of a request share is paid once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from tot_lab.models.flight import Flight
 from tot_lab.models.stack import UNLISTED, Backend
 
 GATHERING = 0.005
-"""Seconds that a call waits for similar ones. Those of one turn of a search arrive together."""
+"""Seconds that a call waits for similar ones, or longer while each iteration of the event loop brings more of
+them. Those of one turn of a search arrive together.
+"""
 
 MOST = 32
 """Calls of one request. It is the default limit of text-embeddings-inference."""
@@ -27,6 +29,7 @@ class Gathered(Flight):
         super().__init__()
         self.calls: list[tuple[Call, CallObserver]] = []
         self.sent: list[CallObserver] = []
+        self.is_sent = False
 
     def note(self, name: str, **data: Any) -> None:
         """Forward the note to all calls, or to those in `only`."""
@@ -40,16 +43,28 @@ class Gathered(Flight):
                 observer.note(name, **data)
 
     def send(self, inner: Backend) -> None:
-        """Request the replies that are still wanted, ordered by sample index. A single call requests its
+        """Request the replies that are still wanted, in the order of the samples. A single call requests its
         reply itself.
         """
+        self.is_sent = True
         wanted = [pair for pair in self.calls if pair[1] in self.observers]
         if len(wanted) > 1:
-            wanted.sort(key=lambda pair: pair[0].sample_index)
+            wanted.sort(key=lambda pair: (pair[0].repeat, pair[0].attempt, pair[0].sample_index))
             self.sent = [observer for _, observer in wanted]
             self.start(inner, [call for call, _ in wanted])
         else:
             self.wake()
+
+    def reply_to(self, observer: CallObserver) -> Reply:
+        """Return the reply to the call of `observer`, which pays in proportion to what it would have cost
+        alone.
+        """
+        replies, place = self.replies(), self.sent.index(observer)
+        if self.paid is not None:
+            total = sum(reply.cost or 0.0 for reply in replies)
+            cost = replies[place].cost or 0.0
+            observer.paid = self.paid * (cost / total if total else float(place == 0))
+        return replies[place]
 
 
 class Batched:
@@ -72,18 +87,29 @@ class Batched:
         if key is None:
             return await self.inner.answer(calls, observer)
         group = self.gathering.get(key)
-        if group is None or not group.open or len(group.calls) == MOST:
+        if group is None or not group.open:
             group = self.gathering[key] = Gathered()
-            group.loop.call_later(GATHERING, self._send, key, group)
+            group.loop.call_later(GATHERING, self._look, key, group, 0)
         group.calls.append((call, observer))
+        if len(group.calls) == MOST:
+            group.loop.call_soon(self._send, key, group)  # when this call has joined
+            del self.gathering[key]
         await group.join(observer)
         if group.task is not None:
-            reply = group.replies()[group.sent.index(observer)]
+            reply = group.reply_to(observer)
             if reply.error != UNLISTED:
                 return [reply]
         return await self.inner.answer(calls, observer)
 
+    def _look(self, key: Hashable, group: Gathered, before: int) -> None:
+        """Send the request, unless calls have joined it since there were `before` of them."""
+        if before < len(group.calls) < MOST:
+            group.loop.call_soon(self._look, key, group, len(group.calls))
+        else:
+            self._send(key, group)
+
     def _send(self, key: Hashable, group: Gathered) -> None:
         if self.gathering.get(key) is group:
             del self.gathering[key]
-        group.send(self.inner)
+        if not group.is_sent:
+            group.send(self.inner)

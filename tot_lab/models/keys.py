@@ -61,8 +61,8 @@ class Request(
 
     @property
     def of_any_sample(self) -> bytes:
-        """What the request has in common with those for other samples."""
-        return _encoded(msgspec.structs.replace(self, sample_index=0))
+        """What the request has in common with those for other samples, also of other attempts and repeats."""
+        return _encoded(msgspec.structs.replace(self, sample_index=0, attempt=(), repeat=0))
 
 
 _encoded = msgspec.json.Encoder().encode

@@ -97,9 +97,11 @@ class Spending:
         """Return the replies. Calls that exceed the limit are refused with `budget:spend`, the last ones
         first.
         """
+        earlier = observer.paid or 0.0  # for a request that was not answered
         if self.spend_limiter.cap is None:
             replies = [believed(reply) for reply in await self.inner.answer(calls, observer)]
-            self.spend_limiter.spend(math.fsum(reply.cost or 0.0 for reply in replies))
+            costs = math.fsum(reply.cost or 0.0 for reply in replies)
+            self.spend_limiter.spend(costs if observer.paid is None else observer.paid - earlier)
             return replies
         await self.endpoint.ready()
         sent, most, hold = len(calls), 0.0, None
@@ -135,6 +137,8 @@ class Spending:
             share = most / len(calls)
             unknown = [r.cost is None and (r.error is None or r.reported_usage != "") for r in replies]
             spent = math.fsum(share if no else r.cost or 0.0 for no, r in zip(unknown, replies, strict=True))
+            if observer.paid is not None and not any(unknown):
+                spent = observer.paid - earlier
             return [*replies, *(Reply(error=REFUSED) for _ in rest)]
         finally:
             self.spend_limiter.settle(hold, spent)

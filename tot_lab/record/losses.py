@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Reply, is_made
-from tot_lab.core.purposes import ROLES, role_of
+from tot_lab.core.purposes import OTHER, ROLES, role_of
 from tot_lab.core.records import Decided, Note, Position, Scored
 from tot_lab.record.run import UNREADABLE, Run
 
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 LARGE = 0.05
 """Share above which a warning is issued."""
-
-OTHER = "other"
-"""The role of calls whose purpose belongs to none of `ROLES`."""
 
 NAMED = 3
 """Maximum number of losses in a warning."""

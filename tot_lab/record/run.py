@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from math import nan
+from math import fsum, nan
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -21,6 +21,7 @@ from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import map_parts, needs_functions, part_of
 from tot_lab.core.processes import found_in
+from tot_lab.core.purposes import OTHER, role_of
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task, Ungraded
@@ -566,13 +567,23 @@ def usage_of(lines: Sequence[Line]) -> Usage:
         sum(reply.error is not None for reply, _ in replies),
         _total([reply.input_tokens for reply, _ in counted]),
         _total([reply.output_tokens for reply, _ in counted]),
-        _total([reply.cost for reply, _ in counted]),
-        _total([paid for _, paid in counted]),
+        _total([reply.cost for reply, _ in counted], fsum),  # whatever the order of the lines is
+        _total([paid for _, paid in counted], fsum),
     )
 
 
-def _total(amounts: list[Any]) -> Any:
-    return None if None in amounts else sum(amounts)
+def usage_by_role(lines: Sequence[Line]) -> dict[str, Usage]:
+    """What the model calls of each role used. Roles without calls are left out."""
+    roles = {line.p: role_of(line.e.purpose) or OTHER for line in lines if isinstance(line.e, Call)}
+    replies: dict[str, list[Line]] = {}
+    for line in lines:
+        if isinstance(line.e, Reply) and is_made(line.e):
+            replies.setdefault(roles[line.p], []).append(line)
+    return {role: usage_of(its) for role, its in replies.items()}
+
+
+def _total(amounts: list[Any], add: Callable[[list[Any]], Any] = sum) -> Any:
+    return None if None in amounts else add(amounts)
 
 
 def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:

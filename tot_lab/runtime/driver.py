@@ -411,7 +411,7 @@ class Workers:
         self.driver = driver
         self.untaken: deque[PendingCall] = deque()
         """Calls that no task has begun."""
-        self._starting = False
+        self._starting = 0
         # The event loop itself holds only weak references to tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -426,20 +426,22 @@ class Workers:
         del self.driver
 
     def _start(self) -> None:
-        self._starting = True
+        self._starting += 1
         self._tasks.add(task := asyncio.get_running_loop().create_task(self._work()))
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
-        """Carry out calls until none is left. Before a call that may wait, the next task is started."""
-        self._starting = False
+        """Carry out calls until none is left. Before a call that may wait, further tasks are started: one, or
+        as many as there are if they do wait.
+        """
+        self._starting -= 1
         task = asyncio.current_task()
         while self.untaken:
             driver, pending = self.driver, self.untaken.popleft()
             if driver.pending.get(pending.branch) is not pending:
                 continue  # its time was up before a task took it
             pending.worker = task
-            if self.untaken and not self._starting:
+            while self._starting < min(len(self.untaken), len(self._tasks) - self._starting):
                 self._start()
             try:
                 if pending.carry_out is not None:

@@ -4,7 +4,6 @@ becomes of what comes back, and that no key is in anything."""
 import asyncio
 import json
 import logging
-import math
 import os
 import re
 import subprocess
@@ -511,17 +510,20 @@ def test_n_is_taken_where_the_provider_takes_it(server):
 
 
 @pytest.mark.parametrize("count", [2, 3, 7])
-def test_several_draws_are_one_request_and_share_what_they_use(server, count):
+def test_several_draws_are_one_request_and_each_costs_what_it_would_alone(server, count):
     server.will(Said(("a", "bb" * 30, *["c" * 9] * (count - 2)), input_tokens=100, output_tokens=53))
-    replies = ask(endpoint(server, "openai"), *draws(count))
+    observer = CallObserver()
+    replies = ask(endpoint(server, "openai"), *draws(count), observer=observer)
     (asked,) = server.calls
     assert asked.json["n"] == count
     assert [reply.text for reply in replies] == ["a", "bb" * 30, *["c" * 9] * (count - 2)]
-    assert sum(reply.input_tokens for reply in replies) == 100
+    assert [reply.input_tokens for reply in replies] == [100] * count
     assert sum(reply.output_tokens for reply in replies) == 53
-    assert math.isclose(sum(reply.cost for reply in replies), (100 * 0.4 + 53 * 1.6) / 1e6, rel_tol=1e-12)
-    assert replies[1].output_tokens > 25
-    assert all(reply.input_tokens in (100 // count, 100 - (count - 1) * (100 // count)) for reply in replies)
+    assert [reply.output_tokens for reply in replies[1:]] == [53 // count] * (count - 1)
+    assert all(reply.shared_tokens for reply in replies)
+    for reply in replies:
+        assert reply.cost == pytest.approx((100 * 0.4 + reply.output_tokens * 1.6) / 1e6)
+    assert observer.paid == pytest.approx((100 * 0.4 + 53 * 1.6) / 1e6)
 
 
 def test_a_server_that_gives_fewer_is_asked_for_the_rest_and_remembered(server):

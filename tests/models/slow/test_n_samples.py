@@ -17,6 +17,7 @@ from tot_lab.core.calls import Call, Message
 from tot_lab.models.checking import check
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.openai_compatible import VLLM, LlamaCpp, OpenAICompatible
+from tot_lab.models.retries import Retried
 from tot_lab.models.stack import Failure
 
 KEY = "sk-MARKED-0123456789abcdef"
@@ -51,9 +52,11 @@ def asked_for(server):
 
 def test_a_server_that_counts_all_is_believed_and_asked_again(server, model):
     server.will(Said((WORDS,) * 4, input_tokens=10, output_tokens=64))
-    replies = wait(model.answer(samples(4), CallObserver()))
-    assert [reply.output_tokens for reply in replies] == [16] * 4
-    assert sum(reply.cost for reply in replies) == pytest.approx((10 * 1.0 + 64 * 2.0) / 1e6)
+    observer = CallObserver()
+    replies = wait(model.answer(samples(4), observer))
+    assert [(reply.input_tokens, reply.output_tokens) for reply in replies] == [(10, 16)] * 4
+    assert [reply.cost for reply in replies] == pytest.approx([(10 * 1.0 + 16 * 2.0) / 1e6] * 4)
+    assert observer.paid == pytest.approx((10 * 1.0 + 64 * 2.0) / 1e6)
     assert {reply.reported_usage for reply in replies} == {""}
     assert model.takes_n(samples(1)[0])
 
@@ -146,10 +149,17 @@ def test_other_failures_are_no_refusal_of_n(server, model, status):
 
 def test_what_was_received_before_a_failure_is_not_requested_again(server, model):
     server.will(Said(("a",)), Said(("b",)), Fault(500))
-    replies = wait(model.answer(samples(4), CallObserver()))
-    assert [reply.text for reply in replies] == ["a", "b", "", ""]
-    assert [reply.error is None for reply in replies] == [True, True, False, False]
+    with pytest.raises(Failure) as failed:
+        wait(model.answer(samples(4), CallObserver()))
+    assert [reply.text for reply in failed.value.replies] == ["a", "b"]
     assert asked_for(server) == [4, 1, 1]
+
+
+def test_what_a_failure_left_out_is_requested_again(server, model):
+    server.will(Said(("a",)), Said(("b",)), Fault(500), Said("c"), Said("d"))
+    replies = wait(Retried(model, model.configured(retries=1)).answer(samples(4), CallObserver()))
+    assert [(reply.text, reply.error) for reply in replies] == [(text, None) for text in "abcd"]
+    assert asked_for(server) == [4, 1, 1, 1, 1]
 
 
 def test_an_unreadable_reply_is_no_loss_of_the_others(server, model):

@@ -35,7 +35,7 @@ from tot_lab.models.keys import in_order, request_of
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.journal import HeldByAnother, JournalError, encoder, read_journal
 from tot_lab.record.losses import ByRole, losses_of
-from tot_lab.record.run import Run, Usage, load
+from tot_lab.record.run import Run, Usage, load, usage_by_role
 from tot_lab.runtime.gateway import identity_of
 from tot_lab.runtime.recorder import take_away
 from tot_lab.runtime.runner import Estimate, Execution, Runner, check_arguments, resumable
@@ -76,6 +76,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         keys: The beginning of the cache key of each call that was made.
         version: Version of tot_lab that recorded the run.
         losses: By role, the number of calls and of lost results.
+        tokens: By role, the prompt tokens and the tokens of the replies. `None` if the record lacks calls.
     """
 
     stop: str | None = None
@@ -100,6 +101,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     any_of_kept: bool | None = None
     credit: float | None = None
     answer_state: str | None = None
+    tokens: dict[str, tuple[int | None, int | None]] | None = {}
 
 
 class Counts(NamedTuple):
@@ -367,6 +369,8 @@ class Sweep(SweepMethods):
         if wrong := [n for n in usage if n is not None and not 0 <= n < 2**63]:
             error = error or f"the usage of a call is out of range: got {wrong[0]}"
             usage = Usage(usage.calls, usage.errors, *[None] * 4)
+        by_role = usage_by_role(run.lines)
+        tokens = {role: (used.input_tokens, used.output_tokens) for role, used in by_role.items()}
         keys = self.keys_of(run.lines)
         return Row(
             run.stop_reason,
@@ -386,6 +390,7 @@ class Sweep(SweepMethods):
             any_of_kept,
             credit,
             run.answer_state,
+            None if "calls" in run.header.unknown else tokens,
         )
 
     def keys_of(self, lines: Sequence[Line]) -> dict[Position, bytes]:

@@ -21,12 +21,13 @@ from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
 from tot_lab.models.chat.about import listed_in, with_props
 from tot_lab.models.chat.replies import (
     Answers,
+    Billed,
     Choice,
     Price,
     Share,
-    Sizes,
     continuation_of,
     scrubbed_reply,
+    shares_of,
     undercounted,
 )
 from tot_lab.models.connections import body_of, opened
@@ -132,17 +133,21 @@ class ChatEndpoint(Endpoint):
         """
         if self._is_list(calls):
             return await self._listed(calls, observer)
-        replies: list[Reply] = []
+        replies: list[Reply | None] = []
+        again: Failure | None = None
         while rest := calls[len(replies) :]:
             try:
                 replies += await self._several(rest, observer, several=len(calls) > 1)
             except Failure as failure:
-                if failure.replies or not replies:
-                    failure.replies = [*replies, *failure.replies]
+                if not failure.replies:  # the received replies were paid for and must not be requested again
+                    failure.replies = replies
                     raise
-                # The received replies were paid for and must not be requested again.
-                replies += [Reply(error=f"{self.name}: {failure.message}") for _ in rest]
-        return replies
+                replies += failure.replies
+                again = failure
+        if again is not None:
+            again.replies = replies
+            raise again
+        return [reply for reply in replies if reply is not None]
 
     async def _several(self, calls: Sequence[Call], observer: CallObserver, *, several: bool) -> list[Reply]:
         """Request the calls together if the server takes n. Returns at least one reply. Raises `Failure`."""
@@ -193,7 +198,7 @@ class ChatEndpoint(Endpoint):
         if not answers.choices:
             raise Failure("the provider's response holds no choices", unreadable=True)
         self._note_processing(answers, calls, observer, several=several)
-        return self._replies(answers, calls)
+        return self._replies(answers, calls, observer)
 
     async def _accepted(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
         """Make one request, without the reasoning effort if the server does not accept it. Raises
@@ -224,7 +229,7 @@ class ChatEndpoint(Endpoint):
     ) -> None:
         """Note how the server processed each call, as far as it reports it."""
         calls = calls[: len(answers.choices)]
-        notes = answers.processing.notes([len(call.prompt) for call in calls])
+        notes = answers.processing.notes([call.prompt for call in calls])
         for call, known in zip(calls, notes, strict=True):
             if known:
                 only = {"only": [call]} if several else {}
@@ -235,10 +240,8 @@ class ChatEndpoint(Endpoint):
         """Make one request. Raises `Failure`."""
 
     @abstractmethod
-    def _shares(self, usage: Any, sizes: Sequence[Sizes], cached: int | None) -> list[Share]:
-        """Return what each call of a request used, given the sizes of its prompt and reply. It adds up to
-        `usage`, of whose prompt `cached` tokens were cached.
-        """
+    def _billed(self, usage: Any, cached: int | None) -> Billed:
+        """Return what a request with the reported usage costs. Of its prompt, `cached` tokens were cached."""
 
     @abstractmethod
     def _model_in(self, answers: Answers) -> str:
@@ -248,20 +251,23 @@ class ChatEndpoint(Endpoint):
     def _state(self, choice: Choice) -> str:
         """Return what must be sent back with a turn that calls tools; see `wanted_back`."""
 
-    def _replies(self, answers: Answers, calls: Sequence[Call]) -> list[Reply]:
+    def _replies(self, answers: Answers, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
         choices = answers.choices[: len(calls)]
         name, keys = clean(self._model_in(answers)), self._long_keys
         reported = getattr(answers.usage, "reported", "")
-        usage, cached = None if reported else answers.usage, answers.processing.cached_tokens
-        sizes: list[Sizes] = [(1, 1)]  # a single call gets all
-        if len(choices) > 1:
-            sizes = [(len(call.prompt), choice.size) for call, choice in zip(calls, choices, strict=False)]
-        shares = self._shares(usage, sizes, cached)
-        if len(choices) > 1 and self.generates and (few := undercounted(choices, shares)):
-            self._ask_one_by_one()
-            reported, shares = few, [(None, None, None)] * len(choices)
+        shares = [Share()] * len(choices)
+        if answers.usage is not None and not reported:
+            billed = self._billed(answers.usage, answers.processing.cached_tokens)
+            if len(choices) > 1 and self.generates and (few := undercounted(choices, billed.output)):
+                self._ask_one_by_one()
+                reported = few
+            else:
+                prompts = [len(call.prompt) for call in calls] if self._is_list(calls) else None
+                shares = shares_of(billed, choices, prompts)
+                if billed.cost is not None:
+                    observer.paid = (observer.paid or 0.0) + billed.cost
         replies, again = list[Reply | None](), None
-        for call, choice, (prompt, output, cost) in zip(calls, choices, shares, strict=False):
+        for call, choice, share in zip(calls, choices, shares, strict=False):
             failure = choice.failure and self._scrubbed(choice.failure)
             if failure and (failure.retry or len(calls) == 1):
                 again = failure
@@ -273,15 +279,16 @@ class ChatEndpoint(Endpoint):
                 error=None if failure is None else f"{self.name}: {failure.message}",
                 thinking=choice.thinking,
                 model=name,
-                input_tokens=prompt,
-                output_tokens=output,
-                cost=cost,
+                input_tokens=share.prompt,
+                output_tokens=share.output,
+                cost=share.cost,
                 finish_reason=choice.finish and clean(choice.finish),
                 logprobs=choice.logprobs,
                 tool_calls=choice.tool_calls,
                 provider_state=self._state(choice),
                 reported_usage=reported,
                 ended=choice.ended,
+                shared_tokens=not share.is_exact,
             )
             replies.append(scrubbed_reply(reply, keys))
         if again is not None:

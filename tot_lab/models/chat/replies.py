@@ -23,12 +23,33 @@ from tot_lab.models.stack import Failure
 Price = tuple[float, float] | tuple[float, float, float]
 """USD per million tokens of (prompt, reply), or of (prompt, reply, cached part of the prompt)."""
 
-Share = tuple[int | None, int | None, float | None]
-"""Prompt tokens, reply tokens and USD of one reply."""
+
+class Billed(NamedTuple):
+    """What a provider reports and charges for a request.
+
+    Attributes:
+        prompt: Prompt tokens. That of several samples is counted once.
+        output: Tokens of all replies.
+        price: The price per million tokens, or `None` if it is unknown.
+        cost: The cost in USD, or `None`.
+    """
+
+    prompt: int
+    output: int
+    price: Price | None
+    cost: float | None
 
 
-Sizes = tuple[int, int]
-"""Sizes of a prompt and of its reply, in proportion to which tokens are divided among several."""
+class Share(NamedTuple):
+    """What one reply of a request used, as if its call had been a request of its own.
+
+    `is_exact` says whether its tokens are known, and are not its share of those of several replies.
+    """
+
+    prompt: int | None = None
+    output: int | None = None
+    cost: float | None = None
+    is_exact: bool = True
 
 
 class Choice(NamedTuple):
@@ -37,6 +58,7 @@ class Choice(NamedTuple):
     Attributes:
         text: `None` if it has none.
         failure: Why it is not a reply, or `None`.
+        token_count: How many tokens it has, or `None` if the provider reports none of them.
         state: What may have to be sent back; see `wanted_back`.
         ended: As in `Reply`.
     """
@@ -48,6 +70,7 @@ class Choice(NamedTuple):
     logprobs: tuple[TokenLogprob, ...] = ()
     failure: Failure | None = None
     state: dict[str, Any] = {}
+    token_count: int | None = None
     ended: bool | None = None
 
     @property
@@ -67,6 +90,7 @@ def choice_of(
     refusal: str | None = None,
     logprobs: tuple[TokenLogprob, ...] = (),
     blocks: Sequence[Any] = (),
+    token_count: int | None = None,
     ended: bool | None = None,
 ) -> Choice:
     """Return a reply as the provider sent it.
@@ -80,6 +104,7 @@ def choice_of(
         refusal: Why the model refused to reply.
         logprobs: Its tokens.
         blocks: Thinking blocks, of which the signed ones are sent back.
+        token_count: The number of its tokens, or `None` to count those in `logprobs`.
         ended: As in `Reply`.
     """
     tool_calls = tool_calls_of(tools)
@@ -95,7 +120,8 @@ def choice_of(
     if tool_calls and known == "stop":
         known = "tool_calls"
     state = state_of(blocks, reasoning)
-    return Choice(content, thinking, known, tool_calls, logprobs, failure, state, ended)
+    count = len(logprobs) or None if token_count is None else token_count
+    return Choice(content, thinking, known, tool_calls, logprobs, failure, state, count, ended)
 
 
 class Processing(NamedTuple):
@@ -116,14 +142,14 @@ class Processing(NamedTuple):
         pairs = zip(self, later, strict=True)
         return Processing(*(old if new is None else new for old, new in pairs))  # type: ignore[arg-type]
 
-    def notes(self, sizes: Sequence[int]) -> list[dict[str, Any]]:
-        """Return what is known for each call of the request, given the sizes of their prompts."""
+    def notes(self, prompts: Sequence[str]) -> list[dict[str, Any]]:
+        """Return what is known for each call of the request, given their prompts."""
         if self == _NOT_REPORTED:
-            return [{}] * len(sizes)
+            return [{}] * len(prompts)
         known = {name: value for name, value in self._asdict().items() if value is not None}
-        if self.cached_tokens is None:
-            return [known] * len(sizes)
-        return [known | {"cached_tokens": part} for part in shared(self.cached_tokens, sizes)]
+        if self.cached_tokens is None or len({*prompts}) == 1:
+            return [known] * len(prompts)
+        return [known | {"cached_tokens": part} for part in shared(self.cached_tokens, [*map(len, prompts)])]
 
 
 _NOT_REPORTED = Processing()
@@ -385,38 +411,47 @@ def shared(whole: int, sizes: Sequence[int]) -> list[int]:
     return [whole - sum(parts[1:]), *parts[1:]]
 
 
-def shares_of(
-    prompt: int, output: int, price: Price | None, cost: float | None, sizes: Sequence[Sizes]
-) -> list[Share]:
-    """Divide the tokens and the cost of a request among its calls, in proportion to their sizes.
+def shares_of(billed: Billed, choices: Sequence[Choice], prompts: Sequence[int] | None) -> list[Share]:
+    """Return what each reply of a request used.
 
-    The shares add up to the whole; the first call gets the remainder.
+    Args:
+        billed: What the request used. The provider reports no more than that.
+        choices: The replies.
+        prompts: Sizes of the prompts of a list, among which the prompt tokens are divided in proportion.
+            `None` means that all replies are samples of one prompt, which has them all.
     """
-    if len(sizes) == 1:
-        return [(prompt, output, None if price is None or cost is None else round(cost, 12))]
-    prompts, replies = zip(*sizes, strict=True)
-    tokens = list(zip(shared(prompt, prompts), shared(output, replies), strict=True))
-    if price is None or cost is None:
-        return [(read, written, None) for read, written in tokens]
-    cost = round(cost, 12)  # the last digits of a float sum depend on its order
-    plain = [usd(price, read, written) for read, written in tokens]
-    scale = cost / sum(plain) if sum(plain) else 0.0
-    rest = [one * scale for one in plain[1:]]
-    costs = [cost - sum(rest), *rest]
-    return [(read, written, one) for (read, written), one in zip(tokens, costs, strict=True)]
+    count = len(choices)
+    counted = [choice.token_count for choice in choices if choice.token_count is not None]
+    is_exact = count == 1 or (len(counted) == count and sum(counted) == billed.output)
+    outputs = [billed.output] if count == 1 else counted if is_exact else shared(billed.output, [1] * count)
+    parts = [billed.prompt] * count if prompts is None else shared(billed.prompt, prompts)
+    is_exact = is_exact and (prompts is None or count == 1)
+    return [
+        Share(part, output, _cost_of(billed, part, output), is_exact)
+        for part, output in zip(parts, outputs, strict=True)
+    ]
+
+
+def _cost_of(billed: Billed, prompt: int, output: int) -> float | None:
+    """Return the cost of one reply, with its part of the discount or surcharge on the prompt."""
+    if billed.price is None or billed.cost is None:
+        return None
+    if (prompt, output) == (billed.prompt, billed.output):
+        return round(billed.cost, 12)
+    change = billed.cost - usd(billed.price, billed.prompt, billed.output)
+    part = prompt / billed.prompt if billed.prompt else 0.0
+    return round(max(usd(billed.price, prompt, output) + change * part, 0.0), 12)
 
 
 _LONGEST_TOKENS = 16
 """Bytes that the tokens of a reply have on average at most."""
 
 
-def undercounted(choices: Sequence[Choice], shares: Sequence[Share]) -> str:
-    """Return the reported usage of several replies if they must have more tokens than that, else "".
+def undercounted(choices: Sequence[Choice], output: int) -> str:
+    """Return the reported tokens of several replies if they must have more than that, else "".
 
     Some servers count the tokens of the first reply only (llama.cpp, pull request 27318).
     """
-    reported = [output for _, output, _ in shares if output is not None]
-    fewest = sum(len(choice.logprobs) or -(-choice.size // _LONGEST_TOKENS) for choice in choices)
-    if len(reported) < len(choices) or sum(reported) >= fewest:
+    if output >= sum(choice.token_count or -(-choice.size // _LONGEST_TOKENS) for choice in choices):
         return ""
-    return usage_text({"output_tokens": sum(reported)}) + f" for {len(choices)} replies"
+    return usage_text({"output_tokens": output}) + f" for {len(choices)} replies"

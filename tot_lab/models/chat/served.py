@@ -13,7 +13,7 @@ from tot_lab.core.calls import Call, Need
 from tot_lab.models.chat.about import Facts, entries_in, facts_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.failures import shortened
-from tot_lab.models.chat.replies import Answers, Choice, Share, Sizes, shares_of, usd, wanted_back
+from tot_lab.models.chat.replies import Answers, Billed, Choice, usd, wanted_back
 from tot_lab.models.connections import opened, was_refused
 from tot_lab.models.model_table import UNKNOWN_OUTPUT
 from tot_lab.models.providers import checked_url, is_safe_url, key_in_environment, one_url
@@ -142,11 +142,9 @@ class ServedModel(ChatEndpoint):
     def _state(self, choice: Choice) -> str:
         return wanted_back(choice, "openai", self.served_name)
 
-    def _shares(self, usage: Any, sizes: Sequence[Sizes], cached: int | None) -> list[Share]:
-        if usage is None:
-            return [(None, None, None)] * len(sizes)
+    def _billed(self, usage: Any, cached: int | None) -> Billed:
         cost = None if self.price is None else usd(self.price, usage.prompt, usage.output, cached)
-        return shares_of(usage.prompt, usage.output, self.price, cost, sizes)
+        return Billed(usage.prompt, usage.output, self.price, cost)
 
     def _page(self, path: str) -> tuple[str, dict[str, str]]:
         return page_below(self.address, path), bearer(self._sent_key)

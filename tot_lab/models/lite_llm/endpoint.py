@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 from tot_lab.core.calls import Call, CallObserver, Need, estimated_tokens
 from tot_lab.models.chat.about import count_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
-from tot_lab.models.chat.replies import Answers, Choice, Price, Share, Sizes, shares_of, usd, wanted_back
+from tot_lab.models.chat.replies import Answers, Billed, Choice, Price, usd, wanted_back
 from tot_lab.models.chat.requests import last_paragraph_of, messages_of
 from tot_lab.models.connections import was_refused
 from tot_lab.models.lite_llm.answers import streamed, whole
@@ -349,20 +349,16 @@ class LiteLLM(ChatEndpoint):
     def _state(self, choice: Choice) -> str:
         return wanted_back(choice, resolved(load_litellm(), self.name)[1], self.name)
 
-    def _shares(self, usage: Any, sizes: Sequence[Sizes], cached: int | None) -> list[Share]:
-        if usage is None:
-            return [(None, None, None)] * len(sizes)
+    def _billed(self, usage: Any, cached: int | None) -> Billed:
         litellm = load_litellm()
         price = self._price(litellm)
         prompt, output = int(usage.prompt_tokens or 0), int(usage.completion_tokens or 0)
-        whole_cost = None if price is None else usd(price, prompt, output, cached)
+        cost = None if price is None else usd(price, prompt, output, cached)
         if price is not None and self.price is None and not is_plain(usage):
             # There are discounts or surcharges.
             name, provider = resolved(litellm, self.name)
-            whole_cost = sum(
-                litellm.cost_per_token(model=name, custom_llm_provider=provider, usage_object=usage)
-            )
-        return shares_of(prompt, output, price, whole_cost, sizes)
+            cost = sum(litellm.cost_per_token(model=name, custom_llm_provider=provider, usage_object=usage))
+        return Billed(prompt, output, price, cost)
 
     def _page(self, path: str) -> tuple[str, dict[str, str]] | None:
         base = self.base_url or HOMES.get(self.provider)

@@ -144,6 +144,7 @@ def _choice_of(choice: dict[str, Any], page: dict[str, Any]) -> Choice:
         refusal=_text(message.get("refusal")),
         logprobs=_logprobs_of(choice.get("logprobs")),
         ended=_ended(choice, page),
+        token_count=None if choice.get("token_ids") is None else len(choice["token_ids"]),
     )
 
 

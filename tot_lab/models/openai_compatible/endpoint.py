@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tot_lab.core.calls import Call, CallObserver, Message
@@ -55,6 +55,9 @@ class OpenAICompatible(ServedModel):
         if self.chat or call.max_tokens != 1 or not (self._takes_lists and self._takes_n):
             return None
         return repr(setting_arguments(call))
+
+    _counting: ClassVar[Mapping[str, bool]] = {}
+    """Fields with which the server reports how many tokens each of several replies has."""
 
     _takes_lists: ClassVar[bool] = False
     """Whether `/completions` returns one choice for each of a list of prompts."""
@@ -110,7 +113,7 @@ class OpenAICompatible(ServedModel):
         if not self.chat and call.logprobs:
             body["logprobs"] = body.pop("top_logprobs")
         if n > 1:
-            body["n"] = n
+            body |= {"n": n, **self._counting}
         if self.chat and call.messages[-1].role == "assistant":
             body |= self._continuing(call.messages[-1])
         return body
@@ -124,6 +127,7 @@ class VLLM(OpenAICompatible):
     """A model served by vLLM, as `vllm/NAME`."""
 
     kind: ClassVar[str] = "vllm"
+    _counting: ClassVar[Mapping[str, bool]] = {"return_token_ids": True}  # ignored before vLLM 0.10.2
     _takes_lists: ClassVar[bool] = True
     base_url: str = "http://localhost:8000/v1"
     _provider: ClassVar[str] = "vllm"

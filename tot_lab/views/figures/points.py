@@ -16,6 +16,7 @@ import numpy as np
 
 from tot_lab.analysis.statistics import SEED, success_rates
 from tot_lab.analysis.tables import expect_runs_once, solved
+from tot_lab.core.purposes import OTHER, ROLES
 from tot_lab.record.losses import LARGE, describe, is_loss_column, large, losses_by, total, warn_of
 from tot_lab.views.figures.theme import error_bars, plain, short, style_figure, wrap
 
@@ -40,6 +41,8 @@ MEASURES = {
     "paid": "paid (USD per run)",
     "tokens": "tokens in and out (per run)",
     "seconds": "wall time (s per run)",
+    **{f"{role}_input_tokens": f"tokens in, {role} calls (per run)" for role in (*ROLES, OTHER)},
+    **{f"{role}_output_tokens": f"tokens out, {role} calls (per run)" for role in (*ROLES, OTHER)},
 }
 """Columns of `sweep.df()` with results of a run, and the titles of their axes."""
 

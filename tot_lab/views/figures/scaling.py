@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.analysis.matched_cost import Unit
 from tot_lab.analysis.statistics import ANSWER_STATES
 from tot_lab.analysis.tables import is_sweep, placed, table
 from tot_lab.views.figures.points import (
@@ -57,7 +56,7 @@ class Method(NamedTuple):
     states: Sequence[str] = ()
 
 
-def scaling_info(df: Any, cost: Unit = "calls") -> list[Method]:
+def scaling_info(df: Any, cost: str = "calls") -> list[Method]:
     """Compute the data of `plot_scaling`."""
     frame = _frame(df, cost)
     columns = [cost, "correct", *(["reachable"] if "reachable" in frame else [])]
@@ -83,7 +82,7 @@ def scaling_info(df: Any, cost: Unit = "calls") -> list[Method]:
     return methods
 
 
-def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> go.Figure:
+def plot_scaling(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go.Figure:
     """Plot success rate against the mean cost of a run, with one line per method and 95% intervals.
 
     A method is the name of a setting without its `name=value` parts: `beam search.width=2` and `beam
@@ -95,8 +94,11 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
             `cost`. Of a sweep, a dashed line with open symbols shows the oracle (any of N): the share of runs
             that have a right answer at any leaf, which a perfect answer rule would choose. It coincides with
             the solid line of a search that finds every right leaf by itself, such as one with verified paths.
-        cost: `calls`, `tokens` (in and out) or `cost` (USD). The axis is logarithmic. Methods are set apart
-            by at most 3%, so that those of equal cost do not hide each other. Hovering shows the exact cost.
+        cost: `calls`, `tokens` (in and out), `cost` (USD), or a column of the table such as `output_tokens`
+            or that of one role: `answer_output_tokens` and `propose_output_tokens` are generated, and
+            `evaluate_input_tokens` are read by a judge or reward model. The axis is logarithmic, so settings
+            of unknown or no cost are left out. Methods are set apart by at most 3%, so that those of equal
+            cost do not hide each other. Hovering shows the exact cost.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
@@ -131,10 +133,12 @@ def plot_scaling(df: Any, cost: Unit = "calls", *, dark: bool | None = None) -> 
                 **(interval_bars(rates, colour) if rates is method.success else {}),
             )
     left_out = len(methods) - MAX_METHODS
+    unpriced = frame["setting"].nunique() - sum(len(method.settings) for method in methods)
     lines = [
         f"{format_run_count(frame)}  ·  mean and 95% interval",
         _explain_oracle(shown),
         f"{left_out:,} more methods not shown" if left_out > 0 else "",
+        f"{unpriced:,} settings of no or unknown {format_value(cost)} not shown" if unpriced else "",
         held_constant(frame, [cost]),
     ]
     style_table_figure(
