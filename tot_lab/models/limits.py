@@ -1,4 +1,4 @@
-"""Rate limits of endpoints: first come, first served.
+"""Rate limits of endpoints: the run that began first is served first.
 
 All labs of a process that use one endpoint with the same limits share a rate limiter. An endpoint without a
 `concurrency` gets one that finds it (`AdaptiveLimiter`). All sweeps on one dask cluster share one, too, whose
@@ -14,12 +14,13 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from tot_lab.core.calls import TIMED_OUT, Call, CallObserver, Reply
 from tot_lab.models.adaptive import AdaptiveLimit
-from tot_lab.models.stack import Backend, Endpoint, Failure, Listening
+from tot_lab.models.stack import Backend, Endpoint, Failure, Listening, queue_position
 
 MINUTE = 60.0
 
@@ -43,14 +44,14 @@ class Limits(NamedTuple):
 
 
 class RateLimiter:
-    """Admits requests in order, as the limits allow."""
+    """Admits requests in the order of `queue_position`, as the limits allow."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.concurrency = FIXED if limits.concurrency is None else limits.concurrency
         self.counts = limits.requests_per_minute is not None or limits.tokens_per_minute is not None
         self.under_way = 0
-        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.waiting: list[tuple[tuple[int, int], int, asyncio.Future[None]]] = []  # a heap
         self.passed: deque[tuple[float, int]] = deque()  # time and tokens of the requests of the last minute
         self.tokens = 0
         self.timer: asyncio.TimerHandle | None = None
@@ -62,7 +63,7 @@ class RateLimiter:
             return
         observer.note("call.queued")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append((tokens, turn))
+        heappush(self.waiting, (queue_position(), tokens, turn))
         self._admit_next()
         try:
             await turn
@@ -98,7 +99,7 @@ class RateLimiter:
             self.timer.cancel()
             self.timer = None
         while self.waiting:
-            tokens, turn = self.waiting[0]
+            _, tokens, turn = self.waiting[0]
             if not turn.done():
                 wait = self._wait(tokens)
                 if wait is None:
@@ -108,7 +109,7 @@ class RateLimiter:
                     return
                 self._let_in(tokens)
                 turn.set_result(None)
-            self.waiting.popleft()
+            heappop(self.waiting)
 
     def _wait(self, tokens: int) -> float | None:
         """Return the seconds until a request of `tokens` tokens may pass, or `None` if another has to end
