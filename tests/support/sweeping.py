@@ -71,8 +71,10 @@ class OverHttp(ScriptedEndpoint):
         head = f"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body.encode())
         observer.note("call.sent", tries=1, n=len(calls))
-        whole = await reader.read()
-        writer.close()
+        try:
+            whole = await reader.read()
+        finally:
+            writer.close()
         texts = json.loads(whole.partition(b"\r\n\r\n")[2])
         told_of_each = {"model": "over_http", "input_tokens": 3, "output_tokens": 1, "cost": 1.0}
         return [tl.Reply(text, **told_of_each) for text in texts]

@@ -1,7 +1,7 @@
 """One record, whatever the transport: latencies, batching, cache, replay and resumption change no record.
 
-The model is an endpoint with all layers of the stack. `test_contract.py` tests the same of a function, which has
-no stack.
+The model is an endpoint with all layers of the stack. `test_contract.py` tests the same of a function, which
+has no stack.
 """
 
 import threading
