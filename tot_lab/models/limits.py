@@ -13,7 +13,7 @@ import math
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -217,17 +217,31 @@ def make_limiters(make: Callable[[Limits], RateLimiter]) -> None:
     _MAKERS[asyncio.get_running_loop()] = make
 
 
-def limiter_of(endpoint: Endpoint) -> RateLimiter:
-    """Return the rate limiter that all users of `endpoint` in this event loop share."""
-    limits = Limits(
+def limits_of(endpoint: Endpoint) -> Limits:
+    """Return the limits of `endpoint`."""
+    return Limits(
         endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     )
+
+
+def limiter_of(endpoint: Endpoint) -> RateLimiter:
+    """Return the rate limiter that all users of `endpoint` in this event loop share."""
+    limits = limits_of(endpoint)
     loop = asyncio.get_running_loop()
     limiters = _LIMITERS.setdefault(loop, {})
     if limits not in limiters:
         own = AdaptiveLimiter if endpoint.concurrency is None else RateLimiter
         limiters[limits] = _MAKERS.get(loop, own)(limits)
     return limiters[limits]
+
+
+def are_congested(endpoints: Iterable[Endpoint]) -> bool:
+    """Whether at each of the endpoints that are in use as many requests wait as are under way, so that no
+    further ones are needed to keep it busy.
+    """
+    known = _LIMITERS.get(asyncio.get_running_loop(), {})
+    used = [found for each in endpoints if (found := known.get(limits_of(each))) and found.under_way]
+    return bool(used) and all(len(limiter.waiting) >= limiter.concurrency for limiter in used)
 
 
 class _UsesLimiter:
