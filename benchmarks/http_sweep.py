@@ -51,7 +51,7 @@ METHODS = {
 SEARCH = METHODS["beam search"]
 SWEEPS: dict[str, tuple[Any, int]] = {
     "64 samples × 60 tasks": (tl.SelfConsistency(attempts=64), 60),
-    "beam searches × 60 tasks": (SEARCH, 60),
+    "beam searches × 120 tasks": (SEARCH, 120),
     "24 settings × 12 tasks": (
         tl.grid(SEARCH, {"search.width": [1, 2, 3, 4], "propose.count": [2, 4], "stop.depth": [1, 2, 3]}),
         12,
