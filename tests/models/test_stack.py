@@ -2,9 +2,11 @@
 
 import asyncio
 import gc
+import random
 import socket
 import sys
 import warnings
+from itertools import product
 
 import pytest
 from support import TASK, Scripted, answer_to, run, wait
@@ -23,7 +25,8 @@ from tot_lab.models.limits import Limited, Limits, RateLimiter
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.spending import Spending, SpendLimiter
-from tot_lab.models.stack import Failure, provider_seed
+from tot_lab.models.stack import RUN_NUMBER, Failure, provider_seed
+from tot_lab.runtime.slots import SlotPool
 
 
 def asked(draw=0, text="what next?", **fields):
@@ -378,6 +381,28 @@ def test_a_known_answer_costs_no_money(tmp_path):
 # Limits.
 
 
+def _limited():
+    limiter = RateLimiter(Limits("there", 1, None, None))
+    return lambda: limiter.enter(0, CallObserver()), limiter.leave
+
+
+def _slots():
+    pool = SlotPool(1)
+    return lambda: pool.enter(lambda: None), pool.leave
+
+
+def _spent():
+    limiter, holds = SpendLimiter(1.0), []
+
+    async def enter():
+        holds.append(await limiter.reserve(1.0, CallObserver()))
+
+    return enter, lambda: limiter.settle(holds.pop(), 0.0)
+
+
+every_queue = pytest.mark.parametrize("queue", [_limited, _slots, _spent])
+
+
 def test_no_more_than_the_limit_is_under_way_and_order_is_kept():
     end = scripted(seconds=0.005, concurrency=4)
 
@@ -444,6 +469,63 @@ def test_a_queued_call_that_is_cancelled_gives_its_place_away():
 
     wait(go())
     assert [calls[0].sample_index for calls in end.requests] == [0, 2]
+
+
+@every_queue
+def test_earlier_runs_go_first_and_each_keeps_its_order(queue):
+    """Run 3 fills the queue before the others come, and cancelled calls leave it whole."""
+
+    async def go():
+        enter, leave = queue()
+        served = []
+
+        async def one(number, draw):
+            RUN_NUMBER.set(number)
+            await enter()
+            served.append((number, draw))
+            await asyncio.sleep(0)
+            leave()
+
+        await enter()
+        waiting = [asyncio.ensure_future(one(*who)) for who in product((3, 2, 5, 1), range(10))]
+        await asyncio.sleep(0.01)
+        cancelled = random.Random(1).sample(range(40), 10)
+        for number in cancelled:
+            waiting[number].cancel()
+        leave()
+        await asyncio.wait(waiting)
+        return served, [who for k, who in enumerate(product((3, 2, 5, 1), range(10))) if k not in cancelled]
+
+    served, expected = wait(go())
+    assert served == sorted(expected)
+
+
+def test_a_common_request_goes_with_the_earliest_run_in_it():
+    """Run 9 is the first to ask, and run 1 joins it before it is sent; run 4 would be sent between them."""
+    end = scripted(samples=True, seconds=0.03, concurrency=1)
+
+    async def go():
+        stack = SingleFlight(batched(Limited(end, end), end), key, {})
+
+        async def one(number, draw, text, after=0.0):
+            RUN_NUMBER.set(number)
+            await asyncio.sleep(after)
+            await stack.answer([asked(draw, text)], CallObserver())
+
+        await asyncio.gather(
+            one(2, 0, "first"),
+            one(4, 0, "alone", 0.01),
+            one(9, 0, "common", 0.01),
+            one(9, 1, "common", 0.011),
+            one(1, 1, "common", 0.0115),
+        )
+
+    wait(go())
+    assert [[call.prompt for call in calls] for calls in end.requests] == [
+        ["first"],
+        ["common", "common"],
+        ["alone"],
+    ]
 
 
 # Retries.

@@ -1,9 +1,11 @@
 """An endpoint that answers from a script, for what stands between a search and a real model."""
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 from pydantic import PrivateAttr
 
 from support import answer_to
@@ -39,11 +41,15 @@ class CallObserver:
 
 
 class ScriptedEndpoint(Endpoint):
-    """Answers with `reply(call)`, which may raise a `Failure`, after `seconds`; a dollar a call."""
+    """Answers with `reply(call)`, which may raise a `Failure`, after `seconds`; a dollar a call.
+
+    `spread`: up to so many further seconds, at random.
+    """
 
     label: str = "scripted"
     url: str = "http://one"
     seconds: float = 0.0
+    spread: float = 0.0
     samples: bool = False
     usd: float | None = 1.0
     most: float | None = None  # what it may cost, where that is not what it costs
@@ -70,9 +76,15 @@ class ScriptedEndpoint(Endpoint):
         self._under_way[0] += 1
         self._under_way[1] = max(self._under_way)
         try:
-            await asyncio.sleep(self.seconds)
+            await asyncio.sleep(self.seconds + self.spread * random.random())
             said = {"model": self.label, "input_tokens": 3, "output_tokens": 1, "cost": self.usd}
-            return [Reply(str(self._reply(call)), **said) for call in calls]
+            replies = [self._reply(call) for call in calls]
+            return [
+                msgspec.structs.replace(reply, **said)
+                if isinstance(reply, Reply)
+                else Reply(str(reply), **said)
+                for reply in replies
+            ]
         finally:
             self._under_way[0] -= 1
 

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import random
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,13 +22,17 @@ GRID = tl.grid(tl.TreeOfThoughts, {"propose": ["sample", "propose"], "search.wid
 
 
 class Server(ThreadingHTTPServer):
-    """A model behind real HTTP: it answers with what follows from the prompt, and counts."""
+    """A model behind real HTTP: it answers with what follows from the prompt, and counts.
+
+    `seconds`: each answer takes a random time up to so many.
+    """
 
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(self):
         self.asked: list[tuple[str, int, int]] = []
+        self.seconds = 0.0
         super().__init__(("127.0.0.1", 0), Answering)
 
     def handle_error(self, request, client_address):
@@ -37,10 +43,14 @@ class Answering(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
-        kind, prompt, draw, repeat = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append((prompt, draw, repeat))
-        call = Call("0", kind, (tl.records.Message("user", prompt),), draw, repeat=repeat)
-        data = json.dumps(str(answer_to(call))).encode()
+        texts = []
+        for kind, *asked in json.loads(self.rfile.read(int(self.headers["Content-Length"]))):
+            self.server.asked.append(tuple(asked))
+            prompt, draw, repeat = asked
+            call = Call("0", kind, (tl.records.Message("user", prompt),), draw, repeat=repeat)
+            texts.append(str(answer_to(call)))
+        time.sleep(random.random() * self.server.seconds)
+        data = json.dumps(texts).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -56,16 +66,18 @@ class OverHttp(ScriptedEndpoint):
     kind = "over_http"
 
     async def answer(self, calls, observer):
-        (call,) = calls
-        body = json.dumps([call.purpose, *told(call)])  # in ASCII
+        body = json.dumps([[call.purpose, *told(call)] for call in calls])  # in ASCII
         reader, writer = await asyncio.open_connection("127.0.0.1", int(self.url))
         head = f"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body.encode())
-        observer.note("call.sent", tries=1, n=1)
-        whole = await reader.read()
-        writer.close()
-        text = json.loads(whole.partition(b"\r\n\r\n")[2])
-        return [tl.Reply(text, model="over_http", input_tokens=3, output_tokens=1, cost=1.0)]
+        observer.note("call.sent", tries=1, n=len(calls))
+        try:
+            whole = await reader.read()
+        finally:
+            writer.close()
+        texts = json.loads(whole.partition(b"\r\n\r\n")[2])
+        told_of_each = {"model": "over_http", "input_tokens": 3, "output_tokens": 1, "cost": 1.0}
+        return [tl.Reply(text, **told_of_each) for text in texts]
 
 
 def over_http(port: int, folder: str, mode: str) -> tl.Lab:

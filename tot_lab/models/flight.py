@@ -1,7 +1,8 @@
 """Single flight: equal calls in flight share one request.
 
 A request lives as long as somebody waits for it. A cancelled caller leaves the reply to the others, and when
-the last one leaves, the request is cancelled. The first caller that still waits pays for it.
+the last one leaves, the request is cancelled. The first caller that still waits pays for it. If it has to
+wait, it does so for the earliest run among its callers.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tot_lab.core.calls import Call, CallObserver, Reply
-from tot_lab.models.stack import Backend
+from tot_lab.models.stack import RUN_NUMBER, Backend
 
 
 class Flight:
@@ -26,12 +27,14 @@ class Flight:
         self.turns: list[asyncio.Future[None]] = []
         self.paid: float | None = None
         self.state = ""
+        self.run_number = RUN_NUMBER.get()
 
     def start(self, inner: Backend, calls: Sequence[Call]) -> None:
         """Start the request for `calls`."""
         self.task = self.loop.create_task(self._carry_out(inner, calls))
 
     async def _carry_out(self, inner: Backend, calls: Sequence[Call]) -> Sequence[Reply]:
+        RUN_NUMBER.set(self.run_number)
         try:
             return await inner.answer(calls, self)
         finally:
@@ -48,6 +51,7 @@ class Flight:
     async def join(self, observer: CallObserver) -> None:
         """Wait for the request to end."""
         self.observers.append(observer)
+        self.run_number = min(self.run_number, RUN_NUMBER.get())
         if self.state in ("call.queued", "call.retried"):
             observer.note("call.queued")
         turn: asyncio.Future[None] = self.loop.create_future()

@@ -1,4 +1,4 @@
-"""Rate limits of endpoints: first come, first served.
+"""Rate limits of endpoints: the run that began first is served first.
 
 All labs of a process that use one endpoint with the same limits share a rate limiter. An endpoint without a
 `concurrency` gets one that finds it (`AdaptiveLimiter`). All sweeps on one dask cluster share one, too, whose
@@ -13,13 +13,14 @@ import math
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from tot_lab.core.calls import TIMED_OUT, Call, CallObserver, Reply
 from tot_lab.models.adaptive import AdaptiveLimit
-from tot_lab.models.stack import Backend, Endpoint, Failure, Listening
+from tot_lab.models.stack import Backend, Endpoint, Failure, Listening, queue_position
 
 MINUTE = 60.0
 
@@ -43,14 +44,14 @@ class Limits(NamedTuple):
 
 
 class RateLimiter:
-    """Admits requests in order, as the limits allow."""
+    """Admits requests in the order of `queue_position`, as the limits allow."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.concurrency = FIXED if limits.concurrency is None else limits.concurrency
         self.counts = limits.requests_per_minute is not None or limits.tokens_per_minute is not None
         self.under_way = 0
-        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.waiting: list[tuple[tuple[int, int], int, asyncio.Future[None]]] = []  # a heap
         self.passed: deque[tuple[float, int]] = deque()  # time and tokens of the requests of the last minute
         self.tokens = 0
         self.timer: asyncio.TimerHandle | None = None
@@ -62,7 +63,7 @@ class RateLimiter:
             return
         observer.note("call.queued")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append((tokens, turn))
+        heappush(self.waiting, (queue_position(), tokens, turn))
         self._admit_next()
         try:
             await turn
@@ -98,7 +99,7 @@ class RateLimiter:
             self.timer.cancel()
             self.timer = None
         while self.waiting:
-            tokens, turn = self.waiting[0]
+            _, tokens, turn = self.waiting[0]
             if not turn.done():
                 wait = self._wait(tokens)
                 if wait is None:
@@ -108,7 +109,7 @@ class RateLimiter:
                     return
                 self._let_in(tokens)
                 turn.set_result(None)
-            self.waiting.popleft()
+            heappop(self.waiting)
 
     def _wait(self, tokens: int) -> float | None:
         """Return the seconds until a request of `tokens` tokens may pass, or `None` if another has to end
@@ -216,17 +217,31 @@ def make_limiters(make: Callable[[Limits], RateLimiter]) -> None:
     _MAKERS[asyncio.get_running_loop()] = make
 
 
-def limiter_of(endpoint: Endpoint) -> RateLimiter:
-    """Return the rate limiter that all users of `endpoint` in this event loop share."""
-    limits = Limits(
+def limits_of(endpoint: Endpoint) -> Limits:
+    """Return the limits of `endpoint`."""
+    return Limits(
         endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     )
+
+
+def limiter_of(endpoint: Endpoint) -> RateLimiter:
+    """Return the rate limiter that all users of `endpoint` in this event loop share."""
+    limits = limits_of(endpoint)
     loop = asyncio.get_running_loop()
     limiters = _LIMITERS.setdefault(loop, {})
     if limits not in limiters:
         own = AdaptiveLimiter if endpoint.concurrency is None else RateLimiter
         limiters[limits] = _MAKERS.get(loop, own)(limits)
     return limiters[limits]
+
+
+def are_congested(endpoints: Iterable[Endpoint]) -> bool:
+    """Whether at each of the endpoints that are in use as many requests wait as are under way, so that no
+    further ones are needed to keep it busy.
+    """
+    known = _LIMITERS.get(asyncio.get_running_loop(), {})
+    used = [found for each in endpoints if (found := known.get(limits_of(each))) and found.under_way]
+    return bool(used) and all(len(limiter.waiting) >= limiter.concurrency for limiter in used)
 
 
 class _UsesLimiter:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, believed
 from tot_lab.models.function import Function
-from tot_lab.models.stack import Backend, Endpoint, Listening
+from tot_lab.models.stack import Backend, Endpoint, Listening, queue_position
 
 
 class SpendLimiter:
@@ -32,7 +32,7 @@ class SpendLimiter:
         self.earlier = 0.0
         """USD that the journals of resumed runs had paid. They count towards the limit."""
         self._held: dict[object, tuple[asyncio.AbstractEventLoop, float]] = {}
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
         self._lock = threading.Lock()
 
     @property
@@ -47,7 +47,7 @@ class SpendLimiter:
 
     async def reserve(self, most: float, observer: CallObserver) -> object | None:
         """Reserve `most` once requests in flight leave room for it. Returns `None` if they cannot."""
-        loop = asyncio.get_running_loop()
+        loop, position = asyncio.get_running_loop(), queue_position()
         cap = math.inf if self.cap is None else self.cap
         while True:
             with self._lock:
@@ -60,7 +60,7 @@ class SpendLimiter:
                 if self.total + most > cap:
                     return None
                 settled: asyncio.Future[None] = loop.create_future()
-                self._waiting.append(settled)
+                self._waiting.append((position, settled))
             observer.note("call.queued")
             await settled
 
@@ -75,7 +75,7 @@ class SpendLimiter:
             most = self._held.pop(hold)[1]
             self.spent += most if spent is None else spent
             waiting, self._waiting = self._waiting, []
-        for settled in waiting:
+        for _, settled in sorted(waiting):
             if not settled.get_loop().is_closed():
                 settled.get_loop().call_soon_threadsafe(_wake, settled)
 

@@ -17,13 +17,19 @@ request, and returns one reply per call in the same order. Several calls differ 
 in their prompts if the endpoint has a `list_key`. A failure is a reply with an error,
 except for `Failure`, which an endpoint raises and `Retried` catches. A backend reports what it does as notes
 to the observer.
+
+Requests that have to wait do so in the order of their runs (`queue_position`), so that the first runs of many
+are finished early. This changes no record.
 """
 
 from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field
@@ -43,6 +49,31 @@ class Backend(Protocol):
 UNLISTED = "not answered as a list"
 """Error of calls of different prompts that an endpoint could not answer in one request. `Batched` makes each
 of them a request of its own, since only one of them may be at fault."""
+
+
+RUN_NUMBER: ContextVar[int] = ContextVar("tot_lab_run_number", default=0)
+"""Number of the run that the current task works for, counted from 1 in the order in which runs begin."""
+
+_RUNS, _REQUESTS = count(1), count()
+
+
+@contextmanager
+def numbered_run() -> Iterator[None]:
+    """Give the run that begins here the next number. A run inside another one has its number, since the other
+    waits for it.
+    """
+    token = RUN_NUMBER.set(RUN_NUMBER.get() or next(_RUNS))
+    try:
+        yield
+    finally:
+        RUN_NUMBER.reset(token)
+
+
+def queue_position() -> tuple[int, int]:
+    """Return the position of a new request in a queue: requests of earlier runs go first, and those of one
+    run in the order in which they came.
+    """
+    return RUN_NUMBER.get(), next(_REQUESTS)
 
 
 class NullObserver:

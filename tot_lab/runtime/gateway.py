@@ -69,6 +69,12 @@ class Gateway:
         return self._roles
 
     @property
+    def endpoints(self) -> list[Endpoint]:
+        """The lab's own model and those of roles and strategies, as far as they are endpoints."""
+        models = (self._model, *self._named.values())
+        return [model for model in models if isinstance(model, Endpoint)]
+
+    @property
     def mode(self) -> Mode:
         """How the cache is used."""
         return self._given.mode

@@ -26,6 +26,7 @@ from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.cache import CacheMiss
+from tot_lab.models.stack import numbered_run
 from tot_lab.record.edits import Edits
 from tot_lab.record.journal import Header, read_journal
 from tot_lab.record.run import Run, replies_of
@@ -354,8 +355,8 @@ class Execution:
         self._driver = driver
         runner.expect_payments(recorder.header.id)
         try:
-            await self._make_ready()
-            with seldom_collecting():
+            with numbered_run(), seldom_collecting():
+                await self._make_ready()
                 await self._drive(driver)
         except CacheMiss as miss:
             player = self.task.domain.player

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections import deque
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 from tot_lab.core.thinking import Slots
+from tot_lab.models.stack import queue_position
 
-_Waiting: TypeAlias = tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
+_Waiting: TypeAlias = tuple[tuple[int, int], asyncio.AbstractEventLoop, asyncio.Future[None]]
 
 
 class SlotPool:
-    """Admits calls in the order in which they came, at most `number` at once."""
+    """Admits calls in the order of `queue_position`, at most `number` at once."""
 
     def __init__(self, number: int) -> None:
         self._free = number
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: list[_Waiting] = []  # a heap
         self._lock = threading.Lock()
 
     async def enter(self, on_wait: Callable[[], None]) -> None:
@@ -29,16 +30,17 @@ class SlotPool:
                 self._free -= 1
                 return
             loop = asyncio.get_running_loop()
-            turn = loop, loop.create_future()
-            self._waiting.append(turn)
+            turn = queue_position(), loop, loop.create_future()
+            heappush(self._waiting, turn)
         try:
             on_wait()
-            await turn[1]
+            await turn[2]
         except BaseException:
             with self._lock:
                 has_slot = turn not in self._waiting
                 if not has_slot:
                     self._waiting.remove(turn)
+                    heapify(self._waiting)
             if has_slot:
                 self.leave()
             raise
@@ -47,7 +49,7 @@ class SlotPool:
         """Pass the slot on to the next call that waits, in whichever event loop."""
         with self._lock:
             while self._waiting:
-                loop, turn = self._waiting.popleft()
+                _, loop, turn = heappop(self._waiting)
                 try:
                     loop.call_soon_threadsafe(_admit, turn)
                     return

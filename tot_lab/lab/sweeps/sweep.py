@@ -32,6 +32,7 @@ from tot_lab.lab.model_settings import with_named_models
 from tot_lab.lab.sweeps.axes import Strategies, label_strategies, label_tasks
 from tot_lab.lab.sweeps.methods import SweepMethods
 from tot_lab.models.keys import in_order, request_of
+from tot_lab.models.limits import are_congested
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.journal import HeldByAnother, JournalError, encoder, read_journal
 from tot_lab.record.losses import ByRole, losses_of
@@ -54,6 +55,9 @@ MAX_UNDER_WAY = 128
 
 KEY = 8
 """Bytes kept of the cache key of each call, enough to distinguish millions of calls."""
+
+LOOK = 0.005
+"""Seconds between two looks at whether a further run is needed to keep the models busy."""
 
 AGAIN = 0.5
 """Seconds between two looks at a run that another process is making."""
@@ -265,10 +269,15 @@ class Sweep(SweepMethods):
 
     async def make(self, cells: Sequence[Cell], at_once: int, update: Callable[[], None]) -> None:
         """Make the unfinished runs of `cells` in this process. `update` is called after each."""
-        waiting = deque(cells)
+        waiting, turn = deque(cells), asyncio.Lock()
 
         async def work() -> None:
             while waiting:
+                async with turn:  # a run begins when its calls are needed to keep the models busy
+                    while are_congested(self.runner.gateway.endpoints):
+                        await asyncio.sleep(LOOK)
+                if not waiting:
+                    return
                 cell = waiting.popleft()
                 try:
                     await self.finish(cell)
