@@ -17,13 +17,12 @@ from tot_lab.core.reading.decoration import END_OF_TURN
 
 # Decoration.
 
-_MACRO = re.compile(r"\\(?:text|math|emph|underline|bold|operatorname)[a-z]*+\s?\{([^{}]*+)\}")
-_SWITCH = re.compile(
-    r"\\(?:bf|rm|left|right|displaystyle|q?quad|[Ll]arge|(?:text)?color\s?\{\w+\})(?![a-z])"
-    r"|\\[ ,;:!]|~~[^~\n]{1,200}~~|~"
+_MACRO = re.compile(
+    r"\\(?:text|math|emph|underline|bold|operatorname|bf|rm|left|right|displaystyle|q?quad|[Ll]arge)[a-z]*"
+    r"|\\(?:text)?color\s?\{\w+\}|\\[ ,;:!]|~~[^~\n]{1,200}~~|~"
 )
 _MATH = re.compile(r"\\[()\[\]]|\$+|[\u2190-\u21ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff]")
-_BOX = re.compile(r"\\(?:f?box|boxed)\s?\{((?>(?:[^{}]|\{[^{}]*\})*))\}")
+_BOX = re.compile(r"\\(?:boxed|f?box)(?![a-z])(?=\s?[^\s{]|[^}]{0,400}\})")
 _TAG = re.compile(
     r"[<\[](/?)(?:final[_ -]?)?(?:ans|answer|choice)(?:\s\w+=[^<>\n]{0,40})?[>\]]"
     r"|^[ \t]*####",
@@ -34,7 +33,7 @@ _WRAPPED = re.compile(
     r"(?<![\w.])[(<\[{*_`\"']{1,9}\s?([^\W_]{1,9})\s?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])"
 )
 _CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]](?=\s)")
-_BEFORE_BRACKET = re.compile(r"(?<!\w)(\w|\d\d)(?=[*\s]{1,5}[(\[{<])")
+_ASIDE = re.compile(r"(?<=[\w*])\s[(\[{<](?!\W{0,9}\w{1,9}\W{0,4}[)\]}>])")
 _MARKS = re.compile(
     r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|(?<!\\)\\++(?=\s|$)"
 )
@@ -64,14 +63,12 @@ def _plain(text: str) -> str:
     """Return `text` without its decoration."""
     text = unicodedata.normalize("NFKC", END_OF_TURN.sub(" ", text)).translate(_ESCAPE)
     text = _ANSWER_IN_OTHER_LANGUAGES.sub(" answer: ", text)
-    for _ in range(4):
-        text = _MACRO.sub(r"*\1*", text)
-    text = _BOX.sub(rf" {_STATED} \1 {_CLOSE} ", _MATH.sub("*", _SWITCH.sub(" ", text)))
+    text = _BOX.sub(f" {_STATED} ", _MATH.sub("*", _MACRO.sub(" ", text)))
     if "</" in text or "<br" in text:
         text = _HTML.sub("*", text)
     text = _TAG.sub(lambda tag: f" {_CLOSE if tag[1] else _STATED} ", text)
-    text = _BEFORE_BRACKET.sub(rf"\1{_MARKED}", text)
-    text = _CLOSED.sub(rf"\1{_MARKED}", _WRAPPED.sub(rf" \1{_MARKED}\2 ", text))
+    text = _WRAPPED.sub(rf" \1{_MARKED}\2 ", _ASIDE.sub(f" {_CLOSE} ", text))
+    text = _CLOSED.sub(rf"\1{_MARKED}", text)
     return _BLANK.sub(lambda blank: "\n" if "\n" in blank[0] else " ", _MARKS.sub(" ", text))
 
 
@@ -115,7 +112,7 @@ _FILLER = re.compile(
     r"|definitely|probably|likely|most|simply|indeed|"
     r"just|surely|certainly|correct|right|best|final|answer|option|choice|letter|label|number"
     r"|candidate|statement|"
-    r"either|both|is|it|only|my|here)\b(?!')|[\x01\x03,])",
+    r"either|both|is|it|only|my|here)\b(?!')|[\x01-\x03,])",
     re.IGNORECASE,
 )
 _TURN = re.compile(
@@ -124,7 +121,7 @@ _TURN = re.compile(
 _EXCLUDED = re.compile(r"\b(?:not|neither|none|never)\b", re.IGNORECASE)
 _NO_CHOICE = re.compile(r"(?:none|neither|no\s+(?:option|choice|answer))\b", re.IGNORECASE)
 _ALSO = re.compile(
-    r"[\s\x01\x02\x03.–—-]*(?:(?P<or>\b(?:or|and/or|oder|ou|или)\b|/|\|)|\b(?:and|und|et|y|и)\b|&|\+"
+    r"[\s\x01\x02\x03.,;–—-]*(?:(?P<or>\b(?:or|and/or|alternatively|oder|ou|или)\b|/|\|)|\b(?:and|und|et|y|и)\b|&|\+"
     r"|\bplus\b|\bas\s+well\s+as\b|,|[;:](?=\s\w{1,9}\W{0,3}(?:\n|$)))"
     r"[\s\x01\x03,]*(?:\b(?:or|and|less\s+likely|possibly|maybe|perhaps|even|also|either|option"
     r"|choice|letter)\b[\s,]*){0,3}",
@@ -136,7 +133,7 @@ _VERB = re.compile(
     re.I,
 )
 _OVER = re.compile(
-    r"[\s\x02\x03*]*(?:[.,;:!)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but|"
+    r"[\s\x03*]*(?:[\x02.,;:!)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but|"
     r"instead of|rather than)\b)",
     re.I,
 )
