@@ -33,7 +33,7 @@ _WRAPPED = re.compile(
     r"(?<![\w.])[(<\[{*_`\"']{1,9}\s?([^\W_]{1,9})\s?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])"
 )
 _CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]](?=\s)")
-_ASIDE = re.compile(r"(?<=[\w*])\s[(\[{<](?!\W{0,9}\w{1,9}\W{0,4}[)\]}>])")
+_ASIDE = re.compile(r"(?<=[\w*])\s[(\[{<](?![^\w([{<]{0,9}\w{1,9}\W{0,4}[)\]}>])")
 _MARKS = re.compile(
     r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|(?<!\\)\\++(?=\s|$)"
 )
@@ -171,11 +171,8 @@ _REJECTED = re.compile(
     r"|incorrect|false|excluded)\b)",
     re.I,
 )
-_SUPPOSED = re.compile(
-    r"(?:\A|[.!?\n]) ?(?:if|unless|otherwise|in (?:an)?other|had)\b(?:(?!\b(?:so|then|therefore|thus"
-    r"|hence)\b)[^.!?\n]){0,99}\Z",
-    re.IGNORECASE,
-)
+_SUPPOSED = re.compile(r"\W*(?:(?:but|and|so)\s)?(?:if|unless|otherwise|in (?:an)?other|had)\b", re.IGNORECASE)
+_CONCLUDED = re.compile(r"\b(?:so|then|therefore|thus|hence)\b", re.IGNORECASE)
 
 
 class _Named(NamedTuple):
@@ -264,7 +261,8 @@ class _Options:
                 or not (behind[1] or text[label.end - 1] == _MARKED)
                 or not _OVER.match(text, label.end)
             ):
-                return by_text
+                ends = any(pattern.match(text, by_text.end) for pattern in (_OVER, _VERB, _ALSO))
+                return by_text if ends else None
             return label if label.label == by_text.label else _Named(None, label.end)
         beside = by_label and self.text_beside(by_label.label, text, by_label.end)
         if not beside or not by_label:
@@ -299,16 +297,25 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
             label, except alone or in marks.
     """
     text, options = _plain(reply[-_READ:]), _options(tuple(choices.items()))
-    stated: list[tuple[int, str | None]] = []
-    over = 0
+    stated = [*_announced(text, options), *_called_right(text, options), *_alone(text, options)]
+    if stated:
+        return max(stated, key=lambda one: one[0])[1]
+    return _at_the_beginning(_plain(reply[:_READ]), options)
+
+
+def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
+    """Yield what follows each cue. Statements for several cases, with different labels, state none."""
+    over, cases = 0, set()
     for cue in _CUE.finditer(text):
         at = cue.start()
+        before = text[_start_of_sentence(text, at) : at]
+        supposed = _SUPPOSED.match(before)
         if (
             at < over
-            or (cue["act"] and not _ONESELF.search(text, max(0, at - 24), at))
-            or (cue["heading"] is not None and not _HEADING.search(text, max(0, at - 40), at))
-            or (not cue["box"] and _DOUBT.search(text, max(0, at - 80), at))
-            or _SUPPOSED.search(text, max(0, at - 80), at)
+            or (cue["act"] and not _ONESELF.search(before))
+            or (cue["heading"] is not None and not _HEADING.search(before))
+            or (not cue["box"] and _DOUBT.search(before))
+            or (supposed and not _CONCLUDED.search(before, supposed.end()))
         ):
             continue
         named = _named(text, cue.end(), options, cue["not"] is not None)
@@ -316,9 +323,15 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
             continue
         if cue["weak"] is None or _OVER.match(text, named.end):
             over = named.end
-            stated.append((at, None if _CONDITION.match(text, named.end) else named.label))
-    stated += [*_called_right(text, options), *_alone(text, options)]
-    return max(stated, key=lambda one: one[0])[1] if stated else _at_the_beginning(text, options)
+            is_open = _CONDITION.match(text, named.end)
+            if supposed:
+                cases.add(named.label)
+            yield at, None if is_open or (supposed and len(cases) > 1) else named.label
+
+
+def _start_of_sentence(text: str, at: int) -> int:
+    first = max(0, at - _SPAN)
+    return max(first, *(text.rfind(mark, first, at) + 1 for mark in (". ", "! ", "? ", "\n")))
 
 
 def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | None:
@@ -346,7 +359,7 @@ def _called_right(text: str, options: _Options) -> Iterator[tuple[int, str | Non
     before: tuple[int, str | None] = (-1, None)
     for verdict in _RIGHT.finditer(text):
         at = verdict.start()
-        first = max(0, at - _SPAN, *(text.rfind(mark, 0, at) + 1 for mark in ".!?;\n"))
+        first = _start_of_sentence(text, at)
         subjects = [match.start() for match in options.subject.finditer(text, first, at + 1)][-5:]
         found = [options.at(text, k) for k in subjects if not _DOUBT.search(text, max(0, k - 40), k)]
         for named in (*found, _named(text, first, options, False)):
