@@ -30,10 +30,10 @@ _TAG = re.compile(
 )
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|br)\b[^<>\n]{0,60}>")
 _WRAPPED = re.compile(
-    r"(?<![\w.])[(<\[{*_`\"']{1,9}\s?([^\W_]{1,9})\s?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])"
+    r"(?<![\w.])[(<\[{*_`\"']{1,9} ?([^\W_]{1,9}) ?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])"
 )
 _CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]](?=\s)")
-_ASIDE = re.compile(r"(?<=[\w*])\s[(\[{<](?![^\w([{<]{0,9}\w{1,9}\W{0,4}[)\]}>])")
+_ASIDE = re.compile(r"(?<=\S) [(\[{<](?![^\w([{<]{0,9}\w{1,9}\W{0,4}[)\]}>])")
 _MARKS = re.compile(
     r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|(?<!\\)\\++(?=\s|$)"
 )
@@ -152,7 +152,7 @@ _RIGHT = re.compile(
 _SPAN = 600  # characters before "is correct" that are read
 _WORDS = 20  # words before a label that are skipped
 _READ = 20_000  # characters at the end of a reply that are read
-_LABEL_BEHIND = re.compile(r"[ \x03,:–—-]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
+_LABEL_BEHIND = re.compile(r"[ \x03,:]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
 _LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
 _LINE = re.compile(r"^[^\w\n]*+\w.*", re.MULTILINE)
@@ -254,16 +254,14 @@ class _Options:
         by_text, by_label = self.text_at(text, at), self.label_at(text, at)
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
             behind = _LABEL_BEHIND.match(text, by_text.end)
-            label = behind and self.label_at(text, behind.end())
-            if (
-                not behind
-                or not label
-                or not (behind[1] or text[label.end - 1] == _MARKED)
-                or not _OVER.match(text, label.end)
-            ):
-                ends = any(pattern.match(text, by_text.end) for pattern in (_OVER, _VERB, _ALSO))
-                return by_text if ends else None
-            return label if label.label == by_text.label else _Named(None, label.end)
+            label = self.label_at(text, behind.end()) if behind else None
+            if behind and label and (behind[1] or text[label.end - 1] == _MARKED):
+                if label.label == by_text.label:
+                    return label
+                if _OVER.match(text, label.end):
+                    return _Named(None, label.end)
+            is_whole = any(pattern.match(text, by_text.end) for pattern in (_OVER, _VERB, _ALSO))
+            return by_text if is_whole else None
         beside = by_label and self.text_beside(by_label.label, text, by_label.end)
         if not beside or not by_label:
             return by_label
