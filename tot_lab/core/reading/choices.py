@@ -32,7 +32,6 @@ _HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|br)\b[^<>\n]{0,6
 _WRAPPED = re.compile(
     r"(?<![\w.])[(<\[{*_`\"']{1,9} ?([^\W_]{1,9}) ?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])"
 )
-_CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]](?=\s)")
 _ASIDE = re.compile(r"(?<=\S) [(\[{<](?![^\w([{<]{0,9}\w{1,9}\W{0,4}[)\]}>])")
 _MARKS = re.compile(
     r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|(?<!\\)\\++(?=\s|$)"
@@ -64,11 +63,9 @@ def _plain(text: str) -> str:
     text = unicodedata.normalize("NFKC", END_OF_TURN.sub(" ", text)).translate(_ESCAPE)
     text = _ANSWER_IN_OTHER_LANGUAGES.sub(" answer: ", text)
     text = _BOX.sub(f" {_STATED} ", _MATH.sub("*", _MACRO.sub(" ", text)))
-    if "</" in text or "<br" in text:
-        text = _HTML.sub("*", text)
+    text = _HTML.sub("*", text)
     text = _TAG.sub(lambda tag: f" {_CLOSE if tag[1] else _STATED} ", text)
     text = _WRAPPED.sub(rf" \1{_MARKED}\2 ", _ASIDE.sub(f" {_CLOSE} ", text))
-    text = _CLOSED.sub(rf"\1{_MARKED}", text)
     return _BLANK.sub(lambda blank: "\n" if "\n" in blank[0] else " ", _MARKS.sub(" ", text))
 
 
@@ -141,7 +138,7 @@ _NO_VERDICT = re.compile(
     r"no (?:longer|doubt|one|way|idea|matter|more|less|need|reason|choice|option|answer)\b|\w{2,9} that\b",
     re.IGNORECASE,
 )
-_SAID_OF_A = re.compile(r"\s+(?:is|was|because|since|as|must|seems|matches|fits|or|and|but|not)\b")
+_A_WORD = re.compile(r"\s+(?!(?:is|was|must|seems|fits|or|and)\b)[^\W\d_]")
 _RIGHT = re.compile(
     r"\b(?:is|must\s+be|seems|remains)\s+(?:(?:clearly|therefore|thus|definitely|indeed|then|surely"
     r"|also)\s+)?(?:the\s+)?(?:only\s+)?"
@@ -182,11 +179,6 @@ class _Named(NamedTuple):
     end: int
 
 
-def _in_capitals(text: str) -> str:
-    """Return the form that is equal for texts which differ in case only, as `re.IGNORECASE` has it."""
-    return text.upper().replace("İ", "I")
-
-
 class _Options:
     """The options of a question, as they are found in a text."""
 
@@ -195,10 +187,9 @@ class _Options:
         self.texts: dict[str, list[str]] = {}
         self.texts_in_any_case: dict[str, list[str]] = {}
         for label, text in choices.items():
-            words = _GAP.sub(" ", _plain(text)).strip(" .")
-            if words:
+            if words := _GAP.sub(" ", _plain(text)).strip(" ."):
                 self.texts.setdefault(words, []).append(label)
-                self.texts_in_any_case.setdefault(_in_capitals(words), []).append(label)
+                self.texts_in_any_case.setdefault(words.upper(), []).append(label)
         gap = _GAP.pattern
         texts = [
             gap.join(map(re.escape, words.split())) for words in sorted(self.texts, key=len, reverse=True)
@@ -219,16 +210,9 @@ class _Options:
         label = self.labels.get(word) or self.labels[word.casefold()]
         is_marked = text[end : end + 1] == _MARKED
         if len(word) == 1 and not is_marked and not _OVER.match(text, end):
-            if word != label:
-                return None
             beside = self.text_beside(label, text, end)
-            if (
-                word.upper() in "AI"
-                and re.match(r"\s+[^\W\d_]", text[end : end + 9])
-                and not _LABEL_WORD.search(text, max(0, at - 12), at)
-                and not _SAID_OF_A.match(text, end)
-                and (beside is None or beside.label != label)
-            ):
+            is_word = word in "aAI" and _A_WORD.match(text, end) and not (beside and beside.label == label)
+            if word != label or (is_word and not _LABEL_WORD.search(text, max(0, at - 12), at)):
                 return None
         if _NO_VERDICT.match(text, at):
             return None
@@ -240,7 +224,7 @@ class _Options:
         if match is None:
             return None
         words = _GAP.sub(" ", match[0])
-        labels = self.texts.get(words) or self.texts_in_any_case.get(_in_capitals(words), [])
+        labels = self.texts.get(words) or self.texts_in_any_case.get(words.upper(), [])
         return _Named(own if own in labels else labels[0] if len(labels) == 1 else None, match.end())
 
     def text_beside(self, label: str | None, text: str, at: int) -> _Named | None:
