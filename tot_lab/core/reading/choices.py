@@ -29,9 +29,7 @@ _TAG = re.compile(
     re.I | re.M,
 )
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|br)\b[^<>\n]{0,60}>")
-_WRAPPED = re.compile(
-    r"(?<![\w.])[(<\[{*_`\"']{1,9} ?([^\W_]{1,9}) ?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])"
-)
+_WRAPPED = re.compile(r"(?<![\w.])[(<\[{*_`\"']{1,9} ?([^\W_]{1,9}) ?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])")
 _ASIDE = re.compile(r"(?<=\S) [(\[{<](?![^\w([{<]{0,9}\w{1,9}\W{0,4}[)\]}>])")
 _MARKS = re.compile(
     r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|(?<!\\)\\++(?=\s|$)"
@@ -118,19 +116,20 @@ _TURN = re.compile(
 _EXCLUDED = re.compile(r"\b(?:not|neither|none|never)\b", re.IGNORECASE)
 _NO_CHOICE = re.compile(r"(?:none|neither|no\s+(?:option|choice|answer))\b", re.IGNORECASE)
 _ALSO = re.compile(
-    r"[\s\x01\x02\x03.,;–—-]*(?:(?P<or>\b(?:or|and/or|alternatively|oder|ou|или)\b|/|\|)|\b(?:and|und|et|y|и)\b|&|\+"
-    r"|\bplus\b|\bas\s+well\s+as\b|,|[;:](?=\s\w{1,9}\W{0,3}(?:\n|$)))"
-    r"[\s\x01\x03,]*(?:\b(?:or|and|less\s+likely|possibly|maybe|perhaps|even|also|either|option"
+    r"[\s\x01\x02\x03.,;–—-]*(?:(?P<or>\b(?:or|and/or|alternatively|oder|ou|или)\b|/|\|(?=[ \t]*\w))"
+    r"|\b(?:and|und|et|y|и)\b|&|\+|\bplus\b|\bas\s+well\s+as\b|,|(?P<apart>[;:]))"
+    r"[\s\x01\x03,]*(?:\b(?:or|and|alternatively|less\s+likely|possibly|maybe|perhaps|even|also|either|option"
     r"|choice|letter)\b[\s,]*){0,3}",
     re.IGNORECASE,
 )
+_AT_END = re.compile(r"[^\w\n]*(?:\n|\Z)")
 _VERB = re.compile(
     r"[\s\x02\x03]*(?:\b(?:is|was|are|has|have|had|does|do|would|will|can|could|cannot|fails?|seems?"
     r"|must|only|because|since)\b|\w+n't\b)",
     re.I,
 )
 _OVER = re.compile(
-    r"[\s\x03*]*(?:[\x02.,;:!)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but|"
+    r"[\s\x03*]*(?:[\x02.,;:!|)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but|"
     r"instead of|rather than)\b)",
     re.I,
 )
@@ -148,7 +147,7 @@ _RIGHT = re.compile(
 )
 _SPAN = 600  # characters before "is correct" that are read
 _WORDS = 20  # words before a label that are skipped
-_READ = 20_000  # characters at the end of a reply that are read
+_READ = 20_000  # characters at the end and the beginning of a reply that are read
 _LABEL_BEHIND = re.compile(r"[ \x03,:]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
 _LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
@@ -157,19 +156,20 @@ _GAP = re.compile(r"[\s\x01\x02\x03]+")
 _BESIDE = re.compile(r"[ \t\x01\x02\x03.:,–—-]*(?:(?:namely|i\.e\.|that is|meaning),?\s)?", re.IGNORECASE)
 _CONDITION = re.compile(
     r"[ \x02\x03,]*\b(?:if|unless|provided|depending|assuming|otherwise)\b"
-    r"|[^.!?\n]{0,40}\b(?:could|might|may) (?:also |well |even )?be (?:option "
-    r"|choice )?[\x01 ]?\w{1,3}[\x02\x03 ]?(?:[.,;!\n]|$)"
     r"|(?:[\s\x02\x03.!…–—-]|\b(?:no|wait|hmm|oops|sorry|but|and)\b,?)*\b(?:that|this|it) (?:is"
     r"|was) (?:wrong|incorrect|not (?:right|correct))\b",
     re.IGNORECASE,
 )
+_COULD_BE = re.compile(r"[^.!?\n]{0,40}\b(?:could|might|may) (?:also |well |even )?be\b", re.IGNORECASE)
 _REJECTED = re.compile(
     r"[ \x02\x03]*\?|[ \x02\x03,]*\b(?:is|was|are|can|could|does)(?:\s?not\b|n't\b|\s(?:wrong"
     r"|incorrect|false|excluded)\b)",
     re.I,
 )
-_SUPPOSED = re.compile(r"\W*(?:(?:but|and|so)\s)?(?:if|unless|otherwise|in (?:an)?other|had)\b", re.IGNORECASE)
-_CONCLUDED = re.compile(r"\b(?:so|then|therefore|thus|hence)\b", re.IGNORECASE)
+_SUPPOSED = re.compile(
+    r"\W*(?:(?:but|and|so)\s)?(?:if|unless|otherwise|in (?:an)?other|had)\b", re.IGNORECASE
+)
+_CONCLUDED = re.compile(r"\b(?:(?<!is )so|then|therefore|thus|hence)\b", re.IGNORECASE)
 
 
 class _Named(NamedTuple):
@@ -262,6 +262,8 @@ class _Options:
             return named
         if not also["or"] and _VERB.match(text, another.end):
             return named  # `B, and C is wrong`
+        if also["apart"] and not _AT_END.match(text, another.end):
+            return named  # `B; C, unlike it, is wrong`
         return _Named(None, another.end)
 
 
@@ -274,7 +276,8 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
     r"""Return the label of the choice that a reply states. `None` if it states none, or several at once.
 
     Args:
-        reply: A whole reply, or the answer in it.
+        reply: A whole reply, or the answer in it. Statements are read in its last 20,000 characters; what
+            stands before them is only read for the option with which the reply begins.
         choices: The texts of the options by label; a text may be empty. Single letters have the case of the
             label, except alone or in marks.
     """
@@ -291,24 +294,30 @@ def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]
     for cue in _CUE.finditer(text):
         at = cue.start()
         before = text[_start_of_sentence(text, at) : at]
-        supposed = _SUPPOSED.match(before)
         if (
             at < over
             or (cue["act"] and not _ONESELF.search(before))
             or (cue["heading"] is not None and not _HEADING.search(before))
             or (not cue["box"] and _DOUBT.search(before))
-            or (supposed and not _CONCLUDED.search(before, supposed.end()))
         ):
             continue
         named = _named(text, cue.end(), options, cue["not"] is not None)
         if named is None or _REJECTED.match(text, named.end):
             continue
+        if supposed := _SUPPOSED.match(before):
+            cases.add(named.label)
+            if len(cases) == 1 and not _CONCLUDED.search(before, supposed.end()):
+                continue
         if cue["weak"] is None or _OVER.match(text, named.end):
             over = named.end
-            is_open = _CONDITION.match(text, named.end)
-            if supposed:
-                cases.add(named.label)
-            yield at, None if is_open or (supposed and len(cases) > 1) else named.label
+            is_open = (supposed and len(cases) > 1) or _is_open(text, named.end, options)
+            yield at, None if is_open else named.label
+
+
+def _is_open(text: str, end: int, options: _Options) -> bool:
+    """Return whether what follows a choice takes it back, or names another that it could be."""
+    other = _COULD_BE.match(text, end)
+    return bool(_CONDITION.match(text, end) or (other and _named(text, other.end(), options, False)))
 
 
 def _start_of_sentence(text: str, at: int) -> int:
@@ -346,7 +355,7 @@ def _called_right(text: str, options: _Options) -> Iterator[tuple[int, str | Non
         found = [options.at(text, k) for k in subjects if not _DOUBT.search(text, max(0, k - 40), k)]
         for named in (*found, _named(text, first, options, False)):
             if named and named.end <= at and not text[named.end : at].strip(" \x02\x03,"):
-                is_open = "also" in verdict[0] or _CONDITION.match(text, verdict.end())
+                is_open = "also" in verdict[0] or _is_open(text, verdict.end(), options)
                 is_one_of_two = before[0] == first and before[1] != named.label
                 before = first, named.label
                 yield at, None if is_open or is_one_of_two else named.label
