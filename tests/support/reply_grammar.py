@@ -77,7 +77,6 @@ MARKDOWN: Table = {
     ],
 }
 MATH: Table = {
-    "size and space": [r"$\Large @$", r"$\quad @$", r"\(\left(@\right)\)", r"$\color{red}{@}$", r"$\,@$"],
     "dollar": ["$@$", "$ @ $"],
     "dollars": ["$$@$$"],
     "parentheses": [r"\(@\)", r"\( @ \)"],
@@ -97,8 +96,6 @@ MATH: Table = {
     "macros of text": [r"\emph{@}", r"\underline{@}", r"\texttt{@}"],
 }
 BOXES: Table = {
-    "box in a box": [r"\boxed{\boxed{@}}", r"\boxed{\boxed{\text{@}}}"],
-    "box without braces": [r"\boxed @"],
     "box": [r"\boxed{@}", r"\boxed{ @ }", r"\fbox{@}"],
     "box text": [r"\boxed{\text{@}}", r"\boxed{\textbf{@}}"],
     "box alphabet": [r"\boxed{\mathbf{@}}", r"\boxed{\mathrm{@}}"],
@@ -113,6 +110,8 @@ BOXES: Table = {
     "box of macros": [r"\boxed{\displaystyle @}", r"\boxed{\textbf{\text{@}}}", r"\boxed{\mathit{@}}"],
 }
 BOXES_WITH_WORD: Table = {
+    "box in a box": [r"\boxed{\boxed{@}}", r"\boxed{\boxed{\text{@}}}"],
+    "box without braces": [r"\boxed @"],
     "box and word": [r"\boxed{\text{Answer: @}}", r"\boxed{\text{Option @}}"],
 }
 BOXES_WITH_TEXT: Table = {
@@ -127,6 +126,7 @@ PLAIN: Table = {"none": ["@"]}
 FULL_WIDTH: Table = {"full-width": ["@"]}
 BOLD_CHARACTERS: Table = {"bold characters": ["@"]}
 OPTION: Table = {
+    "size and space": [r"$\Large @$", r"$\quad @$", r"\(\left(@\right)\)", r"$\color{gray}{@}$", r"$\,@$"],
     "option": [
         "**option @**",
         "(option @)",
@@ -137,7 +137,7 @@ OPTION: Table = {
         "choice @",
         "option (@)",
         "option **@**",
-    ]
+    ],
 }
 LOWER_CASE: Table = {"lower case": ["(@)", '"@"', "**(@)**", "$(@)$"]}
 FRAMES: Table = {
