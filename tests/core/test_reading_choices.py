@@ -225,6 +225,16 @@ STATED_OR_TAKEN_BACK = [
     ("I choose option A based on this.", "A"),
     ("Answer: c = 5", None),
     ("Answer: B, i.e. Venus", "B"),
+    ("If a = 1, we get 2 solutions, so the answer is (D). If a = 2, we get 1, so the answer is (B).", None),
+    ("If it is hot, then the answer is B. Otherwise, the answer is C.", None),
+    ("If it is hot, then the answer is B. Otherwise, the answer is B too.", "B"),
+    ("Answer: B; alternatively, C", None),
+    ("Answer: Earth shine", None),
+    ("The answer is Earth shine.", None),
+    ("Answer: Earth (not Mars)", "C"),
+    (r"\boxed{\boxed{B}}", "B"),
+    (r"So $\boxed B$.", "B"),
+    (r"\boxed{B", None),
 ]
 
 
@@ -296,3 +306,11 @@ def test_what_is_ruled_out_is_not_stated(reply):
 )  # fmt: skip
 def test_a_doubt_states_nothing(doubt):
     assert stated_choice(f"{doubt} the answer is B.", PLANETS) is None
+
+
+def test_a_long_reply_is_read_at_its_end_and_else_at_its_beginning():
+    thoughts = "We look at each of them. " * 2_000
+    assert stated_choice(f"{thoughts}The answer is B.", PLANETS) == "B"
+    assert stated_choice(f"B. {thoughts}", PLANETS) == "B"
+    assert stated_choice(f"{thoughts}The answer is B. {thoughts}", PLANETS) is None
+    assert stated_choice(f"We see that {'B, ' * 10_000}all of this is hot", PLANETS) is None

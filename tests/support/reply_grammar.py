@@ -110,6 +110,8 @@ BOXES: Table = {
     "box of macros": [r"\boxed{\displaystyle @}", r"\boxed{\textbf{\text{@}}}", r"\boxed{\mathit{@}}"],
 }
 BOXES_WITH_WORD: Table = {
+    "box in a box": [r"\boxed{\boxed{@}}", r"\boxed{\boxed{\text{@}}}"],
+    "box without braces": [r"\boxed @"],
     "box and word": [r"\boxed{\text{Answer: @}}", r"\boxed{\text{Option @}}"],
 }
 BOXES_WITH_TEXT: Table = {
@@ -124,6 +126,7 @@ PLAIN: Table = {"none": ["@"]}
 FULL_WIDTH: Table = {"full-width": ["@"]}
 BOLD_CHARACTERS: Table = {"bold characters": ["@"]}
 OPTION: Table = {
+    "size and space": [r"$\Large @$", r"$\quad @$", r"\(\left(@\right)\)", r"$\color{gray}{@}$", r"$\,@$"],
     "option": [
         "**option @**",
         "(option @)",
@@ -134,7 +137,7 @@ OPTION: Table = {
         "choice @",
         "option (@)",
         "option **@**",
-    ]
+    ],
 }
 LOWER_CASE: Table = {"lower case": ["(@)", '"@"', "**(@)**", "$(@)$"]}
 FRAMES: Table = {
@@ -185,6 +188,24 @@ MENTIONS_OF_WORDS: Table = {"word": ['"@"']}
 # label, {X} without decoration), {M} (a mention of another label) and {R} (a reason that mentions one).
 
 STATEMENTS: Table = {
+    "seems": ["The answer seems to be {V}", "The answer remains {V}", "The correct option becomes {V}"],
+    "it is": [
+        "So it must be {V}",
+        "Therefore, it has to be {V}",
+        "In this case, it's {V}",
+        "That leaves {V}",
+    ],
+    "leaves us": ["This leaves us with {V}", "That leaves {V}"],
+    "i say": ["I'd say {V}", "We conclude {V}", "I would answer {V}"],
+    "i opt for": ["I opt for {V}", "We vote for {V}", "I'll go for {V}", "I am going with {V}"],
+    "hence": ["Hence {V}", "In conclusion, {V}", "Finally, {V}", "Thus, {V}"],
+    "actually": ["Actually {V}", "Correction: {V}", "No, wait, {V}"],
+    "the correct one is": ["The correct one is {V}", "The right letter is {V}", "The best statement is {V}"],
+    "which fits": ["The answer that fits is {V}", "The option which fits here is {V}"],
+    "answer, however": ["The answer, however, is {V}", "The answer, of course, is {V}"],
+    "in German": ["Die Antwort ist {V}", "Die richtige Antwort lautet {V}"],
+    "in French or Spanish": ["La réponse est {V}", "La respuesta correcta es {V}"],
+    "in Italian or Portuguese": ["La risposta è {V}", "A resposta é {V}"],
     "the answer is": ["The answer is {V}", "So the answer is {V}", "Hence, the answer is {V}"],
     "therefore the answer is": ["Therefore, the answer is {V}", "This means that the answer is {V}"],
     "the correct answer is": [
@@ -223,6 +244,10 @@ STATEMENTS: Table = {
     ],
 }
 LINES: Table = {
+    "other nouns": ["Ans: {V}", "Verdict: {V}", "Choice: {V}", "Solution: {V}", "My pick: {V}"],
+    "other languages": ["答案：{V}", "答案是 {V}", "答えは {V}", "정답: {V}", "Ответ: {V}", "Antwort: {V}"],
+    "row of a table": ["| Answer | {V} |"],
+    "struck out": ["Answer: ~~{X}~~ {V}"],
     "answer": ["Answer: {V}", "answer: {V}"],
     "upper case": ["ANSWER: {V}", "FINAL ANSWER: {V}"],
     "final answer": ["Final answer: {V}", "Final Answer: {V}", "My answer: {V}"],
@@ -260,6 +285,8 @@ A_BEFORE_THE_TEXT: Table = {
     "a before the text": ["Answer: A good answer would be #", "Answer: A fitting reply is #"],
 }
 TAGS: Table = {
+    "short tag": ["<ans>{V}</ans>", "<choice>{V}</choice>"],
+    "square tag": ["[ANSWER]{V}[/ANSWER]", "[answer] {V} [/answer]"],
     "tag": ["<answer>{V}</answer>", "<answer> {V} </answer>"],
     "tag lines": ["<answer>\n{V}\n</answer>"],
     "tag in upper case": ["<ANSWER>{V}</ANSWER>", "<Answer>{V}</Answer>"],
@@ -423,6 +450,25 @@ PRECEDING: Table = {
 }
 EARLIER_LINES: Table = {"earlier line": ["ANSWER: {W}\nWait, no.\n", "Answer: {W}\n\nWait, {R}.\n\n"]}
 HEDGES: Table = {
+    "alternatively": [
+        "Answer: {V}; alternatively, {W}",
+        "The answer is {V}. Alternatively, {W}.",
+        "The answer is {V}, or alternatively {W}.",
+    ],
+    "less likely": ["The answer is {V} or, less likely, {W}.", "Answer: {V} or maybe {W}"],
+    "but it could be": [
+        "The answer is {V}, but it could be {W}.",
+        "The answer is {V}, but it may also be {W}.",
+    ],
+    "plus": ["Answer: {V} plus {W}", "The answer is {V} + {W}."],
+    "semicolon": ["Answer: {V}; {W}"],
+    "or in other languages": ["Answer: {V} oder {W}", "Answer: {V} ou {W}", "Answer: {V} или {W}"],
+    "and in other languages": ["Answer: {V} und {W}", "Answer: {V} et {W}", "Answer: {V} y {W}"],
+    "two cases": [
+        "If the first sentence holds, the answer is {V}. If not, the answer is {W}.",
+        "If the first sentence holds, all else fails, so the answer is {V}.\nIf not, then the answer is {W}.",
+        "If all of them are meant, then the answer is {V}. Otherwise, the answer is {W}.",
+    ],
     "or": [
         "Answer: {V} and/or {W}",
         "Answer: perhaps {V} or {W}",
@@ -462,6 +508,14 @@ BOXED_HEDGES: Table = {
     ],
 }
 NEGATIONS: Table = {
+    "what fails": [
+        "The option that fails is {V}.",
+        "The answer that we can rule out is {V}.",
+        "The option to reject is {V}.",
+        "The option I would exclude is {V}.",
+    ],
+    "taken back": ["Answer: {V}\nNo, that is wrong.", "The answer is {V}. Wait, that is not correct."],
+    "is wrong": ["Answer: {V} is wrong.", "The incorrect option is {V}."],
     "is not": [
         "It is not {V}.",
         "The answer is not {V}.",
@@ -494,6 +548,24 @@ NEGATIONS: Table = {
     "not the answer": ["{M} is not the answer.", "{M} cannot be the answer.", "{M} can't be right."],
 }
 NOTHINGS: Table = {
+    "doubt": [
+        "Perhaps the answer is {V}.",
+        "I doubt that the answer is {V}.",
+        "Suppose the answer is {V}.",
+        "Some people say that the answer is {V}.",
+        "Students claim that the answer is {V}.",
+        "I was told that the answer is {V}.",
+        "It is unlikely that the answer is {V}.",
+        "Nobody knows whether the answer is {V}.",
+        "I thought that the answer was {V}.",
+        "Assuming that the answer is {V}, we go on.",
+        "I wonder why the answer is {V}.",
+    ],
+    "one case": ["If the first sentence holds, the answer is {V}.", "Unless that is so, the answer is {V}."],
+    "if only": [
+        "The answer is {V} if the first sentence is meant.",
+        "The answer is {V}, provided that it holds.",
+    ],
     "none of them": [
         "So the answer is (None of the above).",
         "Answer: None of the above",

@@ -11,6 +11,7 @@ from support.providers import Raw
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
+from tot_lab.core.reading.answers import whole_answer
 from tot_lab.core.reading.choices import stated_choice
 from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.reading.finish_reasons import read_finish_reason
@@ -21,7 +22,6 @@ from tot_lab.core.reading.scores import read_score, read_scores
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.reading.verdicts import read_verdict
 from tot_lab.core.reading.votes import read_choice
-from tot_lab.domains.multiline import read_answer
 from tot_lab.models.chat.replies import ToolPieces, add_piece, whole_calls
 from tot_lab.models.openai_compatible import OpenAICompatible
 from tot_lab.models.stack import Failure
@@ -111,7 +111,7 @@ READERS = {
     "exact": lambda reply, at: is_right(tl.general("?", answer=at["reference"], grade="exact"), reply),
     "code": lambda reply, at: is_right(tl.general("?", answer=at["test"], grade="python"), reply),
     "game24": lambda reply, at: is_right(tl.game24(at["numbers"]), reply),
-    "gym": lambda reply, _: undecorated(read_answer(reply), ends=".!?"),
+    "gym": lambda reply, _: undecorated(whole_answer(reply), ends=".!?"),
     "satisfied": lambda reply, _: read_verdict(reply),
     "tool_needs": needs,
     "route": route,

@@ -2,10 +2,9 @@
 
 import pytest
 
-from tot_lab.core.reading.answers import normalize
+from tot_lab.core.reading.answers import normalize, whole_answer
 from tot_lab.core.reading.decoration import undecorated
 from tot_lab.domains.general import general
-from tot_lab.domains.multiline import read_answer
 
 DECORATIONS = [
     '"{}"',
@@ -112,7 +111,7 @@ def test_a_text_of_marks_alone_breaks_nothing(text):
 )
 def test_the_bare_answer_reaches_a_family(before, form, after):
     for answer in ("1", "wife", "-3/4"):
-        assert read_answer(before + form.format(answer) + after) == answer
+        assert whole_answer(before + form.format(answer) + after) == answer
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_the_bare_answer_reaches_a_family(before, form, after):
     ],
 )
 def test_what_belongs_to_an_answer_stays(answer):
-    assert read_answer(f"Answer: {answer}") == answer
-    assert read_answer(f"Answer:\n{answer}") == answer
-    assert read_answer(f"Answer:\n```text\n{answer}\n```\nThat is my answer.") == answer
-    assert read_answer(f"<answer>{answer}</answer>") == answer
+    assert whole_answer(f"Answer: {answer}") == answer
+    assert whole_answer(f"Answer:\n{answer}") == answer
+    assert whole_answer(f"Answer:\n```text\n{answer}\n```\nThat is my answer.") == answer
+    assert whole_answer(f"<answer>{answer}</answer>") == answer

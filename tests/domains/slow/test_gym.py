@@ -16,6 +16,7 @@ from support import SETTINGS, STRATEGIES, Scripted, answer_to, for_each, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply, ToolCall
 from tot_lab.core.processes import Killed, can_be_apart
+from tot_lab.core.reading.answers import whole_answer
 from tot_lab.core.registry import BUILT_IN
 from tot_lab.core.task import Domain
 from tot_lab.domains import gym
@@ -435,7 +436,7 @@ def test_a_search_domain_of_the_family_is_used(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_an_answer_has_one_or_more_lines(text: str, answer: str | None) -> None:
-    assert gym.read_answer(text) == answer
+    assert whole_answer(text) == answer
 
 
 @pytest.mark.parametrize(

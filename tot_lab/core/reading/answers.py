@@ -4,14 +4,70 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import NamedTuple
 
 from tot_lab.core.arithmetic import FULL_WIDTH
+from tot_lab.core.reading.code import fenced_blocks
 from tot_lab.core.reading.decoration import END_OF_TURN, undecorated, without_quotes_and_emphasis
 from tot_lab.core.reading.mathematics import boxed_answer, last_boxed, unboxed
 
-_FINAL = re.compile(
-    r"[\s>*_#`-]*(?:(?:the|my)\s+)?(?:final\s+)?answer[\s*_`]*[:=][\s*_`]*(.*)", re.IGNORECASE
+_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
+_ANSWER = re.compile(
+    r"^(?:[^\S\n]|[>*_#`-])*+(?:(?:the|my)\s+)?(?:final\s+)?answer(?:[^\S\n]|[*_`])*+(?:[:=]|$)",
+    re.MULTILINE | re.IGNORECASE,
 )
+_ANSWER_IS = re.compile(
+    r"^(?:[^\W\d_]{2,9},? )?(?:the|my) (?:final )?answer is:?", re.MULTILINE | re.IGNORECASE
+)
+_PROSE = re.compile(
+    r"[\W_]*+(?:[IA][ \t]++)?(?:(?:[^\W\d_][\w']++[^\w\n]++){2}[^\W\d_]|"
+    r"(?:explanation|reason|confidence|note|check)\w*+:)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W\d_]{3}")
+_FIRST = re.compile(r"[\W\d_]*+(\w*+)")
+
+
+class _Stated(NamedTuple):
+    answer: str
+    after: str
+    is_in_tags: bool
+
+
+def _stated(text: str, mark: re.Pattern[str] = _ANSWER) -> _Stated | None:
+    """Find the answer between the last `<answer>` tags, or else after the last mark that begins a line.
+
+    After a mark it is the rest of the line or, if that is empty, all lines after it.
+    """
+    start, inside = None, None
+    for tag in _TAG.finditer(text):
+        if not tag[1]:
+            start = tag.end()
+        elif start is not None:
+            start, inside = None, slice(start, tag.start())
+    answer = text[inside] if inside else text
+    marks = list(mark.finditer(answer))
+    if inside:
+        return _Stated(answer[marks[-1].end() :] if marks else answer, text[inside.stop :], True)
+    if not marks:
+        return None
+    line, _, after = answer[marks[-1].end() :].partition("\n")
+    is_empty = line.strip().strip("*`") in ("", "_", "__")
+    return _Stated(after, "", False) if is_empty else _Stated(line, after, False)
+
+
+def final_answer(text: str) -> str | None:
+    r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line.
+
+    After `Answer:` it is the rest of that line or, if that is empty, all lines after it. Case and Markdown
+    (bold, quotes, bullets, headings) are ignored, and so is a `\boxed{…}` around all of it.
+    """
+    stated = _stated(text)
+    if stated is None:
+        return None
+    answer = stated.answer.strip()
+    return unboxed(answer if "\n" in answer else answer.lstrip("*_` ").rstrip("*` ")) or None
+
 
 _LINE = 4_000  # characters at the end of a text that are read for its last lines
 _SENTENCE = re.compile(
@@ -19,7 +75,7 @@ _SENTENCE = re.compile(
     r"(?: (?:is|must be|equals)\b:?|[*_ ]{0,3}[:=])",
     re.IGNORECASE,
 )
-_MARKED = re.compile(r"\s*####+\s*(.*)")
+_MARKED = re.compile(r"\s*####+")
 _TAGGED = re.compile(r"<(answer|ans)>((?:(?!</?ans).)*)</\1>\W*\Z", re.IGNORECASE)
 _AFTER_BOX = re.compile(r"(?:\s|[.!$*_`)}\]]|\\[)\]])*(?:I hope (?:it|this) is correct\W*)?\Z", re.IGNORECASE)
 _PARTIAL = re.compile(r"\b(?:partial|sub-?totals?|so far|intermediate|for now|first part)\b", re.IGNORECASE)
@@ -46,10 +102,10 @@ def concluded_answer(text: str) -> str | None:
     (`Answer: we first need …`), questions, hedges, partial results and boxes that words follow state nothing.
     """
     *before, line = last_lines(text) or [""]
-    heading = _FINAL.match(before[0]) if before else None
+    heading = _ANSWER.match(before[0]) if before else None
     sentences = list(_SENTENCE.finditer(line))
-    if match := _FINAL.match(line) or _MARKED.match(line):
-        found = match[1]
+    if match := _ANSWER.match(line) or _MARKED.match(line):
+        found = line[match.end() :]
     elif match := _TAGGED.search(line):
         found = match[2]
     elif (box := line.rfind("\\boxed{")) >= 0:
@@ -58,7 +114,7 @@ def concluded_answer(text: str) -> str | None:
         return inside if ends and not _PARTIAL.search(line[:box]) else None
     elif sentences:
         found = line[sentences[-1].end() :]
-    elif heading and not heading[1].strip(" *`"):
+    elif heading and not before[0][heading.end() :].strip(" *`"):
         found = line
     else:
         return None
@@ -72,31 +128,58 @@ def stated_answer(text: str) -> str | None:
     return final_answer(text) or boxed_answer(text)
 
 
-def final_answer(text: str) -> str | None:
-    r"""Return the text after the last `Answer:` that begins a line.
-
-    It is the rest of that line or, if that is empty, all lines after it. Case and Markdown (bold, quotes,
-    bullets) are ignored, and so is a `\boxed{…}` around all of it.
-    """
-    lines = text.splitlines()
-    for k in range(len(lines) - 1, -1, -1):
-        match = _FINAL.match(lines[k])
-        if match is not None:
-            found = match[1].strip().strip("*`").strip() or "\n".join(lines[k + 1 :]).strip()
-            return unboxed(found) or None
-    return None
-
-
 def answer_at_end(text: str) -> str | None:
-    """Return the answer that a reply states, if at most one line follows it."""
-    lines = [line for line in text.splitlines() if any(map(str.isalnum, line))]
-    marked = [(k, match) for k, line in enumerate(lines) if (match := _FINAL.match(line)) is not None]
-    if marked:
-        last, match = marked[-1]
-        stands_alone = not match[1].strip(" *`")  # The answer is in the lines that follow.
-        if stands_alone or len(lines) - last <= 2:
-            return final_answer(text)
-    return boxed_answer("\n".join(lines[-2:]))
+    """Return the `stated_answer` of a reply, if at most one line follows it."""
+    stated = _stated(text)
+    if stated is not None and len(_lines(stated.after)) <= 1:
+        return final_answer(text)
+    return boxed_answer("\n".join(_lines(text)[-2:]))
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if any(map(str.isalnum, line))]
+
+
+def whole_answer(text: str) -> str | None:
+    r"""Return the answer of one or more lines that a reply states, or else the whole reply.
+
+    It is read like `stated_answer`, also after `The answer is` at the beginning of a line. Remarks after it,
+    a code block or a box around it, and its decoration are removed: emphasis, marks of math, end-of-turn
+    tokens and, unless it is a sentence, quotes and a final full stop. Returns `None` if nothing is left.
+    """
+    stated = _stated(text) or _stated(text, _ANSWER_IS)
+    if stated is None:
+        answer = boxed_answer(text) or text
+    elif stated.is_in_tags:
+        answer = stated.answer
+    else:
+        answer = _without_remarks(undecorated(f"{stated.answer}\n{stated.after}", quotes=False))
+    answer = unboxed(undecorated(_first_block(answer), quotes=False))
+    is_word = "\n" not in answer.strip() and not _PROSE.match(answer)
+    return undecorated(answer, quotes=is_word, ends="." if is_word else "").strip() or None
+
+
+def _first_block(text: str) -> str:
+    """Return the code of a block that begins `text`, or else `text`."""
+    block = next(fenced_blocks(text), None)
+    return text if block is None or text[: block.start].strip() else block.body
+
+
+def _without_remarks(text: str) -> str:
+    """Return an answer up to a line of prose, unless it is prose itself, or a paragraph of another kind."""
+    lines = _first_block(text).split("\n")
+    is_prose = _PROSE.match(lines[0])
+    for k, line in enumerate(lines[1:], 1):
+        is_apart = not lines[k - 1].strip() and _WORD.search(line) and _first(line) != _first(lines[0])
+        if is_apart or (not is_prose and _PROSE.match(line)):
+            return "\n".join(lines[:k])
+    return "\n".join(lines)
+
+
+def _first(line: str) -> str:
+    """Return the first word of a line."""
+    found = _FIRST.match(line)
+    return found[1] if found else ""
 
 
 def normalize(text: str) -> str:

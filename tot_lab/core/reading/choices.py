@@ -17,24 +17,20 @@ from tot_lab.core.reading.decoration import END_OF_TURN
 
 # Decoration.
 
-_MACRO = re.compile(r"\\(?:text|math|emph|underline|bold|operatorname)[a-z]*+\s?\{([^{}]*+)\}")
-_SWITCH = re.compile(
-    r"\\(?:bf|rm|left|right|displaystyle|q?quad|[Ll]arge|(?:text)?color\s?\{\w+\})(?![a-z])"
-    r"|\\[ ,;:!]|~~[^~\n]{1,200}~~|~"
+_MACRO = re.compile(
+    r"\\(?:text|math|emph|underline|bold|operatorname|bf|rm|left|right|displaystyle|q?quad|[Ll]arge)[a-z]*"
+    r"|\\(?:text)?color\s?\{\w+\}|\\[ ,;:!]|~~[^~\n]{1,200}~~|~"
 )
 _MATH = re.compile(r"\\[()\[\]]|\$+|[\u2190-\u21ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff]")
-_BOX = re.compile(r"\\(?:f?box|boxed)\s?\{((?>(?:[^{}]|\{[^{}]*\})*))\}")
+_BOX = re.compile(r"\\(?:boxed|f?box)(?![a-z])(?=\s?[^\s{]|[^}]{0,400}\})")
 _TAG = re.compile(
     r"[<\[](/?)(?:final[_ -]?)?(?:ans|answer|choice)(?:\s\w+=[^<>\n]{0,40})?[>\]]"
     r"|^[ \t]*####",
     re.I | re.M,
 )
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|br)\b[^<>\n]{0,60}>")
-_WRAPPED = re.compile(
-    r"(?<![\w.])[(<\[{*_`\"']{1,9}\s?([^\W_]{1,9})\s?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])"
-)
-_CLOSED = re.compile(r"(?<![\w(.'-])(\w{1,3})[)\]](?=\s)")
-_BEFORE_BRACKET = re.compile(r"(?<!\w)(\w|\d\d)(?=[*\s]{1,5}[(\[{<])")
+_WRAPPED = re.compile(r"(?<![\w.])[(<\[{*_`\"']{1,9} ?([^\W_]{1,9}) ?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])")
+_ASIDE = re.compile(r"(?<=\S) [(\[{<](?![^\w([{<]{0,9}\w{1,9}\W{0,4}[)\]}>])")
 _MARKS = re.compile(
     r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|(?<!\\)\\++(?=\s|$)"
 )
@@ -64,14 +60,10 @@ def _plain(text: str) -> str:
     """Return `text` without its decoration."""
     text = unicodedata.normalize("NFKC", END_OF_TURN.sub(" ", text)).translate(_ESCAPE)
     text = _ANSWER_IN_OTHER_LANGUAGES.sub(" answer: ", text)
-    for _ in range(4):
-        text = _MACRO.sub(r"*\1*", text)
-    text = _BOX.sub(rf" {_STATED} \1 {_CLOSE} ", _MATH.sub("*", _SWITCH.sub(" ", text)))
-    if "</" in text or "<br" in text:
-        text = _HTML.sub("*", text)
+    text = _BOX.sub(f" {_STATED} ", _MATH.sub("*", _MACRO.sub(" ", text)))
+    text = _HTML.sub("*", text)
     text = _TAG.sub(lambda tag: f" {_CLOSE if tag[1] else _STATED} ", text)
-    text = _BEFORE_BRACKET.sub(rf"\1{_MARKED}", text)
-    text = _CLOSED.sub(rf"\1{_MARKED}", _WRAPPED.sub(rf" \1{_MARKED}\2 ", text))
+    text = _WRAPPED.sub(rf" \1{_MARKED}\2 ", _ASIDE.sub(f" {_CLOSE} ", text))
     return _BLANK.sub(lambda blank: "\n" if "\n" in blank[0] else " ", _MARKS.sub(" ", text))
 
 
@@ -115,7 +107,7 @@ _FILLER = re.compile(
     r"|definitely|probably|likely|most|simply|indeed|"
     r"just|surely|certainly|correct|right|best|final|answer|option|choice|letter|label|number"
     r"|candidate|statement|"
-    r"either|both|is|it|only|my|here)\b(?!')|[\x01\x03,])",
+    r"either|both|is|it|only|my|here)\b(?!')|[\x01-\x03,])",
     re.IGNORECASE,
 )
 _TURN = re.compile(
@@ -124,19 +116,20 @@ _TURN = re.compile(
 _EXCLUDED = re.compile(r"\b(?:not|neither|none|never)\b", re.IGNORECASE)
 _NO_CHOICE = re.compile(r"(?:none|neither|no\s+(?:option|choice|answer))\b", re.IGNORECASE)
 _ALSO = re.compile(
-    r"[\s\x01\x02\x03.–—-]*(?:(?P<or>\b(?:or|and/or|oder|ou|или)\b|/|\|)|\b(?:and|und|et|y|и)\b|&|\+"
-    r"|\bplus\b|\bas\s+well\s+as\b|,|[;:](?=\s\w{1,9}\W{0,3}(?:\n|$)))"
-    r"[\s\x01\x03,]*(?:\b(?:or|and|less\s+likely|possibly|maybe|perhaps|even|also|either|option"
+    r"[\s\x01\x02\x03.,;–—-]*(?:(?P<or>\b(?:or|and/or|alternatively|oder|ou|или)\b|/|\|(?=[ \t]*\w))"
+    r"|\b(?:and|und|et|y|и)\b|&|\+|\bplus\b|\bas\s+well\s+as\b|,|(?P<apart>[;:]))"
+    r"[\s\x01\x03,]*(?:\b(?:or|and|alternatively|less\s+likely|possibly|maybe|perhaps|even|also|either|option"
     r"|choice|letter)\b[\s,]*){0,3}",
     re.IGNORECASE,
 )
+_AT_END = re.compile(r"[^\w\n]*(?:\n|\Z)")
 _VERB = re.compile(
     r"[\s\x02\x03]*(?:\b(?:is|was|are|has|have|had|does|do|would|will|can|could|cannot|fails?|seems?"
     r"|must|only|because|since)\b|\w+n't\b)",
     re.I,
 )
 _OVER = re.compile(
-    r"[\s\x02\x03*]*(?:[.,;:!)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but|"
+    r"[\s\x03*]*(?:[\x02.,;:!|)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but|"
     r"instead of|rather than)\b)",
     re.I,
 )
@@ -144,7 +137,7 @@ _NO_VERDICT = re.compile(
     r"no (?:longer|doubt|one|way|idea|matter|more|less|need|reason|choice|option|answer)\b|\w{2,9} that\b",
     re.IGNORECASE,
 )
-_SAID_OF_A = re.compile(r"\s+(?:is|was|because|since|as|must|seems|matches|fits|or|and|but|not)\b")
+_A_WORD = re.compile(r"\s+(?!(?:is|was|must|seems|fits|or|and)\b)[^\W\d_]")
 _RIGHT = re.compile(
     r"\b(?:is|must\s+be|seems|remains)\s+(?:(?:clearly|therefore|thus|definitely|indeed|then|surely"
     r"|also)\s+)?(?:the\s+)?(?:only\s+)?"
@@ -154,8 +147,8 @@ _RIGHT = re.compile(
 )
 _SPAN = 600  # characters before "is correct" that are read
 _WORDS = 20  # words before a label that are skipped
-_READ = 20_000  # characters at the end of a reply that are read
-_LABEL_BEHIND = re.compile(r"[ \x03,:–—-]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
+_READ = 20_000  # characters at the end and the beginning of a reply that are read
+_LABEL_BEHIND = re.compile(r"[ \x03,:]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
 _LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
 _LINE = re.compile(r"^[^\w\n]*+\w.*", re.MULTILINE)
@@ -163,22 +156,20 @@ _GAP = re.compile(r"[\s\x01\x02\x03]+")
 _BESIDE = re.compile(r"[ \t\x01\x02\x03.:,–—-]*(?:(?:namely|i\.e\.|that is|meaning),?\s)?", re.IGNORECASE)
 _CONDITION = re.compile(
     r"[ \x02\x03,]*\b(?:if|unless|provided|depending|assuming|otherwise)\b"
-    r"|[^.!?\n]{0,40}\b(?:could|might|may) (?:also |well |even )?be (?:option "
-    r"|choice )?[\x01 ]?\w{1,3}[\x02\x03 ]?(?:[.,;!\n]|$)"
     r"|(?:[\s\x02\x03.!…–—-]|\b(?:no|wait|hmm|oops|sorry|but|and)\b,?)*\b(?:that|this|it) (?:is"
     r"|was) (?:wrong|incorrect|not (?:right|correct))\b",
     re.IGNORECASE,
 )
+_COULD_BE = re.compile(r"[^.!?\n]{0,40}\b(?:could|might|may) (?:also |well |even )?be\b", re.IGNORECASE)
 _REJECTED = re.compile(
     r"[ \x02\x03]*\?|[ \x02\x03,]*\b(?:is|was|are|can|could|does)(?:\s?not\b|n't\b|\s(?:wrong"
     r"|incorrect|false|excluded)\b)",
     re.I,
 )
 _SUPPOSED = re.compile(
-    r"(?:\A|[.!?\n]) ?(?:if|unless|otherwise|in (?:an)?other|had)\b(?:(?!\b(?:so|then|therefore|thus"
-    r"|hence)\b)[^.!?\n]){0,99}\Z",
-    re.IGNORECASE,
+    r"\W*(?:(?:but|and|so)\s)?(?:if|unless|otherwise|in (?:an)?other|had)\b", re.IGNORECASE
 )
+_CONCLUDED = re.compile(r"\b(?:(?<!is )so|then|therefore|thus|hence)\b", re.IGNORECASE)
 
 
 class _Named(NamedTuple):
@@ -186,11 +177,6 @@ class _Named(NamedTuple):
     """`None` if several are named, or expressly none."""
 
     end: int
-
-
-def _in_capitals(text: str) -> str:
-    """Return the form that is equal for texts which differ in case only, as `re.IGNORECASE` has it."""
-    return text.upper().replace("İ", "I")
 
 
 class _Options:
@@ -201,10 +187,9 @@ class _Options:
         self.texts: dict[str, list[str]] = {}
         self.texts_in_any_case: dict[str, list[str]] = {}
         for label, text in choices.items():
-            words = _GAP.sub(" ", _plain(text)).strip(" .")
-            if words:
+            if words := _GAP.sub(" ", _plain(text)).strip(" ."):
                 self.texts.setdefault(words, []).append(label)
-                self.texts_in_any_case.setdefault(_in_capitals(words), []).append(label)
+                self.texts_in_any_case.setdefault(words.upper(), []).append(label)
         gap = _GAP.pattern
         texts = [
             gap.join(map(re.escape, words.split())) for words in sorted(self.texts, key=len, reverse=True)
@@ -225,16 +210,9 @@ class _Options:
         label = self.labels.get(word) or self.labels[word.casefold()]
         is_marked = text[end : end + 1] == _MARKED
         if len(word) == 1 and not is_marked and not _OVER.match(text, end):
-            if word != label:
-                return None
             beside = self.text_beside(label, text, end)
-            if (
-                word.upper() in "AI"
-                and re.match(r"\s+[^\W\d_]", text[end : end + 9])
-                and not _LABEL_WORD.search(text, max(0, at - 12), at)
-                and not _SAID_OF_A.match(text, end)
-                and (beside is None or beside.label != label)
-            ):
+            is_word = word in "aAI" and _A_WORD.match(text, end) and not (beside and beside.label == label)
+            if word != label or (is_word and not _LABEL_WORD.search(text, max(0, at - 12), at)):
                 return None
         if _NO_VERDICT.match(text, at):
             return None
@@ -246,7 +224,7 @@ class _Options:
         if match is None:
             return None
         words = _GAP.sub(" ", match[0])
-        labels = self.texts.get(words) or self.texts_in_any_case.get(_in_capitals(words), [])
+        labels = self.texts.get(words) or self.texts_in_any_case.get(words.upper(), [])
         return _Named(own if own in labels else labels[0] if len(labels) == 1 else None, match.end())
 
     def text_beside(self, label: str | None, text: str, at: int) -> _Named | None:
@@ -260,15 +238,14 @@ class _Options:
         by_text, by_label = self.text_at(text, at), self.label_at(text, at)
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
             behind = _LABEL_BEHIND.match(text, by_text.end)
-            label = behind and self.label_at(text, behind.end())
-            if (
-                not behind
-                or not label
-                or not (behind[1] or text[label.end - 1] == _MARKED)
-                or not _OVER.match(text, label.end)
-            ):
-                return by_text
-            return label if label.label == by_text.label else _Named(None, label.end)
+            label = self.label_at(text, behind.end()) if behind else None
+            if behind and label and (behind[1] or text[label.end - 1] == _MARKED):
+                if label.label == by_text.label:
+                    return label
+                if _OVER.match(text, label.end):
+                    return _Named(None, label.end)
+            is_whole = any(pattern.match(text, by_text.end) for pattern in (_OVER, _VERB, _ALSO))
+            return by_text if is_whole else None
         beside = by_label and self.text_beside(by_label.label, text, by_label.end)
         if not beside or not by_label:
             return by_label
@@ -285,6 +262,8 @@ class _Options:
             return named
         if not also["or"] and _VERB.match(text, another.end):
             return named  # `B, and C is wrong`
+        if also["apart"] and not _AT_END.match(text, another.end):
+            return named  # `B; C, unlike it, is wrong`
         return _Named(None, another.end)
 
 
@@ -297,31 +276,53 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
     r"""Return the label of the choice that a reply states. `None` if it states none, or several at once.
 
     Args:
-        reply: A whole reply, or the answer in it.
+        reply: A whole reply, or the answer in it. Statements are read in its last 20,000 characters; what
+            stands before them is only read for the option with which the reply begins.
         choices: The texts of the options by label; a text may be empty. Single letters have the case of the
             label, except alone or in marks.
     """
     text, options = _plain(reply[-_READ:]), _options(tuple(choices.items()))
-    stated: list[tuple[int, str | None]] = []
-    over = 0
+    stated = [*_announced(text, options), *_called_right(text, options), *_alone(text, options)]
+    if stated:
+        return max(stated, key=lambda one: one[0])[1]
+    return _at_the_beginning(_plain(reply[:_READ]), options)
+
+
+def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
+    """Yield what follows each cue. Statements for several cases, with different labels, state none."""
+    over, cases = 0, set()
     for cue in _CUE.finditer(text):
         at = cue.start()
+        before = text[_start_of_sentence(text, at) : at]
         if (
             at < over
-            or (cue["act"] and not _ONESELF.search(text, max(0, at - 24), at))
-            or (cue["heading"] is not None and not _HEADING.search(text, max(0, at - 40), at))
-            or (not cue["box"] and _DOUBT.search(text, max(0, at - 80), at))
-            or _SUPPOSED.search(text, max(0, at - 80), at)
+            or (cue["act"] and not _ONESELF.search(before))
+            or (cue["heading"] is not None and not _HEADING.search(before))
+            or (not cue["box"] and _DOUBT.search(before))
         ):
             continue
         named = _named(text, cue.end(), options, cue["not"] is not None)
         if named is None or _REJECTED.match(text, named.end):
             continue
+        if supposed := _SUPPOSED.match(before):
+            cases.add(named.label)
+            if len(cases) == 1 and not _CONCLUDED.search(before, supposed.end()):
+                continue
         if cue["weak"] is None or _OVER.match(text, named.end):
             over = named.end
-            stated.append((at, None if _CONDITION.match(text, named.end) else named.label))
-    stated += [*_called_right(text, options), *_alone(text, options)]
-    return max(stated, key=lambda one: one[0])[1] if stated else _at_the_beginning(text, options)
+            is_open = (supposed and len(cases) > 1) or _is_open(text, named.end, options)
+            yield at, None if is_open else named.label
+
+
+def _is_open(text: str, end: int, options: _Options) -> bool:
+    """Return whether what follows a choice takes it back, or names another that it could be."""
+    other = _COULD_BE.match(text, end)
+    return bool(_CONDITION.match(text, end) or (other and _named(text, other.end(), options, False)))
+
+
+def _start_of_sentence(text: str, at: int) -> int:
+    first = max(0, at - _SPAN)
+    return max(first, *(text.rfind(mark, first, at) + 1 for mark in (". ", "! ", "? ", "\n")))
 
 
 def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | None:
@@ -349,12 +350,12 @@ def _called_right(text: str, options: _Options) -> Iterator[tuple[int, str | Non
     before: tuple[int, str | None] = (-1, None)
     for verdict in _RIGHT.finditer(text):
         at = verdict.start()
-        first = max(0, at - _SPAN, *(text.rfind(mark, 0, at) + 1 for mark in ".!?;\n"))
+        first = _start_of_sentence(text, at)
         subjects = [match.start() for match in options.subject.finditer(text, first, at + 1)][-5:]
         found = [options.at(text, k) for k in subjects if not _DOUBT.search(text, max(0, k - 40), k)]
         for named in (*found, _named(text, first, options, False)):
             if named and named.end <= at and not text[named.end : at].strip(" \x02\x03,"):
-                is_open = "also" in verdict[0] or _CONDITION.match(text, verdict.end())
+                is_open = "also" in verdict[0] or _is_open(text, verdict.end(), options)
                 is_one_of_two = before[0] == first and before[1] != named.label
                 before = first, named.label
                 yield at, None if is_open or is_one_of_two else named.label

@@ -22,7 +22,6 @@ from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.reading.mathematics import boxed_answer
 from tot_lab.core.task import Domain, Path, Task
-from tot_lab.domains.multiline import tagged_answer
 
 _RULES = (
     "Game of 24: join numbers with + - * / until only 24 is left. "
@@ -448,7 +447,7 @@ def _stated_answer(path: Path) -> str | None:
 
 def _stated(text: str) -> str | None:
     """Return the expression in `<answer>` tags or after `Answer:`, or else all that is stated there."""
-    stated = tagged_answer(text) or final_answer(text)
+    stated = final_answer(text)
     if stated is None:
         return None
     return _first_expression([boxed_answer(stated) or "", *stated.splitlines()]) or stated.strip(_AROUND)

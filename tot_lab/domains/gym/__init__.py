@@ -21,12 +21,12 @@ from typing import Any
 from tot_lab.core.extras import requires
 from tot_lab.core.parts import class_of, known_names
 from tot_lab.core.processes import Failed, Killed, Worker
+from tot_lab.core.reading.answers import whole_answer
 from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.registry import names
 from tot_lab.core.task import Domain, Task, Ungraded
 from tot_lab.domains.general import General
 from tot_lab.domains.gym.exact import EXACT, is_solved
-from tot_lab.domains.multiline import read_answer
 
 MAX_TASKS = 100_000
 """Maximum number of tasks of one request."""
@@ -75,7 +75,7 @@ class Gym(General):
         a code block or a box around it, emphasis, marks of math, end-of-turn tokens and, unless it is a
         sentence, quotes and a final full stop.
         """
-        return read_answer(text)
+        return whole_answer(text)
 
     def grade(self, task: Task, answer: str) -> float | None:
         """Return 1 if `answer` is right, and 0 otherwise. `None` if the task has no data of its family.

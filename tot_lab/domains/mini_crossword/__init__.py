@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from tot_lab.core.reading.answers import final_answer
+from tot_lab.core.reading.answers import final_answer, whole_answer
 from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.reading.scores import read_label
 from tot_lab.core.task import Domain, Path, Task
@@ -50,7 +50,6 @@ _SPACED = re.compile(r"[A-Za-z](?:[ \t-][A-Za-z]){4}(?![A-Za-z])")
 _COLON = re.compile(r"[:=→]|->")
 _LETTERS = re.compile(r"[^\W\d]+")
 _WORD = re.compile(r"[A-Za-z]+")
-_ANSWER = re.compile(r"\banswer[\s*_`]*[:=]", re.IGNORECASE)
 _GRID = re.compile(r"\(grid:([^()]{0,80})\)", re.IGNORECASE)
 _ROW_NAME = re.compile(r"\A[^A-Za-z_]{0,20}h?[ \t]?[1-5][.:)][*_`]{0,2}(?=[ \t])", re.IGNORECASE)
 
@@ -501,7 +500,7 @@ def _grid_after(path: tuple[str, ...]) -> str | None:
 
 def _stated_answer(text: str) -> str | None:
     """Return the text after the last `Answer:`. Unlike `final_answer`, it keeps `_` for unknown letters."""
-    return None if final_answer(text) is None else _ANSWER.split(text)[-1]
+    return None if final_answer(text) is None else whole_answer(text)
 
 
 def _proposed_fills(text: str) -> Iterator[_Fill]:

@@ -14,9 +14,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from tot_lab.core.reading.answers import final_answer
+from tot_lab.core.reading.answers import final_answer, whole_answer
 from tot_lab.core.task import Domain, Path, Task
-from tot_lab.domains.multiline import read_answer
 
 MAX_STATES = 50_000
 """States that a solver visits before it gives up."""
@@ -255,7 +254,7 @@ class PuzzleDomain(Domain):
 
         A right answer is returned in the form that the question asks for.
         """
-        stated = read_answer(text)
+        stated = whole_answer(text)
         return stated and (self._solution(task, stated) or stated)
 
     def _solution(self, task: Task, answer: str) -> str | None:
