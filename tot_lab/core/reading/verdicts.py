@@ -21,14 +21,14 @@ _SENTENCE = re.compile(r"[.!?;\n]")
 _CLAUSE = re.compile(r"[.!?;:,\n–—|{]|\b(?:and|(?<!anything )but|so)\b")
 _ASIDE = re.compile(r"\b(not)\s*,[^,.;:!?\n]{1,40},")
 _LEADS = re.compile(
-    r"(?>[\W\d_]+|(?:i|is|not|un|say|would|the|my|final|verdict|decision|judge?ment|review|assessment|conclusion)"
+    r"(?>[\W\d_]+|(?:i|is|say|would|the|my|final|verdict|decision|judge?ment|review|assessment|conclusion)"
     r"(?![^\W\d_]))*+"
 )
 """The words that may stand before a verdict in its clause."""
 
 _NEGATED = re.compile(
     r"\b(?:not|never|neither|none|nobody|few|almost|cannot|(?:hard|bare|partial)ly|no (?:longer|means)|nowhere near|"
-    r"far from|anything but|without|(?<!no )doubt\w*|too \w+ to|would have)\b|n't\b"
+    r"far from|anything but|(?<!no )doubt\w*|too \w+ to|would have)\b|n't\b"
 )
 _CONDITIONAL = re.compile(
     r"\b(?:want|get|make) me\Z|\bthen(?: i am)?\Z|(?:\b(?:to|would|could|should|might|will|can)|'d)(?: \w+ly)? be"
@@ -44,12 +44,12 @@ _SUBJECT = re.compile(
 
 _CLOSING = r"[\s*_`~\"'”’»)\]}]{0,9}"
 _ANSWERED = re.compile(
-    rf"{_CLOSING}[:=?(–—-][\s*_`~\"'“‘«(\[{{]{{0,9}}(?:((?:yes|true)\b)|"
+    rf"{_CLOSING}[:=?(–—-][\s*_`~\"'“‘«(\[{{]{{0,9}}(?:(yes\b)|"
     r"(?:no|not|false|null|0)\b(?=\s{0,9}(?:\Z|[^\w\s]))|(?:not (?:yet|fully|applicable)|hardly|only if)\b)"
 )
 _ASKED = re.compile(rf"{_CLOSING}\?")
 _ENDS = re.compile(rf"{_CLOSING}(?:\Z|[^\w\s]|(?<=\n)|(?:with|without|because|since)\b)")
-_TAKEN_BACK = re.compile(r"\W{1,9}(?:wait|actually|no(?=[,.!]))\b")
+_TAKEN_BACK = re.compile(r"\W{1,9}(?:wait|actually)\b")
 _CONDITION = re.compile(
     rf"{_CLOSING}(?:[:,–—-]\s{{0,3}})?(?:provided|unless|once|except|only|assuming|(?:most|part|partial|near)ly|"
     r"almost|with (?:\w+ )?(?:reservation|caveat)s?)\b|"
@@ -86,7 +86,7 @@ def read_verdict(text: str) -> bool | None:
 def without_verdict(text: str) -> str:
     """`text` without the lines that begin with a verdict."""
     kept, end = list[str](), 0
-    for start in (one.start for one in _statements(text) if one.start >= end):
+    for start in (one.start for one in _statements(text)):
         line = text.rfind("\n", 0, start) + 1
         if _LEADS.fullmatch(text[line:start].lower()):
             kept.append(text[end:line])
@@ -99,7 +99,7 @@ def _statements(text: str) -> Iterator[_Statement]:
     words = deque(_WORD.finditer(text), maxlen=_MOST)
     paired: set[int] = set()
     for one, other in pairwise(words):
-        if other.start() - one.end() < 20 and _OR.fullmatch(text, one.end(), other.start()):
+        if _OR.fullmatch(text, one.end(), other.start()):
             paired |= {one.start(), other.start()}
     for word in words:
         if word.start() in paired:
@@ -117,20 +117,15 @@ def _verdict(text: str, word: re.Match[str]) -> tuple[bool | None, bool]:
     clause = _CLAUSE.split(_ASIDE.sub(r"\1", sentence))[-1]
     near = " ".join(re.findall(r"[\w']+", clause)[-7:])
     answered = _ANSWERED.match(after)
-    is_key = answered is not None and before[-1:] in ("'", '"', "`")
     is_plain = (
-        is_key
-        or (
-            _LEADS.fullmatch(clause) is not None
-            and (answered or word[2].isupper() or _ENDS.match(after)) is not None
-        )
+        (_LEADS.fullmatch(clause) is not None and (word[2].isupper() or _ENDS.match(after) is not None))
         or _SUBJECT.search(near) is not None
     )
     if not is_plain and not word[2].isupper():
         return None, False  # a mention
     negated = _NEGATED.search(near) is not None
     if word[1]:
-        double = word[1].lower() in ("un", "dis") and _NEGATED.search(" ".join(near.split()[-3:]))
+        double = _NEGATED.search(" ".join(near.split()[-3:]))
         return None if double or _ASKED.match(after) else False, is_plain
     if negated or _CONDITIONAL.search(near) or _CONDITION_FIRST.match(sentence):
         return False, is_plain
