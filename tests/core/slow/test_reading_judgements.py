@@ -88,7 +88,8 @@ All in all, 2 is the best|Candidate 2 is my winner|Choice 2 is most promising|2 
 best: the second thought|best: the second proposal|best: the second solution|best: 2, 1 has gaps
 """
 NO_VOTES = """
-best: one of the two|best: 1 to 3|best: 1 vs 2|best: 1 vs. 2|best: 1 or perhaps 2|best: 1 unless it fails|best: 1 so far
+best: one of the two
+best: 1 to 3|best: 1 vs 2|best: 1 vs. 2|best: 1 or perhaps 2|best: 1 unless it fails|best: 1 so far
 best: 1 as well as 2|Candidate 1 is the best at speed|Candidate 1 is the best?
 It may be that the best is 1|best: 1 & 2|best: 1+2|best: 1 = 2|best: 1, no, 2|best: 1, sorry, 2
 best: 1 (correction: 2)|best: 1 or rather 2|best: 1 – actually 2|Third best: 1|2nd best: 1
@@ -284,7 +285,23 @@ def test_each_word_before_a_number(label):
 
 @pytest.mark.parametrize(
     "key",
-    ["ordinal", "stars", "votes", "level", "tier", "RANK", "rank", "order", "place", "position", "priority", "final_rank", "Rank", "ordering", "positions"],
+    [
+        "ordinal",
+        "stars",
+        "votes",
+        "level",
+        "tier",
+        "RANK",
+        "rank",
+        "order",
+        "place",
+        "position",
+        "priority",
+        "final_rank",
+        "Rank",
+        "ordering",
+        "positions",
+    ],
 )
 def test_a_rank_names_no_sibling_and_its_order_is_no_order_of_the_siblings(key):
     assert read_scores(json.dumps(objects("{k}", key)), NAMES) == [None] * 3

@@ -178,7 +178,8 @@ _UNITS = """
 mm millimeter millimetre, cm centimeter centimetre, dm, m meter metre, km kilometer kilometre, in inch inches,
 ft foot feet, yd yard, mi mile, mg milligram, g gram, kg kilogram, lb lbs pound, oz ounce, mol mole,
 ms millisecond, s sec second, min minute, h hr hour, day, week, month, year, ml mL milliliter,
-l L liter litre, gal gallon, cup, tbsp tablespoon, tsp teaspoon, mph, N newton, J joule, W watt, V volt, A ampere, Pa pascal, Hz hertz,
+l L liter litre, gal gallon, cup,
+tbsp tablespoon, tsp teaspoon, mph, N newton, J joule, W watt, V volt, A ampere, Pa pascal, Hz hertz,
 rad radian, unit, dollar, cent, euro, yen
 """
 _UNIT_NAMES = {

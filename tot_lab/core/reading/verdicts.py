@@ -11,9 +11,7 @@ from typing import NamedTuple
 from tot_lab.core.arithmetic import FULL_WIDTH
 from tot_lab.core.reading.thinking import split_thinking
 
-_WORD = re.compile(
-    r"(?<![^\W\d_])(?:(un|dis|non|not)[\s_\u2010-\u2015-]{0,3})?(satisfied)(?![^\W\d_])", re.IGNORECASE
-)
+_WORD = re.compile(r"(?:(un|dis|non|not)[\s_\u2010-\u2015-]{0,3})?(satisfied)(?![^\W\d_])", re.IGNORECASE)
 _MOST = 1_000  # occurrences of the word that are looked at, from the end
 _BEFORE, _AFTER = 200, 120  # characters around the word that are looked at
 
@@ -27,18 +25,18 @@ _LEADS = re.compile(
 """The words that may stand before a verdict in its clause."""
 
 _NEGATED = re.compile(
-    r"\b(?:not|never|neither|none|nobody|few|almost|cannot|(?:hard|bare|partial)ly|no (?:longer|means)|nowhere near|"
-    r"far from|anything but|(?<!no )doubt\w*|too \w+ to|would have)\b|n't\b"
+    r"\b(?:not|never|neither|none|nobody|few|almost|cannot|(?:hard|bare|partial)ly|no (?:longer|means)|"
+    r"nowhere near|far from|anything but|(?<!no )doubt\w*|too \w+ to|would have)\b|n't\b"
 )
 _CONDITIONAL = re.compile(
-    r"\b(?:want|get|make) me\Z|\bthen(?: i am)?\Z|(?:\b(?:to|would|could|should|might|will|can)|'d)(?: \w+ly)? be"
-    r"(?: \w+ly)?\Z"
+    r"\b(?:want|get|make) me\Z|\bthen(?: i am)?\Z|"
+    r"(?:\b(?:to|would|could|should|might|will|can)|'d)(?: \w+ly)? be(?: \w+ly)?\Z"
 )
 _CONDITION_FIRST = re.compile(r"\W*(?:if|unless|until|once|when|should|had|before i)\b")
-_HEDGED = re.compile(r"\b(?:maybe|perhaps|possibly|probably)\b")
+_HEDGED = re.compile(r"\b(?:possibly|probably)\b")
 _SUBJECT = re.compile(
     r"(?:\b(?:i|we) (?:am|are|feel)|\b(?:i|we)'(?:m|re)|\b(?:goal|requirements|criteria) (?:is|are)(?:n't)?)"
-    r"(?: (?:not|no|longer|\w+ly))*\Z"
+    r"(?: (?:no|longer|\w+ly))*\Z"
 )
 """Who may be satisfied, or what, in a clause with other words."""
 
@@ -118,9 +116,8 @@ def _verdict(text: str, word: re.Match[str]) -> tuple[bool | None, bool]:
     near = " ".join(re.findall(r"[\w']+", clause)[-7:])
     answered = _ANSWERED.match(after)
     is_plain = (
-        (_LEADS.fullmatch(clause) is not None and (word[2].isupper() or _ENDS.match(after) is not None))
-        or _SUBJECT.search(near) is not None
-    )
+        _LEADS.fullmatch(clause) is not None and (word[2].isupper() or _ENDS.match(after) is not None)
+    ) or _SUBJECT.search(near) is not None
     if not is_plain and not word[2].isupper():
         return None, False  # a mention
     negated = _NEGATED.search(near) is not None

@@ -52,7 +52,8 @@ _ORDINAL = re.compile(
 )
 _CARDINALS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _CARDINAL = re.compile(
-    rf"((?:[:=]|\bis|{_NOUN})[{MARKS}]*+)({'|'.join(_CARDINALS)})(?=[{MARKS}.]*+$)", re.IGNORECASE | re.MULTILINE
+    rf"((?:[:=]|\bis|{_NOUN})[{MARKS}]*+)({'|'.join(_CARDINALS)})(?=[{MARKS}.]*+$)",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
