@@ -197,6 +197,18 @@ def test_a_score_is_read_in_any_dress_and_never_guessed(text, score):
     assert read_score(text) == (None if score is None else pytest.approx(score))
 
 
+@pytest.mark.parametrize(
+    "key",
+    rows("""
+verdict|reason|why|comment|explanation|rationale|justification|note|feedback|remark|strengths|weaknesses
+confidence|total|correctness|completeness|elegance|practicality
+"""),
+)
+def test_a_remark_or_another_score_names_no_sibling(key):
+    judged = [{"score": score, f"my_{key}": "gamma"} for score in (0.3, 0.6, 0.4)]
+    assert read_scores(json.dumps(judged), ["alpha", "beta", "gamma"]) == [0.3, 0.6, 0.4]
+
+
 @pytest.mark.parametrize("between", [" or ", ", or perhaps ", " vs. ", " / "])
 def test_two_arrays_are_no_reading(between):
     assert read_scores(f"[0.1, 0.2]{between}[0.3, 0.4]", ["a", "b"]) == [None, None]
