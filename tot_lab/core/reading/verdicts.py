@@ -97,7 +97,7 @@ def _statements(text: str) -> Iterator[_Statement]:
     words = deque(_WORD.finditer(text), maxlen=_MOST)
     paired: set[int] = set()
     for one, other in pairwise(words):
-        if _OR.fullmatch(text, one.end(), other.start()):
+        if other.start() - one.end() < 20 and _OR.fullmatch(text, one.end(), other.start()):
             paired |= {one.start(), other.start()}
     for word in words:
         if word.start() in paired:
