@@ -173,6 +173,14 @@ SATISFIED when it rhymes|SATISFIED after a proof|SATISFIED until it fails|SATISF
 Nobody is SATISFIED|Almost SATISFIED|I would be SATISFIED|It can really be SATISFIED
 The criteria aren't satisfied|I am not satisfied|I am no longer satisfied|UNSATISFIED by the sum
 SATISFIED: false
+I am scarcely SATISFIED|I am nearly SATISFIED|I am mostly SATISFIED|I am partly SATISFIED
+I am largely SATISFIED
+Whenever it rhymes, SATISFIED|Provided it rhymes, SATISFIED|Assuming it rhymes, SATISFIED
+Were it right, SATISFIED
+As soon as it rhymes, SATISFIED|As long as it rhymes, SATISFIED|Before we go on, SATISFIED
+SATISFIED, pending a unit
+SATISFIED, subject to a proof|SATISFIED, apart from the unit|SATISFIED, on condition that it rhymes
+SATISFIED, as long as it rhymes
 """.strip()
     .replace("\n", "|")
     .split("|")

@@ -25,14 +25,17 @@ _LEADS = re.compile(
 """The words that may stand before a verdict in its clause."""
 
 _NEGATED = re.compile(
-    r"\b(?:not|never|neither|none|nobody|few|almost|cannot|(?:hard|bare|partial)ly|no (?:longer|means)|"
-    r"nowhere near|far from|anything but|(?<!no )doubt\w*|too \w+ to|would have)\b|n't\b"
+    r"\b(?:not|never|neither|none|nobody|few|almost|cannot|(?:hard|bare|scarce|near|most|part|partial|large)ly|"
+    r"no (?:longer|means)|nowhere near|far from|anything but|(?<!no )doubt\w*|too \w+ to|would have)\b|n't\b"
 )
 _CONDITIONAL = re.compile(
     r"\b(?:want|get|make) me\Z|\bthen(?: i am)?\Z|"
     r"(?:\b(?:to|would|could|should|might|will|can)|'d)(?: \w+ly)? be(?: \w+ly)?\Z"
 )
-_CONDITION_FIRST = re.compile(r"\W*(?:if|unless|until|once|when|should|had|before i)\b")
+_CONDITION_FIRST = re.compile(
+    r"\W*(?:if|unless|until|once|when|whenever|provided|assuming|should|were|had|"
+    r"as (?:soon|long) as|before (?:i|we))\b"
+)
 _HEDGED = re.compile(r"\b(?:possibly|probably)\b")
 _SUBJECT = re.compile(
     r"(?:\b(?:i|we) (?:am|are|feel)|\b(?:i|we)'(?:m|re)|\b(?:goal|requirements|criteria) (?:is|are)(?:n't)?)"
@@ -49,7 +52,8 @@ _ASKED = re.compile(rf"{_CLOSING}\?")
 _ENDS = re.compile(rf"{_CLOSING}(?:\Z|[^\w\s]|(?<=\n)|(?:with|without|because|since)\b)")
 _TAKEN_BACK = re.compile(r"\W{1,9}(?:wait|actually)\b")
 _CONDITION = re.compile(
-    rf"{_CLOSING}(?:[:,–—-]\s{{0,3}})?(?:provided|unless|once|except|only|assuming|(?:most|part|partial|near)ly|"
+    rf"{_CLOSING}(?:[:,–—-]\s{{0,3}})?(?:provided|unless|once|pending|subject to|except|apart from|only|"
+    r"on condition|as long as|assuming|(?:most|part|partial|near)ly|"
     r"almost|with (?:\w+ )?(?:reservation|caveat)s?)\b|"
     r"[\s,)]{1,3}(?:if|when|after|until|(?:(?:i|it) )?(?:am|is) not)\b"
 )
