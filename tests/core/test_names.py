@@ -74,6 +74,31 @@ def test_a_name_is_read_as_it_was_stated(reply, meant):
     assert read_name(reply, NAMES, "kind") == meant
 
 
+LABELS = ["Category", "Kind", "Strategy", "Type", "Class", "Answer", "Choice", "Approach"]
+PLAN = [f"{label}: steps\nIt is creative." for label in LABELS]
+PLAN += [f"The kind is{article} steps.\nIt is creative." for article in ("", " a", " an", " the")]
+PLAN += [f"{it} steps.\nReAct follows." for it in ("It is", "It's", "This is", "That is")]
+PLAN += [
+    f"The {it} is{a} steps.\nReAct follows." for it in ("task", "question", "problem") for a in ("", " the")
+]
+PLAN += [f"{no} creative; it takes steps." for no in ("Not", "No", "Never", "Neither", "Nor", "It isn't")]
+PLAN += [
+    f"{no} creative; it takes steps." for no in ("Not a", "Not an", "Not the", "Instead of", "Other than")
+]
+REASONS = ["because", "since", "although", "though", "despite", "while", "whereas", "even if", "as it"]
+PLAN += [f"Steps {reason} creative work is asked for" for reason in REASONS]
+HEDGES = ["maybe", "perhaps", "possibly", "probably", "it could be", "it might be", "it may be", "either"]
+NOTHING = [f"{hedge}{article} creative" for hedge in HEDGES for article in ("", " a")]
+NOTHING += [f"Kind: creative{joined}steps" for joined in (" or ", " and ", ", ", " & ", " / ", " | ")]
+
+
+@pytest.mark.parametrize(
+    ("reply", "meant"), [*((one, "plan") for one in PLAN), *((one, None) for one in NOTHING)]
+)
+def test_each_word_of_a_rule(reply, meant):
+    assert read_name(reply, NAMES, "kind") == meant
+
+
 def test_names_that_mean_the_same_are_one_reading():
     assert read_name("creative, so tree-of-thought", NAMES, "kind") == "tree"
     assert read_name('["steps", "plan_execute"]', NAMES, "kind") == "plan"

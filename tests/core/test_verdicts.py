@@ -147,6 +147,58 @@ NOTHING = [
 ]
 
 
+# The words of each rule, one reply for each.
+YES += (
+    """
+The verdict is SATISFIED|Final decision is SATISFIED|My judgement is SATISFIED|My judgment is satisfied
+My review is satisfied|Our sum holds so satisfied|The assessment is satisfied|The conclusion is satisfied
+We are satisfied|I feel satisfied|We're satisfied|The criteria are satisfied|I am fully satisfied
+It is long, but SATISFIED|It is short and satisfied|I’m satisfied|SATISFIED = true|SATISFIED - yes
+""".strip()
+    .replace("\n", "|")
+    .split("|")
+)
+NO += (
+    """
+Never SATISFIED|Neither answer is SATISFIED|It would have to be SATISFIED|I cannot say SATISFIED
+Barely SATISFIED|I doubt it is SATISFIED|Not fully SATISFIED|We aren't SATISFIED
+It could be SATISFIED|It should be SATISFIED|It might be SATISFIED|It will be SATISFIED
+It can be SATISFIED|I'd be SATISFIED|Then SATISFIED|If it rhymes, SATISFIED
+Unless it fails, SATISFIED|Until it rhymes, I am SATISFIED
+When it rhymes, I am SATISFIED|Should it rhyme, I am SATISFIED|SATISFIED: not fully|SATISFIED: hardly
+SATISFIED unless it fails|SATISFIED once it rhymes|SATISFIED except for the unit
+SATISFIED, only the unit is missing|SATISFIED assuming it rhymes|SATISFIED, mostly|SATISFIED, partly
+SATISFIED, partially|SATISFIED, nearly|SATISFIED, almost|SATISFIED with one reservation|SATISFIED with caveats
+SATISFIED when it rhymes|SATISFIED after a proof|SATISFIED until it fails|SATISFIED it is not|Nonsatisfied.
+Nobody is SATISFIED|Almost SATISFIED|I would be SATISFIED|It can really be SATISFIED
+The criteria aren't satisfied|I am not satisfied|I am no longer satisfied|UNSATISFIED by the sum
+SATISFIED: false
+I am scarcely SATISFIED|I am nearly SATISFIED|I am mostly SATISFIED|I am partly SATISFIED
+I am largely SATISFIED
+Whenever it rhymes, SATISFIED|Provided it rhymes, SATISFIED|Assuming it rhymes, SATISFIED
+Were it right, SATISFIED
+As soon as it rhymes, SATISFIED|As long as it rhymes, SATISFIED|Before we go on, SATISFIED
+SATISFIED, pending a unit
+SATISFIED, subject to a proof|SATISFIED, apart from the unit|SATISFIED, on condition that it rhymes
+SATISFIED, as long as it rhymes
+""".strip()
+    .replace("\n", "|")
+    .split("|")
+)
+NOTHING += (
+    """
+Perhaps SATISFIED|Possibly SATISFIED|SATISFIED though it is long|SATISFIED although it is long
+SATISFIED nor UNSATISFIED|SATISFIED — actually step 2 is wrong|UNSATISFIED?
+The inequality is not satisfied by 3|UNSATISFIEDNESS|XSATISFIED|I am maybe SATISFIED|I am perhaps SATISFIED
+I am possibly SATISFIED|SATISFIED, though it is long|SATISFIED, although it is long|SATISFIED/UNSATISFIED
+Unsatisfied customers are many
+Unsatisfiedness is no word|I am satisfied that it is wrong
+""".strip()
+    .replace("\n", "|")
+    .split("|")
+)
+
+
 @pytest.mark.parametrize(
     ("critique", "satisfied"),
     [*((text, True) for text in YES), *((text, False) for text in NO), *((text, None) for text in NOTHING)],

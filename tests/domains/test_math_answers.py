@@ -133,6 +133,11 @@ EQUAL = [
     (r"(-\infty, 3]", r"$\{x \in \mathbb{R} : x \leq 3\}$"),
     (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", "[[1, 2], [3, 4]]"),
     ("0,111", "0.111"),
+    ("1/3", r"0.\overline{3}"),
+    ("37/300", r"$0.12\overline{3}$"),
+    ("1/2", "½ cup"),
+    ("10 apples", "10 apple"),
+    ("10 apples", "10"),
 ]
 DIFFERENT = [
     (r"15 \text{ and } 91", "91"),
@@ -183,6 +188,11 @@ DIFFERENT = [
     (r"60^\circ", "60 radians"),
     ("1.234", "1,234"),
     (r"[1,2] \cup [3,4]", "[1,2]"),
+    ("1, 2", "1, 1, 2"),
+    ("10 apples", "10 pears"),
+    ("10 apples", "11 apples"),
+    (r"0.\overline{3}", r"0.\overline{4}"),
+    ("0.3", r"0.\overline{3}"),
 ]
 
 

@@ -134,6 +134,7 @@ def test_r11_what_no_rule_decides_goes_to_the_model(question, kind):
         *((f'{{"{key}": "{name}"}}', name) for name in ROUTES.values() for key in ("kind", "strategy")),
         *((name, name) for name in ROUTES.values()),
         ("Tree of Thought", "tree-of-thought"),
+        ("Kind: ToT", "tree-of-thought"),
         ("tree_then_act", "tree-of-thought"),
         ('{"kind": "creative"}', "tree-of-thought"),
         ('{"kind": "open-ended"}', "tree-of-thought"),

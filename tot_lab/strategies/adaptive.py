@@ -52,7 +52,7 @@ _WORDS: dict[Kind, tuple[str, ...]] = {
     "simple": (),
     "writing": ("quality-critical", "quality-critical writing"),
     "steps": ("multi-step", "clear multi-step"),
-    "open": ("open-ended", "creative"),
+    "open": ("open-ended", "creative", "ToT"),
 }
 """The source's other words for each kind of task."""
 

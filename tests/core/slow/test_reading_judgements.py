@@ -74,6 +74,7 @@ def test_a_vote_is_the_number_that_is_stated_as_best(text, choice):
 
 
 VOTES_FOR_2 = """
+best: two|The best is **two**.|Best: option two
 best proposal: 2|best solution: 2|best: no. 2|Most promising: 2|Winner: 2|My choice is 2|The selection: 2
 Final pick: 2|Final vote: 2|**Choice: 2** (best of all)|Best overall: 2|Best of these: 2
 The best of those choices is 2|The best of them is 2|best -> 2|The best choice is certainly 2
@@ -87,6 +88,7 @@ All in all, 2 is the best|Candidate 2 is my winner|Choice 2 is most promising|2 
 best: the second thought|best: the second proposal|best: the second solution|best: 2, 1 has gaps
 """
 NO_VOTES = """
+best: one of the two
 best: 1 to 3|best: 1 vs 2|best: 1 vs. 2|best: 1 or perhaps 2|best: 1 unless it fails|best: 1 so far
 best: 1 as well as 2|Candidate 1 is the best at speed|Candidate 1 is the best?
 It may be that the best is 1|best: 1 & 2|best: 1+2|best: 1 = 2|best: 1, no, 2|best: 1, sorry, 2
@@ -195,6 +197,24 @@ def test_a_score_is_read_in_any_dress_and_never_guessed(text, score):
     assert read_score(text) == (None if score is None else pytest.approx(score))
 
 
+@pytest.mark.parametrize(
+    "key",
+    rows("""
+verdict|reason|why|comment|explanation|rationale|justification|note|feedback|remark|strengths|weaknesses
+confidence|total|correctness|completeness|elegance|practicality
+"""),
+)
+def test_a_remark_or_another_score_names_no_sibling(key):
+    judged = [{"score": score, f"my_{key}": "gamma"} for score in (0.3, 0.6, 0.4)]
+    assert read_scores(json.dumps(judged), ["alpha", "beta", "gamma"]) == [0.3, 0.6, 0.4]
+
+
+@pytest.mark.parametrize("between", [" or ", ", or perhaps ", " vs. ", " / "])
+def test_two_arrays_are_no_reading(between):
+    assert read_scores(f"[0.1, 0.2]{between}[0.3, 0.4]", ["a", "b"]) == [None, None]
+    assert read_scores("[0.1, 0.2]\nBetter: [0.3, 0.4]", ["a", "b"]) == [0.3, 0.4]
+
+
 def test_a_number_out_of_ten_may_be_dressed():
     assert [read_out_of_ten(text) for text in ("＄8", "**8**", "$8/10$", "（８）", "8 in 10")] == [
         8,
@@ -277,7 +297,23 @@ def test_each_word_before_a_number(label):
 
 @pytest.mark.parametrize(
     "key",
-    ["RANK", "rank", "order", "place", "position", "priority", "final_rank", "Rank", "ordering", "positions"],
+    [
+        "ordinal",
+        "stars",
+        "votes",
+        "level",
+        "tier",
+        "RANK",
+        "rank",
+        "order",
+        "place",
+        "position",
+        "priority",
+        "final_rank",
+        "Rank",
+        "ordering",
+        "positions",
+    ],
 )
 def test_a_rank_names_no_sibling_and_its_order_is_no_order_of_the_siblings(key):
     assert read_scores(json.dumps(objects("{k}", key)), NAMES) == [None] * 3

@@ -156,7 +156,7 @@ def test_a_server_that_fails_for_good_is_a_failed_call(server, model, tmp_path):
     assert wait(lab.run(tl.OneAnswer(), task)).answer == "4"  # nothing was cached
 
 
-@pytest.mark.parametrize("error", [None, {}, "", {"message": "", "code": None}])
+@pytest.mark.parametrize("error", [None, {}, "", {"message": "", "code": None}, False, [], {"code": 0}])
 @watched
 def test_an_empty_error_is_none(server, model, error, watched):
     page = {"error": error, "message": "success"}

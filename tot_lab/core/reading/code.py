@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _FENCE = re.compile(r"`{3,}+|~{3,}+")
+_FENCE_LINE = re.compile(r"^.*(?:```|~~~).*", re.MULTILINE)
+_QUOTE = re.compile(r"^[ \t]*+>", re.MULTILINE)
+_TEXT = re.compile(r"^.*\S", re.MULTILINE)
 _TAIL = re.compile(r"(?>\s|</\w{1,20}>|<[|｜][^<>\s]{1,40}[|｜]>)*")
 _BEFORE = re.compile(r"((?>(?:[ \t]*+>)*))((?:[ \t]*+(?:[-*+•]|\d{1,3}[.)])(?=[ \t]))?[ \t]*+)")
 _PYTHON = re.compile(
@@ -53,80 +56,78 @@ def fenced_blocks(text: str) -> Iterator[Fenced]:
     may also end the last line of the block.
     """
     block: _Block | None = None
-    start = end = 0
-    for full in text.split("\n") if "```" in text or "~~~" in text else ():
-        line, at, end = full.removesuffix("\r"), end, min(end + len(full) + 1, len(text))
-        has_fence = "```" in line or "~~~" in line
+    for line in _FENCE_LINE.finditer(text):
         if block is not None:
-            inside = block.without_quotes(line)
-            if has_fence and block.closed_by(inside):
-                yield block.found(start, end, True)
+            end = block.closed_at(line)
+            if end is not None:
+                yield block.found(min(line.end() + 1, len(text)), end, True)
                 block = None
                 continue
-            if not has_fence or not block.is_fence(inside) or _opened(line) is None:
-                block.add(inside)
+            if not block.is_fence(line) or _opened(line) is None:
                 continue
-            yield block.found(start, at, False)
-        if has_fence:
-            block, start = _opened(line), at
+            yield block.found(line.start(), line.start() - 1, False)
+        block = _opened(line)
     if block is not None:
-        yield block.found(start, end, False)
+        yield block.found(len(text), len(text), False)
 
 
 class _Block:
-    """A block that is open: its fence, the quote marks and the indentation of it, and the lines so far."""
+    """A block that is open: its fence, the number of quote marks before it, and its indentation."""
 
-    def __init__(self, fence: str, info: str, quotes: int, column: int) -> None:
-        self.fence, self.info, self.quotes, self.column = fence, info, quotes, column
-        self.lines: list[str] = []
+    def __init__(self, line: re.Match[str], fence: re.Match[str], quotes: int, column: int) -> None:
+        self.text, self.start, self.body_start = line.string, line.start(), line.end() + 1
+        self.fence, self.info = fence[0], line.string[fence.end() : line.end()].strip()
+        self.quotes, self.column = quotes, column
         self.first: int | None = None  # indentation of the first line that is not blank
 
-    def found(self, start: int, end: int, closed: bool) -> Fenced:
-        margin = min(self.column, self.first or 0)
-        lines = [line[min(margin, _indentation(line)) :] for line in self.lines]
-        return Fenced(self.info, "\n".join(lines), start, end, closed)
+    def found(self, end: int, body_end: int, closed: bool) -> Fenced:
+        body = self.without_quotes(self.text[self.body_start : max(body_end, 0)]).replace("\r\n", "\n")
+        body = body.removesuffix("\r")
+        margin = min(self.column, self.first_before(body_end) or 0)
+        if margin:
+            body = "\n".join(line[min(margin, _indentation(line)) :] for line in body.split("\n"))
+        return Fenced(self.info, body, self.start, end, closed)
 
-    def add(self, line: str) -> None:
-        self.lines.append(line)
-        if self.first is None and line.strip():
-            self.first = _indentation(line)
-
-    def without_quotes(self, line: str) -> str:
+    def without_quotes(self, text: str) -> str:
         for _ in range(self.quotes):
-            bare = line.lstrip(" \t")
-            if not bare.startswith(">"):
-                return line
-            line = bare[1:]
-        return line
+            text = _QUOTE.sub("", text)
+        return text
 
-    def closed_by(self, line: str) -> bool:
-        """Whether a line ends with the closing fence. Code before the fence is added."""
-        fence = _FENCE.search(line)
-        if fence is None or not _TAIL.fullmatch(line, fence.end()):
-            return False
-        before = line[: fence.start()]
-        if not before.strip():
-            return self.is_fence(line)
-        if fence[0] == self.fence:
-            self.add(before)
-        return fence[0] == self.fence
+    def first_before(self, end: int) -> int | None:
+        if self.first is None:
+            found = _TEXT.search(self.without_quotes(self.text[self.body_start : end]))
+            self.first = None if found is None else _indentation(found[0])
+        return self.first
 
-    def is_fence(self, line: str) -> bool:
+    def closed_at(self, line: re.Match[str]) -> int | None:
+        """Where the body ends if a line ends with the closing fence: before the fence, or before the line if
+        there is no code on it.
+        """
+        fence = _FENCE.search(self.text, line.start(), line.end())
+        if fence is None or not _TAIL.fullmatch(self.text, fence.end(), line.end()):
+            return None
+        if self.without_quotes(self.text[line.start() : fence.start()]).strip():
+            return fence.start() if fence[0] == self.fence else None
+        return line.start() - 1 if self.is_fence(line) else None
+
+    def is_fence(self, line: re.Match[str]) -> bool:
         """Whether a line begins with a fence that is no part of the code, as one in a docstring is."""
-        deepest = max(self.column, self.first or 0) + 3
-        return line.lstrip().startswith(self.fence) and _indentation(line) <= deepest
+        inside = self.without_quotes(line[0])
+        deepest = max(self.column, self.first_before(line.start()) or 0) + 3
+        return inside.lstrip().startswith(self.fence) and _indentation(inside) <= deepest
 
 
-def _opened(line: str) -> _Block | None:
+def _opened(line: re.Match[str]) -> _Block | None:
     """The block that a line opens."""
-    fence, before = _FENCE.search(line), _BEFORE.match(line)
+    text, end = line.string, line.end()
+    fence, before = _FENCE.search(text, line.start(), end), _BEFORE.match(text, line.start(), end)
     if fence is None or before is None:
         return None
-    info = line[fence.end() :].strip()
+    info = text[fence.end() : end].strip()
     follows_text = before.end() < fence.start()
     if "`" in info or (follows_text and (fence[0][0] == "~" or len(info.split()) > 1)):
         return None
-    return _Block(fence[0], info, min(before[1].count(">"), 9), len(before[2]))
+    return _Block(line, fence, min(before[1].count(">"), 9), len(before[2]))
 
 
 def _indentation(line: str) -> int:

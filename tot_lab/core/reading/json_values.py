@@ -132,7 +132,8 @@ def _too_deep(text: str) -> bool:
 
 def _fenced(text: str) -> Iterator[_Place]:
     for match in _FENCE.finditer(text):
-        yield _Place(*match.span(), match.group(1))
+        if match[1].strip():
+            yield _Place(*match.span(), match[1])
 
 
 def _bracketed(text: str) -> tuple[list[_Place], int]:

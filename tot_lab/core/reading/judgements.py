@@ -45,7 +45,7 @@ _SEGMENTS = re.compile(r"[()\[\]:;,]|\s[-–—]+\s")
 _REFERENCE = re.compile(rf"(?:{_LABEL})?([a-z]?)(\d{{1,3}})(?:st|nd|rd|th)?|([a-z])")
 _KEY_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
-_RANKS = ("rank", "order", "place", "position", "priorit")
+_RANKS = ("rank", "order", "ordinal", "place", "position", "priorit", "star", "vote", "level", "tier")
 _SCORES: tuple[str, ...] = (
     "score",
     "rating",
@@ -177,7 +177,7 @@ def match_all(names: Sequence[str], written: Sequence[str]) -> list[int | None]:
 def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> Match:
     """Match judgements to the siblings with these `names`, one to one.
 
-    A judgement may name its sibling under any key but `rank`, `order`, `place`, `position` and `priority`. A
+    A judgement may name its sibling under any key but those of ranks, such as `rank`, `order` and `place`. A
     sibling that is named twice is not matched. Names take precedence. A text that is only an id (`b2`), a
     number (`Approach 3`) or a letter (`Option C`) refers to the sibling with that id or at that position.
     Numbers count from 1, or from 0 if one of them is 0. The order decides only if no judgement names

@@ -63,7 +63,7 @@ def find_list(text: str) -> FoundList:
         if items and _stands_apart(text, found):
             return FoundList(items, found.repaired)
     if not marks:  # the list may be in a block
-        text = next((block.body for block in blocks if _marks(block.body)), text)
+        text = next((b.body for b in blocks if _MARK.search(b.body) and _marks(b.body)), text)
         marks = _marks(text)
     if marks:
         return FoundList(_marked_items(text, _own_level(marks)))

@@ -124,6 +124,7 @@ _RAISED = re.compile(r"[⁰¹²³⁴-⁹⁺⁻ⁿ]+")
 _LOWERED = re.compile(r"[₀-₉]+")
 _VULGAR = re.compile(r"[¼-¾⅐-⅞]|[⁰¹²³⁴-⁹]{1,9}⁄[₀-₉]{1,9}")
 _ROOT = re.compile(r"([√∛]) ?(\d+(?:\.\d+)?)", re.ASCII)
+_REPEATING = re.compile(r"(\d{0,40})\.(\d{0,40})\\(?:overline|bar)\{(\d{1,40})\}", re.ASCII)
 _SCIENTIFIC = re.compile(r"(?<![\w.])(\d{1,40}(?:\.\d{1,40})?)[eE]([-+]?\d{1,3})(?!\w)", re.ASCII)
 _TEXT = re.compile(r"\\(?:text|math(?!bb|cal)|mbox|operatorname)\w*+\*?\s*+\{\s*+")
 _IGNORED = re.compile(
@@ -177,7 +178,8 @@ _UNITS = """
 mm millimeter millimetre, cm centimeter centimetre, dm, m meter metre, km kilometer kilometre, in inch inches,
 ft foot feet, yd yard, mi mile, mg milligram, g gram, kg kilogram, lb lbs pound, oz ounce, mol mole,
 ms millisecond, s sec second, min minute, h hr hour, day, week, month, year, ml mL milliliter,
-l L liter litre, gal gallon, mph, N newton, J joule, W watt, V volt, A ampere, Pa pascal, Hz hertz,
+l L liter litre, gal gallon, cup,
+tbsp tablespoon, tsp teaspoon, mph, N newton, J joule, W watt, V volt, A ampere, Pa pascal, Hz hertz,
 rad radian, unit, dollar, cent, euro, yen
 """
 _UNIT_NAMES = {
@@ -283,10 +285,17 @@ def _signs_as_latex(text: str) -> str:
     text = _VULGAR.sub(
         lambda match: "\\frac{{{}}}{{{}}}".format(*normalize("NFKC", match[0]).split("⁄")), text
     )
+    text = _REPEATING.sub(_repeating, text)
     text = _RAISED.sub(lambda match: "^{" + match[0].translate(_SMALL) + "}", text)
     text = _LOWERED.sub(lambda match: "_{" + match[0].translate(_SMALL) + "}", text)
     text = _ROOT.sub(lambda match: f"\\sqrt{'[3]' if match[1] == '∛' else ''}{{{match[2]}}}", text)
     return text.translate(_SIGNS)
+
+
+def _repeating(match: re.Match[str]) -> str:
+    whole, before, period = match.groups()
+    above = int(f"{whole}{before}{period}") - int(f"0{whole}{before}")
+    return f"\\frac{{{above}}}{{{10 ** len(before) * (10 ** len(period) - 1)}}}"
 
 
 def _without_thousands(text: str) -> str:

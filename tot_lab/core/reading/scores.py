@@ -6,7 +6,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import TokenLogprob
@@ -55,6 +55,7 @@ _SEPARATOR = re.compile(
 _COMMA = re.compile(r"[,;][ \t]|(?<=\d)[ ]and[ ]")
 _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]*+[^\W\d].*+)?)")
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
+_OR = re.compile(r"[\s,;*`]*+(?:or|/|vs\.?)(?: perhaps| maybe)?[\s*`]*+", re.IGNORECASE)
 _AROUND = 100  # characters of a line around a name
 _MOST_LINES = 10_000
 _MOST_ABOVE = 5  # lines above a score that may name its sibling
@@ -206,7 +207,11 @@ def read_scores(text: str, names: Sequence[str]) -> list[float | None]:
 
 def read_sibling_scores(text: str, names: Sequence[str]) -> SiblingScores:
     """The scores of `read_scores`, and the repairs that they needed."""
-    found = [*islice(find_json(text.replace("\\boxed{", "(")), _CANDIDATES)]
+    text = text.replace("\\boxed{", "(")
+    found = [*islice(find_json(text), _CANDIDATES)]
+    in_order = sorted(found, key=lambda one: one.start)
+    pairs = [(a, b) for a, b in pairwise(in_order) if _OR.fullmatch(text, a.end, b.start)]
+    found = [one for one in found if not any(one in pair for pair in pairs)]
     values = [(one.value, one.repaired) for one in found]
     objects = [one for one in found if isinstance(one.value, dict)]
     values.append(

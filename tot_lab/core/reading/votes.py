@@ -50,6 +50,11 @@ _ORDINAL = re.compile(
     rf"\b(?:the )?({'|'.join(_ORDINALS)}) (?:candidate|choice|option|thought|proposal|solution|one)\b",
     re.IGNORECASE,
 )
+_CARDINALS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+_CARDINAL = re.compile(
+    rf"((?:[:=]|\bis|{_NOUN})[{MARKS}]*+)({'|'.join(_CARDINALS)})(?=[{MARKS}.]*+$)",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 def read_choice(text: str, count: int) -> int | None:
@@ -63,6 +68,7 @@ def read_choice(text: str, count: int) -> int | None:
     text = _ORDINAL.sub(
         lambda found: f"candidate {_ORDINALS.index(found[1].lower()) + 1}", without_markup(text[-READ:])
     )
+    text = _CARDINAL.sub(lambda found: f"{found[1]}{_CARDINALS.index(found[2].lower()) + 1}", text)
     found = sorted((m.end(), m.start(), m[1]) for pattern in _STATEMENTS for m in pattern.finditer(text))
     stated = next(
         (number for _, start, number in reversed(found) if not is_doubted(text, start)),

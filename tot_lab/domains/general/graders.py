@@ -162,6 +162,7 @@ def answer(request):
 """)
 _DECIMAL = re.compile(r"-?\d++\.\d+", re.ASCII)
 _WITH_COMMA = re.compile(r"-?(?![1-9]\d{0,2},\d{3}\Z)\d++,\d+", re.ASCII)
+_COUNTED = re.compile(r"-?[\d.,]++ ?([A-Za-z]+?)s?\.?", re.ASCII)
 _OFTEN_LEFT_OUT = ("", "circ", "dollar")
 _NEVER_EQUAL = ({"number", "range"}, {"numbers", "range"})
 _WITH_BASE = re.compile(r"\d_(?:\d|\{\d)", re.ASCII)
@@ -184,9 +185,12 @@ def _grade_math(task: Task, answer: str) -> float | None:
         if keys[0].key == keys[1].key:
             return 1.0
         both, kinds = f"{right.text} {found.text}", {keys[0].kind, keys[1].kind}
-        are_exact = kinds <= {"number", "ratio"} and "." not in both
+        are_exact = kinds <= {"number", "numbers", "ratio"} and "." not in both
         if are_exact or kinds in _NEVER_EQUAL or _WITH_BASE.search(both):
             return 0.0
+    counted = _COUNTED.fullmatch(reference.strip()), _COUNTED.fullmatch(answer.strip())
+    if counted[0] and counted[1] and counted[0][1].casefold() != counted[1][1].casefold():
+        return 0.0
     are_words = str(expected).isalpha() and str(given).isalpha() and None in keys
     if are_words or (found.text is None and mathematics.is_doubtful(answer)):
         return 0.0

@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 from tot_lab.core.calls import is_token_count, usage_text
 from tot_lab.core.reading.finish_reasons import read_finish_reason
+from tot_lab.models.chat.failures import failure_in
 from tot_lab.models.connections import at_end_of_loop
 from tot_lab.models.lite_llm.answers import FAILED
 
@@ -66,6 +67,8 @@ def _imported() -> ModuleType:
     _ = import_module("openai").AsyncOpenAI(api_key="none").chat.completions
     _take_any_usage(litellm.types.utils.Usage)
     _keep_failures(import_module("litellm.litellm_core_utils.core_helpers"))
+    for client in ("openai", "chat.gpt_transformation"):
+        _take_empty_errors(import_module(f"litellm.llms.openai.{client}"))
     return litellm  # type: ignore[no-any-return]
 
 
@@ -113,6 +116,18 @@ def _keep_failures(helpers: Any) -> None:
             return known.get(read_finish_reason(reason) or "") or super().get(reason, default)
 
     helpers._FINISH_REASON_MAP = Reasons(helpers._FINISH_REASON_MAP)
+
+
+def _take_empty_errors(client: Any) -> None:
+    """Accept replies whose field `error` is empty, such as `false`, which litellm takes for an error."""
+    convert = client.convert_to_model_response_object
+
+    def converted(*, response_object: Any = None, **more: Any) -> Any:
+        if isinstance(response_object, dict) and failure_in(response_object.get("error")) is None:
+            response_object = {**response_object, "error": None}
+        return convert(response_object=response_object, **more)
+
+    client.convert_to_model_response_object = converted
 
 
 def silence_warnings() -> None:
