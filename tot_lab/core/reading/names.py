@@ -17,7 +17,7 @@ T = TypeVar("T")
 _LONGEST = 4_000  # characters at the end of a reply in words that are searched
 _CANDIDATES = 5  # JSON values in one reply
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_ARTICLE = r"(?:\W{1,3}(?:an?|the))?[\W_]*\Z"
+_ARTICLE = r"(?:\W{1,3}(?:an?|the|best))*[\W_]*\Z"
 _LABELLED = re.compile(
     rf"\b(?:category|kind|strategy|type|class|answer|choice|approach)\b[\W_]{{0,6}}(?:is\b)?{_ARTICLE}"
 )
