@@ -90,3 +90,17 @@ def test_nasty_text_takes_linear_time(piece):
     began = time.perf_counter()
     concluded_answer(piece * (1_000_000 // len(piece)))
     assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("12 * 3 = 36, so 36 remain. Answer: 36", "36"),
+        ("That leaves 36. Final answer: **36**", "36"),
+        ("That leaves 36. Answer: we first need the rest", None),
+        ("This is no final answer: 36", None),
+        ("Every question has one answer: 36 or 37?", None),
+    ],
+)
+def test_an_answer_may_follow_a_sentence_on_its_line(text, answer):
+    assert concluded_answer(text) == answer

@@ -71,7 +71,8 @@ def final_answer(text: str) -> str | None:
 
 _LINE = 4_000  # characters at the end of a text that are read for its last lines
 _SENTENCE = re.compile(
-    r"\b(?:the|our|my) (?:[\w-]{1,12} ){0,2}(?:answer|option|choice)\b(?: (?:to|for|of) [^.!?:=]{1,80}?)?"
+    r"(?:\b(?:the|our|my) (?:[\w-]{1,12} ){0,2}|(?<=[.!?;] )(?:final )?)(?:answer|option|choice)\b"
+    r"(?: (?:to|for|of) [^.!?:=]{1,80}?)?"
     r"(?: (?:is|must be|equals)\b:?|[*_ ]{0,3}[:=])",
     re.IGNORECASE,
 )
