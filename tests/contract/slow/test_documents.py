@@ -3,10 +3,12 @@
 import ast
 import asyncio
 import inspect
+import json
 import re
 import subprocess
 import sys
 from contextlib import ExitStack
+from random import Random
 
 import distributed
 import nbformat
@@ -42,12 +44,66 @@ CLUSTER = "docs/how-to/cluster.md"
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 EXECUTED = [page for page in PAGES if page != CLUSTER and blocks(page)]
 FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
-SERVER = "http://localhost:8000/v1"
-"""The address of a server in the pages."""
+SERVER, REWARDS = "http://localhost:8000/v1", "http://localhost:8001/v1"
+"""The addresses of servers in the pages."""
+
+SUMS = [(11, 40), (23, 5), (38, 17), (64, 9)]
+"""Two numbers in each problem of `math500.jsonl`, which is in the folder of every page."""
+
+
+def problem_file(folder):
+    rows = [{"problem": f"Double the sum of {a} and {b}.", "answer": str(2 * (a + b))} for a, b in SUMS]
+    (folder / "math500.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def summands(asked):
+    """The numbers in the problem of a request, if it has one of `math500.jsonl`."""
+    found = re.search(r"sum of (\d+) and (\d+)", str(asked.json["messages"]))
+    return found and [int(number) for number in found.groups()]
+
+
+def last_number(text):
+    return int(re.findall(r"\d+", text)[-1])
 
 
 def reply_of_a_server(asked):
+    if summands(asked):
+        return Said(tuple(solved(asked) for _ in range(asked.n)), output_tokens=10 * asked.n)
     return Said("score: 0.5" if "score" in str(asked.json) else "Answer: 26")
+
+
+def solved(asked):
+    """Three steps, of which each of the first two errs one time in four: all, or the next one before a stop."""
+    last = asked.json["messages"][-1]
+    steps = last["content"].split("\n\n")[:-1] if last["role"] == "assistant" else []
+    begun = len(steps)
+    while len(steps) < (begun + 1 if asked.json.get("stop") else 3):
+        slip = ROLL.random() < 0.25
+        if not steps:
+            steps.append(f"By way {ROLL.randrange(100)}, the sum is {sum(summands(asked)) + slip}.")
+        elif len(steps) == 1:
+            steps.append(f"Doubled, that is {2 * last_number(steps[0]) + slip}.")
+        else:
+            box = f"Therefore, the final answer is: $\\boxed{{{last_number(steps[1])}}}$."
+            steps.append(box if "boxed" in str(asked.json) else f"Answer: {last_number(steps[1])}")
+    return "\n\n".join(steps[begun:])
+
+
+ROLL = Random(4)
+
+
+def rewards(asked):
+    """vLLM's `/pooling`: a right step has a higher reward than a wrong one."""
+    total = sum(summands(asked))
+    steps = asked.json["messages"][-1]["content"].split("<extra_0>")[:-1]
+    right = [0.9 if str(n) in step else 0.2 for step, n in zip(steps, [total, 2 * total, 2 * total], strict=False)]
+    usage = {"prompt_tokens": 20 * len(steps), "total_tokens": 20 * len(steps)}
+    return {"data": [{"index": 0, "data": [[1 - reward, reward] for reward in right]}], "usage": usage}
+
+
+def at_this_server(code, server):
+    """`code` with the address of `server` for those in the pages."""
+    return code.replace(SERVER, server.base("openai")).replace(REWARDS, server.base("openai"))
 
 
 EMPTIED = """
@@ -85,7 +141,9 @@ def test_the_cells_of_a_page_show_what_they_promise(kernel, page, tmp_path):
         variables = {"TOT_LAB_CACHE": str(tmp_path / "calls")}
         for provider, family in (("OPENAI", "openai"), ("ANTHROPIC", "anthropic")):
             variables |= {f"{provider}_BASE_URL": server.base(family), f"{provider}_API_KEY": "none"}
-        sources = [code.replace(SERVER, server.base("openai")) for code in blocks(page)]
+        server.pages["/pooling"] = rewards
+        problem_file(tmp_path)
+        sources = [at_this_server(code, server) for code in blocks(page)]
         sources.insert(0, EMPTIED.format(folder=str(tmp_path), variables=variables))
         cells = [nbformat.v4.new_code_cell(code) for code in sources]
         kernel.nb = nbformat.v4.new_notebook(cells=cells)
