@@ -73,7 +73,7 @@ def reply_of_a_server(asked):
 
 
 def solved(asked):
-    """Three steps, of which each of the first two errs one time in four: all, or the next one before a stop."""
+    """All three steps, or the next one if a text stops it. Each of the first two errs one time in four."""
     last = asked.json["messages"][-1]
     steps = last["content"].split("\n\n")[:-1] if last["role"] == "assistant" else []
     begun = len(steps)
@@ -96,9 +96,10 @@ def rewards(asked):
     """vLLM's `/pooling`: a right step has a higher reward than a wrong one."""
     total = sum(summands(asked))
     steps = asked.json["messages"][-1]["content"].split("<extra_0>")[:-1]
-    right = [0.9 if str(n) in step else 0.2 for step, n in zip(steps, [total, 2 * total, 2 * total], strict=False)]
+    results = [total, 2 * total, 2 * total]
+    each = [0.9 if str(result) in step else 0.2 for step, result in zip(steps, results, strict=False)]
     usage = {"prompt_tokens": 20 * len(steps), "total_tokens": 20 * len(steps)}
-    return {"data": [{"index": 0, "data": [[1 - reward, reward] for reward in right]}], "usage": usage}
+    return {"data": [{"index": 0, "data": [[1 - reward, reward] for reward in each]}], "usage": usage}
 
 
 def at_this_server(code, server):
@@ -206,6 +207,42 @@ def test_the_mark_in_the_guide_is_about_the_thought_that_it_names(tmp_path, monk
     assert eval(way) == 24
     left = run.tree[id].text.partition("left: ")[2].rstrip(")").split()
     assert sorted(re.findall(r"\d+", way)) == sorted(left)
+
+
+def test_the_experiment_of_the_guide_is_what_the_guide_says(tmp_path, monkeypatch):
+    """The messages of the packages, whole solutions in groups, and accuracy against generated tokens."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOT_LAB_CACHE", str(tmp_path / "calls"))
+    problem_file(tmp_path)
+    with Providers(reply_of_a_server) as server:
+        server.pages["/pooling"] = rewards
+        *experiment, answers = blocks("docs/how-to/search_and_learn.md")
+        names = execute(at_this_server("\n".join(experiment), server), {})
+        generated = [asked for asked in server.calls if summands(asked)]  # `lab.check` has others
+        rewarded = [asked for asked in server.asked if asked.path == "/pooling"]
+        server.asked.clear()
+        assert len(execute(answers, names)["answers"].df()) == 3 * len(SUMS)
+        assert not [asked for asked in server.asked if asked.method == "POST"]
+    frame = names["sweep"].df()
+    assert len(frame) == 6 * 2 * len(SUMS)
+    assert frame.error.isna().all()
+    assert set(frame.answer_state[frame.search.notna()]) == {"finished"}
+    for asked in generated + rewarded:
+        system, user, *reply = asked.json["messages"]
+        assert system == {"role": "system", "content": names["boxed"]}
+        assert user["content"] in {f"Double the sum of {a} and {b}." for a, b in SUMS}
+        assert [message["role"] for message in reply] in ([], ["assistant"])
+    solutions = [asked.n for asked in generated if "stop" not in asked.json]
+    assert sum(solutions) == 2 * 16 * len(SUMS)  # of majority and of best of N, whose sizes share them
+    assert min(solutions) >= 4
+    assert {asked.json["temperature"] for asked in generated} == {0.8}
+    shown = [asked.json["messages"][-1]["content"].count("<extra_0>") for asked in rewarded]
+    assert set(shown) == {1, 2, 3}
+    figure = tl.figures.plot_scaling(names["sweep"], cost="output_tokens")
+    assert {line.legendgroup for line in figure.data} == {str(k) for k in range(6)}
+    means = frame.groupby("setting").output_tokens.mean()
+    assert [means[f"majority attempts={n}"] for n in (4, 16)] == [40, 160]
+    assert [means[f"particles search.particles={n}"] for n in (4, 16)] == [120, 480]
 
 
 @pytest.mark.nightly
