@@ -168,3 +168,29 @@ def test_all_children_of_a_pick_are_rewarded_at_the_same_time(parallel):
     )
     assert len(model.requests) == 5 + 2 * 5 == len(rewarded(made))
     assert model.max_at_once == (10 if parallel else 1)
+
+
+def test_of_steps_that_end_anywhere_the_paragraphs_are_rewarded():
+    """Steps of a number of tokens: the reward model gets the reply as it was written, not a step per call."""
+    pieces = ["The su", "m is 5.\n\nDou", "bled, 10.\n", "\nAnswer: 10"]
+
+    def reply(call):
+        begun = call.messages[-1].content if call.messages[-1].role == "assistant" else ""
+        piece = pieces[next(k for k in range(len(pieces)) if "".join(pieces[:k]) == begun)]
+        return tl.Reply(piece, finish_reason="stop" if piece == pieces[-1] else "length")
+
+    strategy = tl.TreeOfThoughts(
+        propose=tl.proposers.Continue(count=1, tokens_per_step=2),
+        evaluate=tl.evaluators.RewardModel(model=by_step, aggregate="mean"),
+        stop=tl.Stop(solved=None, depth=4),
+    )
+    made = run(strategy, tl.general("Double the sum of 2 and 3.", answer=10), Scripted(reply))
+    seen = [steps_of(call) for call in rewarded(made)]
+    assert seen == [
+        ["The su"],
+        ["The sum is 5.", "Dou"],
+        ["The sum is 5.", "Doubled, 10."],
+        ["The sum is 5.", "Doubled, 10.", "Answer: 10"],
+    ]
+    assert made.tree["0.0.0.0.0"].samples == (0.9, 0.5, 0.5)
+    assert made.tree["0.0.0.0.0"].score == pytest.approx(1.9 / 3)

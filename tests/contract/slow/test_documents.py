@@ -3,10 +3,12 @@
 import ast
 import asyncio
 import inspect
+import json
 import re
 import subprocess
 import sys
 from contextlib import ExitStack
+from random import Random
 
 import distributed
 import nbformat
@@ -42,12 +44,67 @@ CLUSTER = "docs/how-to/cluster.md"
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 EXECUTED = [page for page in PAGES if page != CLUSTER and blocks(page)]
 FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
-SERVER = "http://localhost:8000/v1"
-"""The address of a server in the pages."""
+SERVER, REWARDS = "http://localhost:8000/v1", "http://localhost:8001/v1"
+"""The addresses of servers in the pages."""
+
+SUMS = [(11, 40), (23, 5), (38, 17), (64, 9)]
+"""Two numbers in each problem of `math500.jsonl`, which is in the folder of every page."""
+
+
+def problem_file(folder):
+    rows = [{"problem": f"Double the sum of {a} and {b}.", "answer": str(2 * (a + b))} for a, b in SUMS]
+    (folder / "math500.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def summands(asked):
+    """The numbers in the problem of a request, if it has one of `math500.jsonl`."""
+    found = re.search(r"sum of (\d+) and (\d+)", str(asked.json["messages"]))
+    return found and [int(number) for number in found.groups()]
+
+
+def last_number(text):
+    return int(re.findall(r"\d+", text)[-1])
 
 
 def reply_of_a_server(asked):
+    if summands(asked):
+        return Said(tuple(solved(asked) for _ in range(asked.n)), output_tokens=10 * asked.n)
     return Said("score: 0.5" if "score" in str(asked.json) else "Answer: 26")
+
+
+def solved(asked):
+    """All three steps, or the next one if a text stops it. Each of the first two errs one time in four."""
+    last = asked.json["messages"][-1]
+    steps = last["content"].split("\n\n")[:-1] if last["role"] == "assistant" else []
+    begun = len(steps)
+    while len(steps) < (begun + 1 if asked.json.get("stop") else 3):
+        slip = ROLL.random() < 0.25
+        if not steps:
+            steps.append(f"By way {ROLL.randrange(100)}, the sum is {sum(summands(asked)) + slip}.")
+        elif len(steps) == 1:
+            steps.append(f"Doubled, that is {2 * last_number(steps[0]) + slip}.")
+        else:
+            box = f"Therefore, the final answer is: $\\boxed{{{last_number(steps[1])}}}$."
+            steps.append(box if "boxed" in str(asked.json) else f"Answer: {last_number(steps[1])}")
+    return "\n\n".join(steps[begun:])
+
+
+ROLL = Random(4)
+
+
+def rewards(asked):
+    """vLLM's `/pooling`: a right step has a higher reward than a wrong one."""
+    total = sum(summands(asked))
+    steps = asked.json["messages"][-1]["content"].split("<extra_0>")[:-1]
+    results = [total, 2 * total, 2 * total]
+    each = [0.9 if str(result) in step else 0.2 for step, result in zip(steps, results, strict=False)]
+    usage = {"prompt_tokens": 20 * len(steps), "total_tokens": 20 * len(steps)}
+    return {"data": [{"index": 0, "data": [[1 - reward, reward] for reward in each]}], "usage": usage}
+
+
+def at_this_server(code, server):
+    """`code` with the address of `server` for those in the pages."""
+    return code.replace(SERVER, server.base("openai")).replace(REWARDS, server.base("openai"))
 
 
 EMPTIED = """
@@ -85,7 +142,9 @@ def test_the_cells_of_a_page_show_what_they_promise(kernel, page, tmp_path):
         variables = {"TOT_LAB_CACHE": str(tmp_path / "calls")}
         for provider, family in (("OPENAI", "openai"), ("ANTHROPIC", "anthropic")):
             variables |= {f"{provider}_BASE_URL": server.base(family), f"{provider}_API_KEY": "none"}
-        sources = [code.replace(SERVER, server.base("openai")) for code in blocks(page)]
+        server.pages["/pooling"] = rewards
+        problem_file(tmp_path)
+        sources = [at_this_server(code, server) for code in blocks(page)]
         sources.insert(0, EMPTIED.format(folder=str(tmp_path), variables=variables))
         cells = [nbformat.v4.new_code_cell(code) for code in sources]
         kernel.nb = nbformat.v4.new_notebook(cells=cells)
@@ -148,6 +207,42 @@ def test_the_mark_in_the_guide_is_about_the_thought_that_it_names(tmp_path, monk
     assert eval(way) == 24
     left = run.tree[id].text.partition("left: ")[2].rstrip(")").split()
     assert sorted(re.findall(r"\d+", way)) == sorted(left)
+
+
+def test_the_experiment_of_the_guide_is_what_the_guide_says(tmp_path, monkeypatch):
+    """The messages of the packages, whole solutions in groups, and accuracy against generated tokens."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOT_LAB_CACHE", str(tmp_path / "calls"))
+    problem_file(tmp_path)
+    with Providers(reply_of_a_server) as server:
+        server.pages["/pooling"] = rewards
+        *experiment, answers = blocks("docs/how-to/search_and_learn.md")
+        names = execute(at_this_server("\n".join(experiment), server), {})
+        generated = [asked for asked in server.calls if summands(asked)]  # `lab.check` has others
+        rewarded = [asked for asked in server.asked if asked.path == "/pooling"]
+        server.asked.clear()
+        assert len(execute(answers, names)["answers"].df()) == 3 * len(SUMS)
+        assert not [asked for asked in server.asked if asked.method == "POST"]
+    frame = names["sweep"].df()
+    assert len(frame) == 6 * 2 * len(SUMS)
+    assert frame.error.isna().all()
+    assert set(frame.answer_state[frame.search.notna()]) == {"finished"}
+    for asked in generated + rewarded:
+        system, user, *reply = asked.json["messages"]
+        assert system == {"role": "system", "content": names["boxed"]}
+        assert user["content"] in {f"Double the sum of {a} and {b}." for a, b in SUMS}
+        assert [message["role"] for message in reply] in ([], ["assistant"])
+    solutions = [asked.n for asked in generated if "stop" not in asked.json]
+    assert sum(solutions) == 2 * 16 * len(SUMS)  # of majority and of best of N, whose sizes share them
+    assert min(solutions) >= 4
+    assert {asked.json["temperature"] for asked in generated} == {0.8}
+    shown = [asked.json["messages"][-1]["content"].count("<extra_0>") for asked in rewarded]
+    assert set(shown) == {1, 2, 3}
+    figure = tl.figures.plot_scaling(names["sweep"], cost="output_tokens")
+    assert {line.legendgroup for line in figure.data} == {str(k) for k in range(6)}
+    means = frame.groupby("setting").output_tokens.mean()
+    assert [means[f"majority attempts={n}"] for n in (4, 16)] == [40, 160]
+    assert [means[f"particles search.particles={n}"] for n in (4, 16)] == [120, 480]
 
 
 @pytest.mark.nightly

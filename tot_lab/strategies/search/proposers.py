@@ -64,6 +64,10 @@ class Proposer(Part):
         """
         raise NotImplementedError(f"the proposer {self.kind!r} has no grow")
 
+    def steps_to_reward(self, path: Path) -> Path:
+        """The steps of `path` as a reward model gets them."""
+        return path
+
     def finisher(self) -> Proposer | None:
         """The proposer that completes the best path in one step if the search has finished none."""
         return None

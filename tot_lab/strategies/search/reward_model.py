@@ -17,6 +17,7 @@ from tot_lab.core.records import Event, Scored
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import Evaluator
+from tot_lab.strategies.search.proposers import Proposer
 from tot_lab.strategies.search.sampling import Prompt, Sampler, emit_as_list, failed, unreadable
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
@@ -34,8 +35,9 @@ class RewardModel(Evaluator):
 
     The call, of purpose `reward`, is a conversation: the prompt for a whole solution (user), the steps of the
     path, separated by blank lines (assistant), and `instruction` (user). Blank lines within a step are
-    removed. The reply is one number from 0 to 1, or a JSON list with one number per step, which are recorded
-    as the samples of the thought. Any other reply is unreadable, such as a list of another length or a logit.
+    removed. The steps of `Continue(tokens_per_step=…)` end anywhere, so its paragraphs take their place. The
+    reply is one number from 0 to 1, or a JSON list with one number per step, which are recorded as the
+    samples of the thought. Any other reply is unreadable, such as a list of another length or a logit.
 
     `model="vllm_pooling/NAME"` is a process reward model of vLLM. `vllm_classify/`, `vllm_score/`,
     `tei_rerank/` and `tei_predict/` are outcome reward models. Their servers do not receive `instruction`.
@@ -74,7 +76,9 @@ class RewardModel(Evaluator):
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         task = sampler.task
         call = sampler.call(id, "reward", path, Prompt(task.domain.answer_prompt(task, True)), 0)
-        steps = [_BLANK_LINES.sub("\n", step.strip("\n")) for step in path]
+        propose = getattr(sampler.strategy, "propose", None)
+        rewarded = propose.steps_to_reward(path) if isinstance(propose, Proposer) else path
+        steps = [_BLANK_LINES.sub("\n", step.strip("\n")) for step in rewarded]
         messages = [*call.messages, Message("assistant", "\n\n".join(steps))]
         if self.instruction:
             messages.append(Message("user", self.instruction))
@@ -82,7 +86,7 @@ class RewardModel(Evaluator):
         reply = yield from ask(msgspec.structs.replace(call, messages=tuple(messages), model=model))
         if reply.error is not None:
             return (yield from emit_as_list(failed(id, reply.error)))
-        rewards = read_rewards(reply.text, len(path))
+        rewards = read_rewards(reply.text, len(steps))
         if not rewards:
             yield unreadable(id, "reward", 0)
             return (yield from emit_as_list(Scored(id, None, None, (None,), self.kind)))
