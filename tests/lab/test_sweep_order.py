@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from support.sweeping import OverHttp, Server
 from support.virtual_time import run_virtually
 
 import tot_lab as tl
-from tot_lab.core.thinking import Effect, carry_out
+from tot_lab.core.thinking import Effect, carry_out, gather
 from tot_lab.core.tools import function_call
 
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.BeamSearch(width=2), stop=tl.Stop(depth=3))
@@ -81,6 +82,47 @@ def test_after_a_quarter_of_the_calls_a_fifth_of_the_runs_is_finished(server, st
     assert events_of(sweep) == events_of(alone), "the order changes no record"
 
 
+class Costly(OverHttp):
+    """Each request takes this process 3 ms of work, and the endpoint has room for all of them."""
+
+    kind = "tests/costly"
+
+    async def answer(self, calls, observer):
+        until = time.perf_counter() + 0.003
+        while time.perf_counter() < until:
+            pass
+        return await super().answer(calls, observer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", [METHODS["samples"], SEARCH], ids=["samples", "beam"])
+def test_the_first_runs_are_finished_early_where_this_process_is_the_bottleneck(server, strategy):
+    model = Costly(url=str(server.server_address[1]), concurrency=512)
+    lab = tl.Lab(model, runs=None, mode="off")
+    sweep, ends = wait(watched(lab, strategy, tasks(50), requests=lambda: len(server.asked)))
+    early = [run_id for run_id, requests in ends.items() if requests <= len(server.asked) / 4]
+    assert len(early) >= len(sweep.rows) / 5
+    order = [sweep.by_id[run_id].task for run_id in ends]
+    assert max(order[:10]) < 25
+
+
+def test_runs_that_wait_for_replies_do_not_hold_others_back():
+    lab, model = virtual_lab(concurrency=50)
+    _, seconds = run_virtually(lab.sweep(METHODS["one"], tasks(100), at_once=100))
+    assert (seconds, model.max_at_once) == (pytest.approx(2, abs=0.1), 50)
+
+
+@pytest.mark.parametrize("ends", ["budget", "error"])
+def test_runs_that_end_before_their_calls_do_not_hold_others_back(ends):
+    """Of one group of calls some are refused by the budget, or fail."""
+    lab, _ = virtual_lab(concurrency=50)
+    limit = {"budget": tl.Budget(calls=3)} if ends == "budget" else {}
+    strategies = {"bad": Broken(), "good": METHODS["one"]} if ends == "error" else METHODS["samples"]
+    sweep, seconds = run_virtually(lab.sweep(strategies, tasks(20), **limit))
+    assert seconds <= 3
+    assert len(sweep.rows) == len(sweep.cells)
+
+
 def test_no_slot_is_idle_while_requests_wait():
     """30 runs of 20 samples, and 8 slots of a second: 75 seconds, whoever goes first."""
     lab, model = virtual_lab(concurrency=8)
@@ -124,6 +166,19 @@ def test_a_role_with_a_server_of_its_own_keeps_it_busy():
     assert not sweep.df().error.notna().any()
 
 
+class Broken(tl.OneAnswer):
+    """Raises an error beside calls under way."""
+
+    kind = "tests/broken_beside_calls"
+
+    def think(self, task, at="0"):
+        def fails():
+            yield from ()
+            raise ValueError("broken")
+
+        yield from gather([super().think(task, at), fails()])
+
+
 class Nesting(tl.OneAnswer):
     """Waits for another run that it starts, as a tool does that thinks."""
 
@@ -148,13 +203,13 @@ def test_a_run_that_begins_later_goes_later_unless_an_earlier_one_waits_for_it(i
             ends["second"] = asyncio.get_running_loop().time()
             return ""
 
-        async def sweep():
+        async def others():
             await asyncio.sleep(0.1)
-            await lab.sweep(METHODS["samples"], tasks(5), at_once=5)
+            await asyncio.gather(*(lab.run(METHODS["samples"], task) for task in tasks(5)))
 
         Nesting.start = second
         first = lab.run(Nesting() if inside else tl.OneAnswer(), tasks(1)[0])
-        await asyncio.gather(first, sweep(), *([] if inside else [second(1.5)]))
+        await asyncio.gather(first, others(), *([] if inside else [second(1.5)]))
 
     _, seconds = run_virtually(go())
     assert seconds == pytest.approx(52.5, abs=1.1)  # 105 calls

@@ -106,6 +106,11 @@ class Driver:
         """Whether a call was counted as free because nothing about its price is known."""
         return self.admission.root.use.unpriced
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether all calls that the strategy can make at the moment were made."""
+        return not (self._woken or self.workers.untaken)
+
     async def drive(
         self,
         thinking: Thinking[Answer],

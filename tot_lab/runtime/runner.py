@@ -373,6 +373,11 @@ class Execution:
             )
         return self._run
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether all calls that the run can make at the moment were made."""
+        return self.is_over or self._driver is None or self._driver.is_waiting
+
     def limits(self) -> dict[str, float]:
         """Return the limits of the run's budget, by name."""
         return {} if self._driver is None else self._driver.limits

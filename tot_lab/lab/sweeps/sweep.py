@@ -196,6 +196,7 @@ class Sweep(SweepMethods):
         self.in_memory: dict[str, Run] = {}
         """The finished runs that have no file, by run id."""
         self._identities: dict[str | None, dict[str, Any]] = {}
+        self._under_way: set[Execution] = set()
 
     def _cells(self, repeats: int) -> list[Cell]:
         lab = _digest(
@@ -273,9 +274,8 @@ class Sweep(SweepMethods):
 
         async def work() -> None:
             while waiting:
-                async with turn:  # a run begins when its calls are needed to keep the models busy
-                    while are_congested(self.runner.gateway.endpoints):
-                        await asyncio.sleep(LOOK)
+                async with turn:
+                    await self._until_needed()
                 if not waiting:
                     return
                 cell = waiting.popleft()
@@ -290,6 +290,18 @@ class Sweep(SweepMethods):
             async with asyncio.TaskGroup() as workers:
                 for _ in range(min(at_once, len(cells))):
                     workers.create_task(work())
+
+    async def _until_needed(self) -> None:
+        """Wait until a further run is needed to keep the models busy: those under way wait for replies, and
+        no endpoint has enough requests. Where this process is the bottleneck, they rarely all wait.
+        """
+        while True:
+            if not all(execution.is_waiting for execution in self._under_way):
+                await asyncio.sleep(0)
+            elif are_congested(self.runner.gateway.endpoints):
+                await asyncio.sleep(LOOK)
+            else:
+                return
 
     def _turn(self, cell: Cell) -> tuple[int, int, float]:
         """Return the sort key of a cell: its repeat, its task, and the calls of its setting.
@@ -323,6 +335,7 @@ class Sweep(SweepMethods):
         error = None
         try:
             execution = self._execution(cell, strategy, task, path)
+            self._under_way.add(execution)
             await execution.carry_out()
             await asyncio.sleep(0)  # lets a cancellation in while finished runs are read
         except HeldByAnother:
@@ -332,6 +345,8 @@ class Sweep(SweepMethods):
             if isinstance(failed, asyncio.CancelledError) and task_here and task_here.cancelling():
                 raise  # otherwise the strategy raised it
             error = _format_error(failed)
+        finally:
+            self._under_way.discard(execution)
         if execution is None:
             self.rows[cell.run_id] = Row(error=error)
             return
