@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 from pydantic import Field, field_validator, model_validator
@@ -32,8 +32,6 @@ class Continue(Sample):
         a process reward model); Beeching et al. 2024, search-and-learn (`separator`); its_hub,
         `StepGeneration` (`tokens_per_step`).
     """
-
-    asks_for_answer: ClassVar[bool] = True
 
     separator: _Text | Annotated[tuple[_Text, ...], Field(strict=False, min_length=1)] = "\n\n"
     """Text between steps, or several. It ends a call, and is no part of the thoughts. The first of several
@@ -73,6 +71,10 @@ class Continue(Sample):
         if self.tag and self.tokens_per_step is not None:
             raise ValueError("tag and tokens_per_step both end a step: set one of them.")
         return self
+
+    @property
+    def asks_for_answer(self) -> bool:
+        return True
 
     def finisher(self) -> Proposer | None:
         return _ToTheEnd(**{**dict(self), "count": 1}) if self.finish else None
@@ -128,7 +130,9 @@ class Continue(Sample):
         is_empty = not text.strip()
         step = text if self.tokens_per_step is not None else text.strip()
         if reply.finish_reason == "length" and is_whole:
-            return step if not is_empty else None, "" if self.tokens_per_step is not None else "cut"
+            if self.tokens_per_step is not None:  # a step of line breaks alone goes on, too
+                return text or None, "open"
+            return step if not is_empty else None, "cut"
         tells = reply.ended if self._stops(len(path)) else True  # only the model ends a call without stops
         ends = is_whole and reply.finish_reason in (None, "stop") and (tells or (tells is None and is_empty))
         if is_empty and not (ends and path and task.domain.is_text):

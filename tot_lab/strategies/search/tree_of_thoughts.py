@@ -380,7 +380,7 @@ class _Run:
         domain = self.task.domain
         if not self.state.by_text:
             return "" if domain.complete(self.task, path) else None
-        if end != "cut" and domain.states_answer(self.task, path):
+        if end not in ("cut", "open") and domain.states_answer(self.task, path):
             return "answer stated"
         return "end of reply" if end == "end of reply" else None
 
