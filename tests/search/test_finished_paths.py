@@ -257,6 +257,21 @@ def test_the_best_path_is_completed_if_none_is_finished(end):
     assert wait(made.replay()).identical
 
 
+def test_the_best_path_is_completed_from_its_end():
+    """Also if the scores of earlier steps, or of a pruned one, are higher."""
+
+    def reply(call):
+        if not call.stop:
+            return Reply("so Answer: 26", finish_reason="stop")
+        return Reply("a" if call.sample_index == 0 else "pruned", finish_reason="stop")
+
+    def falling(task, path):
+        return (0.8 if path[-1] == "a" else 0.7) / len(path)
+
+    made, _, _ = stepping([], Continue(count=2, finish=True), model=reply, evaluate=falling)
+    assert made.tree.texts(made.best.id) == ["a"] * 4 + ["so Answer: 26"]
+
+
 @pytest.mark.parametrize(
     "outer",
     [

@@ -456,7 +456,8 @@ class _Run:
         finished = self.state.finished if self.state.by_text else set[str]()
         nodes, leaves = candidates(sound, finished)
         if self.state.by_text and not finished and stop not in ("solved", "answered") and not self.halt:
-            ended = yield from self._completed(self._chosen(nodes, leaves)[1])
+            open_ends = [leaf for leaf in leaves if leaf.state != "pruned"] or leaves
+            ended = yield from self._completed(self._chosen(open_ends, open_ends)[1])
             nodes, leaves = candidates([*sound, *ended], finished)
         if stop == "answered" and self.found is not None:
             text, winner = first_answer(task, tree, [tree[self.found]], any_text=True)
