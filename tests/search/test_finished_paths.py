@@ -272,6 +272,25 @@ def test_the_best_path_is_completed_from_its_end():
     assert made.tree.texts(made.best.id) == ["a"] * 4 + ["so Answer: 26"]
 
 
+def test_an_answer_below_the_least_score_is_finished_and_gives_way_to_another():
+    stop = tl.Stop(depth=3, min_score=0.2)
+    propose = Continue(count=2, finish=True)
+    made, calls, _ = stepping(["Answer: 26"], propose, evaluate=lambda task, path: 0.1, stop=stop)
+    assert (made.answer, made.answer_state, len(calls)) == ("26", "finished", 2)
+
+    def reply(call):
+        return Reply(
+            "Answer: 7" if call.sample_index == 0 and not begun(call) else "so", finish_reason="stop"
+        )
+
+    def low(task, path):
+        return 0.1 if path[-1] == "Answer: 7" else 0.5
+
+    made, calls, _ = stepping([], Continue(count=2), model=reply, evaluate=low, stop=stop)
+    assert (made.answer, made.answer_state) == ("7", "finished")  # nothing else is finished
+    assert not made.tree["0.0"].children
+
+
 @pytest.mark.parametrize(
     "outer",
     [

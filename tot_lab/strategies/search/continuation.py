@@ -53,7 +53,7 @@ class Continue(Sample):
 
     finish: bool = False
     """Whether the best path is completed by one further call without a stop text, if the search ends without
-    a finished path."""
+    a finished path. It is not if a budget or `stop.nodes` leaves no room for the call."""
 
     options: dict[str, Any] = {}
     """Further settings of calls that continue a reply, under the names of the endpoint. vLLM through litellm
