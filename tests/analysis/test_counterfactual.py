@@ -219,10 +219,10 @@ class TwiceTheSame(tl.Prompting):
 
 def test_reached_is_known_before_the_end_is():
     """The right answer stands in the tree before the first call lacks."""
-    right = {"Answer: 24", "Answer: 26"}
+    right = {"24 legs", "26 legs"}  # states no answer, so the path goes on
     model = Scripted(
         lambda call: (
-            f"Answer: {26 if call.sample_index == 0 else 24}" if call.purpose == "sample" else "score: 0.5"
+            f"{26 if call.sample_index == 0 else 24} legs" if call.purpose == "sample" else "score: 0.5"
         )
     )
     recorded = run(tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=1)), model=model)
@@ -231,7 +231,7 @@ def test_reached_is_known_before_the_end_is():
     assert (would.solved, would.reached) == (None, True)
     wrong = run(
         tl.TreeOfThoughts(stop=tl.Stop(depth=1)),
-        model=Scripted(lambda call: "Answer: 1" if call.purpose == "sample" else "score: 0.5"),
+        model=Scripted(lambda call: "1 leg" if call.purpose == "sample" else "score: 0.5"),
     )
     assert tl.counterfactual(wrong, tl.TreeOfThoughts(stop=tl.Stop(depth=1))).reached is False
     assert tl.counterfactual(wrong, tl.TreeOfThoughts(stop=tl.Stop(depth=2))).reached is None

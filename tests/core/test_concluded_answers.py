@@ -22,6 +22,14 @@ from tot_lab.core.reading.answers import concluded_answer
         ("The final answer is $\\boxed{26}$. I hope it is correct.", "26"),
         ("Therefore:\n\\[\n\\boxed{\\frac{1}{2}}.\n\\]", "\\frac{1}{2}"),
         ("So $x = \\boxed{5}$.", "5"),
+        ("The answers are $\\boxed{3}$ and $\\boxed{4}$.", "3, 4"),
+        ("\\boxed{5} = \\boxed{5}.", "5"),
+        ("It is $\\boxed{42}^\\circ$, or $\\boxed{42}^{\\circ}$.", "42"),
+        ("So it is \\boxed{42}\\%.", "42"),
+        ("So it is \\boxed{42}°.", "42"),
+        ("The answer must be 26.", "26."),
+        ("The answer must be $x^2$.", "$x^2$."),
+        ("The answer must be (B).", "(B)."),
         ("Answer: 26<|im_end|>", "26"),
         ("Answer: we first need the legs.\nSo the answer is 26", "26"),
     ],
@@ -50,6 +58,10 @@ def test_an_answer_in_the_last_line(text, answer):
         "Answer: 5?",
         "Answer: 5\nLet us check it.",
         "\\boxed{5",
+        "\\boxed{}",
+        "The answer must be positive.",
+        "The answer must be a multiple of 3.",
+        "The answers are \\boxed{3} and \\boxed{4}, which we check.",
     ],
 )
 def test_a_last_line_that_states_none(text):
@@ -84,7 +96,17 @@ def test_the_grading_decides_what_an_answer_is(grading, data, path, stated):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "piece", ["\\boxed{", "the answer ", "the a a answer of ", "<answer>", "*", "#", "Answer: "]
+    "piece",
+    [
+        "\\boxed{",
+        "the answer ",
+        "the a a answer of ",
+        "the answer must be ",
+        "<answer>",
+        "*",
+        "#",
+        "Answer: ",
+    ],
 )
 def test_nasty_text_takes_linear_time(piece):
     began = time.perf_counter()

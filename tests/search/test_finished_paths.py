@@ -143,14 +143,14 @@ def complete(made):
 TASK = tl.general("How many legs have three spiders and a duck?", answer=26, grade="number")
 
 
-def stepping(replies, propose=None, task=TASK, evaluate=lambda task, path: 0.5, **settings):
-    """A search whose model gives `replies` by depth."""
+def stepping(replies, propose=None, task=TASK, evaluate=lambda task, path: 0.5, model=None, **settings):
+    """A search whose model gives `replies` by depth, or is `model`."""
 
     def reply(call):
         given = replies[min(len([m for m in begun(call).split("\n\n") if m]), len(replies) - 1)]
         return given if isinstance(given, Reply) else Reply(given, finish_reason="stop")
 
-    model = Scripted(reply)
+    model = Scripted(model or reply)
     settings = {"search": tl.BeamSearch(width=1), "stop": tl.Stop(depth=4), **settings}
     strategy = tl.TreeOfThoughts(propose=propose or Continue(count=1), evaluate=evaluate, **settings)
     return wait(tl.Lab(model, runs=None).run(strategy, task)), model.calls, strategy
@@ -257,6 +257,71 @@ def test_the_best_path_is_completed_if_none_is_finished(end):
     assert wait(made.replay()).identical
 
 
+def test_the_best_path_is_completed_from_its_end():
+    """Also if the scores of earlier steps, or of a pruned one, are higher."""
+
+    def reply(call):
+        if not call.stop:
+            return Reply("so Answer: 26", finish_reason="stop")
+        return Reply("a" if call.sample_index == 0 else "pruned", finish_reason="stop")
+
+    def falling(task, path):
+        return (0.8 if path[-1] == "a" else 0.7) / len(path)
+
+    made, _, _ = stepping([], Continue(count=2, finish=True), model=reply, evaluate=falling)
+    assert made.tree.texts(made.best.id) == ["a"] * 4 + ["so Answer: 26"]
+
+
+def test_an_answer_below_the_least_score_is_finished_and_gives_way_to_another():
+    stop = tl.Stop(depth=3, min_score=0.2)
+    propose = Continue(count=2, finish=True)
+    made, calls, _ = stepping(["Answer: 26"], propose, evaluate=lambda task, path: 0.1, stop=stop)
+    assert (made.answer, made.answer_state, len(calls)) == ("26", "finished", 2)
+
+    def reply(call):
+        return Reply(
+            "Answer: 7" if call.sample_index == 0 and not begun(call) else "so", finish_reason="stop"
+        )
+
+    def low(task, path):
+        return 0.1 if path[-1] == "Answer: 7" else 0.5
+
+    made, calls, _ = stepping([], Continue(count=2), model=reply, evaluate=low, stop=stop)
+    assert (made.answer, made.answer_state) == ("7", "finished")  # nothing else is finished
+    assert not made.tree["0.0"].children
+
+
+@pytest.mark.parametrize(
+    "outer",
+    [
+        lambda inner: tl.proposers.Mixture(temperatures=(0.1, 0.9), proposer=inner),
+        lambda inner: tl.proposers.WithTools(proposer=inner),
+        lambda inner: tl.proposers.WithTools(
+            proposer=tl.proposers.Mixture(temperatures=(0.1, 0.9), proposer=inner)
+        ),
+    ],
+)
+def test_a_proposer_around_continue_completes_the_best_path_too(outer):
+    def reply(call):
+        return Reply("24 and 2" if call.stop else "so Answer: 26", finish_reason="stop")
+
+    made, calls, strategy = stepping([], outer(Continue(count=2, finish=True)), model=reply)
+    plain = strategy.with_(propose=outer(Continue(count=2)))
+    assert (made.correct, made.answer_state) == (True, "finished")
+    assert len(calls) == 2 * 4 + 1
+    assert strategy.max_calls(TASK) > plain.max_calls(TASK) >= len(calls) - 1
+    assert wait(made.replay()).identical
+
+
+def test_another_answer_rule_keeps_a_run_unfinished():
+    cut = Reply("are", finish_reason="length")
+    made, _, _ = stepping(["24 and 2", "x", "y", cut], evaluate=lambda task, path: 1 / (1 + len(path)))
+    assert (made.best.depth, made.answer_state) == (1, "unfinished")
+    deepest = made.with_answer(tl.answers.Deepest())
+    assert (deepest.best.depth, deepest.answer_state) == (4, "cut")
+    assert deepest.with_answer(tl.answers.BestPath()).answer_state == "unfinished"
+
+
 def test_a_run_without_a_finished_path_says_so():
     made, _, _ = stepping(["24 and 2"])
     assert made.answer_state == "unfinished"
@@ -306,6 +371,22 @@ def test_steps_of_a_number_of_tokens_are_joined_as_they_are():
     assert {(call.max_tokens, call.stop) for call in model.calls} == {(3, ())}
     assert (made.answer, made.answer_state) == ("26", "finished")
     assert not [e for e in made.events if isinstance(e, Note) and e.name == "step.cut"]
+
+
+@pytest.mark.parametrize("parts", [["24 and 2.\nAnswer: 2", "6 legs"], ["24", "\n\n", "Answer: 26"]])
+def test_a_step_of_a_number_of_tokens_is_open_whatever_it_says(parts):
+    """It may end within the number of an answer, and it may be a line break."""
+
+    def reply(call):
+        done = next(k for k in range(len(parts)) if begun(call) == "".join(parts[:k]))
+        return Reply(parts[done], finish_reason="length" if done < len(parts) - 1 else "stop")
+
+    strategy = tl.TreeOfThoughts(
+        propose=Continue(count=1, tokens_per_step=3), evaluate=lambda task, path: 0.5, stop=tl.Stop(depth=4)
+    )
+    made = wait(tl.Lab(Scripted(reply), runs=None).run(strategy, TASK))
+    assert made.tree.texts("0" + ".0" * len(parts)) == parts
+    assert made.answer_state == "finished"
 
 
 def test_the_temperature_may_depend_on_the_depth():

@@ -77,6 +77,16 @@ def test_at_temperature_0_equal_prompts_share(temperature, where):
     assert proposals(made)[2:] == [("0.0", 0), ("0.0", 1), ("0.1", 0), ("0.1", 1)]
 
 
+@pytest.mark.parametrize("where", ["strategy", "proposer"])
+def test_a_mixture_of_other_temperatures_does_not_share(where):
+    inner = tl.Sample(count=2, temperature=0 if where == "proposer" else None)
+    mixed = tl.proposers.Mixture(temperatures=(0.7, 1.0), proposer=inner)
+    made = searched(beam(propose=mixed, temperature=0.0 if where == "strategy" else None))
+    assert max(requests(made).values()) == 1
+    cold = searched(beam(propose=mixed.with_(temperatures=(0.0,))))
+    assert proposals(cold)[2:] == [("0.0", 0), ("0.0", 1), ("0.1", 0), ("0.1", 1)]
+
+
 def test_a_further_expansion_continues_after_all_thoughts_with_that_prompt():
     def again(state):
         children = yield tl.Pick([state.root], 2)

@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 
 from tot_lab.core.parts import needs_functions
-from tot_lab.core.records import Decided, Ended, Line
+from tot_lab.core.records import Decided, Ended, Line, Note
 from tot_lab.record.journal import encoder
 from tot_lab.record.run import Run
 from tot_lab.strategies.search import AnswerRule, TreeOfThoughts
@@ -34,10 +34,14 @@ def with_answer(run: Run, rule: AnswerRule) -> Run:
     ends = [e.id for e in run.events if isinstance(e, Decided) and e.what == "complete"]
     nodes, leaves = candidates(sound, ends if task.domain.is_text else ())
     text, winner = rule.choose(task, tree, nodes, leaves)
+    cut = [e.at for e in run.events if isinstance(e, Note) and e.name == "step.cut"]
     lines = [line for line in run.lines if not (isinstance(line.e, Ended) or _is_answer(line))]
     place, time = max((line.p[0] for line in lines if line.p), default=0) + 1, run.lines[-1].t
     id, score = (winner.id, winner.score) if winner is not None else (None, None)
     if id is not None:
+        if run.answer_state in ("unfinished", "cut"):
+            lines.append(Line((place,), time, Note("answer.unfinished", id, {"cut": id in cut})))
+            place += 1
         lines.append(Line((place,), time, Decided(id, "answer", rule.kind)))
     ranked = tuple(leaf.id for leaf in leaves[: rule.top_k])
     lines.append(Line((place + 1,), time, Ended("answered", text, id, score, ranked)))
@@ -56,4 +60,7 @@ def with_answer(run: Run, rule: AnswerRule) -> Run:
 
 
 def _is_answer(line: Line) -> bool:
-    return isinstance(line.e, Decided) and line.e.what == "answer"
+    event = line.e
+    if isinstance(event, Note):
+        return event.name == "answer.unfinished"
+    return isinstance(event, Decided) and event.what == "answer"

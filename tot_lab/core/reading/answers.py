@@ -73,12 +73,14 @@ _LINE = 4_000  # characters at the end of a text that are read for its last line
 _SENTENCE = re.compile(
     r"(?:\b(?:the|our|my) (?:[\w-]{1,12} ){0,2}|(?<=[.!?;] )(?:final )?)(?:answer|option|choice)\b"
     r"(?: (?:to|for|of) [^.!?:=]{1,80}?)?"
-    r"(?: (?:is|must be|equals)\b:?|[*_ ]{0,3}[:=])",
+    r"(?: (?:is|equals|must be(?=[^\w\\$]*(?:[\d\\$]|[a-z]\b(?! [a-z]))))\b:?|[*_ ]{0,3}[:=])",
     re.IGNORECASE,
 )
 _MARKED = re.compile(r"\s*####+")
 _TAGGED = re.compile(r"<(answer|ans)>((?:(?!</?ans).)*)</\1>\W*\Z", re.IGNORECASE)
-_AFTER_BOX = re.compile(r"(?:\s|[.!$*_`)}\]]|\\[)\]])*(?:I hope (?:it|this) is correct\W*)?\Z", re.IGNORECASE)
+_AFTER_BOX = re.compile(
+    r"(?:\s|[.!$%°*_`)}\]]|\\[)\]%]|\^\{?\\circ)*(?:I hope (?:it|this) is correct\W*)?\Z", re.IGNORECASE
+)
 _PARTIAL = re.compile(r"\b(?:partial|sub-?totals?|so far|intermediate|for now|first part)\b", re.IGNORECASE)
 _ANNOUNCED = re.compile(
     r"\W*(?:(?:first|next|now|then|let|to|we|I|you|it|if|not|found|obtained|given|by|still|unclear|unknown"
@@ -110,9 +112,10 @@ def concluded_answer(text: str) -> str | None:
     elif match := _TAGGED.search(line):
         found = match[2]
     elif (box := line.rfind("\\boxed{")) >= 0:
-        inside = last_boxed(line)
-        ends = inside is not None and _AFTER_BOX.match(line, line.find("}", box + 7 + len(inside)) + 1)
-        return inside if ends and not _PARTIAL.search(line[:box]) else None
+        inside, last = last_boxed(line), last_boxed(line[box:])
+        if not inside or last is None or _PARTIAL.search(line[:box]):
+            return None
+        return inside if _AFTER_BOX.match(line, box + len("\\boxed{") + len(last) + 1) else None
     elif sentences:
         found = line[sentences[-1].end() :]
     elif heading and not before[0][heading.end() :].strip(" *`"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 from pydantic import Field, field_validator, model_validator
@@ -35,8 +35,6 @@ class Continue(Sample):
         `StepGeneration` (`tokens_per_step`).
     """
 
-    asks_for_answer: ClassVar[bool] = True
-
     separator: _Text | Annotated[tuple[_Text, ...], Field(strict=False, min_length=1)] = "\n\n"
     """Text between steps, or several. It ends a call, and is no part of the thoughts. The first of several
     joins the steps."""
@@ -58,7 +56,7 @@ class Continue(Sample):
 
     finish: bool = False
     """Whether the best path is completed by one further call without a stop text, if the search ends without
-    a finished path."""
+    a finished path. It is not if a budget or `stop.nodes` leaves no room for the call."""
 
     options: dict[str, Any] = {}
     """Further settings of calls that continue a reply, under the names of the endpoint. vLLM through litellm
@@ -82,6 +80,10 @@ class Continue(Sample):
         if self.tokens_per_step is None:
             return path
         return tuple(part for part in _BLANK_LINES.split("".join(path)) if part.strip())
+
+    @property
+    def asks_for_answer(self) -> bool:
+        return True
 
     def finisher(self) -> Proposer | None:
         return _ToTheEnd(**{**dict(self), "count": 1}) if self.finish else None
@@ -137,7 +139,9 @@ class Continue(Sample):
         is_empty = not text.strip()
         step = text if self.tokens_per_step is not None else text.strip()
         if reply.finish_reason == "length" and is_whole:
-            return step if not is_empty else None, "" if self.tokens_per_step is not None else "cut"
+            if self.tokens_per_step is not None:  # a step of line breaks alone goes on, too
+                return text or None, "open"
+            return step if not is_empty else None, "cut"
         tells = reply.ended if self._stops(len(path)) else True  # only the model ends a call without stops
         ends = is_whole and reply.finish_reason in (None, "stop") and (tells or (tells is None and is_empty))
         if is_empty and not (ends and path and task.domain.is_text):

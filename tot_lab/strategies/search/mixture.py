@@ -63,6 +63,14 @@ class Mixture(Proposer):
         names = [*self.models, *(f"temperature {each:g}" for each in self.temperatures)]
         return ", ".join(names) or self.kind
 
+    @property
+    def asks_for_answer(self) -> bool:
+        return self.proposer.asks_for_answer
+
+    def finisher(self) -> Proposer | None:
+        inner = self.proposer.finisher()
+        return None if inner is None else self.with_(proposer=inner)
+
     def max_children(self) -> int:
         return self.proposer.max_children()
 
@@ -80,7 +88,9 @@ class Mixture(Proposer):
                 call = msgspec.structs.replace(call, temperature=temperature)
             return sampler.ask(call)
 
-        return self.proposer.grow(sampler._replace(ask=asked), place, count, children)
+        hottest = max(self.temperatures, default=sampler.temperature)
+        asking = sampler._replace(ask=asked, temperature=hottest)
+        return self.proposer.grow(asking, place, count, children)
 
 
 def _at(values: tuple[T, ...], index: int) -> tuple[T, ...]:

@@ -42,8 +42,8 @@ class Place:
     """The paths of `sources`."""
 
     ended: dict[int, str] = field(default_factory=dict)
-    """Why the text of a child is the end of a reply, by the child's number: `cut` at the most tokens, or `end
-    of reply` if the model ended a reply that continues the path."""
+    """Why the text of a child is the end of a reply, by the child's number: `cut` at the most tokens, `open`
+    after the tokens of a step, or `end of reply` if the model ended a reply that continues the path."""
 
     def take_sample_index(self, purpose: str) -> int:
         """An index that no earlier call of that purpose has used for this thought."""

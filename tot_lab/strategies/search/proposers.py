@@ -39,8 +39,10 @@ class Proposer(Part):
 
     kind: ClassVar[str] = ""
 
-    asks_for_answer: ClassVar[bool] = False
-    """Whether its calls ask for a whole answer in the form that the domain reads."""
+    @property
+    def asks_for_answer(self) -> bool:
+        """Whether its calls ask for a whole answer in the form that the domain reads."""
+        return False
 
     @property
     def members(self) -> dict[str, Proposer]:
@@ -107,6 +109,8 @@ class _Prompted(Proposer):
     ) -> Iterator[Call]:
         """`count` samples of the prompt, and one more for each parse retry."""
         call = self._call(purpose, sampler, place, prompt)
+        if sampler.temperature is not None:
+            call = msgspec.structs.replace(call, temperature=sampler.temperature)
         return sampler.samples.take(call, count + self.max_parse_retries)
 
     def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt) -> Call:
@@ -261,6 +265,14 @@ class WithTools(ToolLimits, Proposer):
     @property
     def members(self) -> dict[str, Proposer]:
         return {name: self.with_(proposer=member) for name, member in self.proposer.members.items()}
+
+    @property
+    def asks_for_answer(self) -> bool:
+        return self.proposer.asks_for_answer
+
+    def finisher(self) -> Proposer | None:
+        inner = self.proposer.finisher()
+        return None if inner is None else self.with_(proposer=inner)
 
     def max_children(self) -> int:
         return self.proposer.max_children()

@@ -54,6 +54,7 @@ class Sampler(NamedTuple):
         ask: How a proposer's call is made: directly, or with tools before the reply.
         calls_per_ask: The most calls that `ask` makes.
         logprobs: Alternatives per token whose log-probabilities the calls request.
+        temperature: The highest temperature that `ask` gives calls, if it changes theirs.
     """
 
     strategy: Prompting
@@ -63,6 +64,7 @@ class Sampler(NamedTuple):
     ask: Callable[[Call], Thinking[Reply]] = ask
     calls_per_ask: int = 1
     logprobs: int = 0
+    temperature: float | None = None
 
     def prompt(self, template: str | None, path: Path, default: Callable[[], str], **slots: Any) -> Prompt:
         """The prompt of `template`, or of the domain (`default`) if there is none.

@@ -345,10 +345,12 @@ class _Run:
             node = nodes[id]
             if node.state in ("failed", "duplicate") or id in self.barred:
                 continue
+            path = [*self._place(node.parent or self.at).path, *filter(None, [node.text])]
             if self.stop.min_score > 0 and node.rank < self.stop.min_score:
+                if self.state.by_text and (reason := self._finished(path, self._end(node))) is not None:
+                    yield from self._close(id, reason)
                 yield from self._emit(Decided(id, "pruned", "unreadable" if node.unreadable else "min_score"))
                 continue
-            path = [*self._place(node.parent or self.at).path, *filter(None, [node.text])]
             if self.settings.merge and (state := domain.state(self.task, path)) is not None:
                 known = self.states.setdefault(state, id)
                 if known != id:
@@ -359,13 +361,17 @@ class _Run:
                 yield Note("step.cut", id)
             reason = self._finished(path, end)
             if reason is not None:
-                yield from self._emit(Decided(id, "complete", reason))
-                self.state.closed.add(id)
-                self.state.finished.add(id)
+                yield from self._close(id, reason)
             elif node.depth >= self.stop.depth:
                 self.state.closed.add(id)
             eligible.append(id)
         return eligible
+
+    def _close(self, id: str, reason: str) -> Thinking[None]:
+        """Record that the path of a thought is finished."""
+        yield from self._emit(Decided(id, "complete", reason))
+        self.state.closed.add(id)
+        self.state.finished.add(id)
 
     def _end(self, node: Node) -> str:
         """Why the text of a thought is the end of a reply; see `Place.ended`."""
@@ -380,7 +386,7 @@ class _Run:
         domain = self.task.domain
         if not self.state.by_text:
             return "" if domain.complete(self.task, path) else None
-        if end != "cut" and domain.states_answer(self.task, path):
+        if end not in ("cut", "open") and domain.states_answer(self.task, path):
             return "answer stated"
         return "end of reply" if end == "end of reply" else None
 
@@ -456,7 +462,8 @@ class _Run:
         finished = self.state.finished if self.state.by_text else set[str]()
         nodes, leaves = candidates(sound, finished)
         if self.state.by_text and not finished and stop not in ("solved", "answered") and not self.halt:
-            ended = yield from self._completed(self._chosen(nodes, leaves)[1])
+            open_ends = [leaf for leaf in leaves if leaf.state != "pruned"] or leaves
+            ended = yield from self._completed(self._chosen(open_ends, open_ends)[1])
             nodes, leaves = candidates([*sound, *ended], finished)
         if stop == "answered" and self.found is not None:
             text, winner = first_answer(task, tree, [tree[self.found]], any_text=True)
