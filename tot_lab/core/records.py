@@ -32,6 +32,9 @@ Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 """All decisions."""
 
+END_OF_REPLY = "end of reply"
+"""The reason of `complete` if the model ended a reply that continues the path."""
+
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A score, 0 to 1."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.records import Decided, Record, Scored, Thought
+from tot_lab.core.records import END_OF_REPLY, Decided, Record, Scored, Thought
 
 
 def format_score(score: float) -> str:
@@ -77,6 +77,8 @@ class Tree:
         self.steps = steps
         self.nodes: dict[str, Node] = {}
         self.roots: list[str] = []
+        self.closing: set[str] = set()
+        """Empty thoughts that say that the model ended a reply."""
 
     @classmethod
     @gc_paused()
@@ -122,6 +124,8 @@ class Tree:
         elif type(record) is Decided:
             node = self[record.id]
             node.state, node.reason = record.what, record.reason
+            if record.reason == END_OF_REPLY and not node.text:
+                self.closing.add(record.id)
             if record.other is not None:
                 node.merged = record.other
 
@@ -166,9 +170,10 @@ class Tree:
     def texts(self, id: str) -> list[str]:
         """The path to `id` as domains receive it: the earlier steps, and the thoughts below the root.
 
-        An empty thought, which only ends a path, is no step.
+        The empty thought of a reply that the model ended is no step.
         """
-        return [*self.steps, *(node.text for node in self.path(id)[1:] if node.text)]
+        path = self.path(id)[1:]
+        return [*self.steps, *(node.text for node in path if node.id not in self.closing)]
 
     def below(self, id: str) -> list[str]:
         """The id of a thought and those of all thoughts below it."""

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from tot_lab.core.acts import Act, Change, Graft, Prune, RaiseBudget, Rescore, note_of
 from tot_lab.core.calls import Call, readable
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.samples import SampleCounter
-from tot_lab.core.thinking import Acts, Budget, Request, Samples, Thinking
+from tot_lab.core.thinking import Acts, Budget, Request, SampleCounter, Samples, Thinking
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
 

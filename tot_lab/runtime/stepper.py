@@ -25,7 +25,6 @@ from tot_lab.core.records import (
     Thought,
     is_stop_code,
 )
-from tot_lab.core.samples import SampleCounter
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import (
     Acts,
@@ -35,6 +34,7 @@ from tot_lab.core.thinking import (
     Gather,
     RandomNumbers,
     Request,
+    SampleCounter,
     Samples,
     Thinking,
     WithBudget,

@@ -18,10 +18,9 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.calls import halts
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, parent_of
-from tot_lab.core.samples import SampleCounter
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Samples, Thinking
+from tot_lab.core.thinking import SampleCounter, Samples, Thinking
 from tot_lab.core.tree import Tree
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.search.children import score

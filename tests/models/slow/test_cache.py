@@ -170,7 +170,7 @@ def test_a_request_comes_back_under_its_key(call, endpoint):
 
 def test_no_field_of_a_call_is_forgotten():
     kept = set(Request.__struct_fields__)
-    assert set(Call.__struct_fields__) - kept == {"purpose"}  # what it is for does not change an answer
+    assert set(Call.__struct_fields__) - kept == {"node", "purpose"}  # neither changes an answer
 
 
 def test_keys_stay_what_they_are_from_version_to_version():

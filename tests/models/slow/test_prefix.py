@@ -113,8 +113,8 @@ def test_samples_of_one_request_share_its_cached_tokens(server):
         server.otherwise = Said()
     assert [asked.n for asked in server.calls] == [3]
     notes = [[data for name, data in one.notes if name == "call.processed"] for one in observers]
-    assert sorted(note["cached_tokens"] for (note,) in notes) == [16, 16, 18]
-    assert sum(reply.input_tokens for reply in replies) == 100
+    assert [note["cached_tokens"] for (note,) in notes] == [50, 50, 50]
+    assert [reply.input_tokens for reply in replies] == [100, 100, 100]
 
 
 def test_calls_df_shows_what_the_server_processed_and_nothing_for_a_cached_reply(server, tmp_path):

@@ -67,8 +67,8 @@ def _imported() -> ModuleType:
     _ = import_module("openai").AsyncOpenAI(api_key="none").chat.completions
     _take_any_usage(litellm.types.utils.Usage)
     _keep_failures(import_module("litellm.litellm_core_utils.core_helpers"))
-    for client in ("openai", "chat.gpt_transformation"):
-        _take_empty_errors(import_module(f"litellm.llms.openai.{client}"))
+    _take_empty_errors(import_module("litellm.llms.openai.openai"))
+    _take_empty_errors(import_module("litellm.llms.openai.chat.gpt_transformation"))
     return litellm  # type: ignore[no-any-return]
 
 

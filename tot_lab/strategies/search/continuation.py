@@ -9,6 +9,7 @@ import msgspec
 from pydantic import Field, field_validator, model_validator
 
 from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.records import END_OF_REPLY
 from tot_lab.core.task import Path, Task
 from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample
@@ -146,7 +147,7 @@ class Continue(Sample):
         ends = is_whole and reply.finish_reason in (None, "stop") and (tells or (tells is None and is_empty))
         if is_empty and not (ends and path and task.domain.is_text):
             return None, ""
-        return "" if is_empty else step, "end of reply" if ends else ""
+        return "" if is_empty else step, END_OF_REPLY if ends else ""
 
 
 class _ToTheEnd(Continue):

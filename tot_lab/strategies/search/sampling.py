@@ -16,10 +16,9 @@ from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Decided, Event, Note, Scored
-from tot_lab.core.samples import SampleCounter
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, ask, gather
+from tot_lab.core.thinking import SampleCounter, Thinking, ask, gather
 
 T = TypeVar("T")
 Count = Annotated[int, Field(ge=1)]

@@ -21,11 +21,29 @@ from pydantic import Field
 
 from tot_lab.core.acts import Change, Graft, Prune, RaiseBudget, Rescore
 from tot_lab.core.calls import halts
-from tot_lab.core.records import EVENTS, Decided, Event, Note, Scored, Thought, id_key, parent_of
-from tot_lab.core.samples import SampleCounter
+from tot_lab.core.records import (
+    END_OF_REPLY,
+    EVENTS,
+    Decided,
+    Event,
+    Note,
+    Scored,
+    Thought,
+    id_key,
+    parent_of,
+)
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Acts, Budget, BudgetLeft, Samples, Thinking, gather, with_budget
+from tot_lab.core.thinking import (
+    Acts,
+    Budget,
+    BudgetLeft,
+    SampleCounter,
+    Samples,
+    Thinking,
+    gather,
+    with_budget,
+)
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.answers import AnswerRule, BestPath, candidates, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
@@ -72,12 +90,6 @@ class TreeOfThoughts(Prompting):
     stop: Stop = Stop()
     """When the search ends."""
 
-    ends_at_answer: bool = True
-    """Whether a path is finished when its last line states an answer, in a domain without a `complete` of its
-    own. Finished paths are not expanded, and the answer is that of a finished path if there is one. `False`
-    expands every path up to the depth limit, as the presets `beam_search` and `state_machine` do.
-    """
-
     merge: bool = False
     """Whether thoughts that reach the same state, as the domain sees it, are linked and expanded once."""
 
@@ -86,6 +98,12 @@ class TreeOfThoughts(Prompting):
 
     budget: Annotated[Budget | None, Field(strict=False)] = None
     """Limits for this search alone, besides those of the run."""
+
+    ends_at_answer: bool = True
+    """Whether a path is finished when its last line states an answer, in a domain without a `complete` of its
+    own. Finished paths are not expanded, and the answer is that of a finished path if there is one. `False`
+    expands every path up to the depth limit, as the presets `beam_search` and `state_machine` do.
+    """
 
     @classmethod
     def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
@@ -388,7 +406,7 @@ class _Run:
             return "" if domain.complete(self.task, path) else None
         if end not in ("cut", "open") and domain.states_answer(self.task, path):
             return "answer stated"
-        return "end of reply" if end == "end of reply" else None
+        return END_OF_REPLY if end == END_OF_REPLY else None
 
     def _keep(self, fresh: Sequence[str], eligible: Sequence[str]) -> Thinking[list[str]]:
         """Record which new thoughts the search did not prune. Returns them, best first."""
