@@ -24,7 +24,7 @@ from tot_lab.core.parts import Part, class_of
 from tot_lab.core.registry import AXES, axes, built_in, offered
 from tot_lab.strategies import ChainOfThought, Stop
 
-SHOWN = 9
+SHOWN = 10
 """Number of settings that a form shows initially. A button shows the others."""
 
 
