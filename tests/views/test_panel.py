@@ -134,7 +134,8 @@ def test_meanings_are_the_docstrings_sentences():
     assert field_descriptions(tl.Stop)["min_score"] == "A thought with a lower score is dropped."
     assert field_descriptions(tl.ReAct)["max_iterations"]
     assert list(said)[:SHOWN] == [
-        "propose", "evaluate", "search", "answer", "stop", "merge", "parallel", "budget", "ends_at_answer", "model",
+        "propose", "evaluate", "search", "answer", "stop", "merge", "parallel", "budget",
+        "ends_at_answer", "model",
     ]  # fmt: skip
 
 
