@@ -500,6 +500,34 @@ def test_earlier_runs_go_first_and_each_keeps_its_order(queue):
     assert served == sorted(expected)
 
 
+def test_a_common_request_goes_with_the_earliest_run_in_it():
+    """Run 9 is the first to ask, and run 1 joins it before it is sent; run 4 would be sent between them."""
+    end = scripted(samples=True, seconds=0.03, concurrency=1)
+
+    async def go():
+        stack = SingleFlight(batched(Limited(end, end), end), key, {})
+
+        async def one(number, draw, text, after=0.0):
+            RUN_NUMBER.set(number)
+            await asyncio.sleep(after)
+            await stack.answer([asked(draw, text)], CallObserver())
+
+        await asyncio.gather(
+            one(2, 0, "first"),
+            one(4, 0, "alone", 0.01),
+            one(9, 0, "common", 0.01),
+            one(9, 1, "common", 0.011),
+            one(1, 1, "common", 0.0115),
+        )
+
+    wait(go())
+    assert [[call.prompt for call in calls] for calls in end.requests] == [
+        ["first"],
+        ["common", "common"],
+        ["alone"],
+    ]
+
+
 # Retries.
 
 

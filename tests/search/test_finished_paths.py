@@ -165,7 +165,7 @@ def test_the_end_of_the_reply_ends_a_path():
 @pytest.mark.parametrize(
     "last",
     [
-        Reply("are 26.", finish_reason="stop"),  # not told
+        Reply("are 26.", finish_reason="stop"),  # unknown who ended it
         Reply("are 26.", finish_reason="length", ended=True),
         Reply("are 26.", finish_reason="content_filter", ended=True),
         Reply("are 26.\n\nAnd so on", finish_reason="stop", ended=True),  # the stop text was ignored

@@ -121,12 +121,7 @@ def test_parse_retries_are_reserved_with_the_samples():
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_no_search_gives_two_thoughts_one_sample(kind, propose):
     """Twins at every depth, in every search, with equal texts and with several expansions of one thought."""
-    try:
-        search = tl.TreeOfThoughts(
-            propose=propose, search=kind(), stop=tl.Stop(depth=3, nodes=40, solved=None)
-        )
-    except ValueError:
-        pytest.skip("this search takes another proposer")
+    search = tl.TreeOfThoughts(propose=propose, search=kind(), stop=tl.Stop(depth=3, nodes=40, solved=None))
 
     def twins(call):
         if call.purpose == "propose":

@@ -103,7 +103,10 @@ class Part(BaseModel):
         return {_new_name(name, cls.model_fields): value for name, value in settings.items()}
 
     def recorded_by(self, schema: int) -> Mapping[str, Any]:
-        """The settings that a journal of that schema lacks, where it did not mean the default."""
+        """Return settings that journals of `schema` do not hold, with values other than the present defaults.
+
+        They are what this version must set so that it repeats such a journal.
+        """
         return {}
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:

@@ -238,12 +238,7 @@ class Samples(Request, frozen=True):
 
     In a branch of a run it knows the indices of that run, so that a thought keeps its samples when another
     one is edited.
-
-    Attributes:
-        at: The thought that the search starts from.
     """
-
-    at: str
 
 
 ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | Request | Event

@@ -51,6 +51,8 @@ class Gathered(Flight):
         if len(wanted) > 1:
             wanted.sort(key=lambda pair: (pair[0].repeat, pair[0].attempt, pair[0].sample_index))
             self.sent = [observer for _, observer in wanted]
+            flights = [observer for observer in self.sent if isinstance(observer, Flight)]
+            self.run_number = min([self.run_number, *(flight.run_number for flight in flights)])
             self.start(inner, [call for call, _ in wanted])
         else:
             self.wake()

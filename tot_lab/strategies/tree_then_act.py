@@ -145,7 +145,7 @@ class TreeThenAct(Prompting):
         """
         floor, relaxed = self.min_score, False
         frontier, best = [at], list[float]()
-        samples: SampleCounter = yield Samples(at)
+        samples: SampleCounter = yield Samples()
         sampler = Sampler(self, task, samples, self.parallel)
         for depth in range(1, self.max_depth + 1):
             yield Note("tot.picked", at, {"parents": frontier})

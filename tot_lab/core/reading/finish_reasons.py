@@ -21,7 +21,7 @@ def read_finish_reason(reason: str | None) -> str | None:
 
 
 def read_ended(fields: Mapping[str, Any]) -> bool | None:
-    """Return whether the model ended its reply itself, and not at a stop text, or `None` if that is not told.
+    """Return whether the model ended its reply itself, and not at a stop text. `None` if unknown.
 
     Args:
         fields: Those of a choice and, of llama.cpp, of its response: `finish_reason`, and one of

@@ -46,7 +46,8 @@ class Continue(Sample):
 
     tokens_per_step: Count | None = None
     """Tokens of a step. If it is set, only their number ends a step, and the steps are joined as they are. A
-    reward model then rewards paragraphs instead of steps."""
+    reward model then rewards paragraphs instead of steps. The answer is read in the last step alone, so an
+    answer that the number of tokens divides is read wrongly."""
 
     prefill: str = ""
     """Text with which every reply begins, before the first step."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Annotated, Self, TypeVar
 
 import msgspec
@@ -11,18 +10,17 @@ from pydantic import Field, model_validator
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Event
-from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.children import Children
 from tot_lab.strategies.search.place import Place
-from tot_lab.strategies.search.proposers import Proposer, Sample, WithTools
+from tot_lab.strategies.search.proposers import Around, Proposer, Sample, WithTools
 from tot_lab.strategies.search.sampling import Sampler
 
 T = TypeVar("T")
 Temperature = Annotated[float, Field(ge=0, le=2)]
 
 
-class Mixture(Proposer):
+class Mixture(Around):
     """Takes models and temperatures in turn: sample k of a thought uses model and temperature k, and after
     the last the first again.
 
@@ -62,23 +60,6 @@ class Mixture(Proposer):
         """The models and temperatures."""
         names = [*self.models, *(f"temperature {each:g}" for each in self.temperatures)]
         return ", ".join(names) or self.kind
-
-    @property
-    def asks_for_answer(self) -> bool:
-        return self.proposer.asks_for_answer
-
-    def finisher(self) -> Proposer | None:
-        inner = self.proposer.finisher()
-        return None if inner is None else self.with_(proposer=inner)
-
-    def max_children(self) -> int:
-        return self.proposer.max_children()
-
-    def max_calls(self, count: int) -> int:
-        return self.proposer.max_calls(count)
-
-    def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:
-        return self.proposer.with_sources(task, paths)
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         def asked(call: Call) -> Thinking[Reply]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 from pydantic import Field, field_validator
@@ -78,6 +78,40 @@ class Proposer(Part):
         """`task` for children that continue several thoughts. Its context shows the `paths` of the others."""
         others = [f"Another line of thought:\n{task.domain.steps(path)}" for path in paths]
         return task.with_context(*others)
+
+
+class Around(Proposer):
+    """A proposer that makes the thoughts of another one, `proposer`, in a way of its own."""
+
+    if TYPE_CHECKING:
+        proposer: Proposer
+
+    @property
+    def members(self) -> dict[str, Proposer]:
+        return {name: self.with_(proposer=member) for name, member in self.proposer.members.items()}
+
+    @property
+    def asks_for_answer(self) -> bool:
+        return self.proposer.asks_for_answer
+
+    def finisher(self) -> Proposer | None:
+        inner = self.proposer.finisher()
+        return None if inner is None else self.with_(proposer=inner)
+
+    def steps_to_reward(self, path: Path) -> Path:
+        return self.proposer.steps_to_reward(path)
+
+    def max_children(self) -> int:
+        return self.proposer.max_children()
+
+    def max_calls(self, count: int) -> int:
+        return self.proposer.max_calls(count)
+
+    def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:
+        return self.proposer.with_sources(task, paths)
+
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+        return self.proposer.grow(sampler, place, count, children)
 
 
 class _Prompted(Proposer):
@@ -230,7 +264,7 @@ class Propose(_Prompted):
         return [event for events in grown for event in events]
 
 
-class WithTools(ToolLimits, Proposer):
+class WithTools(ToolLimits, Around):
     """A proposer whose model may call tools before it replies.
 
     References:
@@ -262,26 +296,8 @@ class WithTools(ToolLimits, Proposer):
     def _are_names(cls, tools: Any) -> Any:
         return names_of_tools(tools)
 
-    @property
-    def members(self) -> dict[str, Proposer]:
-        return {name: self.with_(proposer=member) for name, member in self.proposer.members.items()}
-
-    @property
-    def asks_for_answer(self) -> bool:
-        return self.proposer.asks_for_answer
-
-    def finisher(self) -> Proposer | None:
-        inner = self.proposer.finisher()
-        return None if inner is None else self.with_(proposer=inner)
-
-    def max_children(self) -> int:
-        return self.proposer.max_children()
-
     def max_calls(self, count: int) -> int:
         return self.proposer.max_calls(count) * (1 + self.max_round_trips)
-
-    def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:
-        return self.proposer.with_sources(task, paths)
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         turns = _ToolTurns(
