@@ -337,7 +337,8 @@ class Sweep(SweepMethods):
             execution = self._execution(cell, strategy, task, path)
             self._under_way.add(execution)
             await execution.carry_out()
-            await asyncio.sleep(0)  # lets a cancellation in while finished runs are read
+            if execution.is_over:
+                await asyncio.sleep(0)  # lets a cancellation in while finished runs are read
         except HeldByAnother:
             raise
         except (Exception, asyncio.CancelledError) as failed:
