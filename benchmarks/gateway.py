@@ -40,6 +40,7 @@ from engine import HERE, SEARCH, line, output_of, venv_of
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message
+from tot_lab.core.records import Note
 from tot_lab.models.lite_llm.loading import load_litellm
 
 MODEL = "gpt-4.1-mini"
@@ -255,7 +256,9 @@ async def sampled(base: str, tasks: int, journal: bool, cache: bool) -> None:
         ]
         run = next(iter(sweep.runs()))
         text = sum(len(reply) for reply in run.calls_df().reply) / run.usage.calls
-        sent = [line.e.data["n"] for line in run.lines if getattr(line.e, "name", "") == "call.sent"]
+        sent = [
+            line.e.data["n"] for line in run.lines if isinstance(line.e, Note) and line.e.name == "call.sent"
+        ]
         requests = sum(1 / n for n in sent) * tasks
     kept = " and ".join(filter(None, ["journal" * journal, "cache" * cache])) or "neither"
     line(

@@ -35,7 +35,11 @@ import tot_lab as tl
 SLOTS = 16
 SHORTEST, LONGEST = 0.020, 0.080
 
-BY_STEPS = {"propose": tl.Sample(count=4), "evaluate": tl.Value(samples=1), "stop": tl.Stop(depth=3)}
+BY_STEPS: dict[str, Any] = {
+    "propose": tl.Sample(count=4),
+    "evaluate": tl.Value(samples=1),
+    "stop": tl.Stop(depth=3),
+}
 METHODS = {
     "self-consistency": tl.SelfConsistency(attempts=32),
     "best of n": tl.BestOf(strategy=tl.ChainOfThought(), attempts=16, evaluate="value"),
@@ -161,7 +165,8 @@ async def swept(
         while not sweeping.done():
             await asyncio.wait([sweeping], timeout=0.05)
             async with session.get("/") as response:
-                seen.append(((await response.json())["answered"], len(lab.last_sweep.rows)))
+                finished = len(lab.last_sweep.rows) if lab.last_sweep else 0
+                seen.append(((await response.json())["answered"], finished))
         seconds = time.perf_counter() - began
         async with session.get("/") as response:
             counts = await response.json()
