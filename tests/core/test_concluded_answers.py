@@ -32,6 +32,10 @@ from tot_lab.core.reading.answers import concluded_answer
         ("The answer must be (B).", "(B)."),
         ("Answer: 26<|im_end|>", "26"),
         ("Answer: we first need the legs.\nSo the answer is 26", "26"),
+        ("The final answer is:\n26", "26"),
+        ("So the answer is\n\n$x^2$", "$x^2$"),
+        ("## Step 3: Answer: 26", "26"),
+        ("Step 3: the final answer is 26.", "26."),
     ],
 )
 def test_an_answer_in_the_last_line(text, answer):
@@ -56,6 +60,10 @@ def test_an_answer_in_the_last_line(text, answer):
         "The answer is found by adding 3 and 4.",
         "What is the answer?",
         "Answer: 5?",
+        "Wait, the answer is 12? No.",
+        "Answer: TBD",
+        "The answer is not 5.\n26",
+        "What is the answer?\n26",
         "Answer: 5\nLet us check it.",
         "\\boxed{5",
         "\\boxed{}",

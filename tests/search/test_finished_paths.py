@@ -357,7 +357,8 @@ def test_step_tags_and_an_opening():
 
 
 def test_steps_of_a_number_of_tokens_are_joined_as_they_are():
-    replies = [Reply("24 an", finish_reason="length"), Reply("d 2 are", finish_reason="length"), "Answer: 26"]
+    cut = [Reply(text, finish_reason="length") for text in ("24 an", "d 2 are")]
+    replies = [*cut, "\nAnswer: 26"]
 
     def reply(call):
         return replies[{"": 0, "24 an": 1}.get(begun(call), 2)]
@@ -373,20 +374,48 @@ def test_steps_of_a_number_of_tokens_are_joined_as_they_are():
     assert not [e for e in made.events if isinstance(e, Note) and e.name == "step.cut"]
 
 
-@pytest.mark.parametrize("parts", [["24 and 2.\nAnswer: 2", "6 legs"], ["24", "\n\n", "Answer: 26"]])
-def test_a_step_of_a_number_of_tokens_is_open_whatever_it_says(parts):
-    """It may end within the number of an answer, and it may be a line break."""
+@pytest.mark.parametrize("parts", [["24 and 2.\nAnswer: 2", "6 legs"], ["24", "\n\n", "Ans", "wer: 26 legs"]])
+def test_a_step_of_a_number_of_tokens_is_open_whatever_it_says(parts, tmp_path):
+    """It may end within the number of an answer, and it may be a line break. The whole text is read."""
 
     def reply(call):
         done = next(k for k in range(len(parts)) if begun(call) == "".join(parts[:k]))
         return Reply(parts[done], finish_reason="length" if done < len(parts) - 1 else "stop")
 
+    judged = []
     strategy = tl.TreeOfThoughts(
-        propose=Continue(count=1, tokens_per_step=3), evaluate=lambda task, path: 0.5, stop=tl.Stop(depth=4)
+        propose=Continue(count=1, tokens_per_step=3, temperatures=(0.9, 0.7, 0.5, 0.3)),
+        evaluate=lambda task, path: judged.append("".join(path)) or 0.5,
+        stop=tl.Stop(depth=4),
+    )
+    model = Scripted(reply)
+    made = wait(tl.Lab(model, runs=tmp_path).run(strategy, TASK))
+    assert judged == ["".join(parts[: k + 1]) for k in range(len(parts))]
+    assert [call.temperature for call in model.calls] == [0.9, 0.7, 0.5, 0.3][: len(parts)]
+    for run in (made, tl.load(tmp_path)[0]):
+        node = "0" + ".0" * len(parts)
+        assert [thought.text for thought in run.tree.path(node)][1:] == parts
+        assert run.tree.texts(node) == run.steps(node) == ["".join(parts)]
+        assert (run.answer, run.answer_state, run.kept_answers) == ("26 legs", "finished", ["26 legs"])
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3, 5, 7, 50])
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.kind)
+def test_how_many_tokens_a_step_has_does_not_change_the_answer(search, tokens):
+    text = "There are 24 and 2 legs.\n\nSo it is \\boxed{26}."
+
+    def reply(call):
+        rest = text[len(begun(call)) :]
+        return Reply(rest[:tokens], finish_reason="length" if len(rest) > tokens else "stop")
+
+    strategy = tl.TreeOfThoughts(
+        search=search,
+        propose=Continue(count=4, tokens_per_step=tokens),
+        evaluate=lambda task, path: 0.5,
+        stop=tl.Stop(depth=60),
     )
     made = wait(tl.Lab(Scripted(reply), runs=None).run(strategy, TASK))
-    assert made.tree.texts("0" + ".0" * len(parts)) == parts
-    assert made.answer_state == "finished"
+    assert (made.answer, made.answer_state) == ("26", "finished")
 
 
 def test_the_temperature_may_depend_on_the_depth():

@@ -51,6 +51,7 @@ class Thought(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="th
         text: The thought.
         source: Thoughts that this one was made from besides its parent (synthesis, aggregation).
         depends: Thoughts that must be finished before this one (a step of a plan).
+        open: Whether the thoughts below continue its text, even in the middle of a word.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Thought(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="th
     text: str
     source: tuple[str, ...] = ()
     depends: tuple[str, ...] = ()
+    open: bool = False
 
 
 class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="scored"):

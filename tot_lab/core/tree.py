@@ -29,6 +29,7 @@ class Node:
         order: Position among all thoughts (0 = first).
         source: Thoughts it was made from besides its parent.
         depends: Thoughts that must be finished before it.
+        open: Whether the thoughts below continue its text, even in the middle of a word.
         score: 0 to 1. `None` if it was not evaluated or could not be read.
         raw: From the evaluation, as in `Scored`.
         samples: Likewise.
@@ -46,6 +47,7 @@ class Node:
     order: int
     source: tuple[str, ...] = ()
     depends: tuple[str, ...] = ()
+    open: bool = False
     children: list[str] = field(default_factory=list)
     score: float | None = None
     raw: float | None = None
@@ -114,6 +116,7 @@ class Tree:
                 len(self.nodes),
                 record.source,
                 record.depends,
+                record.open,
             )
         elif type(record) is Scored:
             node = self[record.id]
@@ -170,10 +173,17 @@ class Tree:
     def texts(self, id: str) -> list[str]:
         """The path to `id` as domains receive it: the earlier steps, and the thoughts below the root.
 
-        The empty thought of a reply that the model ended is no step.
+        The empty thought of a reply that the model ended is no step, and an `open` thought is one step with
+        the next one.
         """
-        path = self.path(id)[1:]
-        return [*self.steps, *(node.text for node in path if node.id not in self.closing)]
+        texts, is_open = list(self.steps), False
+        for node in self.path(id)[1:]:
+            if is_open:
+                texts[-1] += node.text
+            elif node.id not in self.closing:
+                texts.append(node.text)
+            is_open = node.open
+        return texts
 
     def below(self, id: str) -> list[str]:
         """The id of a thought and those of all thoughts below it."""

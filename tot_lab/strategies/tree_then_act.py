@@ -149,7 +149,7 @@ class TreeThenAct(Prompting):
         sampler = Sampler(self, task, samples, self.parallel)
         for depth in range(1, self.max_depth + 1):
             yield Note("tot.picked", at, {"parents": frontier})
-            growing = [self._grow(sampler, Place(id, tree.texts(id))) for id in frontier]
+            growing = [self._grow(sampler, Place.of(tree, id)) for id in frontier]
             grown = yield from sampler.gather(growing, at_most=self._calls_per_growth(task))
             events = [event for branch in grown for event in branch]
             for event in events:

@@ -71,7 +71,7 @@ def final_answer(text: str) -> str | None:
 
 _LINE = 4_000  # characters at the end of a text that are read for its last lines
 _SENTENCE = re.compile(
-    r"(?:\b(?:the|our|my) (?:[\w-]{1,12} ){0,2}|(?<=[.!?;] )(?:final )?)(?:answer|option|choice)\b"
+    r"(?:\b(?:the|our|my) (?:[\w-]{1,12} ){0,2}|(?<=[.!?;:] )(?:final )?)(?:answer|option|choice)\b"
     r"(?: (?:to|for|of) [^.!?:=]{1,80}?)?"
     r"(?: (?:is|equals|must be(?=[^\w\\$]*(?:[\d\\$]|[a-z]\b(?! [a-z]))))\b:?|[*_ ]{0,3}[:=])",
     re.IGNORECASE,
@@ -83,7 +83,7 @@ _AFTER_BOX = re.compile(
 )
 _PARTIAL = re.compile(r"\b(?:partial|sub-?totals?|so far|intermediate|for now|first part)\b", re.IGNORECASE)
 _ANNOUNCED = re.compile(
-    r"\W*(?:(?:first|next|now|then|let|to|we|I|you|it|if|not|found|obtained|given|by|still|unclear|unknown"
+    r"\W*(?:tbd\b|(?:first|next|now|then|let|to|we|I|you|it|if|not|found|obtained|given|by|still|unclear|unknown"
     r"|maybe|perhaps|possibly|probably|either|going|in|what|which|how|see|needs?|depends)\b(?!\W*\Z)"
     r"|the (?:sum|difference|product|total|number|ratio|value|remainder|same|following|next)\b"
     r"(?! (?:is|=|-?\d)))",
@@ -101,11 +101,11 @@ def concluded_answer(text: str) -> str | None:
     r"""Return the answer that the last line of a text states. `None` if it states none.
 
     It is stated by `Answer: …`, `#### …`, `<answer>…</answer>`, a `\boxed{…}` with which the line ends, or a
-    sentence such as `So the answer is …`. `Answer:` may stand alone on the line before. Announcements
+    sentence such as `So the answer is …`. `Answer:` or `The answer is` may end the line before. Announcements
     (`Answer: we first need …`), questions, hedges, partial results and boxes that words follow state nothing.
     """
     *before, line = last_lines(text) or [""]
-    heading = _ANSWER.match(before[0]) if before else None
+    headings = _marks(before[0]) if before else []
     sentences = list(_SENTENCE.finditer(line))
     if match := _ANSWER.match(line) or _MARKED.match(line):
         found = line[match.end() :]
@@ -118,13 +118,18 @@ def concluded_answer(text: str) -> str | None:
         return inside if _AFTER_BOX.match(line, box + len("\\boxed{") + len(last) + 1) else None
     elif sentences:
         found = line[sentences[-1].end() :]
-    elif heading and not before[0][heading.end() :].strip(" *`"):
+    elif headings and not before[0][headings[-1].end() :].strip(" *`:"):
         found = line
     else:
         return None
     found = unboxed(found.strip().strip("*`").strip())
-    is_open = _ANNOUNCED.match(found) or found.endswith(("?", ":", "…", "..."))
+    is_open = _ANNOUNCED.match(found) or "?" in found or found.endswith((":", "…", "..."))
     return None if is_open else found or None
+
+
+def _marks(line: str) -> list[re.Match[str]]:
+    """Return what announces an answer in a line."""
+    return [*filter(None, [_ANSWER.match(line)]), *_SENTENCE.finditer(line)]
 
 
 def stated_answer(text: str) -> str | None:

@@ -37,13 +37,13 @@ class Agreement(Evaluator):
         self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
     ) -> Thinking[list[Event]]:
         task, total = sampler.task, len(place.texts)
-        votes = Counter(_key(task, [*place.path, text]) for text in place.texts)
+        votes = Counter(_key(task, place.path_to(text)) for text in place.texts)
         events: list[Event] = []
         for thought in thoughts:
             if total == 1:
                 events += yield from no_score(thought.id, self.kind, "there is no other sample")
                 continue
-            agreeing = votes[_key(task, [*place.path, thought.text])]
+            agreeing = votes[_key(task, place.path_to(thought.text))]
             scored = Scored(thought.id, agreeing / total, float(agreeing), by=self.kind)
             events += yield from emit_as_list(scored)
         return events

@@ -33,11 +33,12 @@ class Children:
             reply: The reply that holds this thought alone.
         """
         parent, sources = self.place.node, self.place.sources
-        thought = yield from emit(Thought(f"{parent}.{number}", parent, text, sources))
+        is_open = self.place.ended.get(number) == "open"
+        thought = yield from emit(Thought(f"{parent}.{number}", parent, text, sources, open=is_open))
         if repeats is not None and thought.text == text:
             duplicate = Decided(thought.id, "duplicate", f"repeats {parent}.{repeats}")
             return [thought, *(yield from emit_as_list(duplicate))]
-        path = [*self.place.path, *filter(None, [thought.text])]
+        path = self.place.path_to(thought.text)
         reply = reply if thought.text == text else None
         return [thought, *(yield from score(self.sampler, self.evaluate, path, thought.id, reply))]
 

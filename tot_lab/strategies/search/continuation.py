@@ -46,8 +46,7 @@ class Continue(Sample):
 
     tokens_per_step: Count | None = None
     """Tokens of a step. If it is set, only their number ends a step, and the steps are joined as they are. A
-    reward model then rewards paragraphs instead of steps. The answer is read in the last step alone, so an
-    answer that the number of tokens divides is read wrongly."""
+    reward model then rewards paragraphs instead of steps, and answers are read in the joined text."""
 
     prefill: str = ""
     """Text with which every reply begins, before the first step."""
@@ -95,12 +94,11 @@ class Continue(Sample):
 
     def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt) -> Call:
         call = super()._call(purpose, sampler, place, prompt)
-        depth = len(place.path)
-        call = msgspec.structs.replace(call, stop=self._stops(depth), response_format=None)
+        call = msgspec.structs.replace(call, stop=self._stops(place.depth), response_format=None)
         if self.tokens_per_step is not None:
             call = msgspec.structs.replace(call, max_tokens=self._most_tokens(call.max_tokens))
         if self.temperatures:
-            temperature = self.temperatures[min(depth, len(self.temperatures) - 1)]
+            temperature = self.temperatures[min(place.depth, len(self.temperatures) - 1)]
             call = msgspec.structs.replace(call, temperature=temperature)
         begun = self._begun(place.path)
         if not begun:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tot_lab.core.task import Path
+from tot_lab.core.tree import Tree
 
 
 @dataclass(slots=True)
@@ -18,7 +19,13 @@ class Place:
     """The thought that gets children."""
 
     path: Path
-    """The texts from the first step to `node`."""
+    """The texts from the first step to `node`, as in `Tree.texts`."""
+
+    depth: int = 0
+    """Thoughts above the children, without the root."""
+
+    open: bool = False
+    """Whether the children continue the last text of `path`."""
 
     next_child: int = 0
     """Number of the next child. Further expansions continue from it."""
@@ -44,6 +51,18 @@ class Place:
     ended: dict[int, str] = field(default_factory=dict)
     """Why the text of a child is the end of a reply, by the child's number: `cut` at the most tokens, `open`
     after the tokens of a step, or `end of reply` if the model ended a reply that continues the path."""
+
+    @classmethod
+    def of(cls, tree: Tree, id: str) -> Place:
+        """The place below the thought `id`."""
+        node = tree[id]
+        return cls(id, tree.texts(id), len(tree.steps) + node.depth, node.open)
+
+    def path_to(self, text: str) -> Path:
+        """The path that ends with a child of this text. An empty one is no step."""
+        if self.open:
+            return [*self.path[:-1], self.path[-1] + text]
+        return [*self.path, text] if text else self.path
 
     def take_sample_index(self, purpose: str) -> int:
         """An index that no earlier call of that purpose has used for this thought."""

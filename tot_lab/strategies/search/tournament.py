@@ -57,7 +57,7 @@ class Tournament(_Templated):
         self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
     ) -> Thinking[list[Event]]:
         texts = list(dict.fromkeys(thought.text for thought in thoughts))
-        paths = [[*place.path, text] for text in texts]
+        paths = [place.path_to(text) for text in texts]
         pairs = list(permutations(range(len(texts)), 2))
         calls = [self._call(sampler, place, [paths[one], paths[other]]) for one, other in pairs]
         replies = yield from sampler.gather([ask(call) for call in calls], at_most=1)

@@ -337,7 +337,7 @@ class _Run:
     def _place(self, node: str) -> Place:
         place = self.state.places.get(node)
         if place is None:
-            place = self.state.places[node] = Place(node, self.tree.texts(node))
+            place = self.state.places[node] = Place.of(self.tree, node)
         return place
 
     def _continued(self, parent: str | tuple[str, ...]) -> Place:
@@ -363,7 +363,7 @@ class _Run:
             node = nodes[id]
             if node.state in ("failed", "duplicate") or id in self.barred:
                 continue
-            path = [*self._place(node.parent or self.at).path, *filter(None, [node.text])]
+            path = self._place(node.parent or self.at).path_to(node.text)
             if self.stop.min_score > 0 and node.rank < self.stop.min_score:
                 if self.state.by_text and (reason := self._finished(path, self._end(node))) is not None:
                     yield from self._close(id, reason)
