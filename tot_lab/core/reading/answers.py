@@ -90,6 +90,10 @@ _ANNOUNCED = re.compile(
     re.IGNORECASE,
 )
 
+_TAKEN_UP = re.compile(
+    r"[.!;,] (?:wait|but|let|now|next|hmm|no|however|actually|hold on|check|verify|we|I(?! hope))\b", re.IGNORECASE
+)
+
 
 def last_lines(text: str) -> list[str]:
     """Return the last two lines that hold words or numbers, without end-of-turn tokens."""
@@ -102,7 +106,8 @@ def concluded_answer(text: str) -> str | None:
 
     It is stated by `Answer: …`, `#### …`, `<answer>…</answer>`, a `\boxed{…}` with which the line ends, or a
     sentence such as `So the answer is …`. `Answer:` or `The answer is` may end the line before. Announcements
-    (`Answer: we first need …`), questions, hedges, partial results and boxes that words follow state nothing.
+    (`Answer: we first need …`), questions, hedges, partial results, answers that the line takes up again
+    (`… is 5. Wait, …`) and boxes that words follow state nothing.
     """
     *before, line = last_lines(text) or [""]
     headings = _marks(before[0]) if before else []
@@ -123,7 +128,8 @@ def concluded_answer(text: str) -> str | None:
     else:
         return None
     found = unboxed(found.strip().strip("*`").strip())
-    is_open = _ANNOUNCED.match(found) or "?" in found or found.endswith((":", "…", "..."))
+    is_open = _ANNOUNCED.match(found) or _TAKEN_UP.search(found)
+    is_open = is_open or "?" in found or found.endswith((":", "…", "..."))
     return None if is_open else found or None
 
 
