@@ -91,7 +91,8 @@ _ANNOUNCED = re.compile(
 )
 
 _TAKEN_UP = re.compile(
-    r"[.!;,] (?:wait|but|let|now|next|hmm|no|however|actually|hold on|check|verify|we|I(?! hope))\b", re.IGNORECASE
+    r"[.!;,] (?:wait|but|let|now|next|hmm|no|however|actually|hold on|check|verify|we|I(?! hope))\b",
+    re.IGNORECASE,
 )
 
 
