@@ -66,15 +66,22 @@ def test_different_prompts_begin_at_0_so_that_sweeps_share_their_samples():
 
 
 @pytest.mark.parametrize("temperature", [0, 0.0])
-@pytest.mark.parametrize("where", ["strategy", "proposer"])
+@pytest.mark.parametrize("where", ["strategy", "proposer", "role", "purpose"])
 def test_at_temperature_0_equal_prompts_share(temperature, where):
-    search = (
-        beam(temperature=float(temperature))
-        if where == "strategy"
-        else beam(propose=tl.Sample(count=2, temperature=temperature))
-    )
-    made = searched(search)
+    search = {
+        "strategy": beam(temperature=float(temperature)),
+        "proposer": beam(propose=tl.Sample(count=2, temperature=temperature)),
+    }
+    roles = {"role": {"propose": {"temperature": 0.0}}, "purpose": {"sample": {"temperature": 0.0}}}
+    made = searched(search.get(where, beam()), roles=roles.get(where))
     assert proposals(made)[2:] == [("0.0", 0), ("0.0", 1), ("0.1", 0), ("0.1", 1)]
+    assert wait(made.replay()).identical
+
+
+def test_a_role_fills_in_only_what_the_strategy_leaves_open():
+    """A temperature of the strategy decides, so that its samples are not shared."""
+    made = searched(beam(temperature=0.7), roles={"propose": {"temperature": 0.0}})
+    assert proposals(made)[2:] == [("0.0", 0), ("0.0", 1), ("0.1", 2), ("0.1", 3)]
 
 
 @pytest.mark.parametrize("where", ["strategy", "proposer"])

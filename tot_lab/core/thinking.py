@@ -183,6 +183,10 @@ Texts: TypeAlias = tuple[str, ...]
 """The texts of the messages of a call, without system messages, since a run adds its own."""
 
 
+def _as_it_is(call: Any) -> Any:
+    return call
+
+
 class SampleCounter:
     """Gives the thoughts of one search their sample indices. A search receives it for `Samples`.
 
@@ -194,12 +198,20 @@ class SampleCounter:
             indices again, and no other call does.
         by_thought: Whether equal requests share their samples at every temperature, as in journals before
             schema 4.
+        made: As in `Samples`.
     """
 
-    __slots__ = ("_by_thought", "_next", "_recorded")
+    __slots__ = ("_by_thought", "_made", "_next", "_recorded")
 
-    def __init__(self, recorded: Iterable[Call] = (), *, by_thought: bool = False) -> None:
+    def __init__(
+        self,
+        recorded: Iterable[Call] = (),
+        *,
+        by_thought: bool = False,
+        made: Callable[[Any], Any] = _as_it_is,
+    ) -> None:
         self._by_thought = by_thought
+        self._made = made
         self._next: dict[tuple[str, str] | Texts, int] = {}  # by thought and purpose, and by request
         self._recorded: dict[tuple[tuple[str, str], Texts], deque[int]] = {}
         for call in recorded:
@@ -215,7 +227,7 @@ class SampleCounter:
         """
         owner, texts = (call.node, call.purpose), _texts_of(call)
         recorded = self._recorded.get((owner, texts), ())
-        shared = self._by_thought or call.temperature == 0
+        shared = self._by_thought or self._made(call).temperature == 0
         counters = (owner,) if shared else (owner, texts)
         first = max([index + 1 for index in recorded] + [self._next.get(counter, 0) for counter in counters])
         self._next.update(dict.fromkeys(counters, first + count))
@@ -238,7 +250,12 @@ class Samples(Request, frozen=True):
 
     In a branch of a run it knows the indices of that run, so that a thought keeps its samples when another
     one is edited.
+
+    Attributes:
+        made: Returns a call of the search with what the run adds to it.
     """
+
+    made: Callable[[Any], Any] = _as_it_is
 
 
 ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | Request | Event

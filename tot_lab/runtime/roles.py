@@ -20,7 +20,7 @@ from tot_lab.core.parts import Part, known_names, part_of
 from tot_lab.core.purposes import ROLES, role_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, map_steps
+from tot_lab.core.thinking import Samples, Thinking, map_steps
 from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import is_model
 from tot_lab.record.edits import EDITED, Edits
@@ -144,7 +144,9 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
         for role, given in roles.items()
     }
 
-    def fill(call: Call) -> Call:
+    def fill(call: Call | Samples) -> Call | Samples:
+        if isinstance(call, Samples):
+            return Samples(fill)
         names = (call.model, call.purpose, role_of(call.purpose))
         role = next((name for name in names if name in settings), None)
         if role is None or call.purpose == TOOL:
@@ -159,4 +161,4 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
         options = {**(roles[role].options or {}), **call.options}
         return msgspec.structs.replace(call, **missing, options=options)
 
-    return map_steps(fill, thinking)
+    return map_steps(fill, thinking, (Call, Samples))

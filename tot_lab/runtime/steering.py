@@ -188,7 +188,7 @@ class Steered:
         recorded: Mapping[tuple[str, int], Sequence[Act]],
         steering: Steering | None,
         raise_budget: Callable[[Mapping[str, float]], None],
-        samples: Callable[[], SampleCounter] = SampleCounter,
+        samples: Callable[..., SampleCounter] = SampleCounter,
     ) -> None:
         self.recorded = recorded
         self.samples = samples
@@ -200,7 +200,7 @@ class Steered:
         there are none.
         """
         if isinstance(request, Samples):
-            return self.samples()
+            return self.samples(made=request.made)
         if not isinstance(request, Acts):
             return None
         taken = self.recorded.get((request.at, request.pick), ())
@@ -239,7 +239,7 @@ class Steered:
                 return Change(act)
 
 
-def sample_counters(header: Header, known: Run | None) -> Callable[[], SampleCounter]:
+def sample_counters(header: Header, known: Run | None) -> Callable[..., SampleCounter]:
     """Return what makes the sample counters of the searches of a run.
 
     Args:

@@ -378,7 +378,7 @@ def default_answer(request: Request, repeat: int = 0) -> Any:
     if isinstance(request, Acts):
         return None
     if isinstance(request, Samples):
-        return SampleCounter()
+        return SampleCounter(made=request.made)
     raise TypeError(f"Unknown request: got {type(request).__name__}.")
 
 

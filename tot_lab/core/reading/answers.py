@@ -129,9 +129,9 @@ def concluded_answer(text: str) -> str | None:
     else:
         return None
     found = unboxed(found.strip().strip("*`").strip())
-    is_open = _ANNOUNCED.match(found) or _TAKEN_UP.search(found)
-    is_open = is_open or "?" in found or found.endswith((":", "…", "..."))
-    return None if is_open else found or None
+    if _ANNOUNCED.match(found) or _TAKEN_UP.search(found) or "?" in found:
+        return None
+    return None if found.endswith((":", "…", "...")) else found or None
 
 
 def _marks(line: str) -> list[re.Match[str]]:
