@@ -184,7 +184,7 @@ SATISFIED when it rhymes|SATISFIED after a proof|SATISFIED until it fails|SATISF
 Nobody is SATISFIED|Almost SATISFIED|I would be SATISFIED|It can really be SATISFIED
 The criteria aren't satisfied|I am not satisfied|I am no longer satisfied|UNSATISFIED by the sum
 SATISFIED: false
-I could never, in good conscience, say SATISFIED|Not satisfied|No one is SATISFIED|In no way am I SATISFIED
+I could never, in good conscience, say SATISFIED|Not satisfied|Not fully satisfied|No one is SATISFIED|In no way am I SATISFIED
 Nor am I SATISFIED|Some requirements are SATISFIED|Most criteria are SATISFIED|Make us SATISFIED: add a unit
 Then we are SATISFIED|Then we're SATISFIED|It may be SATISFIED|It shall be SATISFIED|It must be SATISFIED
 I'll be SATISFIED|I could become SATISFIED|To get SATISFIED: add a unit|To feel SATISFIED: add a unit

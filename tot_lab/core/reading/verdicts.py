@@ -19,7 +19,7 @@ _BEFORE, _AFTER = 200, 120  # characters around the word that are looked at
 
 _SENTENCE = re.compile(r"[.!?;\n]")
 _CLAUSE = re.compile(r"[.!?;:,\n–—→|{]|\s-\s|=>|\b(?:and|(?<!anything )but|so|hence|thus|therefore)\b")
-_ASIDE = re.compile(r"\b(not|never|am|is)\s*,[^,.;:!?\n]{1,40},")
+_ASIDE = re.compile(r"\b(not|never)\s*,[^,.;:!?\n]{1,40},")
 _LEADS = re.compile(
     r"(?>[\W\d_]+|(?:a|all|am|assessment|conclusion|critique|d|decision|final|fully|i|is|judge?ment|my|not|now|of|"
     r"overall|quite|rating|result|review|say|status|the|this|verdict|very|would)(?![^\W\d_]))*+"
