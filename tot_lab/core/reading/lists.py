@@ -81,7 +81,7 @@ def _marks(text: str, blocks: Sequence[Fenced] = ()) -> list[re.Match[str]]:
         marks = [mark for mark, k in zip(marks, before) if k < 0 or blocks[k].end <= mark.start()]
     letters = [mark for mark in marks if mark["letter"]]
     is_lettered = len(letters) > 1 and letters[0] is marks[0]
-    return marks if is_lettered or not letters else [mark for mark in marks if not mark["letter"]]
+    return marks if is_lettered else [mark for mark in marks if not mark["letter"]]
 
 
 def _json_items(value: Any) -> list[str]:
@@ -114,19 +114,19 @@ def _stands_apart(text: str, found: FoundJSON) -> bool:
 
 def _own_level(marks: list[re.Match[str]]) -> list[re.Match[str]]:
     """The marks of the outermost list: neither those indented by two more than the item before them, nor
-    those of another kind between the marks of the first kind.
+    those of another kind than the first, unless it is only the last mark.
     """
-    level, deepest = list[tuple[str, re.Match[str]]](), sys.maxsize
+    level, kinds, deepest = list[re.Match[str]](), list[str](), sys.maxsize
     for mark in marks:
         space, word, bullet = mark.group("indent", "word", "bullet")
-        indent = len(space.expandtabs(4)) if space else 0
+        indent = len(space.expandtabs(4))
         if indent < deepest:
             deepest = indent + 2
-            level.append((bullet or (word or "1").lower(), mark))
-    first = level[0][0]
-    last = max(k for k, (kind, _) in enumerate(level) if kind == first)
-    nests = any(kind != first for kind, _ in level[:last])
-    return [mark for kind, mark in level if kind == first or not nests]
+            level.append(mark)
+            kinds.append(bullet or (word or "1").lower())
+    first = kinds[0]
+    nests = any(kind != first for kind in kinds[:-1])
+    return [mark for mark, kind in zip(level, kinds, strict=True) if kind == first] if nests else level
 
 
 def _marked_items(text: str, marks: list[re.Match[str]]) -> list[str]:
