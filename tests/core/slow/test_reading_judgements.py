@@ -5,7 +5,14 @@ import json
 import pytest
 
 from tot_lab.core.reading.judgements import match_once
-from tot_lab.core.reading.scores import read_out_of_ten, read_score, read_scores, read_sibling_scores
+from tot_lab.core.reading.scores import (
+    plain_number,
+    read_confidence,
+    read_out_of_ten,
+    read_score,
+    read_scores,
+    read_sibling_scores,
+)
 from tot_lab.core.reading.votes import read_choice
 
 
@@ -118,7 +125,7 @@ def test_each_hedge_of_a_vote(text):
 NO_SCORES = """
 score: 0.7 unless it fails|score: 0.7 when it holds|A score of 1 needs proof|A score of 1 requires proof
 score: 1 in a hundred|A score of 0.9 would need a proof|score: 0.9 for clarity and 0.3 for depth
-score: 0.7 to 0.8|score: 1 of every 10
+score: 0.7 to 0.8|score: 1 of every 10|score: 1 in five
 """
 
 
@@ -154,6 +161,14 @@ def test_each_hedge_of_a_score(text):
         ("score: 0.7\nPrevious score: 0.3", 0.7),
         ("Clarity score: 0.3\nOverall score: 0.7", 0.7),
         ("Clarity score: 0.3\nDetail score: 0.7", None),
+        ("Clarity score: 0.3", 0.3),
+        ("0.9\nClarity score: 0.3", 0.9),
+        ("Clarity score: 0.3\nYour score: 0.7", 0.7),
+        ("Clarity score: 0.3\nThis score: 0.7", 0.7),
+        ("Clarity score: 0.3\nIts score is 0.7", 0.7),
+        ("Clarity score: 0.3\nSo score: 0.7", 0.7),
+        ("Clarity score: 0.3\nTotal score: 0.7", 0.7),
+        ("score: 7 of 10", 0.7),
         ("score: 0·7", None),
         ("score: 0.4, no, 0.6", None),
         ("score: 0.7, no mistakes found", 0.7),
@@ -209,20 +224,21 @@ def test_a_remark_or_another_score_names_no_sibling(key):
     assert read_scores(json.dumps(judged), ["alpha", "beta", "gamma"]) == [0.3, 0.6, 0.4]
 
 
-@pytest.mark.parametrize("between", [" or ", ", or perhaps ", " vs. ", " / "])
+@pytest.mark.parametrize("between", [" or ", ", or perhaps ", " or maybe ", " vs. ", " / "])
 def test_two_arrays_are_no_reading(between):
     assert read_scores(f"[0.1, 0.2]{between}[0.3, 0.4]", ["a", "b"]) == [None, None]
     assert read_scores("[0.1, 0.2]\nBetter: [0.3, 0.4]", ["a", "b"]) == [0.3, 0.4]
 
 
 def test_a_number_out_of_ten_may_be_dressed():
-    assert [read_out_of_ten(text) for text in ("＄8", "**8**", "$8/10$", "（８）", "8 in 10")] == [
-        8,
-        8,
-        8,
-        8,
-        None,
-    ]
+    assert {read_out_of_ten(text) for text in (8, "＄8", "**8**", "$8/10$", "（８）", "80%")} == {8}
+    assert {read_out_of_ten(text) for text in ("8 in 10", "11", -1, "12/10", [8], None)} == {None}
+    assert [plain_number(text) for text in (8, "**8**", "80", "8/10", "80%")] == [8, 8, 80, None, None]
+
+
+def test_the_last_confidence_counts():
+    assert read_confidence("Confidence: 0.3\nOn reflection, my confidence is 70%.") == 0.7
+    assert read_confidence("I am confident: 0.7") is None
 
 
 NAMES = ["alpha", "beta", "gamma"]
@@ -398,10 +414,18 @@ def test_what_does_not_fit_is_not_judged(judged, scores):
         "Rank 1: beta (0.6)\nRank 2: gamma (0.4)\nRank 3: alpha (0.3)",
         "<candidate_3>0.4</candidate_3>\n<candidate_1>0.3</candidate_1>\n<candidate_2>0.6</candidate_2>",
         "\\boxed{[0.3, 0.6, 0.4]}",
+        "gamma\n\nIt is clear.\n\nIt is long.\n\nScore: 0.4\n\nalpha: 0.3\nbeta: 0.6",
     ],
 )
 def test_lines_name_their_siblings(text):
     assert read_scores(text, NAMES) == [0.3, 0.6, 0.4]
+
+
+def test_names_may_hold_what_separates_scores():
+    names = ["search and sort", "hash, then scan"]
+    assert read_scores("hash, then scan: 0.4\nsearch and sort: 0.6", names) == [0.6, 0.4]
+    names = ["search and sort", "hash and scan"]
+    assert read_scores("hash and scan: 0.4, search and sort: 0.6", names) == [0.6, 0.4]
 
 
 def test_steps_with_operators_are_told_apart():
@@ -451,6 +475,7 @@ def test_what_was_repaired_is_said():
     assert "repaired" in repairs("{'alpha': 0.3, 'beta': 0.6, 'gamma': 0.4}")
     assert "by the numbers" in repairs(json.dumps(objects("{zero}")))
     assert "by their order" in repairs(json.dumps([{"score": 0.3}, {"score": 0.6}, {"score": 0.4}]))
+    assert repairs('[{"name": "zeta", "score": 0.3}]') == ""
     assert "Not judged: “beta”" in repairs('{"alpha": 0.3, "gamma": 0.4}')
 
 
