@@ -90,6 +90,7 @@ The best is in my opinion 2|The best isn't 1, it's 2|The best is not 1; it is 2|
 I am voting for 2|I prefer 2|I recommend option 2|I will choose 2|I would go with 2
 All in all, 2 is the best|Candidate 2 is my winner|Choice 2 is most promising|2 is best of all
 2 is best among them|2 is best overall|2 is best but long|2 is best since 1 is vague
+2 is best because 1 is vague|The best is not candidate 1 but candidate 2|Answer: 2|The option is 2
 2 is best as it is short|2 is best followed by 1|2 is best by far|2 is the best for this task
 2 is the best choice|The second choice is best|Best: the second candidate|The second option is best
 best: the second thought|best: the second proposal|best: the second solution|best: 2, 1 has gaps
@@ -104,7 +105,7 @@ Previous best: 1|Earlier best: 1|Current best: 1|Never pick the best choice: 1
 The best could be good; it could be that the best is 1|I might say the best is 1|To find the best: 1
 To choose the best: 1|To determine the best: 1|Whether the best is 1|Unless it fails, the best is 1
 Otherwise the best is 1|Many say the best is 1|Some say the best is 1|Maybe the best is 1
-Perhaps, the best is 1|At first, the best is 1
+A score of 2 is the best|Perhaps, the best is 1|At first, the best is 1
 """
 
 
@@ -115,6 +116,16 @@ def rows(texts):
 @pytest.mark.parametrize("text", rows(VOTES_FOR_2))
 def test_each_wording_of_a_vote(text):
     assert read_choice(text, 3) == 1
+
+
+ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
+CARDINALS = "one two three four five six seven eight nine ten".split()
+
+
+@pytest.mark.parametrize("k", range(10))
+def test_a_number_may_be_written_as_a_word(k):
+    assert read_choice(f"The {ORDINALS[k]} option is the best.", 10) == k
+    assert read_choice(f"best: {CARDINALS[k]}", 10) == k
 
 
 @pytest.mark.parametrize("text", rows(NO_VOTES))
