@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tot_lab.core.reading.judgements import match_once
+from tot_lab.core.reading.judgements import judgements, match_all, match_once
 from tot_lab.core.reading.scores import (
     plain_number,
     read_confidence,
@@ -273,6 +273,16 @@ def objects(form, key="candidate", score="score"):
     [
         "{name}",
         "The {name}",
+        "A {name}",
+        "An {name}",
+        "Use {name}",
+        "#{k} {name}",
+        "({k}) {name}",
+        "(Option {k}) {name}",
+        "{name} ({k})",
+        "{name} [option {k}]",
+        "Option {k} {name}",
+        "### {k}. {name}",
         "**{name}**",
         "“{name}”",
         "{name} (fast)",
@@ -319,7 +329,9 @@ choice|item|response|path|node|algorithm|no|id
 """),
 )
 def test_each_word_before_a_number(label):
-    assert match_once(NAMES, [{"x": f"{label.title()} {k}"} for k in (3, 1, 2)]).places == [2, 0, 1]
+    for between in (" ", ""):
+        written = [{"x": f"{label.title()}{between}{k}"} for k in (3, 1, 2)]
+        assert match_once(NAMES, written).places == [2, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -392,6 +404,32 @@ def test_a_rank_names_no_sibling_and_its_order_is_no_order_of_the_siblings(key):
             {},
         ),
         (["3/10", "60%", "０．４"], SCORES),
+        ([{"id": None, "score": 0.3}, {"id": "", "score": 0.6}, {"best": True, "score": 0.4}], SCORES),
+        ({"name": "beta", "score": 0.6, "reasons": ["short", "clear"]}, {"beta": 0.6}),
+        ([["gamma", 0.4, "long"], ["beta", 0.6, "short"]], {"beta": 0.6, "gamma": 0.4}),
+        ({"scores": [["gamma", 0.4], ["beta", 0.6]]}, {"beta": 0.6, "gamma": 0.4}),
+        ({"scores": {"gamma": 0.4, "beta": 0.6}, "sum": 1}, {"beta": 0.6, "gamma": 0.4}),
+        ({"gamma": {"score": 0.4}}, {"gamma": 0.4}),
+        ([[1, 0.3], [2, 0.6], [3, 0.4]], {}),
+        ({"missing": [], "scores": [0.3, 0.6, 0.4]}, SCORES),
+        (0.5, {}),
+        (
+            [
+                {"name": "gamma", "text": "alpha", "score": 0.4},
+                {"name": "beta", "text": "beta", "score": 0.6},
+            ],
+            {"beta": 0.6},
+        ),
+        ([{"x": "alpha", "score": 0.3}, {"x": "Candidate 1", "score": 0.9}], {"alpha": 0.3}),
+        ([{"id": 1, "step": 2, "score": 0.3}, {"id": 2, "step": 1, "score": 0.6}], {}),
+        (
+            [
+                {"id": 3, "phase": 1, "score": 0.4},
+                {"id": 1, "phase": "end", "score": 0.3},
+                {"id": 2, "phase": "end", "score": 0.6},
+            ],
+            SCORES,
+        ),
         ([{"score": 0.3, "reason": "gamma is better"}, {"score": 0.6}, {"score": 0.4}], SCORES),
         (
             [
@@ -439,6 +477,12 @@ def test_names_may_hold_what_separates_scores():
     assert read_scores("hash and scan: 0.4, search and sort: 0.6", names) == [0.6, 0.4]
 
 
+@pytest.mark.parametrize("key", ["name", "title", "label", "candidate"])
+def test_a_name_that_does_not_fit_is_not_replaced_by_a_number(key):
+    judged = [{key: name, "x": k, "score": 0.3} for k, name in enumerate(("zeta", "eta"), 1)]
+    assert read_scores(json.dumps(judged), NAMES) == [None] * 3
+
+
 def test_steps_with_operators_are_told_apart():
     steps = ["2 + 2 = 4 (left: 4 6)", "2 * 2 = 4 (left: 4 6)", "6 - 2 = 4 (left: 2 4)"]
     judged = [
@@ -472,6 +516,14 @@ def test_steps_with_operators_are_told_apart():
             ["Graph search, greedy heuristic", "not graph search"],
             [None, None],
         ),
+        (["Sort the array", "Hash all"], ["Sort the arr", "Hash"], [None, None]),
+        (["Turn left now", "Turn left later"], ["Turn left"], [None]),
+        (["to and fro " * 100 + "slowly", "Turn left"], ["to and fro " * 99 + "to and"], [None]),
+        (["phase-2 plan", "2-opt search"], ["2 opt search", "phase 2 plan"], [1, 0]),
+        (["6 - 2 = 4", "2 + 2 = 4"], ["2 * 2 = 4 (6 - 2 = 4)"], [None]),
+        (["2-opt", "Tabu"], ["Tabu", "Local search (2-opt)"], [1, 0]),
+        (["a", "b", "c", "d"], ["4th option", "3rd option"], [3, 2]),
+        (["go", "go", "stop"], ["stop", "go"], [2, None]),
     ],
 )
 def test_a_sibling_is_named_by_the_beginning_of_its_name(names, written, places):
@@ -488,6 +540,26 @@ def test_what_was_repaired_is_said():
     assert "by their order" in repairs(json.dumps([{"score": 0.3}, {"score": 0.6}, {"score": 0.4}]))
     assert repairs('[{"name": "zeta", "score": 0.3}]') == ""
     assert "Not judged: “beta”" in repairs('{"alpha": 0.3, "gamma": 0.4}')
+
+
+def test_numbers_that_are_part_of_a_name_tell_siblings_apart():
+    for names in (["3-tier cache", "2-tier cache"], ["Plan 3D print", "Plan 4D print"]):
+        assert match_once(names, [{"name": name} for name in names[::-1]]) == ([1, 0], "")
+
+
+def test_many_lost_names_are_counted():
+    warning = match_once(["a way"], [{"name": f"lost {k}"} for k in range(25)]).warning
+    assert "lost 19” and 5 more" in warning
+    assert "more" not in match_once(["a way"], [{"name": "zeta"}]).warning
+
+
+def test_matching_of_texts_alone():
+    assert match_all(["a way", "b way", "b way"], ["a way", "b way", "zeta"]) == [0, None, None]
+
+
+def test_an_object_of_aspects_is_one_judgement():
+    one = {"name": "beta", "scores": {"correctness": 8}}
+    assert judgements(one) == [({"name ": "beta"}, one)]
 
 
 def test_ids_are_those_of_the_siblings():

@@ -22,10 +22,8 @@ _LABEL = rf"(?:{_LABELS})"
 _ORDINAL = r"(?:b?\d{1,3}|[a-z])"
 _MARK = r"(?:\s?[^\w\s+%#(\[]+(?=\s|\Z))"  # separates a number from the name behind it
 _BEFORE = re.compile(
-    rf"(?:[^\w(\[#]|#(?!\d))*"
-    rf"(?:(?:{_LABEL}|rank)\.?\s*\#?\s?(?:{_ORDINAL}(?:{_MARK}|\Z)|b?\d{{1,3}}(?=\s))"
-    rf"|\#?{_ORDINAL}{_MARK}|\#\d{{1,3}}(?=\s)|\#?b?\d{{1,3}}\Z"
-    rf"|[(\[]\s?(?:{_LABEL}\s)?\#?{_ORDINAL}\s?[)\]])"
+    rf"[^\w(\[]*(?:(?:{_LABEL}|rank)\.?\s*\#?\s?(?:{_ORDINAL}(?:{_MARK}|\Z)|b?\d{{1,3}}(?=\s))"
+    rf"|{_ORDINAL}{_MARK}|\#\d{{1,3}}|b?\d{{1,3}}\Z|[(\[]\s?(?:{_LABEL}\s)?\#?{_ORDINAL}\s?[)\]])"
 )
 """One piece of numbering before a name: `1.`, `Approach 3:`, `(b2)`, `#4`."""
 
@@ -117,14 +115,13 @@ def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
 
 def _is_table(rows: list[Any]) -> bool:
     """Whether a list holds rows of numbers, which name nothing and are no scores."""
-    return bool(rows) and all(
-        isinstance(row, list) and not any(isinstance(x, str) for x in row) for row in rows
-    )
+    return all(isinstance(row, list) and not any(isinstance(x, str) for x in row) for row in rows)
 
 
 def _judgement(item: Any) -> tuple[dict[str, Any], Any]:
-    if isinstance(item, list) and len(item) == 2 and isinstance(item[0], str):
-        return {"": item[0]}, item[1]
+    match item:
+        case [str(name), score, *_]:
+            return {"": name}, score
     if isinstance(item, dict) and len(item) == 1 and not is_score_key(key := next(iter(item))):
         return {"": key}, item[key]
     return _named_by(item), item
@@ -162,7 +159,7 @@ def core(name: str) -> str:
     while found := _AFTER.search(text, max(start, end - _LONGEST_AFTER), end):
         end = found.start()
     text = text[:end].rstrip()
-    while (found := _BEFORE.match(text, start)) and found.end() > start:
+    while found := _BEFORE.match(text, start):
         start = found.end()
     return " ".join(_WORD.findall(text, start))
 
@@ -219,11 +216,10 @@ class _Names:
 
     def _abbreviated(self, written: str) -> list[int]:
         """The one sibling whose name begins with a text of two words or more."""
-        words = " ".join(written[: _LONGEST + 1].rstrip(" .…").casefold().split())
-        if len(words) > _LONGEST or not re.search(r"\w\W+\w", words):
+        words = " ".join(written[:_LONGEST].rstrip(" .…").casefold().split())
+        if len(written) > _LONGEST or not re.search(r"\w\W+\w", words):
             return []
-        goes_on = r"\b" if core(written) else r"\s?[:.)–—-]"
-        goes_on = "" if written.rstrip().endswith(("…", "...")) else goes_on
+        goes_on = "" if written.rstrip().endswith(("…", "...")) else r"\b"
         beginning = re.compile(re.escape(words) + goes_on)
         found = [place for place, name in enumerate(self.plain) if beginning.match(name)]
         return found if len(found) == 1 else []
