@@ -118,8 +118,8 @@ def test_each_wording_of_a_vote(text):
     assert read_choice(text, 3) == 1
 
 
-ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
-CARDINALS = "one two three four five six seven eight nine ten".split()
+ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
+CARDINALS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 
 @pytest.mark.parametrize("k", range(10))
@@ -538,7 +538,7 @@ def test_what_was_repaired_is_said():
     assert "repaired" in repairs("{'alpha': 0.3, 'beta': 0.6, 'gamma': 0.4}")
     assert "by the numbers" in repairs(json.dumps(objects("{zero}")))
     assert "by their order" in repairs(json.dumps([{"score": 0.3}, {"score": 0.6}, {"score": 0.4}]))
-    assert repairs('[{"name": "zeta", "score": 0.3}]') == ""
+    assert repairs('{"zeta": 0.3}') == ""
     assert "Not judged: “beta”" in repairs('{"alpha": 0.3, "gamma": 0.4}')
 
 

@@ -43,33 +43,14 @@ _SEGMENTS = re.compile(r"[()\[\]:;,]|\s[-–—]+\s")
 _REFERENCE = re.compile(rf"(?:{_LABEL})?([a-z]?)(\d{{1,3}})(?:st|nd|rd|th)?|([a-z])")
 _KEY_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
-_RANKS = ("rank", "order", "ordinal", "place", "position", "priorit", "star", "vote", "level", "tier")
-_SCORES: tuple[str, ...] = (
-    "score",
-    "rating",
-    "value",
-    "grade",
-    "points",
-    "confidence",
-    "probability",
-    "likelihood",
-    "overall",
-    "total",
+_RANK = re.compile("rank|ord(?:er|inal)|place|position|priorit|star|vote|level|tier")
+_SCORE = re.compile(
+    "score|rating|value|grade|points|confidence|probability|likelihood|overall|total|average|correctness"
+    "|completeness|elegance|practicality"
 )
-_SCORES += ("average", "correctness", "completeness", "elegance", "practicality")
-_REMARKS: tuple[str, ...] = (
-    "verdict",
-    "reason",
-    "why",
-    "comment",
-    "expla",
-    "rationale",
-    "justif",
-    "note",
-    "feedback",
-    "remark",
+_REMARK_ON = re.compile(
+    "verdict|reason|why|comment|expla|rationale|justif|note|feedback|remark|strength|weakness"
 )
-_REMARKS += ("strength", "weakness")
 """Beginnings of the words of keys that name no sibling."""
 
 _NAMES = frozenset({*_LABELS.split("|"), "name", "title", "label"})
@@ -130,7 +111,7 @@ def _judgement(item: Any) -> tuple[dict[str, Any], Any]:
 def _named_by(judgement: Any) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for key, one in judgement.items() if isinstance(judgement, dict) else ():
-        if _speaks_of(key, _SCORES + _REMARKS) or one is None or isinstance(one, bool):
+        if is_score_key(key) or _speaks_of(key, _REMARK_ON) or one is None or isinstance(one, bool):
             continue
         inner = one if isinstance(one, dict) else {"": one}
         named.update({f"{key} {at}": part for at, part in inner.items() if str(part).strip()})
@@ -143,11 +124,11 @@ def _words(key: str) -> set[str]:
 
 def is_score_key(key: str) -> bool:
     """Whether a key such as `score`, `rating` or `overall_score` holds a score."""
-    return _speaks_of(key, _SCORES)
+    return _speaks_of(key, _SCORE)
 
 
-def _speaks_of(key: str, beginnings: tuple[str, ...]) -> bool:
-    return any(word.startswith(beginnings) for word in _words(key))
+def _speaks_of(key: str, beginnings: re.Pattern[str]) -> bool:
+    return any(map(beginnings.match, _words(key)))
 
 
 def core(name: str) -> str:
@@ -257,7 +238,7 @@ class _Matching:
         self.names, self.written, self.ids = names, written, ids
         self.known = _Names(names)
         self.rows = [
-            {key: str(one) for key, one in row.items() if not _speaks_of(key, _RANKS)} for row in written
+            {key: str(one) for key, one in row.items() if not _speaks_of(key, _RANK)} for row in written
         ]
         self.meant = [{key: self.known.meant(one) for key, one in row.items()} for row in self.rows]
         self.places: list[int | None] = [None] * len(written)

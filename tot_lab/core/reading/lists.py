@@ -75,10 +75,8 @@ def find_list(text: str) -> FoundList:
 
 def _marks(text: str, blocks: Sequence[Fenced] = ()) -> list[re.Match[str]]:
     """The marks of items that are outside `blocks`. Letters are marks if the first mark is one of several."""
-    marks, starts = list(_MARK.finditer(text)), [block.start for block in blocks]
-    if blocks:
-        before = (bisect_left(starts, mark.start()) - 1 for mark in marks)
-        marks = [mark for mark, k in zip(marks, before) if k < 0 or blocks[k].end <= mark.start()]
+    starts, ends = [block.start for block in blocks], [0, *(block.end for block in blocks)]
+    marks = [mark for mark in _MARK.finditer(text) if ends[bisect_left(starts, mark.start())] <= mark.start()]
     letters = [mark for mark in marks if mark["letter"]]
     is_lettered = len(letters) > 1 and letters[0] is marks[0]
     return marks if is_lettered else [mark for mark in marks if not mark["letter"]]

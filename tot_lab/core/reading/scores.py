@@ -28,21 +28,14 @@ _UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and
 )
 _SCALE = r"(?>(?:\s?[(\[]?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–,]) ?1(?:0|00)?\b)?)"
 _SCORE, _CONFIDENCE = (
-    (
-        re.compile(letters),
-        re.compile(
-            rf"\b(?:{words})\b{_SCALE}[{ALL_MARKS}]*+"
-            rf"(?>(?:(?:is|of)\b|[:=→]|->|[–—-][ ])?)[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)"
-            rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
-            re.IGNORECASE,
-        ),
+    re.compile(
+        rf"\b(?:{words})\b{_SCALE}[{ALL_MARKS}]*+"
+        rf"(?>(?:(?:is|of)\b|[:=→]|->|[–—-][ ])?)[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)"
+        rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
+        re.IGNORECASE,
     )
-    for words, letters in (
-        ("score|rating", "[sSrR](?:[cC][oO][rR][eE]|[aA][tT][iI][nN][gG])"),
-        ("confidence", "[cC][oO][nN][fF][iI][dD][eE][nN][cC][eE]"),
-    )
+    for words in ("score|rating", "confidence")
 )
-"""Where a statement may begin, in classes of letters that are found fast, and the statement."""
 _WORD_BEFORE = re.compile(r"\b(\w{1,20})[ \t]{1,3}\Z")
 _BARE = re.compile(rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}[{ALL_MARKS}.]*+", re.IGNORECASE)
 _LINE_END = re.compile(rf"[{MARKS}.,]*+(?:\n|\Z)")
@@ -54,7 +47,6 @@ _COMMA = re.compile(r"[,;][ \t]|(?<=\d)[ ]and[ ]")
 _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]*+[^\W\d].*+)?)")
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
 _OR = re.compile(r"[\s,;*`]*+(?:or|/|vs\.?)(?: perhaps| maybe)?[\s*`]*+", re.IGNORECASE)
-_MOST_LINES = 10_000
 _MOST_ABOVE = 5  # lines above a score that may name its sibling
 _CANDIDATES = 20  # JSON values in one reply that are tried
 _WORD = re.compile(r"[A-Za-z]+")
@@ -83,19 +75,14 @@ def read_confidence(text: str) -> float | None:
     return shares[-1] if shares else None
 
 
-def _stated(
-    kind: tuple[re.Pattern[str], re.Pattern[str]], text: str
-) -> Iterator[tuple[str | None, float | None]]:
+def _stated(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str | None, float | None]]:
     """The word before each statement in `text`, and the value. A number on the next line must be alone."""
-    words, statement = kind
     text = text[-READ:]
-    for place in words.finditer(text):
-        match = statement.match(text, place.start())
-        if match is None:
-            continue
-        alone = "\n" not in text[match.start() : match.start(1)] or _LINE_END.match(text, match.end())
-        if alone and not is_doubted(text, place.start()):
-            before = _WORD_BEFORE.search(text, max(place.start() - 23, 0), place.start())
+    for match in pattern.finditer(text):
+        start = match.start()
+        alone = "\n" not in text[start : match.start(1)] or _LINE_END.match(text, match.end())
+        if alone and not is_doubted(text, start):
+            before = _WORD_BEFORE.search(text, max(start - 23, 0), start)
             yield before[1] if before else None, _share(match)
 
 
@@ -244,7 +231,7 @@ def _lines(text: str) -> dict[tuple[str, ...], str]:
     The last of equal lines counts.
     """
     scores, above = dict[tuple[str, ...], str](), deque[str](maxlen=_MOST_ABOVE)
-    for line in deque((line for line in without_markup(text).splitlines() if line.strip()), _MOST_LINES):
+    for line in filter(str.strip, without_markup(text[-READ:]).splitlines()):
         parts = [*filter(None, map(_scored, _COMMA.split(line)))]
         parts = parts if len(parts) > 1 else [*filter(None, [_scored(line)])]
         scores.update({(head,) if head else tuple(above): score for head, score in parts})
