@@ -547,6 +547,33 @@ def test_numbers_that_are_part_of_a_name_tell_siblings_apart():
         assert match_once(names, [{"name": name} for name in names[::-1]]) == ([1, 0], "")
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("(b1) cache", "cache"),
+        ("cache (b1)", "cache"),
+        ("(approach 1) cache", "cache"),
+        ("cache [approach 1]", "cache"),
+        ("a) cache", "b) cache"),
+        ("1.", "2."),
+        ("1", "2"),
+        ("Approach A", "Approach B"),
+        ("#1 cache", "#2 cache"),
+        ("plan 3 cache", "plan 4 cache"),
+    ],
+)
+def test_names_that_differ_in_their_numbers_alone_are_reported(names):
+    match = match_once(names, [{"name": name} for name in names])
+    assert match.places == [0, 1]
+    assert "not distinct" in match.warning
+
+
+def test_a_long_text_names_only_itself_and_a_thousand_judgements_are_none():
+    long = "to and fro " * 100
+    assert match_all([long], [long, f"1. {long}"]) == [0, None]
+    assert match_once(["a way"], [{"name": "a way"}, *[{}] * 1_000]).places == [None] * 1_001
+
+
 def test_many_lost_names_are_counted():
     warning = match_once(["a way"], [{"name": f"lost {k}"} for k in range(25)]).warning
     assert "lost 19” and 5 more" in warning
