@@ -517,10 +517,10 @@ def test_steps_with_operators_are_told_apart():
             [None, None],
         ),
         (["Sort the array", "Hash all"], ["Sort the arr", "Hash"], [None, None]),
-        (["Turn left now", "Turn left later"], ["Turn left"], [None]),
+        (["Turn left now", "Turn left later"], ["Turn left", "Turn left"], [None, None]),
         (["to and fro " * 100 + "slowly", "Turn left"], ["to and fro " * 99 + "to and"], [None]),
         (["phase-2 plan", "2-opt search"], ["2 opt search", "phase 2 plan"], [1, 0]),
-        (["6 - 2 = 4", "2 + 2 = 4"], ["2 * 2 = 4 (6 - 2 = 4)"], [None]),
+        (["6 * 2 = 12", "2 + 2 = 4"], ["2 * 2 = 4 (6 * 2 = 12)"], [None]),
         (["2-opt", "Tabu"], ["Tabu", "Local search (2-opt)"], [1, 0]),
         (["a", "b", "c", "d"], ["4th option", "3rd option"], [3, 2]),
         (["go", "go", "stop"], ["stop", "go"], [2, None]),
@@ -566,6 +566,9 @@ def test_names_that_differ_in_their_numbers_alone_are_reported(names):
     match = match_once(names, [{"name": name} for name in names])
     assert match.places == [0, 1]
     assert "not distinct" in match.warning
+    assert (
+        "not distinct" not in match_once(names, [{"id": 2}, {"id": 1}], ["b0", "b1"]).warning or "1" in names
+    )
 
 
 def test_a_long_text_names_only_itself_and_a_thousand_judgements_are_none():
@@ -581,12 +584,14 @@ def test_many_lost_names_are_counted():
 
 
 def test_matching_of_texts_alone():
+    assert match_once([], []) == ([], "")
     assert match_all(["a way", "b way", "b way"], ["a way", "b way", "zeta"]) == [0, None, None]
 
 
 def test_an_object_of_aspects_is_one_judgement():
-    one = {"name": "beta", "scores": {"correctness": 8}}
-    assert judgements(one) == [({"name ": "beta"}, one)]
+    for aspects in ({"scores": {"correctness": 8}}, {"score": 8, "strengths": ["short", "clear"]}):
+        one = {"name": "beta", **aspects}
+        assert judgements(one) == [({"name ": "beta"}, one)]
 
 
 def test_ids_are_those_of_the_siblings():
