@@ -413,6 +413,8 @@ def test_a_rank_names_no_sibling_and_its_order_is_no_order_of_the_siblings(key):
         ([[1, 0.3], [2, 0.6], [3, 0.4]], {}),
         ({"missing": [], "scores": [0.3, 0.6, 0.4]}, SCORES),
         (0.5, {}),
+        ({"scores": 0.5}, {}),
+        ([{"which": "gamma", "score": 0.4}, {"which": "zeta", "id": 1, "score": 0.3}], {"gamma": 0.4}),
         (
             [
                 {"name": "gamma", "text": "alpha", "score": 0.4},
@@ -524,6 +526,8 @@ def test_steps_with_operators_are_told_apart():
         (["2-opt", "Tabu"], ["Tabu", "Local search (2-opt)"], [1, 0]),
         (["a", "b", "c", "d"], ["4th option", "3rd option"], [3, 2]),
         (["go", "go", "stop"], ["stop", "go"], [2, None]),
+        (["b", "b"], ["b"], [None]),
+        (["Approach 1", "Approach 2"], ["2.", "1."], [1, 0]),
     ],
 )
 def test_a_sibling_is_named_by_the_beginning_of_its_name(names, written, places):
@@ -556,6 +560,7 @@ def test_numbers_that_are_part_of_a_name_tell_siblings_apart():
         ("cache [approach 1]", "cache"),
         ("a) cache", "b) cache"),
         ("1.", "2."),
+        ("1.", "alpha"),
         ("1", "2"),
         ("Approach A", "Approach B"),
         ("#1 cache", "#2 cache"),
@@ -566,9 +571,7 @@ def test_names_that_differ_in_their_numbers_alone_are_reported(names):
     match = match_once(names, [{"name": name} for name in names])
     assert match.places == [0, 1]
     assert "not distinct" in match.warning
-    assert (
-        "not distinct" not in match_once(names, [{"id": 2}, {"id": 1}], ["b0", "b1"]).warning or "1" in names
-    )
+    assert "not distinct" not in match_once(["Plan A", "Plan B"], [{"id": 2}, {"id": 1}]).warning
 
 
 def test_a_long_text_names_only_itself_and_a_thousand_judgements_are_none():
@@ -585,10 +588,12 @@ def test_many_lost_names_are_counted():
 
 def test_matching_of_texts_alone():
     assert match_once([], []) == ([], "")
+    assert match_once(["go", "go"], [{"x": "go", "y": "zeta"}, {"x": "go", "y": "eta"}]).places == [0, 1]
     assert match_all(["a way", "b way", "b way"], ["a way", "b way", "zeta"]) == [0, None, None]
 
 
 def test_an_object_of_aspects_is_one_judgement():
+    assert judgements({"beta": {"score": 8}}) == [({"": "beta"}, {"score": 8})]
     for aspects in ({"scores": {"correctness": 8}}, {"score": 8, "strengths": ["short", "clear"]}):
         one = {"name": "beta", **aspects}
         assert judgements(one) == [({"name ": "beta"}, one)]

@@ -296,7 +296,7 @@ class _Matching:
             for key, meant in self.meant[k].items():
                 if not meant and not strange:
                     by_key.setdefault(key, []).append(k)
-        free = {*range(len(self.names))}.difference(place for place in self.places if place is not None)
+        free = {*range(len(self.names))}.difference(self.places)
         found = [self._referred(key, left, free) for key, left in by_key.items()]
         most = max(map(len, found), default=0)
         best = [places for places in found if len(places) == most]
