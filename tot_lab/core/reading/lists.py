@@ -57,7 +57,7 @@ def find_list(text: str) -> FoundList:
         text = _QUOTE.sub("", text)
     is_marked = _MARK.search(text) is not None
     blocks = [block for block in fenced_blocks(text) if block.closed] if is_marked else []
-    marks = _marks(text, blocks)
+    marks = _marks(text, blocks) if is_marked else []
     first, last = (marks[0].start(), marks[-1].start()) if marks else (len(text), 0)
     for found in find_json(text) if {"[", "{"} & {*text[:first]} else ():
         items = _json_items(found.value) if found.start <= first and last < found.end else []
