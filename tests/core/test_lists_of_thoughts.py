@@ -23,6 +23,7 @@ def words(items):
         ("- a\n  1. one\n  2. two\n- b", ["a\n1. one\n2. two", "b"]),
         ("* a\n\t* sub\n* b", ["a\n* sub", "b"]),
         ("- a\n1. one\n2. two\n- b", ["a\n1. one\n2. two", "b"]),
+        ("1. a\n2. b\n- sub b\n- sub b", ["a", "b\n- sub b\n- sub b"]),
         ("- a\n    - sub\n        - deeper\n- b", ["a\n- sub\n    - deeper", "b"]),
         ("1. a\n\n   more of a\n\n2. b", ["a\n\nmore of a", "b"]),
         ("1. a\n\nmore of a\n\n2. b\n\nmore of b", ["a\n\nmore of a", "b\n\nmore of b"]),
@@ -54,6 +55,12 @@ def words(items):
         ("#1 one\n#2 two", ["one", "two"]),
         ("Idea #1: one\nIdea #2: two", ["one", "two"]),
         ("1.\none\n2.\ntwo", ["one", "two"]),
+        ("•\none\n•\ntwo", ["one", "two"]),
+        ("1. a\n2. b\n\n   more of b", ["a", "b\n\nmore of b"]),
+        ("1. Multiply:\n\n3 * 4 = 12", ["Multiply:\n\n3 * 4 = 12"]),
+        ("1. Run:\n   ```python\n   x = 1\n2. b", ["Run:\n```python\nx = 1", "b"]),
+        ("```\nx = 1\n```\n```\n1. a\n2. b\n```", ["a", "b"]),
+        ("Step 1: a\n1. x\n2. y\nStep 2: b", ["a\n1. x\n2. y", "b"]),
         ("▪ one\n▪ two\n  ◦ sub", ["one", "two\n◦ sub"]),
         ("1.one\n2.两\n3.**three**", ["one", "两", "**three**"]),
         ("1. one\n---\n2. two<|im_end|>", ["one", "two"]),
@@ -77,7 +84,16 @@ def test_a_closing_remark_is_no_part_of_the_last_item():
 
 
 @pytest.mark.parametrize(
-    "text", ["a. b. c. are letters", "5 + 3 = 8\n+ 2 = 10", "1.5 kg\n2.5 kg", "e.g. this\ne.g. that"]
+    "text",
+    [
+        "3．5 kg\n4．5 kg",
+        "a. b. c. are letters",
+        "5 + 3 = 8\n+ 2 = 10",
+        "1.5 kg\n2.5 kg",
+        "e.g. this\ne.g. that",
+        "The sum is\n42.",
+        "42",
+    ],
 )
 def test_what_begins_a_line_need_not_mark_an_item(text):
     assert read_list(text) == text.splitlines()
@@ -85,6 +101,8 @@ def test_what_begins_a_line_need_not_mark_an_item(text):
 
 def test_a_list_may_be_quoted():
     assert read_list("> 1. one\n>    more\n> 2. two") == ["one\nmore", "two"]
+    assert read_list("Here:\n\n> 1. one\n> 2. two") == ["one", "two"]
+    assert read_list("Here:\n> ```\n> 1. one\n> 2. two\n> ```") == ["one", "two"]
 
 
 @pytest.mark.parametrize(
@@ -95,6 +113,9 @@ def test_a_list_may_be_quoted():
         ('[{"title": "a", "description": "b"}]', []),
         ('{"steps": ["a", "b"], "scores": [1, 2]}', ["a", "b"]),
         ('{"steps": ["a", "b"], "others": ["c"]}', []),
+        ('{"steps": ["a", "b"], "meta": {"tags": ["x"]}}', ["a", "b"]),
+        ('Given: {"n": 2}\n["a", "b"]', ["a", "b"]),
+        ('["a", "b"] Hope this helps!', ["a", "b"]),
     ],
 )
 def test_objects_state_items_in_their_only_text(text, items):
@@ -116,6 +137,7 @@ def test_objects_state_items_in_their_only_text(text, items):
         ('["a", # why not\n"b"]', ["a", "b"]),
         ("[\"it's\", 'b',]", ["it's", "b"]),
         ("['it's a', 'b']", ["it's a", "b"]),
+        ('["Do:\n- x\n- y", "b"]', ["Do:\n- x\n- y", "b"]),
     ],
 )
 def test_damaged_json_is_repaired_and_the_repair_is_reported(text, items):
@@ -129,6 +151,11 @@ def test_damaged_json_is_repaired_and_the_repair_is_reported(text, items):
         ('1. Sort ["b", "a"] first.\n2. Then reverse it.', ['Sort ["b", "a"] first.', "Then reverse it."]),
         ('1. Sort:\n   ["b", "a"]\n2. Reverse.', ['Sort:\n["b", "a"]', "Reverse."]),
         ("Multiply [4] by 9.\nAdd ['x'] to it.", ["Multiply [4] by 9.", "Add ['x'] to it."]),
+        ('Add ["x"] to it.\nStop.', ['Add ["x"] to it.', "Stop."]),
+        ("Given: ['x'] is the input.\nSort it.", ["Given: ['x'] is the input.", "Sort it."]),
+        ('"Sort [4] first."', ['"Sort [4] first."']),
+        ('From [4]:\n1. Sort:\n   ["b", "a"]', ['Sort:\n["b", "a"]']),
+        ('Words: ["x", "y"]\n1. a\n2. b', ["a", "b"]),
         ('[\n"1. a",\n"2. b"\n]', ["1. a", "2. b"]),
     ],
 )

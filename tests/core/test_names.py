@@ -37,6 +37,8 @@ NAMES = {
         ('{"route": {"to": ["steps"]}}', "plan"),
         ("{'kind': 'react',}", "react"),
         ('"steps"', "plan"),
+        ('{"route": "react", "why": "it takes many steps"}', "react"),
+        ('{"route": ["react"], "why": "it takes many steps"}', "react"),
         ('For instance {"kind": "steps"}. Mine: {"kind": "react"}', "react"),
         ('{"kind": "steps, because one leads to the next"}', "plan"),
         # a statement beats a mention
@@ -52,6 +54,9 @@ NAMES = {
         ("I take ReAct since nothing creative is asked for.", "react"),
         ("Because it has steps, plan-execute.", "plan"),
         ("<think>creative? no</think>steps", "plan"),
+        ("steps\n\nThat is creative work.", "plan"),
+        ("I would use steps.\nThat will do.", "plan"),
+        ("Since it has no steps, it is creative.", "tree"),
         # two readings are none
         ("creative or steps", None),
         ("creative? steps?", None),
@@ -65,6 +70,7 @@ NAMES = {
         ("", None),
         ("I cannot say.", None),
         ("reaction, recreative, stepson", None),
+        ("It is a reaction.", None),
         ('{"kind": "banana", "why": "creative"}', None),
         ('{"kind": null}', None),
         ("It is not creative.", None),

@@ -365,6 +365,7 @@ def tops(*alternatives):
         (tops({"n": 0.3, "y": 0.1}), (0.25, 0.4)),
         (tops({"Well": 0.9, "yes": 0.004, "no": 0.005}), None),  # it speaks of something else
         (tops({"Well": 0.9}), None),
+        ((TokenLogprob("yes", math.log(0.9)),), (1.0, 0.9)),
         ((), None),
     ],
 )

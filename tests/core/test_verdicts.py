@@ -79,6 +79,7 @@ NO = [
     "I would have said SATISFIED, with a definition.",
     "I'm never SATISFIED: rewrite it.",
     "I am no longer SATISFIED.",
+    "SATISFIED: no\nAdd a unit.",
     "I am not, however, SATISFIED.",
     "I can't mark this as SATISFIED yet.",
     "Hardly SATISFIED: there is no unit",
@@ -154,6 +155,17 @@ The verdict is SATISFIED|Final decision is SATISFIED|My judgement is SATISFIED|M
 My review is satisfied|Our sum holds so satisfied|The assessment is satisfied|The conclusion is satisfied
 We are satisfied|I feel satisfied|We're satisfied|The criteria are satisfied|I am fully satisfied
 It is long, but SATISFIED|It is short and satisfied|I’m satisfied|SATISFIED = true|SATISFIED - yes
+It adds up, hence SATISFIED|It adds up hence SATISFIED|It adds up thus SATISFIED
+It adds up therefore SATISFIED|Step 3 holds - SATISFIED|All hold => SATISFIED
+The task is, in my view, SATISFIED|I am, overall, SATISFIED|This is a SATISFIED|All SATISFIED
+I now am SATISFIED|My critique is SATISFIED|I'd say SATISFIED|Fully SATISFIED|Quite SATISFIED|Very satisfied
+The result of my review is SATISFIED|Overall SATISFIED|My rating is SATISFIED|The status is SATISFIED
+I am not only SATISFIED, I am impressed|I am not merely SATISFIED, I am impressed
+I am not just SATISFIED, I am impressed|Without doubt I am SATISFIED|Without any doubt, I am SATISFIED
+Without any doubt I am SATISFIED|I remain satisfied|The task is satisfied|The request is satisfied
+The critic is satisfied|The reviewer is satisfied|The task is now satisfied|We are very satisfied
+The task is still satisfied|The criteria are fully satisfied|Satisfied? True|Satisfied and done
+Satisfied as each step holds|Satisfied now
 """.strip()
     .replace("\n", "|")
     .split("|")
@@ -161,26 +173,32 @@ It is long, but SATISFIED|It is short and satisfied|I’m satisfied|SATISFIED = 
 NO += (
     """
 Never SATISFIED|Neither answer is SATISFIED|It would have to be SATISFIED|I cannot say SATISFIED
-Barely SATISFIED|I doubt it is SATISFIED|Not fully SATISFIED|We aren't SATISFIED
-It could be SATISFIED|It should be SATISFIED|It might be SATISFIED|It will be SATISFIED
-It can be SATISFIED|I'd be SATISFIED|Then SATISFIED|If it rhymes, SATISFIED
-Unless it fails, SATISFIED|Until it rhymes, I am SATISFIED
+Barely SATISFIED|I doubt it is SATISFIED|Not fully SATISFIED|We aren't SATISFIED|It could be SATISFIED
+It should be SATISFIED|It might be SATISFIED|It will be SATISFIED|It can be SATISFIED|I'd be SATISFIED
+Then SATISFIED|If it rhymes, SATISFIED|Unless it fails, SATISFIED|Until it rhymes, I am SATISFIED
 When it rhymes, I am SATISFIED|Should it rhyme, I am SATISFIED|SATISFIED: not fully|SATISFIED: hardly
 SATISFIED unless it fails|SATISFIED once it rhymes|SATISFIED except for the unit
 SATISFIED, only the unit is missing|SATISFIED assuming it rhymes|SATISFIED, mostly|SATISFIED, partly
-SATISFIED, partially|SATISFIED, nearly|SATISFIED, almost|SATISFIED with one reservation|SATISFIED with caveats
-SATISFIED when it rhymes|SATISFIED after a proof|SATISFIED until it fails|SATISFIED it is not|Nonsatisfied.
-Nobody is SATISFIED|Almost SATISFIED|I would be SATISFIED|It can really be SATISFIED
-The criteria aren't satisfied|I am not satisfied|I am no longer satisfied|UNSATISFIED by the sum
-SATISFIED: false
-I am scarcely SATISFIED|I am nearly SATISFIED|I am mostly SATISFIED|I am partly SATISFIED
-I am largely SATISFIED
-Whenever it rhymes, SATISFIED|Provided it rhymes, SATISFIED|Assuming it rhymes, SATISFIED
-Were it right, SATISFIED
+SATISFIED, partially|SATISFIED, nearly|SATISFIED, almost|SATISFIED with one reservation
+SATISFIED with caveats|SATISFIED when it rhymes|SATISFIED after a proof|SATISFIED until it fails
+SATISFIED it is not|Nonsatisfied.|Nobody is SATISFIED|Almost SATISFIED|I would be SATISFIED
+It can really be SATISFIED|The criteria aren't satisfied|I am not satisfied|I am no longer satisfied
+UNSATISFIED by the sum|SATISFIED: false|I could never, in good conscience, say SATISFIED|Not satisfied
+Not fully satisfied|No one is SATISFIED|In no way am I SATISFIED|Nor am I SATISFIED
+Some requirements are SATISFIED|Most criteria are SATISFIED|Make us SATISFIED: add a unit
+Then we are SATISFIED|Then we're SATISFIED|It may be SATISFIED|It shall be SATISFIED|It must be SATISFIED
+I'll be SATISFIED|I could become SATISFIED|To get SATISFIED: add a unit|To feel SATISFIED: add a unit
+But if it rhymes, SATISFIED|And once it rhymes, SATISFIED|Only when it rhymes, SATISFIED
+The task isn't satisfied|The goal is not yet satisfied|The goal is never satisfied
+The goal is not quite satisfied|SATISFIED: none|SATISFIED: n/a|SATISFIED: not quite|SATISFIED: not at all
+SATISFIED? Only when it rhymes|SATISFIED? Only once it rhymes|SATISFIED on the condition that it rhymes
+SATISFIED as soon as it rhymes|SATISFIED, in part|SATISFIED we are not
+NOT SATISFIED by the sum. Is the bound SATISFIED? Yes|I am scarcely SATISFIED|I am nearly SATISFIED
+I am mostly SATISFIED|I am partly SATISFIED|I am largely SATISFIED|Whenever it rhymes, SATISFIED
+Provided it rhymes, SATISFIED|Assuming it rhymes, SATISFIED|Were it right, SATISFIED
 As soon as it rhymes, SATISFIED|As long as it rhymes, SATISFIED|Before we go on, SATISFIED
-SATISFIED, pending a unit
-SATISFIED, subject to a proof|SATISFIED, apart from the unit|SATISFIED, on condition that it rhymes
-SATISFIED, as long as it rhymes
+SATISFIED, pending a unit|SATISFIED, subject to a proof|SATISFIED, apart from the unit
+SATISFIED, on condition that it rhymes|SATISFIED, as long as it rhymes
 """.strip()
     .replace("\n", "|")
     .split("|")
@@ -188,10 +206,12 @@ SATISFIED, as long as it rhymes
 NOTHING += (
     """
 Perhaps SATISFIED|Possibly SATISFIED|SATISFIED though it is long|SATISFIED although it is long
-SATISFIED nor UNSATISFIED|SATISFIED — actually step 2 is wrong|UNSATISFIED?
-The inequality is not satisfied by 3|UNSATISFIEDNESS|XSATISFIED|I am maybe SATISFIED|I am perhaps SATISFIED
-I am possibly SATISFIED|SATISFIED, though it is long|SATISFIED, although it is long|SATISFIED/UNSATISFIED
-Unsatisfied customers are many
+Maybe I am SATISFIED|Perhaps I am SATISFIED|Presumably I am SATISFIED|SATISFIED. Hmm, step 2 is wrong
+SATISFIED. No, step 2 is wrong|SATISFIED, however step 2 needs a unit|SATISFIED vs UNSATISFIED
+This run SATISFIED every test|I would not say NOT SATISFIED|SATISFIED nor UNSATISFIED
+SATISFIED — actually step 2 is wrong|UNSATISFIED?|The inequality is not satisfied by 3|UNSATISFIEDNESS
+XSATISFIED|I am maybe SATISFIED|I am perhaps SATISFIED|I am possibly SATISFIED|SATISFIED, though it is long
+SATISFIED, although it is long|SATISFIED/UNSATISFIED|Unsatisfied customers are many
 Unsatisfiedness is no word|I am satisfied that it is wrong
 """.strip()
     .replace("\n", "|")

@@ -4,8 +4,15 @@ import json
 
 import pytest
 
-from tot_lab.core.reading.judgements import match_once
-from tot_lab.core.reading.scores import read_out_of_ten, read_score, read_scores, read_sibling_scores
+from tot_lab.core.reading.judgements import judgements, match_all, match_once
+from tot_lab.core.reading.scores import (
+    plain_number,
+    read_confidence,
+    read_out_of_ten,
+    read_score,
+    read_scores,
+    read_sibling_scores,
+)
 from tot_lab.core.reading.votes import read_choice
 
 
@@ -83,6 +90,7 @@ The best is in my opinion 2|The best isn't 1, it's 2|The best is not 1; it is 2|
 I am voting for 2|I prefer 2|I recommend option 2|I will choose 2|I would go with 2
 All in all, 2 is the best|Candidate 2 is my winner|Choice 2 is most promising|2 is best of all
 2 is best among them|2 is best overall|2 is best but long|2 is best since 1 is vague
+2 is best because 1 is vague|The best is not candidate 1 but candidate 2|Answer: 2|The option is 2
 2 is best as it is short|2 is best followed by 1|2 is best by far|2 is the best for this task
 2 is the best choice|The second choice is best|Best: the second candidate|The second option is best
 best: the second thought|best: the second proposal|best: the second solution|best: 2, 1 has gaps
@@ -97,7 +105,7 @@ Previous best: 1|Earlier best: 1|Current best: 1|Never pick the best choice: 1
 The best could be good; it could be that the best is 1|I might say the best is 1|To find the best: 1
 To choose the best: 1|To determine the best: 1|Whether the best is 1|Unless it fails, the best is 1
 Otherwise the best is 1|Many say the best is 1|Some say the best is 1|Maybe the best is 1
-Perhaps, the best is 1|At first, the best is 1
+A score of 2 is the best|Perhaps, the best is 1|At first, the best is 1
 """
 
 
@@ -110,6 +118,16 @@ def test_each_wording_of_a_vote(text):
     assert read_choice(text, 3) == 1
 
 
+ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
+CARDINALS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+
+@pytest.mark.parametrize("k", range(10))
+def test_a_number_may_be_written_as_a_word(k):
+    assert read_choice(f"The {ORDINALS[k]} option is the best.", 10) == k
+    assert read_choice(f"best: {CARDINALS[k]}", 10) == k
+
+
 @pytest.mark.parametrize("text", rows(NO_VOTES))
 def test_each_hedge_of_a_vote(text):
     assert read_choice(text, 3) is None
@@ -118,7 +136,7 @@ def test_each_hedge_of_a_vote(text):
 NO_SCORES = """
 score: 0.7 unless it fails|score: 0.7 when it holds|A score of 1 needs proof|A score of 1 requires proof
 score: 1 in a hundred|A score of 0.9 would need a proof|score: 0.9 for clarity and 0.3 for depth
-score: 0.7 to 0.8|score: 1 of every 10
+score: 0.7 to 0.8|score: 1 of every 10|score: 1 in five
 """
 
 
@@ -154,6 +172,14 @@ def test_each_hedge_of_a_score(text):
         ("score: 0.7\nPrevious score: 0.3", 0.7),
         ("Clarity score: 0.3\nOverall score: 0.7", 0.7),
         ("Clarity score: 0.3\nDetail score: 0.7", None),
+        ("Clarity score: 0.3", 0.3),
+        ("0.9\nClarity score: 0.3", 0.9),
+        ("Clarity score: 0.3\nYour score: 0.7", 0.7),
+        ("Clarity score: 0.3\nThis score: 0.7", 0.7),
+        ("Clarity score: 0.3\nIts score is 0.7", 0.7),
+        ("Clarity score: 0.3\nSo score: 0.7", 0.7),
+        ("Clarity score: 0.3\nTotal score: 0.7", 0.7),
+        ("score: 7 of 10", 0.7),
         ("score: 0·7", None),
         ("score: 0.4, no, 0.6", None),
         ("score: 0.7, no mistakes found", 0.7),
@@ -209,20 +235,21 @@ def test_a_remark_or_another_score_names_no_sibling(key):
     assert read_scores(json.dumps(judged), ["alpha", "beta", "gamma"]) == [0.3, 0.6, 0.4]
 
 
-@pytest.mark.parametrize("between", [" or ", ", or perhaps ", " vs. ", " / "])
+@pytest.mark.parametrize("between", [" or ", ", or perhaps ", " or maybe ", " vs. ", " / "])
 def test_two_arrays_are_no_reading(between):
     assert read_scores(f"[0.1, 0.2]{between}[0.3, 0.4]", ["a", "b"]) == [None, None]
     assert read_scores("[0.1, 0.2]\nBetter: [0.3, 0.4]", ["a", "b"]) == [0.3, 0.4]
 
 
 def test_a_number_out_of_ten_may_be_dressed():
-    assert [read_out_of_ten(text) for text in ("＄8", "**8**", "$8/10$", "（８）", "8 in 10")] == [
-        8,
-        8,
-        8,
-        8,
-        None,
-    ]
+    assert {read_out_of_ten(text) for text in (8, "＄8", "**8**", "$8/10$", "（８）", "80%")} == {8}
+    assert {read_out_of_ten(text) for text in ("8 in 10", "11", -1, "12/10", [8], None)} == {None}
+    assert [plain_number(text) for text in (8, "**8**", "80", "8/10", "80%")] == [8, 8, 80, None, None]
+
+
+def test_the_last_confidence_counts():
+    assert read_confidence("Confidence: 0.3\nOn reflection, my confidence is 70%.") == 0.7
+    assert read_confidence("I am confident: 0.7") is None
 
 
 NAMES = ["alpha", "beta", "gamma"]
@@ -246,6 +273,16 @@ def objects(form, key="candidate", score="score"):
     [
         "{name}",
         "The {name}",
+        "A {name}",
+        "An {name}",
+        "Use {name}",
+        "#{k} {name}",
+        "({k}) {name}",
+        "(Option {k}) {name}",
+        "{name} ({k})",
+        "{name} [option {k}]",
+        "Option {k} {name}",
+        "### {k}. {name}",
         "**{name}**",
         "“{name}”",
         "{name} (fast)",
@@ -292,7 +329,9 @@ choice|item|response|path|node|algorithm|no|id
 """),
 )
 def test_each_word_before_a_number(label):
-    assert match_once(NAMES, [{"x": f"{label.title()} {k}"} for k in (3, 1, 2)]).places == [2, 0, 1]
+    for between in (" ", ""):
+        written = [{"x": f"{label.title()}{between}{k}"} for k in (3, 1, 2)]
+        assert match_once(NAMES, written).places == [2, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -365,6 +404,34 @@ def test_a_rank_names_no_sibling_and_its_order_is_no_order_of_the_siblings(key):
             {},
         ),
         (["3/10", "60%", "０．４"], SCORES),
+        ([{"id": None, "score": 0.3}, {"id": "", "score": 0.6}, {"best": True, "score": 0.4}], SCORES),
+        ({"name": "beta", "score": 0.6, "reasons": ["short", "clear"]}, {"beta": 0.6}),
+        ([["gamma", 0.4, "long"], ["beta", 0.6, "short"]], {"beta": 0.6, "gamma": 0.4}),
+        ({"scores": [["gamma", 0.4], ["beta", 0.6]]}, {"beta": 0.6, "gamma": 0.4}),
+        ({"scores": {"gamma": 0.4, "beta": 0.6}, "sum": 1}, {"beta": 0.6, "gamma": 0.4}),
+        ({"gamma": {"score": 0.4}}, {"gamma": 0.4}),
+        ([[1, 0.3], [2, 0.6], [3, 0.4]], {}),
+        ({"missing": [], "scores": [0.3, 0.6, 0.4]}, SCORES),
+        (0.5, {}),
+        ({"scores": 0.5}, {}),
+        ([{"which": "gamma", "score": 0.4}, {"which": "zeta", "id": 1, "score": 0.3}], {"gamma": 0.4}),
+        (
+            [
+                {"name": "gamma", "text": "alpha", "score": 0.4},
+                {"name": "beta", "text": "beta", "score": 0.6},
+            ],
+            {"beta": 0.6},
+        ),
+        ([{"x": "alpha", "score": 0.3}, {"x": "Candidate 1", "score": 0.9}], {"alpha": 0.3}),
+        ([{"id": 1, "step": 2, "score": 0.3}, {"id": 2, "step": 1, "score": 0.6}], {}),
+        (
+            [
+                {"id": 3, "phase": 1, "score": 0.4},
+                {"id": 1, "phase": "end", "score": 0.3},
+                {"id": 2, "phase": "end", "score": 0.6},
+            ],
+            SCORES,
+        ),
         ([{"score": 0.3, "reason": "gamma is better"}, {"score": 0.6}, {"score": 0.4}], SCORES),
         (
             [
@@ -398,10 +465,24 @@ def test_what_does_not_fit_is_not_judged(judged, scores):
         "Rank 1: beta (0.6)\nRank 2: gamma (0.4)\nRank 3: alpha (0.3)",
         "<candidate_3>0.4</candidate_3>\n<candidate_1>0.3</candidate_1>\n<candidate_2>0.6</candidate_2>",
         "\\boxed{[0.3, 0.6, 0.4]}",
+        "gamma\n\nIt is clear.\n\nIt is long.\n\nScore: 0.4\n\nalpha: 0.3\nbeta: 0.6",
     ],
 )
 def test_lines_name_their_siblings(text):
     assert read_scores(text, NAMES) == [0.3, 0.6, 0.4]
+
+
+def test_names_may_hold_what_separates_scores():
+    names = ["search and sort", "hash, then scan"]
+    assert read_scores("hash, then scan: 0.4\nsearch and sort: 0.6", names) == [0.6, 0.4]
+    names = ["search and sort", "hash and scan"]
+    assert read_scores("hash and scan: 0.4, search and sort: 0.6", names) == [0.6, 0.4]
+
+
+@pytest.mark.parametrize("key", ["name", "title", "label", "candidate"])
+def test_a_name_that_does_not_fit_is_not_replaced_by_a_number(key):
+    judged = [{key: name, "x": k, "score": 0.3} for k, name in enumerate(("zeta", "eta"), 1)]
+    assert read_scores(json.dumps(judged), NAMES) == [None] * 3
 
 
 def test_steps_with_operators_are_told_apart():
@@ -437,6 +518,16 @@ def test_steps_with_operators_are_told_apart():
             ["Graph search, greedy heuristic", "not graph search"],
             [None, None],
         ),
+        (["Sort the array", "Hash all"], ["Sort the arr", "Hash"], [None, None]),
+        (["Turn left now", "Turn left later"], ["Turn left", "Turn left"], [None, None]),
+        (["to and fro " * 100 + "slowly", "Turn left"], ["to and fro " * 99 + "to and"], [None]),
+        (["phase-2 plan", "2-opt search"], ["2 opt search", "phase 2 plan"], [1, 0]),
+        (["6 * 2 = 12", "2 + 2 = 4"], ["2 * 2 = 4 (6 * 2 = 12)"], [None]),
+        (["2-opt", "Tabu"], ["Tabu", "Local search (2-opt)"], [1, 0]),
+        (["a", "b", "c", "d"], ["4th option", "3rd option"], [3, 2]),
+        (["go", "go", "stop"], ["stop", "go"], [2, None]),
+        (["b", "b"], ["b"], [None]),
+        (["Approach 1", "Approach 2"], ["2.", "1."], [1, 0]),
     ],
 )
 def test_a_sibling_is_named_by_the_beginning_of_its_name(names, written, places):
@@ -451,7 +542,61 @@ def test_what_was_repaired_is_said():
     assert "repaired" in repairs("{'alpha': 0.3, 'beta': 0.6, 'gamma': 0.4}")
     assert "by the numbers" in repairs(json.dumps(objects("{zero}")))
     assert "by their order" in repairs(json.dumps([{"score": 0.3}, {"score": 0.6}, {"score": 0.4}]))
+    assert repairs('{"zeta": 0.3}') == ""
     assert "Not judged: “beta”" in repairs('{"alpha": 0.3, "gamma": 0.4}')
+
+
+def test_numbers_that_are_part_of_a_name_tell_siblings_apart():
+    for names in (["3-tier cache", "2-tier cache"], ["Plan 3D print", "Plan 4D print"]):
+        assert match_once(names, [{"name": name} for name in names[::-1]]) == ([1, 0], "")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("(b1) cache", "cache"),
+        ("cache (b1)", "cache"),
+        ("(approach 1) cache", "cache"),
+        ("cache [approach 1]", "cache"),
+        ("a) cache", "b) cache"),
+        ("1.", "2."),
+        ("1.", "alpha"),
+        ("1", "2"),
+        ("Approach A", "Approach B"),
+        ("#1 cache", "#2 cache"),
+        ("plan 3 cache", "plan 4 cache"),
+    ],
+)
+def test_names_that_differ_in_their_numbers_alone_are_reported(names):
+    match = match_once(names, [{"name": name} for name in names])
+    assert match.places == [0, 1]
+    assert "not distinct" in match.warning
+    assert "not distinct" not in match_once(["Plan A", "Plan B"], [{"id": 2}, {"id": 1}]).warning
+
+
+def test_a_long_text_names_only_itself_and_a_thousand_judgements_are_none():
+    long = "to and fro " * 100
+    assert match_all([long], [long, f"1. {long}"]) == [0, None]
+    assert match_once(["a way"], [{"name": "a way"}, *[{}] * 1_000]).places == [None] * 1_001
+
+
+def test_many_lost_names_are_counted():
+    warning = match_once(["a way"], [{"name": f"lost {k}"} for k in range(25)]).warning
+    assert "lost 19” and 5 more" in warning
+    assert "more" not in match_once(["a way"], [{"name": "zeta"}]).warning
+
+
+def test_matching_of_texts_alone():
+    assert match_once([], []) == ([], "")
+    assert match_once(["go", "go"], [{"x": "go", "y": "zeta"}, {"x": "go", "y": "eta"}]).places == [0, 1]
+    assert match_all(["a way", "b way", "b way"], ["a way", "b way", "zeta"]) == [0, None, None]
+
+
+def test_an_object_of_aspects_is_one_judgement():
+    assert judgements({"beta": {"score": 8}}) == [({"": "beta"}, {"score": 8})]
+    for aspects in ({"scores": {"correctness": 8}}, {"score": 8, "strengths": ["short", "clear"]}):
+        one = {"name": "beta", **aspects}
+        assert judgements(one) == [({"name ": "beta"}, one)]
 
 
 def test_ids_are_those_of_the_siblings():

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_FENCE = re.compile(r"`{3,}+|~{3,}+")
-_FENCE_LINE = re.compile(r"^.*(?:```|~~~).*", re.MULTILINE)
+_FENCE_LINE = re.compile(r"^(.*?)(?P<fence>`{3,}+|~{3,}+)(?P<info>.*)", re.MULTILINE)
 _QUOTE = re.compile(r"^[ \t]*+>", re.MULTILINE)
 _TEXT = re.compile(r"^.*\S", re.MULTILINE)
 _TAIL = re.compile(r"(?>\s|</\w{1,20}>|<[|｜][^<>\s]{1,40}[|｜]>)*")
@@ -74,9 +73,9 @@ def fenced_blocks(text: str) -> Iterator[Fenced]:
 class _Block:
     """A block that is open: its fence, the number of quote marks before it, and its indentation."""
 
-    def __init__(self, line: re.Match[str], fence: re.Match[str], quotes: int, column: int) -> None:
+    def __init__(self, line: re.Match[str], quotes: int, column: int) -> None:
         self.text, self.start, self.body_start = line.string, line.start(), line.end() + 1
-        self.fence, self.info = fence[0], line.string[fence.end() : line.end()].strip()
+        self.fence, self.info = line["fence"], line["info"].strip()
         self.quotes, self.column = quotes, column
         self.first: int | None = None  # indentation of the first line that is not blank
 
@@ -103,31 +102,28 @@ class _Block:
         """Where the body ends if a line ends with the closing fence: before the fence, or before the line if
         there is no code on it.
         """
-        fence = _FENCE.search(self.text, line.start(), line.end())
-        if fence is None or not _TAIL.fullmatch(self.text, fence.end(), line.end()):
+        if not _TAIL.fullmatch(line["info"]):
             return None
-        if self.without_quotes(self.text[line.start() : fence.start()]).strip():
-            return fence.start() if fence[0] == self.fence else None
+        if self.without_quotes(line[1]).strip():
+            return line.start("fence") if line["fence"] == self.fence else None
         return line.start() - 1 if self.is_fence(line) else None
 
     def is_fence(self, line: re.Match[str]) -> bool:
         """Whether a line begins with a fence that is no part of the code, as one in a docstring is."""
-        inside = self.without_quotes(line[0])
+        inside = self.without_quotes(line[1])
         deepest = max(self.column, self.first_before(line.start()) or 0) + 3
-        return inside.lstrip().startswith(self.fence) and _indentation(inside) <= deepest
+        return not inside.strip() and line["fence"].startswith(self.fence) and len(inside) <= deepest
 
 
 def _opened(line: re.Match[str]) -> _Block | None:
     """The block that a line opens."""
-    text, end = line.string, line.end()
-    fence, before = _FENCE.search(text, line.start(), end), _BEFORE.match(text, line.start(), end)
-    if fence is None or before is None:
+    before, info = _BEFORE.match(line[1]), line["info"]
+    if before is None:
         return None
-    info = text[fence.end() : end].strip()
-    follows_text = before.end() < fence.start()
-    if "`" in info or (follows_text and (fence[0][0] == "~" or len(info.split()) > 1)):
+    follows_text = before.end() < len(line[1])
+    if "`" in info or (follows_text and (line["fence"][0] == "~" or len(info.split()) > 1)):
         return None
-    return _Block(line, fence, min(before[1].count(">"), 9), len(before[2]))
+    return _Block(line, min(before[1].count(">"), 9), len(before[2]))
 
 
 def _indentation(line: str) -> int:

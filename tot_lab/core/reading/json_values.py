@@ -63,7 +63,7 @@ def find_json(text: str) -> Iterator[FoundJSON]:
     work = Work(text)
     for place in unreadable:
         written = place.text.lstrip()
-        open_to_repair = written[:1] in ("{", "[") and not _too_deep(written)
+        open_to_repair = work.left > 0 and written[:1] in ("{", "[") and not _too_deep(written)
         value = repaired(written, work) if open_to_repair else None
         if value is not None and not _too_deep(json.dumps(value)):
             yield FoundJSON(value, place.start, place.end, True)

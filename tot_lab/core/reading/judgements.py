@@ -22,10 +22,8 @@ _LABEL = rf"(?:{_LABELS})"
 _ORDINAL = r"(?:b?\d{1,3}|[a-z])"
 _MARK = r"(?:\s?[^\w\s+%#(\[]+(?=\s|\Z))"  # separates a number from the name behind it
 _BEFORE = re.compile(
-    rf"(?:[^\w(\[#]|#(?!\d))*"
-    rf"(?:(?:{_LABEL}|rank)\.?\s*\#?\s?(?:{_ORDINAL}(?:{_MARK}|\Z)|b?\d{{1,3}}(?=\s))"
-    rf"|\#?{_ORDINAL}{_MARK}|\#\d{{1,3}}(?=\s)|\#?b?\d{{1,3}}\Z"
-    rf"|[(\[]\s?(?:{_LABEL}\s)?\#?{_ORDINAL}\s?[)\]])"
+    rf"[^\w(\[]*(?:(?:{_LABEL}|rank)\.?\s*\#?\s?(?:{_ORDINAL}(?:{_MARK}|\Z)|b?\d{{1,3}}(?=\s))"
+    rf"|{_ORDINAL}{_MARK}|\#\d{{1,3}}|b?\d{{1,3}}\Z|[(\[]\s?(?:{_LABEL}\s)?\#?{_ORDINAL}\s?[)\]])"
 )
 """One piece of numbering before a name: `1.`, `Approach 3:`, `(b2)`, `#4`."""
 
@@ -45,33 +43,14 @@ _SEGMENTS = re.compile(r"[()\[\]:;,]|\s[-–—]+\s")
 _REFERENCE = re.compile(rf"(?:{_LABEL})?([a-z]?)(\d{{1,3}})(?:st|nd|rd|th)?|([a-z])")
 _KEY_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
-_RANKS = ("rank", "order", "ordinal", "place", "position", "priorit", "star", "vote", "level", "tier")
-_SCORES: tuple[str, ...] = (
-    "score",
-    "rating",
-    "value",
-    "grade",
-    "points",
-    "confidence",
-    "probability",
-    "likelihood",
-    "overall",
-    "total",
+_RANK = re.compile("rank|ord(?:er|inal)|place|position|priorit|star|vote|level|tier")
+_SCORE = re.compile(
+    "score|rating|value|grade|points|confidence|probability|likelihood|overall|total|average|correctness"
+    "|completeness|elegance|practicality"
 )
-_SCORES += ("average", "correctness", "completeness", "elegance", "practicality")
-_REMARKS: tuple[str, ...] = (
-    "verdict",
-    "reason",
-    "why",
-    "comment",
-    "expla",
-    "rationale",
-    "justif",
-    "note",
-    "feedback",
-    "remark",
+_REMARK_ON = re.compile(
+    "verdict|reason|why|comment|expla|rationale|justif|note|feedback|remark|strength|weakness"
 )
-_REMARKS += ("strength", "weakness")
 """Beginnings of the words of keys that name no sibling."""
 
 _NAMES = frozenset({*_LABELS.split("|"), "name", "title", "label"})
@@ -117,14 +96,13 @@ def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
 
 def _is_table(rows: list[Any]) -> bool:
     """Whether a list holds rows of numbers, which name nothing and are no scores."""
-    return bool(rows) and all(
-        isinstance(row, list) and not any(isinstance(x, str) for x in row) for row in rows
-    )
+    return all(isinstance(row, list) and not any(isinstance(x, str) for x in row) for row in rows)
 
 
 def _judgement(item: Any) -> tuple[dict[str, Any], Any]:
-    if isinstance(item, list) and len(item) == 2 and isinstance(item[0], str):
-        return {"": item[0]}, item[1]
+    match item:
+        case [str(name), score, *_]:
+            return {"": name}, score
     if isinstance(item, dict) and len(item) == 1 and not is_score_key(key := next(iter(item))):
         return {"": key}, item[key]
     return _named_by(item), item
@@ -133,7 +111,7 @@ def _judgement(item: Any) -> tuple[dict[str, Any], Any]:
 def _named_by(judgement: Any) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for key, one in judgement.items() if isinstance(judgement, dict) else ():
-        if _speaks_of(key, _SCORES + _REMARKS) or one is None or isinstance(one, bool):
+        if is_score_key(key) or _speaks_of(key, _REMARK_ON) or one is None or isinstance(one, bool):
             continue
         inner = one if isinstance(one, dict) else {"": one}
         named.update({f"{key} {at}": part for at, part in inner.items() if str(part).strip()})
@@ -146,11 +124,11 @@ def _words(key: str) -> set[str]:
 
 def is_score_key(key: str) -> bool:
     """Whether a key such as `score`, `rating` or `overall_score` holds a score."""
-    return _speaks_of(key, _SCORES)
+    return _speaks_of(key, _SCORE)
 
 
-def _speaks_of(key: str, beginnings: tuple[str, ...]) -> bool:
-    return any(word.startswith(beginnings) for word in _words(key))
+def _speaks_of(key: str, beginnings: re.Pattern[str]) -> bool:
+    return any(map(beginnings.match, _words(key)))
 
 
 def core(name: str) -> str:
@@ -162,7 +140,7 @@ def core(name: str) -> str:
     while found := _AFTER.search(text, max(start, end - _LONGEST_AFTER), end):
         end = found.start()
     text = text[:end].rstrip()
-    while (found := _BEFORE.match(text, start)) and found.end() > start:
+    while found := _BEFORE.match(text, start):
         start = found.end()
     return " ".join(_WORD.findall(text, start))
 
@@ -219,11 +197,10 @@ class _Names:
 
     def _abbreviated(self, written: str) -> list[int]:
         """The one sibling whose name begins with a text of two words or more."""
-        words = " ".join(written[: _LONGEST + 1].rstrip(" .…").casefold().split())
-        if len(words) > _LONGEST or not re.search(r"\w\W+\w", words):
+        words = " ".join(written[:_LONGEST].rstrip(" .…").casefold().split())
+        if len(written) > _LONGEST or not re.search(r"\w\W+\w", words):
             return []
-        goes_on = r"\b" if core(written) else r"\s?[:.)–—-]"
-        goes_on = "" if written.rstrip().endswith(("…", "...")) else goes_on
+        goes_on = "" if written.rstrip().endswith(("…", "...")) else r"\b"
         beginning = re.compile(re.escape(words) + goes_on)
         found = [place for place, name in enumerate(self.plain) if beginning.match(name)]
         return found if len(found) == 1 else []
@@ -261,7 +238,7 @@ class _Matching:
         self.names, self.written, self.ids = names, written, ids
         self.known = _Names(names)
         self.rows = [
-            {key: str(one) for key, one in row.items() if not _speaks_of(key, _RANKS)} for row in written
+            {key: str(one) for key, one in row.items() if not _speaks_of(key, _RANK)} for row in written
         ]
         self.meant = [{key: self.known.meant(one) for key, one in row.items()} for row in self.rows]
         self.places: list[int | None] = [None] * len(written)
@@ -319,7 +296,7 @@ class _Matching:
             for key, meant in self.meant[k].items():
                 if not meant and not strange:
                     by_key.setdefault(key, []).append(k)
-        free = {*range(len(self.names))}.difference(place for place in self.places if place is not None)
+        free = {*range(len(self.names))}.difference(self.places)
         found = [self._referred(key, left, free) for key, left in by_key.items()]
         most = max(map(len, found), default=0)
         best = [places for places in found if len(places) == most]

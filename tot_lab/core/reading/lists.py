@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from bisect import bisect_left
 from collections.abc import Sequence
 from textwrap import dedent
 from typing import Any, NamedTuple
@@ -12,17 +14,16 @@ from tot_lab.core.reading.decoration import END_OF_TURN_AT_END
 from tot_lab.core.reading.json_values import FoundJSON, find_json
 
 _MARK = re.compile(
-    r"^(?P<indent>[ \t]*+)(?:(?P<bullet>[-*•‣▪◦–—])|(?:\#{1,6}[ \t]++)?(?P<bold>\*\*|__)?"
+    r"^(?P<indent>[ \t>]*+)(?:(?P<bullet>[-*•‣▪◦–—])|(?:\#{1,6}[ \t]++)?(?P<bold>\*\*|__)?"
     r"(?:(?P<word>step|thought|option|idea|approach|proposal)[ \t]++)?"
     r"(?:\#?\(?\d{1,3}(?P<closed>\*\*|__)?[.):、．）](?P<ended>\*\*|__)?|\#\d{1,3}|\[\d{1,3}\]|[①-⑳]"
     r"|(?P<letter>\(?(?-i:[a-z]|[ivx]{2,4})[.)])))"
-    r"(?:[ \t]++(?=\S)|(?<=[、．）①-⑳])(?=[^\s\d])|(?<=\d[.)])(?=[^\W\d_]|\*\*)"
-    r"|(?(bullet)(?!))[ \t\r]*+$(?=\s*+\S))",
+    r"(?:[ \t]++|\r?$|(?<=[、．）①-⑳])(?!\d)|(?<=\d[.)])(?=[^\W\d_]|\*\*))(?=\s*+\S)",
     re.IGNORECASE | re.MULTILINE,
 )
 _UNQUOTED = re.compile(r"^[ \t]*+[^>\s]", re.MULTILINE)
 _QUOTE = re.compile(r"^[ \t]*+>[ \t]?", re.MULTILINE)
-_RULE = re.compile(r"\n[ \t]*+[-*_]{3,}+\s*+\Z")
+_RULE = re.compile(r"\n[ \t]*+[-*_]{3,}+\Z")
 _APART = re.compile(r"\n[ \t]*+\n(?=\S)")
 _NEAR = 100  # characters beside a JSON value that are looked at
 
@@ -54,32 +55,28 @@ def find_list(text: str) -> FoundList:
     text = END_OF_TURN_AT_END.sub("", text.rstrip())
     if not _UNQUOTED.search(text):
         text = _QUOTE.sub("", text)
-    blocks = [block for block in fenced_blocks(text) if block.closed]
-    marks = _marks(text, blocks)
-    bracket = min((at for at in map(text.find, "[{") if at >= 0), default=len(text))
-    for found in find_json(text) if not marks or bracket < marks[0].start() else ():
-        outside = marks and not found.start <= marks[0].start() <= marks[-1].start() < found.end
-        items = [] if outside else _json_items(found.value)
+    is_marked = _MARK.search(text) is not None
+    blocks = [block for block in fenced_blocks(text) if block.closed] if is_marked else []
+    marks = _marks(text, blocks) if is_marked else []
+    first, last = (marks[0].start(), marks[-1].start()) if marks else (len(text), 0)
+    for found in find_json(text) if {"[", "{"} & {*text[:first]} else ():
+        items = _json_items(found.value) if found.start <= first and last < found.end else []
         if items and _stands_apart(text, found):
             return FoundList(items, found.repaired)
     if not marks:  # the list may be in a block
-        text = next((b.body for b in blocks if _MARK.search(b.body) and _marks(b.body)), text)
+        text = next((block.body for block in blocks if _marks(block.body)), text)
         marks = _marks(text)
     if marks:
         return FoundList(_marked_items(text, _own_level(marks)))
     if text.lstrip()[:1] in ("[", "{") or text.strip() == "null":
         return FoundList([])
-    return FoundList([line for line in map(str.strip, text.splitlines()) if line and line.strip("`~")])
+    return FoundList([line for line in map(str.strip, text.splitlines()) if line.strip("`~")])
 
 
 def _marks(text: str, blocks: Sequence[Fenced] = ()) -> list[re.Match[str]]:
     """The marks of items that are outside `blocks`. Letters are marks if the first mark is one of several."""
-    marks, k = list[re.Match[str]](), 0
-    for mark in _MARK.finditer(text):
-        while k < len(blocks) and blocks[k].end <= mark.start():
-            k += 1
-        if k == len(blocks) or mark.start() <= blocks[k].start:
-            marks.append(mark)
+    starts, ends = [block.start for block in blocks], [0, *(block.end for block in blocks)]
+    marks = [mark for mark in _MARK.finditer(text) if ends[bisect_left(starts, mark.start())] <= mark.start()]
     letters = [mark for mark in marks if mark["letter"]]
     is_lettered = len(letters) > 1 and letters[0] is marks[0]
     return marks if is_lettered else [mark for mark in marks if not mark["letter"]]
@@ -115,18 +112,19 @@ def _stands_apart(text: str, found: FoundJSON) -> bool:
 
 def _own_level(marks: list[re.Match[str]]) -> list[re.Match[str]]:
     """The marks of the outermost list: neither those indented by two more than the item before them, nor
-    those of another kind between the marks of the first kind.
+    those of another kind than the first, unless it is only the last mark.
     """
-    level = list[tuple[int, str, re.Match[str]]]()
+    level, kinds, deepest = list[re.Match[str]](), list[str](), sys.maxsize
     for mark in marks:
         space, word, bullet = mark.group("indent", "word", "bullet")
         indent = len(space.expandtabs(4))
-        if not level or indent < level[-1][0] + 2:
-            level.append((indent, bullet or (word or "1").lower(), mark))
-    first = level[0][1]
-    last = max(k for k, (_, kind, _) in enumerate(level) if kind == first)
-    nests = any(kind != first for _, kind, _ in level[:last])
-    return [mark for _, kind, mark in level if kind == first or not nests]
+        if indent < deepest:
+            deepest = indent + 2
+            level.append(mark)
+            kinds.append(bullet or (word or "1").lower())
+    first = kinds[0]
+    nests = any(kind != first for kind in kinds[:-1])
+    return [mark for mark, kind in zip(level, kinds, strict=True) if kind == first] if nests else level
 
 
 def _marked_items(text: str, marks: list[re.Match[str]]) -> list[str]:
@@ -136,8 +134,7 @@ def _marked_items(text: str, marks: list[re.Match[str]]) -> list[str]:
         bodies[-1] = _APART.split(bodies[-1], maxsplit=1)[0]  # what follows the list is no item
     items = []
     for mark, body in zip(marks, bodies, strict=True):
-        body = _RULE.sub("", body)
-        line, _, rest = body.partition("\n")
+        line, _, rest = _RULE.sub("", body.rstrip()).partition("\n")
         bold, *closed = mark.group("bold", "closed", "ended")
         line = f"{bold}{line.strip()}" if bold and not any(closed) else line.strip()
         items.append(f"{line}\n{dedent(rest)}".strip() if rest else line)

@@ -16,8 +16,7 @@ T = TypeVar("T")
 
 _LONGEST = 4_000  # characters at the end of a reply in words that are searched
 _CANDIDATES = 5  # JSON values in one reply
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_ARTICLE = r"(?:\W{1,3}(?:an?|the|best))*[\W_]*\Z"
+_ARTICLE = r"(?:\W{1,3}(?:an?|the))*[\W_]*\Z"
 _LABELLED = re.compile(
     rf"\b(?:category|kind|strategy|type|class|answer|choice|approach)\b[\W_]{{0,6}}(?:is\b)?{_ARTICLE}"
 )
@@ -42,14 +41,14 @@ def read_name(text: str, names: Mapping[str, T], key: str) -> T | None:
     Args:
         names: What each name stands for.
     """
-    known = {_core(name): meaning for name, meaning in names.items() if _core(name)}
+    known = {_core(name): meaning for name, meaning in names.items()}
     pattern = _pattern(tuple(names))
     answer = split_thinking(text)[1]
     found = sorted(islice(find_json(answer), _CANDIDATES), key=lambda one: one.start)
     for value in reversed([one.value for one in found]):
         leaves = list(_leaves(value, ""))
         asked = [leaf for at, leaf in leaves if _core(at) == _core(key)]
-        if asked or leaves:
+        if leaves:
             stated = [_in_words(leaf, known, pattern) for leaf in asked]
             stated = stated or [one for _, leaf in leaves if (one := _meaning(leaf, known)) is not None]
             return stated[0] if len({*stated}) == 1 else None
@@ -72,7 +71,7 @@ def _in_words(text: str, known: Mapping[str, T], pattern: re.Pattern[str]) -> T 
         reasons = _REASONS.search(line)
         here: set[T | None] = set()
         for k, found in enumerate(mentions):
-            if k and reasons and mentions[0].start() < reasons.start() < found.start():
+            if reasons and mentions[0].start() < reasons.start() < found.start():
                 break
             before = line[max(0, found.start() - 80) : found.start()]
             if _NEGATED.search(before):
@@ -114,14 +113,14 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _core(name: str) -> str:
-    """The letters and digits of a name, in lower case."""
-    return re.sub(r"(?<![^\W_])and(?![^\W_])|[\W_]+", "", name.casefold())
+    """The letters and digits of a name but for `and`, in lower case."""
+    return re.sub(r"and|[\W_]", "", name.casefold())
 
 
 @lru_cache(maxsize=64)
 def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
     """The pattern of the names in lower-case text, with any separators, and in the plural."""
-    words = (re.findall(r"[^\W_]+", _HUMP.sub(" ", name).lower()) for name in names)
+    words = (re.findall(r"[^\W_][^\W_A-Z]*", name) for name in names)
     spelled = {r"[\s_\u2010-\u2015-]{0,3}(?:and[\s_-])?".join(one) for one in words}
     longest = sorted(filter(None, spelled), key=len, reverse=True)
-    return re.compile(rf"(?<![^\W_])(?:{'|'.join(longest)})s?(?![^\W_])")
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(longest)})s?(?![^\W_])", re.IGNORECASE)

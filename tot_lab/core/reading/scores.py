@@ -28,36 +28,25 @@ _UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and
 )
 _SCALE = r"(?>(?:\s?[(\[]?(?:on a scale )?(?:of |from )?0 ?(?:to|[-–,]) ?1(?:0|00)?\b)?)"
 _SCORE, _CONFIDENCE = (
-    (
-        re.compile(letters),
-        re.compile(
-            rf"\b(?:{words})\b{_SCALE}[{ALL_MARKS}]*+"
-            rf"(?>(?:(?:is|of)\b|[:=→]|->|[–—-][ ])?)[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)"
-            rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
-            re.IGNORECASE,
-        ),
+    re.compile(
+        rf"\b(?:{words})\b{_SCALE}[{ALL_MARKS}]*+"
+        rf"(?>(?:(?:is|of)\b|[:=→]|->|[–—-][ ])?)[{ALL_MARKS}:]*+(?>(?:not\s{_NUMBER}\s?,?\s?but\s)?)"
+        rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}{_UNHEDGED}",
+        re.IGNORECASE,
     )
-    for words, letters in (
-        ("score|rating", "[sSrR](?:[cC][oO][rR][eE]|[aA][tT][iI][nN][gG])"),
-        ("confidence", "[cC][oO][nN][fF][iI][dD][eE][nN][cC][eE]"),
-    )
+    for words in ("score|rating", "confidence")
 )
-"""Where a statement may begin, in classes of letters that are found fast, and the statement."""
 _WORD_BEFORE = re.compile(r"\b(\w{1,20})[ \t]{1,3}\Z")
 _BARE = re.compile(rf"[{ALL_MARKS}]*+({_NUMBER}){_OF}[{ALL_MARKS}.]*+", re.IGNORECASE)
 _LINE_END = re.compile(rf"[{MARKS}.,]*+(?:\n|\Z)")
-_OVERALL = frozenset(
-    ["the", "my", "your", "a", "this", "its", "is", "and", "so", "well", "final", "overall", "total"]
-)
+_OVERALL = frozenset(["the", "my", "your", "a", "this", "its", "so", "final", "overall", "total"])
 _SEPARATOR = re.compile(
-    r"[:=|\t(\[]|(?<=\w)[.)\]][ \t]|[ \t][-–—→]+[ \t]|\b(?:scores?|gets|receives)\b", re.IGNORECASE
+    r"[:=|\t(\[]|[.)\]][ \t]|[ \t][-–—→]+[ \t]|\b(?:scores?|gets|receives)\b", re.IGNORECASE
 )
 _COMMA = re.compile(r"[,;][ \t]|(?<=\d)[ ]and[ ]")
 _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]*+[^\W\d].*+)?)")
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
 _OR = re.compile(r"[\s,;*`]*+(?:or|/|vs\.?)(?: perhaps| maybe)?[\s*`]*+", re.IGNORECASE)
-_AROUND = 100  # characters of a line around a name
-_MOST_LINES = 10_000
 _MOST_ABOVE = 5  # lines above a score that may name its sibling
 _CANDIDATES = 20  # JSON values in one reply that are tried
 _WORD = re.compile(r"[A-Za-z]+")
@@ -75,11 +64,9 @@ def read_score(text: str) -> float | None:
     overall = [share for share, is_overall in found if is_overall]
     if overall:
         return overall[-1]
-    if found:
-        shares = {share for share, _ in found}
-        return shares.pop() if len(shares) == 1 else None
-    match = _BARE.fullmatch(text.strip().split("\n", 1)[0])
-    return None if match is None else _share(match)
+    alone = _BARE.fullmatch(text.strip().split("\n", 1)[0])
+    shares = {_share(alone)} if alone else {share for share, _ in found}
+    return shares.pop() if len(shares) == 1 else None
 
 
 def read_confidence(text: str) -> float | None:
@@ -88,19 +75,14 @@ def read_confidence(text: str) -> float | None:
     return shares[-1] if shares else None
 
 
-def _stated(
-    kind: tuple[re.Pattern[str], re.Pattern[str]], text: str
-) -> Iterator[tuple[str | None, float | None]]:
+def _stated(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str | None, float | None]]:
     """The word before each statement in `text`, and the value. A number on the next line must be alone."""
-    words, statement = kind
     text = text[-READ:]
-    for place in words.finditer(text):
-        match = statement.match(text, place.start())
-        if match is None:
-            continue
-        alone = "\n" not in text[match.start() : match.start(1)] or _LINE_END.match(text, match.end())
-        if alone and not (place.start() and is_doubted(text, place.start())):
-            before = _WORD_BEFORE.search(text, max(place.start() - 23, 0), place.start())
+    for match in pattern.finditer(text):
+        start = match.start()
+        alone = "\n" not in text[start : match.start(1)] or _LINE_END.match(text, match.end())
+        if alone and not is_doubted(text, start):
+            before = _WORD_BEFORE.search(text, max(start - 23, 0), start)
             yield before[1] if before else None, _share(match)
 
 
@@ -138,7 +120,7 @@ def _share(match: re.Match[str]) -> float | None:
         score /= float(whole)
     elif percent:
         score /= 100
-    return score if math.isfinite(score) and 0 <= score <= 1 else None
+    return score if 0 <= score <= 1 else None
 
 
 def read_label(text: str, labels: Mapping[str, float]) -> float | None:
@@ -173,7 +155,7 @@ def read_label_logprobs(
         weights: dict[str, float] = {}
         for text, logprob in (token.top or {token.token: token.logprob}).items():
             piece = text.strip(" \t\n\r.,:;!*_`\"'▁Ġ").lower()
-            meant = [label for label in labels if piece and label.startswith(piece)]
+            meant = [label for label in labels if label.startswith(piece)]
             if len(meant) == 1:
                 weights[meant[0]] = weights.get(meant[0], 0.0) + math.exp(min(logprob, 0.0))
         total = sum(weights.values())
@@ -213,14 +195,10 @@ def read_sibling_scores(text: str, names: Sequence[str]) -> SiblingScores:
     pairs = [(a, b) for a, b in pairwise(in_order) if _OR.fullmatch(text, a.end, b.start)]
     found = [one for one in found if not any(one in pair for pair in pairs)]
     values = [(one.value, one.repaired) for one in found]
-    objects = [one for one in found if isinstance(one.value, dict)]
-    values.append(
-        ([one.value for one in objects], any(one.repaired for one in objects))
-    )  # an object per line
+    values.append(([one.value for one in found], any(one.repaired for one in found)))  # one per line
     judged = [(judgements(value), repaired) for value, repaired in values]
     if not any(named for one, _ in judged for named, _ in one):
-        longest = sum(map(len, names)) + _AROUND * len(names)
-        lines = _lines(text, longest).items()
+        lines = _lines(text).items()
         judged.append(
             ([({f"{k}": name for k, name in enumerate(names)}, one) for names, one in lines], False)
         )
@@ -246,16 +224,14 @@ def _of_siblings(
     return SiblingScores(scores, " ".join(filter(None, repairs)))
 
 
-def _lines(text: str, longest: int) -> dict[tuple[str, ...], str]:
+def _lines(text: str) -> dict[tuple[str, ...], str]:
     """The scores on lines, or on parts of a line between commas, by what is before each or, if that is
     nothing, by the lines above, from the nearest up to the score before.
 
     The last of equal lines counts.
     """
     scores, above = dict[tuple[str, ...], str](), deque[str](maxlen=_MOST_ABOVE)
-    for line in deque((line for line in without_markup(text).splitlines() if line.strip()), _MOST_LINES):
-        if len(line) > longest:
-            continue
+    for line in filter(str.strip, without_markup(text[-READ:]).splitlines()):
         parts = [*filter(None, map(_scored, _COMMA.split(line)))]
         parts = parts if len(parts) > 1 else [*filter(None, [_scored(line)])]
         scores.update({(head,) if head else tuple(above): score for head, score in parts})

@@ -19,23 +19,22 @@ _BEFORE, _AFTER = 200, 120  # characters around the word that are looked at
 
 _SENTENCE = re.compile(r"[.!?;\n]")
 _CLAUSE = re.compile(r"[.!?;:,\n–—→|{]|\s-\s|=>|\b(?:and|(?<!anything )but|so|hence|thus|therefore)\b")
-_ASIDE = re.compile(r"\b(not|never|am|is)\s*,[^,.;:!?\n]{1,40},")
+_ASIDE = re.compile(r"\b(not|never)\s*,[^,.;:!?\n]{1,40},")
 _LEADS = re.compile(
     r"(?>[\W\d_]+|(?:a|all|am|assessment|conclusion|critique|d|decision|final|fully|i|is|judge?ment|my|not|now|of|"
-    r"overall|quite|rating|result|review|say|status|the|this|un|verdict|very|would)(?![^\W\d_]))*+"
+    r"overall|quite|rating|result|review|say|status|the|this|verdict|very|would)(?![^\W\d_]))*+"
 )
 """The words that may stand before a verdict in its clause."""
 
 _NEGATED = re.compile(
     r"\b(?:not(?! (?:only|merely|just)\b)|never|neither|nor|none|nobody|few|some|most|almost|cannot|"
     r"(?:hard|bare|scarce|near|most|part|partial|large)ly|no (?:one|longer|way|means)|nowhere near|far from|"
-    r"anything but|without(?! (?:any )?(?:doubt|reservations?)\b)|(?<!no )(?<!without )(?<!any )doubt\w*|"
-    r"too \w+ to|would have)\b|n't\b"
+    r"anything but|(?<!no )(?<!without )(?<!any )doubt\w*|too \w+ to|would have)\b|n't\b"
 )
 _CONDITIONAL = re.compile(
-    r"\b(?:want|expect|need|get|make|keep|leave)\w* (?:me|us)\Z|\bthen(?: i am| i'm| we are| we're)?\Z|"
-    r"(?:\b(?:to|would|could|should|might|may|will|shall|can|must)|'(?:d|ll))(?: \w+ly| more)?"
-    r" (?:be|become|get|feel)(?: \w+ly| more)?\Z"
+    r"\b(?:me|us)\Z|\bthen(?: (?:i|we)[ '][amre]+)?\Z|"
+    r"(?:\b(?:to|would|could|should|might|may|will|shall|can|must)|'(?:d|ll))(?: \w+)?"
+    r" (?:be|become|get|feel)(?: \w+)?\Z"
 )
 _CONDITION_FIRST = re.compile(
     r"\W*(?:(?:and|but|only) )?(?:if|unless|until|once|when|whenever|provided|assuming|should|were|had|"
@@ -45,7 +44,7 @@ _HEDGED = re.compile(r"\b(?:maybe|perhaps|possibly|probably|presumably)\b")
 _SUBJECT = re.compile(
     r"(?:\b(?:i|we) (?:am|are|feel|remain)|\b(?:i'm|we're)|"
     r"\b(?:task|goal|request|critic|reviewer|requirements?|criteria) (?:is|isn't|are|aren't))"
-    r"(?: (?:not|never|no|longer|yet|quite|now|still|very|more|\w+ly))*\Z"
+    r"(?: (?:not|never|no|longer|yet|quite|now|still|very|just|\w+ly))*\Z"
 )
 """Who may be satisfied, or what, in a clause with other words."""
 
@@ -53,7 +52,7 @@ _CLOSING = r"[\s*_`~\"'”’»)\]}]{0,9}"
 _ANSWERED = re.compile(
     rf"{_CLOSING}[:=?(–—-][\s*_`~\"'“‘«(\[{{]{{0,9}}(?:(yes|true)\b|"
     r"(?:no|not|false|null|none|n/a|0)\b(?=\s{0,9}(?:\Z|[^\w\s]|(?<=\n)))|"
-    r"(?:not (?:yet|quite|at all|(?:real|entire|ful|complete)ly|applicable)|hardly|only (?:if|when|once))\b)"
+    r"(?:not (?:yet|quite|at all|(?!on)\w+ly|applicable)|hardly|only (?:if|when|once))\b)"
 )
 _ASKED = re.compile(rf"{_CLOSING}\?")
 _ENDS = re.compile(rf"{_CLOSING}(?:\Z|[^\w\s]|(?<=\n)|(?:with|without|and|because|since|as|now)\b)")
@@ -62,10 +61,10 @@ _CONDITION = re.compile(
     rf"{_CLOSING}(?:[:,–—-]\s{{0,3}})?(?:provided|unless|once|pending|subject to|except|apart from|only|"
     r"on (?:the )?condition|as (?:soon|long) as|assuming|mostly|partly|partially|almost|nearly|in part|"
     r"with (?:\w+ )?(?:reservation|caveat)s?)\b|"
-    r"[\s,)]{1,3}(?:if|when|after|until|(?:(?:i|it|we) )?(?:am|is|are) (?:not|never))\b"
+    r"[\s,)]{1,3}(?:if|when|after|until|(?:(?:i|it|we) )?(?:am|is|are) not)\b"
 )
 _BUT = re.compile(r"[\s,)*_`]{1,6}(?:with [^.!?:\n]{1,80}?[\s,]{1,2})?(?:but|however|though|although)\b")
-_OR = re.compile(r"\W*(?:\b(?:or|nor|vs)\b|[/|])\W*")
+_OR = re.compile(r"[^\w/|]*+(?:\b(?:or|nor|vs)\b|[/|])[^\w/|]*+")
 
 _PLAIN = {**FULL_WIDTH, ord("’"): "'"}
 
@@ -95,7 +94,7 @@ def read_verdict(text: str) -> bool | None:
 def without_verdict(text: str) -> str:
     """`text` without the lines that begin with a verdict."""
     kept, end = list[str](), 0
-    for start in (one.start for one in _statements(text) if one.start >= end):
+    for start in (one.start for one in _statements(text)):
         line = text.rfind("\n", 0, start) + 1
         if _LEADS.fullmatch(text[line:start].lower()):
             kept.append(text[end:line])
@@ -108,7 +107,7 @@ def _statements(text: str) -> Iterator[_Statement]:
     words = deque(_WORD.finditer(text), maxlen=_MOST)
     paired: set[int] = set()
     for one, other in pairwise(words):
-        if other.start() - one.end() < 20 and _OR.fullmatch(text, one.end(), other.start()):
+        if _OR.fullmatch(text, one.end(), other.start()):
             paired |= {one.start(), other.start()}
     for word in words:
         if word.start() in paired:
@@ -126,20 +125,14 @@ def _verdict(text: str, word: re.Match[str]) -> tuple[bool | None, bool]:
     clause = _CLAUSE.split(_ASIDE.sub(r"\1", sentence))[-1]
     near = " ".join(re.findall(r"[\w']+", clause)[-7:])
     answered = _ANSWERED.match(after)
-    is_key = answered is not None and before[-1:] in ("'", '"', "`")
-    is_plain = (
-        is_key
-        or (
-            _LEADS.fullmatch(clause) is not None
-            and (answered or word[2].isupper() or _ENDS.match(after)) is not None
-        )
-        or _SUBJECT.search(near) is not None
+    is_plain = bool(
+        (_LEADS.fullmatch(clause) and (word[2].isupper() or _ENDS.match(after))) or _SUBJECT.search(near)
     )
     if not is_plain and not word[2].isupper():
         return None, False  # a mention
     negated = _NEGATED.search(near) is not None
     if word[1]:
-        double = word[1].lower() in ("un", "dis") and _NEGATED.search(" ".join(near.split()[-3:]))
+        double = _NEGATED.search(" ".join(near.split()[-3:]))
         return None if double or _ASKED.match(after) else False, is_plain
     if negated or _CONDITIONAL.search(near) or _CONDITION_FIRST.match(sentence):
         return False, is_plain

@@ -6,9 +6,9 @@ import re
 
 from tot_lab.core.reading.markup import ALL_MARKS, MARKS, READ, TAKEN_BACK, is_doubted, without_markup
 
-_NOUN = r"(?:candidate|choice|option|number|thought|step|answer|one|proposal|solution|no\.?)(?![a-z])"
-_ANOTHER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+\d{{1,6}}"
-_NUMBER = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+(\d{{1,6}})"
+_NOUN = r"(?:candidate|choice|option|number|thought|step|answer|one|proposal|solution|no\.?)"
+_BEFORE = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+"
+_ANOTHER, _NUMBER = rf"{_BEFORE}\d{{1,6}}", rf"{_BEFORE}(\d{{1,6}})"
 _OTHER = (
     rf"(?>(?:[{MARKS}]*+(?:not|cannot be|isn['’]t){_ANOTHER}[{MARKS}]*+[,;]?[ ]?"
     r"(?:but|it is|it['’]s)\b)?)"
