@@ -190,6 +190,12 @@ def test_an_empty_continuation_ends_a_path_and_is_no_step():
     assert stopped.answer_state == "unfinished"
 
 
+def test_an_empty_continuation_after_a_cut_answer_is_no_step_either():
+    made, _, _ = stepping(["24 and 2", Reply("Answer: 26", finish_reason="length"), ""])
+    assert (made.answer, made.answer_state) == ("26", "finished")
+    assert made.tree.texts(made.best.id) == ["24 and 2", "Answer: 26"]
+
+
 def test_an_own_complete_decides_alone():
     class Open(tl.domains.General):
         kind = "tests/open"

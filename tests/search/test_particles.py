@@ -4,7 +4,6 @@ import json
 import math
 import operator
 import subprocess
-import sys
 from collections import Counter
 from random import Random
 from statistics import fmean, stdev
@@ -12,6 +11,7 @@ from statistics import fmean, stdev
 import numpy as np
 import pytest
 from support import GOLDEN, run, wait
+from support.its_hub import python_with_its_hub
 from support.on_reward_trees import drive, path_of
 from support.reward_trees import RecordedRandom, RewardTree
 
@@ -184,11 +184,7 @@ def test_the_reference_weighs_what_its_thought_at_that_depth_does():
 @pytest.mark.proof
 def test_the_file_holds_what_the_package_does(tmp_path):
     """In an environment of its own."""
-    subprocess.run([sys.executable, "-m", "venv", tmp_path], check=True)
-    python = tmp_path / "bin/python"
-    pip = [python, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, "numpy", "typing-extensions"], check=True)
-    subprocess.run([*pip, "--no-deps", "its-hub==1.2.0"], check=True)
+    python = python_with_its_hub(tmp_path)
     script = subprocess.run([python, GOLDEN / "with_its_hub.py"], check=True, capture_output=True, text=True)
     assert json.loads(script.stdout) == THEIRS
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.records import END_OF_REPLY, Decided, Record, Scored, Thought
+from tot_lab.core.records import Decided, Record, Scored, Thought
 
 
 def format_score(score: float) -> str:
@@ -127,7 +127,7 @@ class Tree:
         elif type(record) is Decided:
             node = self[record.id]
             node.state, node.reason = record.what, record.reason
-            if record.reason == END_OF_REPLY and not node.text:
+            if record.what == "complete" and record.reason and not node.text:
                 self.closing.add(record.id)
             if record.other is not None:
                 node.merged = record.other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from tot_lab.core.records import id_key
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
@@ -12,12 +13,12 @@ class PRMBeam(Search):
     """Beam search on step scores: of N candidates per level, N / M are kept and continued M times each.
 
     M is `count`, N / M is `width`. A finished candidate is set aside: it is never pruned and takes no place
-    in the beam. The search ends when N candidates are finished, or none can be continued.
+    in the beam. If fewer than N / M are left, they share the N next steps, and those that do not divide go to
+    the first of them. The search ends when none can be continued.
 
-    The published code of Beeching et al. differs: it ends only when all candidates of one level are finished,
-    it proposes more than M steps for each if fewer than N / M are left, it counts a step that ends at
-    `max_tokens` as finished, and it completes all candidates of its last level. `Continue(finish=True)`
-    completes the best one, and only if none is finished.
+    The published code of Beeching et al. differs: it counts a step that ends at `max_tokens` as finished, and
+    it completes all candidates of its last level. `Continue(finish=True)` completes the best one, and only if
+    none is finished. The beam of its-hub differs more: a finished candidate competes for places.
 
     References:
         Snell et al. 2024, arXiv:2408.03314, section 5.2; Beeching et al. 2024, Scaling test-time compute with
@@ -34,16 +35,20 @@ class PRMBeam(Search):
     """Next steps proposed for each: M."""
 
     def run(self, state: SearchState) -> Searching:
-        finished = 0
-        children = yield Pick([state.root], self.width * self.count)
-        while children:
-            going_on = state.open(children)
-            finished += len(children) - len(going_on)
-            if finished >= self.width * self.count:
-                return
+        total = self.width * self.count
+        place = {state.root: 0}
+        children = yield Pick([state.root], total)
+        while going_on := state.open(children):
             kept = yield from state.keep_best(going_on, self.width)
-            why = {id: {"score": state.tree[id].score, "finished": finished} for id in kept}
-            children = yield Pick(kept, self.count, why=why)
+            # The published code goes through the candidates in rounds of one step for each.
+            in_rounds = sorted(
+                kept, key=lambda id: (id_key(id)[-1], place.get(state.tree[id].parent or "", 0))
+            )
+            place = {id: number for number, id in enumerate(in_rounds)}
+            each, more = divmod(total, len(kept))
+            counts = [each + (place[id] < more) for id in kept]
+            why = {id: {"score": state.tree[id].score} for id in kept}
+            children = yield Pick(kept, counts, why=why)
 
     def max_expansions_by_count(self, branch: int, depth: int) -> list[tuple[int, int]]:
         return [(self.width * self.count, 1), (self.count, (depth - 1) * self.width)]
