@@ -48,6 +48,7 @@ _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
 _OR = re.compile(r"[\s,;*`]*+(?:or|/|vs\.?)(?: perhaps| maybe)?[\s*`]*+", re.IGNORECASE)
 _MOST_ABOVE = 5  # lines above a score that may name its sibling
+_MOST_SEPARATORS = 30  # separators at the end of a line between which its score is looked for
 _CANDIDATES = 20  # JSON values in one reply that are tried
 _WORD = re.compile(r"[A-Za-z]+")
 
@@ -245,7 +246,7 @@ def _lines(text: str) -> dict[tuple[str, ...], str]:
 def _scored(line: str) -> tuple[str, str] | None:
     """The last score on a line, preceded by what is before it."""
     start = len(line)
-    for separator in reversed([*_SEPARATOR.finditer(line)]):
+    for separator in reversed(deque(_SEPARATOR.finditer(line), _MOST_SEPARATORS)):
         if scored := _LINE_SCORE.fullmatch(line, separator.end(), start):
             return _SCORE_WORD.sub("", line[: separator.start()]).strip(), scored[1]
         start = separator.start()
