@@ -71,7 +71,11 @@ def over_http(server, folder=None, most=None, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategies", [METHODS["samples"], SEARCH, METHODS], ids=["samples", "beam", "all"])
+@pytest.mark.parametrize(
+    "strategies",
+    [pytest.param(METHODS["samples"], marks=pytest.mark.nightly), SEARCH, METHODS],
+    ids=["samples", "beam", "all"],
+)
 def test_after_a_quarter_of_the_calls_a_fifth_of_the_runs_is_finished(server, strategies):
     asked = tasks(12 if strategies is METHODS else 40)
     sweep, ends = wait(watched(over_http(server), strategies, asked, requests=lambda: len(server.asked)))
@@ -95,7 +99,11 @@ class Costly(OverHttp):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", [METHODS["samples"], SEARCH], ids=["samples", "beam"])
+@pytest.mark.parametrize(
+    "strategy",
+    [METHODS["samples"], pytest.param(SEARCH, marks=pytest.mark.nightly)],
+    ids=["samples", "beam"],
+)
 def test_the_first_runs_are_finished_early_where_this_process_is_the_bottleneck(server, strategy):
     model = Costly(url=str(server.server_address[1]), concurrency=512)
     lab = tl.Lab(model, runs=None, mode="off")

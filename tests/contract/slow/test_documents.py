@@ -14,7 +14,7 @@ import distributed
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from support import ROOT, TASK, Scripted, run
+from support import ROOT, TASK, Scripted, mostly_nightly, run
 from support.providers import Providers, Said
 from support.redis_server import RedisServer
 
@@ -42,6 +42,7 @@ def execute(code: str, names: dict) -> dict:
 
 CLUSTER = "docs/how-to/cluster.md"
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+LONG = "docs/concepts/sweeps_and_statistics.md"
 EXECUTED = [page for page in PAGES if page != CLUSTER and blocks(page)]
 FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
 SERVER, REWARDS = "http://localhost:8000/v1", "http://localhost:8001/v1"
@@ -135,7 +136,7 @@ def kernel():
         yield client
 
 
-@pytest.mark.parametrize("page", EXECUTED)
+@pytest.mark.parametrize("page", mostly_nightly(EXECUTED, [page for page in EXECUTED if page != LONG]))
 def test_the_cells_of_a_page_show_what_they_promise(kernel, page, tmp_path):
     """In a real kernel and in order. A server on this machine stands for those of the providers."""
     with Providers(reply_of_a_server) as server:

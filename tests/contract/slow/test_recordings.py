@@ -61,7 +61,7 @@ def test_every_notebook_is_run():
 
 @pytest.mark.parametrize(
     "recording",
-    mostly_nightly(RECORDINGS, [path for path in RECORDINGS if path.name.startswith(("15", "25"))]),
+    mostly_nightly(RECORDINGS, [path for path in RECORDINGS if path.name.startswith("25")]),
     ids=lambda path: path.name,
 )
 def test_its_notebook_runs_with_the_network_cut(recording, tmp_path):
