@@ -75,12 +75,19 @@ class RewardServer(ServedModel):
             raise Failure(f"options must hold further fields of the request: got {min(taken)!r}")
         async with self._posted(self._path, body | options) as response:
             page = page_of(await body_of(response))
-            headers = response.headers
-        each = self._rows(page, list(solutions.values()))
-        texts = {messages: self._text(rows) for messages, rows in zip(solutions, each, strict=True)}
+            usage = self._usage(page, response.headers)
+        try:
+            each = self._rows(page, list(solutions.values()))
+            texts = {messages: self._text(rows) for messages, rows in zip(solutions, each, strict=True)}
+        except Failure as failure:
+            failure.usage = usage
+            raise
         choices = [Choice(texts[call.messages], None, None, ()) for call in calls]
         name = page.get("model") if isinstance(page, dict) else None
-        return Answers(choices, name if isinstance(name, str) else None, self._usage(page, headers))
+        return Answers(choices, name if isinstance(name, str) else None, usage)
+
+    def _usage_in(self, usage: dict[str, Any]) -> Usage | None:
+        return usage_of(usage)
 
     def _text(self, rows: list[Any]) -> str:
         """Return the reply that states the rewards in `rows`. Raises `Failure` if it holds none."""

@@ -568,7 +568,7 @@ def usage_of(lines: Sequence[Line]) -> Usage:
         _total([reply.input_tokens for reply, _ in counted]),
         _total([reply.output_tokens for reply, _ in counted]),
         _total([reply.cost for reply, _ in counted], fsum),  # whatever the order of the lines is
-        _total([paid for _, paid in counted], fsum),
+        _total([paid for r, paid in replies if (r, paid) in counted or paid is not None], fsum),
     )
 
 
