@@ -204,12 +204,14 @@ class Need(NamedTuple):
         usd: Cost. `None` if the price is not known.
         prompt: Tokens of the prompt. `None` if they were not counted.
         bounded: `False` if the length of the longest reply is only a guess.
+        price: USD per million tokens of (prompt, reply). `None` if it is not known.
     """
 
     tokens: int
     usd: float | None
     prompt: int | None = None
     bounded: bool = True
+    price: tuple[float, float] | None = None
 
 
 class Bounds(Protocol):

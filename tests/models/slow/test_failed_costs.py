@@ -45,18 +45,36 @@ class Asks(tl.Strategy):
 
 def page(choice, **more):
     choice = {"index": 0, "finish_reason": "stop", **choice}
-    return Raw(json.dumps({"id": "1", "object": "chat.completion", "created": 1, "model": "m", **more} | {"choices": [choice]}))
+    return Raw(
+        json.dumps(
+            {"id": "1", "object": "chat.completion", "created": 1, "model": "m", **more}
+            | {"choices": [choice]}
+        )
+    )
 
 
 SAYS = {"role": "assistant", "content": None}
 REPORTED = {
     "refusal": page({"message": SAYS | {"refusal": "I will not."}}, usage=USAGE),
     "content filter": page({"message": SAYS, "finish_reason": "content_filter"}, usage=USAGE),
-    "error choice": page({"message": SAYS | {"content": "par"}, "error": {"message": "lost it"}}, usage=USAGE),
+    "error choice": page(
+        {"message": SAYS | {"content": "par"}, "error": {"message": "lost it"}}, usage=USAGE
+    ),
     "failed finish": page({"message": SAYS | {"content": "par"}, "finish_reason": "error"}, usage=USAGE),
     "error page": Raw(json.dumps({"error": {"message": "broke down"}, "usage": USAGE})),
     "error status": Raw(json.dumps({"error": {"message": "broke down"}, "usage": USAGE}), status=500),
-    "no choices": Raw(json.dumps({"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [], "usage": USAGE})),
+    "no choices": Raw(
+        json.dumps(
+            {
+                "id": "1",
+                "object": "chat.completion",
+                "created": 1,
+                "model": "m",
+                "choices": [],
+                "usage": USAGE,
+            }
+        )
+    ),
     "unreadable choice": page({"message": SAYS | {"content": 5}}, usage=USAGE),
 }
 UNREPORTED = {

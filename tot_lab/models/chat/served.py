@@ -125,7 +125,8 @@ class ServedModel(ChatEndpoint):
         longest = calls[0].max_tokens or self.context_window
         output = len(calls) * (longest or UNKNOWN_OUTPUT)
         most = None if self.price is None else usd(self.price, prompt, output)
-        return Need(prompt + output, most, prompt, bounded=longest is not None)
+        price = self.price and self.price[:2]
+        return Need(prompt + output, most, prompt, bounded=longest is not None, price=price)
 
     def _posted(self, path: str, body: dict[str, Any]) -> AbstractAsyncContextManager[ClientResponse]:
         """Post `body` to a page of the server and give the response. Raises `Failure` if it refuses."""
