@@ -65,8 +65,10 @@ class RewardServer(ServedModel):
 
     def need(self, calls: Sequence[Call]) -> Need:
         """Return the most tokens that the prompt can have. A reward has none."""
-        prompt = super().need(calls).prompt or 0
-        return Need(prompt, None if self.price is None else usd(self.price, prompt, 0), prompt)
+        need = super().need(calls)
+        prompt = need.prompt or 0
+        most = None if self.price is None else usd(self.price, prompt, 0)
+        return Need(prompt, most, prompt, price=need.price)
 
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
         solutions = {call.messages: solution_of(call) for call in calls}  # samples of a reward are equal

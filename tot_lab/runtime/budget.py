@@ -345,7 +345,8 @@ class Scope:
         it.
         """
         bound = None if name in self.use.broken else _bound(name, call, need)
-        limited = name == "input_tokens" or call.max_tokens is not None or bound == 0
+        has_reply = need is None or need.tokens != need.prompt
+        limited = name == "input_tokens" or call.max_tokens is not None or bound == 0 or not has_reply
         if bound is not None and (limited or bound <= room):
             return Claim(fixed=bound)
         estimate = _prompt_estimate(call) if name in ("input_tokens", "tokens") else 0
