@@ -38,9 +38,9 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
         return inside
     if any(isinstance(link, (httpx.TransportError, aiohttp.ClientError, OSError)) for link in chain):
         never = httpx.ConnectError, httpx.ConnectTimeout, aiohttp.ClientConnectorError, ConnectionRefusedError
-        refused = any(isinstance(link, never) for link in chain)
+        is_refused = any(isinstance(link, never) for link in chain)
         message = f"no answer from {address}: {words}"
-        return Failure(message, retry=True, connection_failed=True, refused=refused)
+        return Failure(message, retry=True, connection_failed=True, refused=is_refused)
     if isinstance(error, litellm.exceptions.MidStreamFallbackError):
         return Failure(words, retry=not TOO_LONG.search(words))
     refused = litellm.BadRequestError, litellm.AuthenticationError, litellm.NotFoundError
