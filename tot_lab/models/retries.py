@@ -68,10 +68,10 @@ class Retried:
             if wait is None:
                 wait = min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT) * random.uniform(0.5, 1.0)
             again = failure.retry and tries <= self.endpoint.retries and wait <= MAX_PATIENCE
-            if again and (pay := PAY_AGAIN.get()) is not None:
-                again = await pay([*lost.values()])
+            error = self._error_text(failure, tries)
+            if again and (pay := PAY_AGAIN.get()) is not None and not await pay([*lost.values()]):
+                again, error = False, f"{error} (the spending limit has no room for another try)"
             if not again:
-                error = self._error_text(failure, tries)
                 return [reply or replace(lost[place], error=error) for place, reply in enumerate(replies)]
             if failure.connection_failed:
                 self._warn(failure, wait)

@@ -4,9 +4,8 @@ Before a request, the most that it can cost is reserved. When the replies arrive
 rest released. If a request was cancelled after it was sent, a reply reports no usage, or the reported usage
 is impossible, the whole reservation counts as spent, since it may have been charged. So does that of a failed
 request, unless it was refused. A request is repeated if the limit has room for it once more. If the price is
-unknown,
-the limit cannot be enforced and nothing is requested. A user's function has no price; the cost that its
-replies report is counted.
+unknown, the limit cannot be enforced and nothing is requested. A user's function has no price; the cost that
+its replies report is counted.
 """
 
 from __future__ import annotations
