@@ -386,9 +386,10 @@ def events_df(run: Run) -> pandas.DataFrame:
       `data["call"]`: `call.cached` (run: the run whose record answered it, if it was not
       the cache; see `lab.branch`), `call.joined` (an equal call was under way), `call.queued` (slots:
       those that it waited for, if its strategy has set any), `call.sent` (tries, n), `call.retried` (error,
-      status, wait in seconds), `call.limit` (limit, before, reason, model: the adaptive limit of concurrent
-      requests to the model changed with this call), `call.server` (server, version, model, revision,
-      quantization, dtype, chat_template, as far as the server reports them: once, with the first call to it),
+      status, wait in seconds; input_tokens, output_tokens, cost and reported_usage of the failed try as in
+      `Reply`), `call.limit` (limit, before, reason, model: the adaptive limit of concurrent requests to the
+      model changed with this call), `call.server` (server, version, model, revision, quantization, dtype,
+      chat_template, as far as the server reports them: once, with the first call to it),
       `call.processed` (cached_tokens and speeds, as far as the server reports them), `call.dropped` (settings
       that the provider does not accept: once), `call.refused` (by `spend`: the most it could cost, and what
       was left, in USD), `call.damaged` and `call.unstored` (errors of the cache)

@@ -136,7 +136,8 @@ class Reply(
         provider_state: State that the provider expects back with the message of a tool call, such as signed
             thinking. Opaque JSON.
         reported_usage: Reported usage that cannot be true, such as `output_tokens=-5`. The fields concerned
-            are `None`, and every limit counts the call's whole reservation.
+            are `None`, and every limit counts the call's whole reservation. `not reported` means the same of
+            a failed request for which the provider may have charged.
         raw_text: The text with its thinking as written, if thinking stood within or after the answer.
         ended: Whether the model ended the reply itself, and not at one of the call's stop texts. `None` if
             the server does not tell.
@@ -203,12 +204,14 @@ class Need(NamedTuple):
         usd: Cost. `None` if the price is not known.
         prompt: Tokens of the prompt. `None` if they were not counted.
         bounded: `False` if the length of the longest reply is only a guess.
+        price: USD per million tokens of (prompt, reply). `None` if it is not known.
     """
 
     tokens: int
     usd: float | None
     prompt: int | None = None
     bounded: bool = True
+    price: tuple[float, float] | None = None
 
 
 class Bounds(Protocol):
@@ -254,6 +257,9 @@ def estimated_tokens(text: str) -> int:
     """Estimate the tokens of `text` if no count was reported: one per four UTF-8 bytes, rounded up."""
     return (len(text.encode("utf-8", "replace")) + 3) // 4
 
+
+UNREPORTED = "not reported"
+"""`reported_usage` of a failed request that the provider may have processed without a report."""
 
 MAX_TOKENS = 1_000_000_000
 """Maximum number of tokens of one call that is accepted from a usage report."""

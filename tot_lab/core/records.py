@@ -8,7 +8,7 @@ pydantic was two to three times slower.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, count
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
@@ -198,6 +198,29 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     t: Annotated[float, msgspec.Meta(ge=0, le=CENTURY)]
     e: Record
     paid: float | None = None
+
+
+_USAGE = ("input_tokens", "output_tokens", "cost", "reported_usage")
+
+
+def usage_noted(reply: Reply) -> dict[str, Any]:
+    """Return the data of a note `call.retried` about what a failed try used."""
+    return {name: value for name in _USAGE if (value := getattr(reply, name)) not in (None, "")}
+
+
+def failed_tries(lines: Iterable[Line]) -> dict[Position, list[Reply]]:
+    """Return what the failed tries of each call used, as replies with an error, by its position."""
+    tries: dict[Position, list[Reply]] = {}
+    for line in lines:
+        note = line.e
+        if isinstance(note, Note) and note.name == "call.retried" and not note.data.keys().isdisjoint(_USAGE):
+            tries.setdefault(tuple(note.data.get("call", ())), []).append(failed_try(note.data))
+    return tries
+
+
+def failed_try(data: dict[str, Any]) -> Reply:
+    """Return what the failed try used that a note `call.retried` describes, as a reply with an error."""
+    return Reply(error=str(data.get("error", "")), **{name: data[name] for name in _USAGE if name in data})
 
 
 @gc_paused()

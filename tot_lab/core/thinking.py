@@ -41,6 +41,12 @@ class Budget(BaseModel):
       (largest use of one call). `max_tokens` is known if the call sets it; the prompt's tokens and the price
       are known if the endpoint reports them. A function used as a model has no price. A call without
       `max_tokens` reserves the model's longest reply while that fits, and joins the ramp otherwise.
+    - Usage that the model does not report is estimated from the texts, and priced if the price is known.
+    - Failed tries of a call count as well: what they report, or else their reservation. Requests that were
+      refused (4xx, 429, 503, no connection) cost nothing. A call is not tried again if that would exceed the
+      limit. `calls` counts no retries. Failed tries are part of the journal, so a replay or a resumed run
+      counts them again. They are not part of the cache, so a rerun from the cache may admit more calls.
+    - Each sample of a request for several counts the prompt, as if it had been requested alone.
     - Usage that cannot be true (negative, not a number, absurdly large) counts as unknown. Such a call uses
       up its whole reservation, or everything that is left if nothing is known yet. `Reply.reported_usage`
       holds the reported values.
@@ -65,7 +71,7 @@ class Budget(BaseModel):
     """Input and output tokens of all calls."""
 
     usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """What the calls would cost in USD if each were paid, cached replies included."""
+    """What the calls would cost in USD if each were paid, cached replies included and failed tries too."""
 
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """Wall time."""

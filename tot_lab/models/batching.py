@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from tot_lab.core.calls import Call, CallObserver, Reply
+from tot_lab.core.records import usage_noted
 from tot_lab.models.flight import Flight
 from tot_lab.models.stack import UNLISTED, Backend
 
@@ -101,6 +102,8 @@ class Batched:
             reply = group.reply_to(observer)
             if reply.error != UNLISTED:
                 return [reply]
+            if usage := usage_noted(reply):
+                observer.note("call.retried", error=reply.error, status=None, wait=0.0, **usage)
         return await self.inner.answer(calls, observer)
 
     def _look(self, key: Hashable, group: Gathered, before: int) -> None:

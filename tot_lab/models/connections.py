@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from tot_lab.models.chat.failures import refusal, shortened
+from tot_lab.models.chat.failures import refusal, shortened, usage_in
 from tot_lab.models.stack import Failure
 
 if TYPE_CHECKING:
@@ -95,13 +95,18 @@ async def opened(
         ) as response:
             _close_after_streams_of_llama_cpp(response)
             if refusing and response.status != 200:
-                raise refusal(response.status, response.headers, await _error_text_of(response))
+                text = await _error_text_of(response)
+                failure = refusal(response.status, response.headers, text)
+                failure.usage = usage_in(text)
+                raise failure
             yield response
     except ValueError as error:  # of the URL or a header
         raise Failure(f"the request cannot be sent: {shortened(str(error))}") from None
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         words = shortened(str(error)) or type(error).__name__
-        raise Failure(f"no answer from {address}: {words}", retry=True, connection_failed=True) from None
+        refused = isinstance(error, aiohttp.ClientConnectorError)
+        message = f"no answer from {address}: {words}"
+        raise Failure(message, retry=True, connection_failed=True, refused=refused) from None
 
 
 def _close_after_streams_of_llama_cpp(response: ClientResponse) -> None:
@@ -111,13 +116,6 @@ def _close_after_streams_of_llama_cpp(response: ClientResponse) -> None:
     protocol = response.connection and response.connection.protocol
     if protocol is not None:
         protocol.force_close()
-
-
-def was_refused(failure: Failure) -> bool:
-    """Whether `opened` raised `failure` because there was no connection. Otherwise the server may be busy."""
-    import aiohttp  # noqa: PLC0415
-
-    return isinstance(failure.__context__, aiohttp.ClientConnectorError)
 
 
 async def body_of(response: ClientResponse) -> bytes:

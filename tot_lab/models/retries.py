@@ -4,7 +4,7 @@ Only failures that may be temporary are repeated: 408, 409, 429, 5xx, broken con
 server marks as failed (`chat/failures.py` decides which). Of several samples, only those that failed are
 requested again. The wait is the provider's Retry-After, or it starts at half a second
 and doubles. It is shortened by a random factor, so that many callers do not return at once. The last failure
-becomes a reply.
+becomes a reply with what it used. What earlier ones used is part of their notes, and counts for every limit.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+from msgspec.structs import replace
+
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading.thinking import separated
-from tot_lab.models.stack import Backend, Endpoint, Failure
+from tot_lab.core.records import usage_noted
+from tot_lab.models.stack import PAY_AGAIN, Backend, Endpoint, Failure
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
@@ -60,19 +63,27 @@ class Retried:
                 replies[place] = reply and separated(reply)
             if failure is None:
                 return [reply for reply in replies if reply is not None]
+            lost = {place: failure.used_by(k) for k, place in enumerate(places) if replies[place] is None}
             wait = failure.retry_after
             if wait is None:
                 wait = min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT) * random.uniform(0.5, 1.0)
-            if not failure.retry or tries > self.endpoint.retries or wait > MAX_PATIENCE:
-                failed = Reply(error=self._error_text(failure, tries), reported_usage=failure.reported_usage)
-                return [failed if reply is None else reply for reply in replies]
+            again = failure.retry and tries <= self.endpoint.retries and wait <= MAX_PATIENCE
+            error = self._error_text(failure, tries)
+            if again and (pay := PAY_AGAIN.get()) is not None and not await pay([*lost.values()]):
+                again, error = False, f"{error} (the spending limit has no room for another try)"
+            if not again:
+                return [reply or replace(lost[place], error=error) for place, reply in enumerate(replies)]
             if failure.connection_failed:
                 self._warn(failure, wait)
             if any(replies):
-                only = {"only": [call for call, reply in zip(calls, replies, strict=True) if reply is None]}
-            observer.note(
-                "call.retried", error=failure.message, status=failure.status, wait=round(wait, 3), **only
-            )
+                only = {"only": [calls[place] for place in lost]}
+            note = {"error": failure.message, "status": failure.status, "wait": round(wait, 3)}
+            usages = {place: usage_noted(reply) for place, reply in lost.items()}
+            if any(usages.values()) and len(calls) > 1:
+                for place, usage in usages.items():
+                    observer.note("call.retried", **note, **usage, only=[calls[place]])
+            else:
+                observer.note("call.retried", **note, **next(iter(usages.values())), **only)
             await asyncio.sleep(wait)
         raise AssertionError
 

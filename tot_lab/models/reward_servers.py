@@ -65,8 +65,10 @@ class RewardServer(ServedModel):
 
     def need(self, calls: Sequence[Call]) -> Need:
         """Return the most tokens that the prompt can have. A reward has none."""
-        prompt = super().need(calls).prompt or 0
-        return Need(prompt, None if self.price is None else usd(self.price, prompt, 0), prompt)
+        need = super().need(calls)
+        prompt = need.prompt or 0
+        most = None if self.price is None else usd(self.price, prompt, 0)
+        return Need(prompt, most, prompt, price=need.price)
 
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
         solutions = {call.messages: solution_of(call) for call in calls}  # samples of a reward are equal
@@ -75,12 +77,19 @@ class RewardServer(ServedModel):
             raise Failure(f"options must hold further fields of the request: got {min(taken)!r}")
         async with self._posted(self._path, body | options) as response:
             page = page_of(await body_of(response))
-            headers = response.headers
-        each = self._rows(page, list(solutions.values()))
-        texts = {messages: self._text(rows) for messages, rows in zip(solutions, each, strict=True)}
+            usage = self._usage(page, response.headers)
+        try:
+            each = self._rows(page, list(solutions.values()))
+            texts = {messages: self._text(rows) for messages, rows in zip(solutions, each, strict=True)}
+        except Failure as failure:
+            failure.usage = usage
+            raise
         choices = [Choice(texts[call.messages], None, None, ()) for call in calls]
         name = page.get("model") if isinstance(page, dict) else None
-        return Answers(choices, name if isinstance(name, str) else None, self._usage(page, headers))
+        return Answers(choices, name if isinstance(name, str) else None, usage)
+
+    def _usage_in(self, usage: dict[str, Any]) -> Usage | None:
+        return usage_of(usage)
 
     def _text(self, rows: list[Any]) -> str:
         """Return the reply that states the rewards in `rows`. Raises `Failure` if it holds none."""

@@ -2,9 +2,10 @@
 
 Before a request, the most that it can cost is reserved. When the replies arrive, their cost is spent and the
 rest released. If a request was cancelled after it was sent, a reply reports no usage, or the reported usage
-is impossible, the whole reservation counts as spent, since it may have been charged. If the price is unknown,
-the limit cannot be enforced and nothing is requested. A user's function has no price; the cost that its
-replies report is counted.
+is impossible, the whole reservation counts as spent, since it may have been charged. So does that of a failed
+request, unless it was refused. A request is repeated if the limit has room for it once more. If the price is
+unknown, the limit cannot be enforced and nothing is requested. A user's function has no price; the cost that
+its replies report is counted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 
 from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, believed
 from tot_lab.models.function import Function
-from tot_lab.models.stack import Backend, Endpoint, Listening, queue_position
+from tot_lab.models.stack import PAY_AGAIN, Backend, Endpoint, Listening, queue_position
 
 
 class SpendLimiter:
@@ -132,16 +133,41 @@ class Spending:
             elif name == "call.retried":
                 spent = 0.0
 
+        def cost_of(replies: Sequence[Reply]) -> float:
+            """Return what was charged since the last time. A reply without a cost counts its reservation."""
+            nonlocal earlier
+            unknown = [reply for reply in replies if reply.cost is None and _may_cost(reply)]
+            known = math.fsum(reply.cost or 0.0 for reply in replies)
+            if observer.paid is not None:
+                known, earlier = observer.paid - earlier, observer.paid
+            return known + len(unknown) * most / len(calls)
+
+        async def pay_again(lost: Sequence[Reply]) -> bool:
+            nonlocal hold, spent
+            spent = cost_of([believed(reply) for reply in lost])
+            if spent and hold is not None:
+                self.spend_limiter.settle(hold, spent)
+                spent, hold = 0.0, None
+                hold = await self.spend_limiter.reserve(most, observer)
+            spent = 0.0
+            return hold is not None
+
+        token = PAY_AGAIN.set(pay_again)
         try:
             replies = [believed(reply) for reply in await self.inner.answer(calls, Listening(observer, hear))]
-            share = most / len(calls)
-            unknown = [r.cost is None and (r.error is None or r.reported_usage != "") for r in replies]
-            spent = math.fsum(share if no else r.cost or 0.0 for no, r in zip(unknown, replies, strict=True))
-            if observer.paid is not None and not any(unknown):
-                spent = observer.paid - earlier
+            spent = cost_of([reply for reply in replies if hold is not None or reply.error is None])
             return [*replies, *(Reply(error=REFUSED) for _ in rest)]
         finally:
-            self.spend_limiter.settle(hold, spent)
+            PAY_AGAIN.reset(token)
+            if hold is not None:
+                self.spend_limiter.settle(hold, spent)
+            elif spent:  # of replies that arrived before there was no room for another try
+                self.spend_limiter.spend(spent)
+
+
+def _may_cost(reply: Reply) -> bool:
+    """Whether the provider may have charged for `reply`, whose cost is unknown."""
+    return reply.error is None or reply.reported_usage != "" or reply.input_tokens is not None
 
 
 class Costed:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
@@ -34,7 +34,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field
 
-from tot_lab.core.calls import Call, CallObserver, Need, Reply
+from tot_lab.core.calls import UNREPORTED, Call, CallObserver, Need, Reply
 from tot_lab.core.parts import Part
 
 
@@ -53,6 +53,11 @@ of them a request of its own, since only one of them may be at fault."""
 
 RUN_NUMBER: ContextVar[int] = ContextVar("tot_lab_run_number", default=0)
 """Number of the run that the current task works for, counted from 1 in the order in which runs begin."""
+
+PAY_AGAIN: ContextVar[Callable[[Sequence[Reply]], Awaitable[bool]] | None]
+PAY_AGAIN = ContextVar("tot_lab_pay_again", default=None)
+"""Counts what a failed try of the current request used, and reserves as much for the next one. It returns
+whether the spending limit has room for that. `None` means no limit."""
 
 _RUNS, _REQUESTS = count(1), count()
 
@@ -129,10 +134,15 @@ class Failure(Exception):
         retry: Whether a repeated request may succeed.
         retry_after: Seconds that the provider asks to wait.
         reported_usage: Usage of a reply that could not be read because of it; see `Reply`.
+        usage: The usage that the response reports, as JSON or as the adapter has read it.
         connection_failed: Whether there was no connection or it broke.
+        refused: Whether there was no connection. Otherwise the server may be busy.
         unreadable: Whether a response arrived that is not a reply of the API.
         replies: The replies that arrived in order, `None` for each that the server marks as failed. They are
             kept, and only the others are requested again.
+
+    Attributes:
+        used: What each call used, as a reply with an error. Calls without an entry were not requested.
     """
 
     def __init__(
@@ -143,7 +153,9 @@ class Failure(Exception):
         retry: bool = False,
         retry_after: float | None = None,
         reported_usage: str = "",
+        usage: Any = None,
         connection_failed: bool = False,
+        refused: bool = False,
         unreadable: bool = False,
         replies: Sequence[Reply | None] = (),
     ) -> None:
@@ -153,9 +165,26 @@ class Failure(Exception):
         self.retry = retry
         self.retry_after = retry_after
         self.reported_usage = reported_usage
+        self.usage = usage
         self.connection_failed = connection_failed
+        self.refused = refused
         self.unreadable = unreadable
         self.replies = replies
+        self.used: Sequence[Reply] | None = None
+
+    @property
+    def may_be_charged(self) -> bool:
+        """Whether the provider may have processed the request. A request that it refused costs nothing."""
+        if self.status is not None:
+            return self.status >= 500 and self.status != 503
+        return self.unreadable or (self.retry and not self.refused)
+
+    def used_by(self, place: int) -> Reply:
+        """Return what the call at `place` of the request used, as a reply with an error."""
+        if self.used is not None:
+            return self.used[place] if place < len(self.used) else Reply(error=self.message)
+        unknown = UNREPORTED if self.may_be_charged else ""
+        return Reply(error=self.message, reported_usage=self.reported_usage or unknown)
 
 
 class ServerFacts(NamedTuple):

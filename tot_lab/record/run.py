@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
+from tot_lab.core.calls import REFUSED, UNREPORTED, Call, Reply, halts, is_made, refused
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import map_parts, needs_functions, part_of
 from tot_lab.core.processes import found_in
@@ -447,7 +447,8 @@ class Run(RunMethods):
                 isinstance(line.e, Reply) and line.e.finish_reason == "length" for line in self.lines
             ),
             "disbelieved_usage": sum(
-                isinstance(line.e, Reply) and line.e.reported_usage != "" for line in self.lines
+                isinstance(line.e, Reply) and line.e.reported_usage not in ("", UNREPORTED)
+                for line in self.lines
             ),
             "failed_calls": failed,
             "refused_calls": not_made,
@@ -560,16 +561,21 @@ def selected_strategies(run: Run) -> dict[str, str]:
 def usage_of(lines: Sequence[Line]) -> Usage:
     """What the model calls in `lines` used. Refused calls were not made and do not count."""
     replies = [(line.e, line.paid) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
-    # A call that failed used nothing, unless the model says what it used.
-    counted = [(r, paid) for r, paid in replies if r.error is None or r.input_tokens is not None]
+    counted = [reply for reply, _ in replies if _has_usage(reply)]
     return Usage(
         len(replies),
         sum(reply.error is not None for reply, _ in replies),
-        _total([reply.input_tokens for reply, _ in counted]),
-        _total([reply.output_tokens for reply, _ in counted]),
-        _total([reply.cost for reply, _ in counted], fsum),  # whatever the order of the lines is
-        _total([paid for _, paid in counted], fsum),
+        _total([reply.input_tokens for reply in counted]),
+        _total([reply.output_tokens for reply in counted]),
+        _total([reply.cost for reply in counted], fsum),  # whatever the order of the lines is
+        # The failed tries before it may have been paid.
+        _total([paid for r, paid in replies if _has_usage(r) or paid is not None], fsum),
     )
+
+
+def _has_usage(reply: Reply) -> bool:
+    """Whether a call used anything. One that failed did not, unless the model says what it used."""
+    return reply.error is None or reply.input_tokens is not None
 
 
 def usage_by_role(lines: Sequence[Line]) -> dict[str, Usage]:

@@ -111,22 +111,31 @@ class Admission:
     def settle(self, pending: PendingCall, reply: Reply) -> None:
         """Count what an admitted call used, and release its reservation."""
         scope = pending.branch.scope
-        scope.settle(pending.call, reply, pending.claims)
+        scope.settle(pending.call, reply, pending.claims, pending.need)
         self._warn(scope, pending.call.node)
+
+    def tried(self, pending: PendingCall, reply: Reply) -> bool:
+        """Count what a failed try of an admitted call used. Returns whether there is room for another one."""
+        scope = pending.branch.scope
+        if not scope.counts_amounts or asks_no_model(pending.call):
+            return True
+        has_room = scope.tried(pending.call, reply, pending.claims, pending.need)
+        self._warn(scope, pending.call.node)
+        return has_room
 
     def settle_late(self, pending: PendingCall, scope: Scope) -> Reply:
         """Release the reservation of a call that a limit on seconds of `scope` ended. Returns the refusal."""
         refusal = scope.refusal("seconds")
-        pending.branch.scope.settle(pending.call, refusal, pending.claims)
+        pending.branch.scope.settle(pending.call, refusal, pending.claims, pending.need)
         self.recorder.beside("budget.exceeded", pending.call.node, cap="seconds")
         return refusal
 
-    def replayed(self, pending: PendingCall, reply: Reply) -> None:
-        """Count a call that the journal answers, as when it was made."""
+    def replayed(self, pending: PendingCall, reply: Reply, *, is_try: bool = False) -> None:
+        """Count a call that the journal answers, or a failed try in the journal, as when it was made."""
         scope = pending.branch.scope
         has_usage = reply.cost is not None and not reply.reported_usage
         need = self._need(pending) if scope.counts_amounts and not has_usage else None
-        scope.replayed(pending.call, reply, need)
+        scope.replayed(pending.call, reply, need, is_try=is_try)
 
     def released(self, *, all: bool = False) -> list[tuple[PendingCall, Reply | None]]:
         """Return the held calls that may be made now, or are refused now, in order.

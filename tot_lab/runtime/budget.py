@@ -7,6 +7,8 @@ same calls. Tokens and USD are reserved when a call is admitted and settled when
 If the most that a call can use is known, it is reserved. Otherwise calls are admitted in a ramp: the calls in
 flight never exceed the settled ones by more than one, and each reserves the largest usage so far. The
 overshoot is then at most (calls in flight) x (largest usage of one call).
+
+What the failed tries of a call used counts when they fail. A call is not tried again if that leaves no room.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tot_lab.core.calls import Call, Need, Reply, believed, estimated_tokens, refused
+from tot_lab.core.calls import UNREPORTED, Call, Need, Reply, believed, estimated_tokens, refused
 from tot_lab.core.thinking import Budget, Slots
 from tot_lab.core.tools import asks_no_model
 
@@ -74,12 +76,12 @@ class Use:
         largest = self.largest_usd if name == "usd" else max(self.largest_output, 1.0)
         return claim.fixed + claim.prompt * self.prompt_ratio + claim.unknown * largest
 
-    def learn(self, call: Call, reply: Reply) -> None:
-        """Add the usage of one call. A failed call without token counts is ignored."""
+    def learn(self, call: Call, reply: Reply, need: Need | None, *, is_try: bool = False) -> None:
+        """Add the usage of one call, or of a failed try. A failure without token counts is ignored."""
         if reply.error is not None and reply.input_tokens is None:
             return
-        self.settled += 1
-        amounts = used_by(call, reply)
+        self.settled += not is_try
+        amounts = used_by(call, reply, need)
         self.largest_output = max(self.largest_output, amounts["output_tokens"])
         self.largest_usd = max(self.largest_usd, amounts["usd"])
         self.prompt_ratio = max(self.prompt_ratio, amounts["input_tokens"] / _prompt_estimate(call))
@@ -218,28 +220,41 @@ class Scope:
             scope._reserve(claim, 1)
         return None, claims
 
-    def settle(self, call: Call, reply: Reply, claims: Claims) -> None:
+    def settle(self, call: Call, reply: Reply, claims: Claims, need: Need | None = None) -> None:
         """Release the reservations of `call` and count what it used."""
         if asks_no_model(call):
             return
         reply = believed(reply)
         for scope, claim in zip(self.chain, claims, strict=True):
             scope._reserve(claim, -1)
-            scope._count(call, reply, claim)
-        self.use.learn(call, reply)
+            scope._count(call, reply, claim, need)
+        self.use.learn(call, reply, need)
 
-    def replayed(self, call: Call, reply: Reply, need: Need | None = None) -> None:
-        """Count a call that the journal answers, as when it was made."""
+    def tried(self, call: Call, reply: Reply, claims: Claims, need: Need | None = None) -> bool:
+        """Count what a failed try of `call` used. Returns whether there is room for another one."""
+        reply = believed(reply)
+        for scope, claim in zip(self.chain, claims, strict=True):
+            scope._count(call, reply, claim, need)
+        self.use.learn(call, reply, need, is_try=True)
+        return all(
+            scope.used[name] + (0.0 if claim[name].ramped else self.use.size(name, scope.claimed[name]))
+            <= cap * (1 + 1e-9)
+            for scope, claim in zip(self.chain, claims, strict=True)
+            for name, cap in scope.caps.items()
+        )
+
+    def replayed(self, call: Call, reply: Reply, need: Need | None = None, *, is_try: bool = False) -> None:
+        """Count a call that the journal answers, or a failed try in the journal, as when it was made."""
         if not refused(reply.error) and not asks_no_model(call):
             reply = believed(reply)
             for scope in self.chain:
-                scope.calls += 1
+                scope.calls += not is_try
                 claims = {
                     name: scope._claim(name, call, need, cap - scope.used[name])
                     for name, cap in scope.caps.items()
                 }
-                scope._count(call, reply, claims)
-            self.use.learn(call, reply)
+                scope._count(call, reply, claims, need)
+            self.use.learn(call, reply, need, is_try=is_try)
 
     def warnings(self, now: float) -> list[tuple[str, float, float]]:
         """Return (name, used, limit) for each limit of which 80 % have been used since the last call of this
@@ -273,20 +288,22 @@ class Scope:
             total = [a + sign * b for a, b in zip(self.claimed[name], claim, strict=True)]
             self.claimed[name] = Claim(total[0], total[1], int(total[2])) if self.under_way else Claim()
 
-    def _count(self, call: Call, reply: Reply, claims: dict[str, Claim]) -> None:
+    def _count(self, call: Call, reply: Reply, claims: dict[str, Claim], need: Need | None) -> None:
         """Count what a call used, or its whole reservation if the model reports impossible usage."""
-        amounts = used_by(call, reply) if self.caps else {}
+        amounts = used_by(call, reply, need) if self.caps else {}
+        was_made = reply.error is None or reply.input_tokens is not None
         for name, cap in self.caps.items():
             amount, claim = amounts[name], claims[name]
             whole = self.use.size(name, claim)
-            if _disbelieved(name, reply):
+            if _is_unknown(reply):  # it may have been charged
+                amount = whole if self.use.settled else max(whole, _guess(name, need))
+            elif _disbelieved(name, reply):
                 seen = whole if claim.fixed or self.use.settled else 0.0
                 amount = max(amount, seen or cap - self.used[name])
-            elif reply.error is not None and reply.error.startswith(TIMEOUT):
-                amount = max(amount, whole)  # its usage is unknown, and it may have been charged
-            elif name == "usd" and reply.cost is None and reply.error is None:
-                amount = whole
-                self.use.unpriced = self.use.unpriced or (claim.ramped and not whole)
+            elif name == "usd" and reply.cost is None and was_made:
+                is_priced = claim.ramped and need is not None and need.price is not None
+                amount = amount if is_priced else whole
+                self.use.unpriced = self.use.unpriced or not (is_priced or whole or not claim.ramped)
             elif not claim.ramped and amount > claim.fixed * (1 + 1e-9):
                 self.use.broken.add(name)
             self.used[name] += amount
@@ -328,7 +345,8 @@ class Scope:
         it.
         """
         bound = None if name in self.use.broken else _bound(name, call, need)
-        limited = name == "input_tokens" or call.max_tokens is not None or bound == 0
+        has_reply = need is None or need.tokens != need.prompt
+        limited = name == "input_tokens" or call.max_tokens is not None or bound == 0 or not has_reply
         if bound is not None and (limited or bound <= room):
             return Claim(fixed=bound)
         estimate = _prompt_estimate(call) if name in ("input_tokens", "tokens") else 0
@@ -337,23 +355,26 @@ class Scope:
         return Claim(prompt=estimate, unknown=int(name != "input_tokens"))
 
 
-def used_by(call: Call, reply: Reply) -> dict[str, float]:
-    """Return what a call used, by amount. Tokens are estimated if the model does not count them.
+def used_by(call: Call, reply: Reply, need: Need | None = None) -> dict[str, float]:
+    """Return what a call used, by amount. Tokens are estimated, and priced, if the model does not count them.
 
     Args:
         call: The call.
         reply: Its reply, as `believed` returns it.
+        need: The most that it can use.
     """
     if reply.error is not None and reply.input_tokens is None:
         return dict.fromkeys(AMOUNTS, 0.0)
-    sent = reply.input_tokens if reply.input_tokens is not None else estimated_tokens(call.prompt)
-    got = reply.output_tokens if reply.output_tokens is not None else estimated_tokens(reply.text)
-    return {
-        "input_tokens": sent,
-        "output_tokens": got,
-        "tokens": sent + got,
-        "usd": reply.cost or 0.0,
-    }
+    sent, got, cost = reply.input_tokens, reply.output_tokens, reply.cost
+    if sent is None:
+        sent = estimated_tokens(call.prompt) if need is None or need.prompt is None else need.prompt
+    if got is None:
+        written = [reply.raw_text or f"{reply.thinking or ''}{reply.text}"]
+        written += [f"{tool.name}{tool.arguments}" for tool in reply.tool_calls]
+        got = estimated_tokens("".join(written))
+    if cost is None and need is not None and need.price is not None:
+        cost = (sent * need.price[0] + got * need.price[1]) / 1e6
+    return {"input_tokens": sent, "output_tokens": got, "tokens": sent + got, "usd": cost or 0.0}
 
 
 def _prompt_estimate(call: Call) -> int:
@@ -373,6 +394,20 @@ def _bound(name: str, call: Call, need: Need | None) -> float | None:
     if name == "usd":
         return need.usd
     return need.tokens if name == "tokens" else need.tokens - (need.prompt or 0)
+
+
+def _guess(name: str, need: Need | None) -> float:
+    """Return how much of an amount a call may have used of which nothing is reported."""
+    if need is None:
+        return 0.0
+    prompt = need.prompt or 0
+    amounts = {"input_tokens": prompt, "tokens": need.tokens, "output_tokens": need.tokens - prompt}
+    return need.usd or 0.0 if name == "usd" else amounts[name]
+
+
+def _is_unknown(reply: Reply) -> bool:
+    """Whether a call failed without a report, after the provider may have charged for it."""
+    return reply.error is not None and (reply.reported_usage == UNREPORTED or reply.error.startswith(TIMEOUT))
 
 
 def _disbelieved(name: str, reply: Reply) -> bool:

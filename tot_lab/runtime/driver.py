@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from tot_lab.core.calls import (
     readable,
     refused,
 )
-from tot_lab.core.records import Ended, Note, Position
+from tot_lab.core.records import Ended, Note, Position, failed_try
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Request, Slots, Thinking
 from tot_lab.core.tools import asks_no_model, function_call, tool_of
@@ -57,6 +57,7 @@ class Driver:
         timeout: Seconds that a call may take if its strategy has no limit.
         repeat: Number of the repeat.
         replies: Replies that are known beforehand, by position.
+        tries: What failed tries of each call used before, by position.
         in_order: Whether branches run one after the other.
         bounds: Computes the most that a call can use.
         is_paused: Whether the strategy must wait.
@@ -71,6 +72,7 @@ class Driver:
         timeout: float | None = None,
         repeat: int = 0,
         replies: Mapping[Position, Reply] | None = None,
+        tries: Mapping[Position, Sequence[Reply]] | None = None,
         in_order: bool = False,
         bounds: Bounds | None = None,
         is_paused: Callable[[], bool] = lambda: False,
@@ -78,6 +80,7 @@ class Driver:
         self.recorder = recorder
         self.repeat = repeat
         self.replies = replies or {}
+        self.tries = tries or {}
         self.is_paused = is_paused
         self.clock = Clock(timeout, self._expire, self.wake)
         self.admission = Admission(
@@ -195,6 +198,8 @@ class Driver:
             call = msgspec.structs.replace(call, repeat=self.repeat)
         self.recorder.record(position, call)
         pending = PendingCall(self, branch, position, call, carry_out)
+        for failed in self.tries.get(position, ()):
+            self.admission.replayed(pending, failed, is_try=True)
         known = self.replies.get(position)
         if known is not None:
             self.admission.replayed(pending, known)
@@ -321,6 +326,10 @@ class Driver:
             self.clock.hold(pending)
         elif name == "call.retried":
             self.clock.hold_own(pending)
+            if not self.admission.tried(pending, failed_try(data)):
+                pending.cancel()
+                error = f"{data['error']} (the budget has no room for another try)"
+                self.receive(pending, Reply(error=error))
         elif name == "call.sent":
             self.clock.start(pending)
         if self.recorder.watchers:

@@ -86,6 +86,11 @@ class PendingCall:
         return [] if self.reservation is None else self.reservation.claims
 
     @property
+    def need(self) -> Need | None:
+        """What the call can use at most, or `None` if that is unknown."""
+        return None if self.reservation is None else self.reservation.need
+
+    @property
     def watched(self) -> bool:
         """Whether a watcher wants partial text."""
         return self.reports.watched

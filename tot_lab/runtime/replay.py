@@ -14,7 +14,7 @@ from tot_lab.core.acts import acts_of
 from tot_lab.core.calls import Call, CallObserver, Message, Reply
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, needs_functions, part_of
-from tot_lab.core.records import Ended, Line, Note, Position, canonical
+from tot_lab.core.records import Ended, Line, Note, Position, canonical, failed_tries
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
@@ -86,6 +86,7 @@ async def replay(
         budget=budget_of(run.header),
         repeat=run.header.repeat,
         replies=replies,
+        tries=failed_tries(run.lines),
         in_order=run.error is None,
     )
     try:

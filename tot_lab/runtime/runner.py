@@ -20,7 +20,7 @@ from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, is_cost, is_made
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, map_parts, part_of
-from tot_lab.core.records import Ended, Line
+from tot_lab.core.records import Ended, Line, failed_tries
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Budget
@@ -349,6 +349,7 @@ class Execution:
             timeout=runner.timeout,
             repeat=recorder.header.repeat,
             replies=None if self._kept is None else replies_of(self._kept),
+            tries=None if self._kept is None else failed_tries(self._kept),
             bounds=runner.gateway,
             is_paused=lambda: steering is not None and steering.paused,
         )

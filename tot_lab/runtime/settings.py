@@ -56,9 +56,10 @@ class RunnerSettings:
 
     spend: float | None = None
     """USD that this lab may really pay. `None` means no limit. The limit includes what the journals of
-    resumed runs and sweeps already paid. A function that names a `cost` in its replies is not called once
-    less than its most expensive call is left. What a run would cost without a cache is limited by its
-    `Budget` instead.
+    resumed runs and sweeps already paid, and every failed try: what the provider reports, or else the most
+    that it can have cost, unless the request was refused. A function that names a `cost` in its replies is
+    not called once less than its most expensive call is left. What a run would cost without a cache is
+    limited by its `Budget` instead.
     """
 
     timeout: float | None = 120.0

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
-from tot_lab.core.calls import Call, CallObserver, Reply
+from tot_lab.core.calls import UNREPORTED, Call, CallObserver, Reply
 from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
 from tot_lab.models.chat.about import listed_in, with_props
@@ -47,6 +47,20 @@ _ABOUT_EFFORT = re.compile("effort|think value|(think|reason)ing is not|not supp
 _REFUSALS = 400, 413, 422, 424  # 424 is an "inference error" of text-embeddings-inference
 
 _LOOKING = 20.0  # seconds
+
+_NO_CHOICE = Choice(None, None, None, ())
+
+
+def _with_share(reply: Reply, share: Share, reported: str) -> Reply:
+    """Return `reply` with its share of the usage, or with the `reported` usage that is not known."""
+    return replace(
+        reply,
+        input_tokens=share.prompt,
+        output_tokens=share.output,
+        cost=share.cost,
+        reported_usage=reported,
+        shared_tokens=not share.is_exact,
+    )
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -134,18 +148,20 @@ class ChatEndpoint(Endpoint):
         if self._is_list(calls):
             return await self._listed(calls, observer)
         replies: list[Reply | None] = []
+        used: list[Reply] = []
         again: Failure | None = None
         while rest := calls[len(replies) :]:
             try:
                 replies += await self._several(rest, observer, several=len(calls) > 1)
+                used += [Reply()] * (len(replies) - len(used))
             except Failure as failure:
-                if not failure.replies:  # the received replies were paid for and must not be requested again
-                    failure.replies = replies
-                    raise
-                replies += failure.replies
+                used += failure.used or ()
                 again = failure
+                if not failure.replies:  # the received replies were paid for and must not be requested again
+                    break
+                replies += failure.replies
         if again is not None:
-            again.replies = replies
+            again.replies, again.used = replies, used
             raise again
         return [reply for reply in replies if reply is not None]
 
@@ -180,7 +196,7 @@ class ChatEndpoint(Endpoint):
             refused = failure.status in _REFUSALS or (failure.status is None and not failure.retry)
             if not (refused or failure.unreadable):
                 raise
-        return [Reply(error=UNLISTED) for _ in calls]
+            return [replace(failure.used_by(place), error=UNLISTED) for place in range(len(calls))]
 
     def _ask_one_by_one(self) -> None:
         """Make each sample a request of its own from now on."""
@@ -193,10 +209,12 @@ class ChatEndpoint(Endpoint):
         """
         try:
             answers = await self._accepted(calls, observer)
+            if not answers.choices:
+                usage = answers.usage
+                raise Failure("the provider's response holds no choices", unreadable=True, usage=usage)
         except Failure as failure:
+            self._count(failure, calls, observer)
             raise self._scrubbed(failure) from None  # the exception chain holds requests with their headers
-        if not answers.choices:
-            raise Failure("the provider's response holds no choices", unreadable=True)
         self._note_processing(answers, calls, observer, several=several)
         return self._replies(answers, calls, observer)
 
@@ -217,6 +235,16 @@ class ChatEndpoint(Endpoint):
         _WITHOUT_EFFORT.add(place)
         observer.note("call.dropped", settings=["effort"])
         return answers
+
+    def _count(self, failure: Failure, calls: Sequence[Call], observer: CallObserver) -> None:
+        """Say what each of `calls` used of a request that failed as a whole."""
+        used = [failure.used_by(place) for place in range(len(calls))]
+        usage = self._usage_in(failure.usage) if isinstance(failure.usage, dict) else failure.usage
+        if usage is not None:
+            answers = Answers([_NO_CHOICE] * len(calls), None, usage)
+            shares, reported = self._shares(answers, calls, observer)
+            used = [_with_share(reply, share, reported) for reply, share in zip(used, shares, strict=True)]
+        failure.used = used
 
     def _scrubbed(self, failure: Failure) -> Failure:
         """Return `failure` without keys in its message."""
@@ -240,6 +268,10 @@ class ChatEndpoint(Endpoint):
         """Make one request. Raises `Failure`."""
 
     @abstractmethod
+    def _usage_in(self, usage: dict[str, Any]) -> Any:
+        """Return the usage in a response that is not a reply, as in `Answers`."""
+
+    @abstractmethod
     def _billed(self, usage: Any, cached: int | None) -> Billed:
         """Return what a request with the reported usage costs. Of its prompt, `cached` tokens were cached."""
 
@@ -251,24 +283,33 @@ class ChatEndpoint(Endpoint):
     def _state(self, choice: Choice) -> str:
         """Return what must be sent back with a turn that calls tools; see `wanted_back`."""
 
+    def _shares(
+        self, answers: Answers, calls: Sequence[Call], observer: CallObserver
+    ) -> tuple[list[Share], str]:
+        """Return what each reply used, and the reported usage if it cannot be true. The observer pays."""
+        choices = answers.choices[: len(calls)]
+        reported: str = getattr(answers.usage, "reported", "")
+        shares = [Share()] * len(choices)
+        if answers.usage is None or reported:
+            return shares, reported
+        billed = self._billed(answers.usage, answers.processing.cached_tokens)
+        if len(choices) > 1 and self.generates and (few := undercounted(choices, billed.output)):
+            self._ask_one_by_one()
+            return shares, few
+        if billed.cost is not None:
+            observer.paid = (observer.paid or 0.0) + billed.cost
+        prompts = [len(call.prompt) for call in calls] if self._is_list(calls) else None
+        return shares_of(billed, choices, prompts), ""
+
     def _replies(self, answers: Answers, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
         choices = answers.choices[: len(calls)]
         name, keys = clean(self._model_in(answers)), self._long_keys
-        reported = getattr(answers.usage, "reported", "")
-        shares = [Share()] * len(choices)
-        if answers.usage is not None and not reported:
-            billed = self._billed(answers.usage, answers.processing.cached_tokens)
-            if len(choices) > 1 and self.generates and (few := undercounted(choices, billed.output)):
-                self._ask_one_by_one()
-                reported = few
-            else:
-                prompts = [len(call.prompt) for call in calls] if self._is_list(calls) else None
-                shares = shares_of(billed, choices, prompts)
-                if billed.cost is not None:
-                    observer.paid = (observer.paid or 0.0) + billed.cost
-        replies, again = list[Reply | None](), None
+        shares, reported = self._shares(answers, calls, observer)
+        unknown = reported or ("" if answers.usage is not None else UNREPORTED)
+        replies, used, again = list[Reply | None](), list[Reply](), None
         for call, choice, share in zip(calls, choices, shares, strict=False):
             failure = choice.failure and self._scrubbed(choice.failure)
+            used.append(_with_share(Reply(error=failure.message if failure else None), share, unknown))
             if failure and (failure.retry or len(calls) == 1):
                 again = failure
                 replies.append(None)
@@ -286,13 +327,13 @@ class ChatEndpoint(Endpoint):
                 logprobs=choice.logprobs,
                 tool_calls=choice.tool_calls,
                 provider_state=self._state(choice),
-                reported_usage=reported,
+                reported_usage=unknown if failure else reported,
                 ended=choice.ended,
                 shared_tokens=not share.is_exact,
             )
             replies.append(scrubbed_reply(reply, keys))
         if again is not None:
-            again.replies = replies
+            again.replies, again.used = replies, used
             raise again
         return [reply for reply in replies if reply is not None]
 

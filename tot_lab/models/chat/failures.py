@@ -68,6 +68,12 @@ def message_in(body: str) -> str:
     return shortened(value) if isinstance(value, str) else ""
 
 
+def usage_in(body: str) -> Any:
+    """Return the usage that a provider's JSON with an error reports, or `None`."""
+    value = read_json(body)
+    return value.get("usage") if isinstance(value, dict) else None
+
+
 def _retry_after(headers: Mapping[str, str], body: str) -> float | None:
     """Return the seconds that the provider asks to wait, from its header or from Google's body."""
     value = headers.get("retry-after", "").strip()

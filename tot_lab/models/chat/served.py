@@ -14,7 +14,7 @@ from tot_lab.models.chat.about import Facts, entries_in, facts_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.failures import shortened
 from tot_lab.models.chat.replies import Answers, Billed, Choice, usd, wanted_back
-from tot_lab.models.connections import opened, was_refused
+from tot_lab.models.connections import opened
 from tot_lab.models.model_table import UNKNOWN_OUTPUT
 from tot_lab.models.providers import checked_url, is_safe_url, key_in_environment, one_url
 from tot_lab.models.stack import Failure
@@ -85,7 +85,7 @@ class ServedModel(ChatEndpoint):
         try:
             status, page = await self.look("models")
         except Failure as failure:
-            return f"No server answers at {self.address} for {self.name}" if was_refused(failure) else None
+            return f"No server answers at {self.address} for {self.name}" if failure.refused else None
         if status == 404 and await self._is_below_v1():
             return f"{self.address} is not the API of {self.name}. Set base_url to {self.address}/v1"
         ids = [entry.get("id") for entry in entries_in(page)] if status == 200 else []
@@ -125,7 +125,8 @@ class ServedModel(ChatEndpoint):
         longest = calls[0].max_tokens or self.context_window
         output = len(calls) * (longest or UNKNOWN_OUTPUT)
         most = None if self.price is None else usd(self.price, prompt, output)
-        return Need(prompt + output, most, prompt, bounded=longest is not None)
+        price = self.price and self.price[:2]
+        return Need(prompt + output, most, prompt, bounded=longest is not None, price=price)
 
     def _posted(self, path: str, body: dict[str, Any]) -> AbstractAsyncContextManager[ClientResponse]:
         """Post `body` to a page of the server and give the response. Raises `Failure` if it refuses."""

@@ -72,7 +72,7 @@ async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequ
     """
     if (found := _events_in(litellm, stream.completion_stream)) is not None:
         async with aclosing(found) as events:
-            return await openai.streamed(events, observer, keys, lambda usage: _usage_in(litellm, usage))
+            return await openai.streamed(events, observer, keys, lambda usage: usage_in(litellm, usage))
     text: str | None = None
     thinking, finish, usage = "", None, None
     tools: list[ToolPieces] = []
@@ -95,7 +95,8 @@ async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequ
                 observer.partial(text_so_far(clean(text), keys))
     reasons.append(stream.received_finish_reason)
     if not any(reasons):
-        raise Failure("the stream ended before the reply was complete", retry=True)
+        usage = _usage_of(stream.chunks)
+        raise Failure("the stream ended before the reply was complete", retry=True, usage=usage)
     finish = next((str(each) for each in reasons if read_finish_reason(str(each)) == "error"), finish)
     error = next(filter(failure_in, errors), None)
     choice = choice_of(text, thinking, finish, whole_calls(tools), error=error, blocks=_whole_blocks(blocks))
@@ -119,7 +120,8 @@ def _events_in(litellm: Any, stream: Any) -> AsyncGenerator[str, None] | None:
     return (line[5:] async for line in lines if isinstance(line, str) and line.startswith("data:"))
 
 
-def _usage_in(litellm: Any, usage: Any) -> Any:
+def usage_in(litellm: Any, usage: Any) -> Any:
+    """Return usage in OpenAI's format as litellm reads it. `None` if nothing was counted."""
     read = litellm.Usage(**usage) if isinstance(usage, dict) else None
     return read if read and (read.prompt_tokens or read.completion_tokens) else None
 

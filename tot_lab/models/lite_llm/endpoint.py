@@ -20,8 +20,7 @@ from tot_lab.models.chat.about import count_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.replies import Answers, Billed, Choice, Price, usd, wanted_back
 from tot_lab.models.chat.requests import last_paragraph_of, messages_of
-from tot_lab.models.connections import was_refused
-from tot_lab.models.lite_llm.answers import streamed, whole
+from tot_lab.models.lite_llm.answers import streamed, usage_in, whole
 from tot_lab.models.lite_llm.asking import settings_of
 from tot_lab.models.lite_llm.failures import failure_of
 from tot_lab.models.lite_llm.loading import (
@@ -174,9 +173,7 @@ class LiteLLM(ChatEndpoint):
         try:
             status, page = await self.look("api/tags" if is_ollama else "models")
         except Failure as failure:
-            return (
-                problem_of_server(self.name, self.provider, self.base_url) if was_refused(failure) else None
-            )
+            return problem_of_server(self.name, self.provider, self.base_url) if failure.refused else None
         return not_pulled(self.name, page) if is_ollama and status == 200 else None
 
     async def server_facts(self) -> ServerFacts:
@@ -220,7 +217,7 @@ class LiteLLM(ChatEndpoint):
             stored = known_of(litellm, self.name).get("cache_creation_input_token_cost") or 0.0
             price = max(price[0], 1e6 * stored), price[1]
         most = None if price is None else usd(price, prompt, output)
-        return Need(prompt + output, most, prompt, bounded=longest is not None)
+        return Need(prompt + output, most, prompt, bounded=longest is not None, price=price and price[:2])
 
     def cached_beginning(self, call: Call) -> str | None:
         """Return the beginning of the prompt that the provider is asked to cache, since calls of a search
@@ -348,6 +345,9 @@ class LiteLLM(ChatEndpoint):
 
     def _state(self, choice: Choice) -> str:
         return wanted_back(choice, resolved(load_litellm(), self.name)[1], self.name)
+
+    def _usage_in(self, usage: dict[str, Any]) -> Any:
+        return usage_in(load_litellm(), usage)
 
     def _billed(self, usage: Any, cached: int | None) -> Billed:
         litellm = load_litellm()

@@ -68,7 +68,7 @@ def whole(body: bytes, n: int, *, is_list: bool = False) -> Answers:
         model, usage = _text(page.get("model")), usage_of(page.get("usage"))
         return Answers(choices, model, usage, processing_of(page), page.get("timings"))
     except _WRONG as error:
-        raise _unreadable(f"{type(error).__name__}: {error}") from None
+        raise _unreadable(f"{type(error).__name__}: {error}", _usage_of(page)) from None
 
 
 async def streamed(
@@ -87,12 +87,13 @@ async def streamed(
     """
     text: str | None = None
     thinking, finish, model, usage, failed, ended = "", None, None, None, None, None
-    processing, is_done = Processing(), False
+    processing, is_done, reported = Processing(), False, None
     tools: list[ToolPieces] = []
     async for event in events:
         if is_done := event.strip() == "[DONE]":
             break
-        page = page_of(event.encode())
+        page = page_of(event.encode(), reported)
+        reported = _usage_of(page) or reported
         try:
             usage = (read_usage or usage_of)(page.get("usage")) or usage
             model = _text(page.get("model")) or model
@@ -122,9 +123,9 @@ async def streamed(
                 if piece:
                     observer.partial(text_so_far(text, keys))
         except _WRONG as error:
-            raise _unreadable(f"{type(error).__name__}: {error}") from None
+            raise _unreadable(f"{type(error).__name__}: {error}", reported) from None
     if finish is None and failed is None and not is_done:
-        raise Failure("the stream ended before the reply was complete", retry=True)
+        raise Failure("the stream ended before the reply was complete", retry=True, usage=reported)
     choice = choice_of(text, thinking, finish, whole_calls(tools), error=failed, ended=ended)
     return Answers([choice], model, usage, processing)
 
@@ -228,17 +229,25 @@ def processing_of(page: dict[str, Any]) -> Processing:
 # What is not a reply.
 
 
-def page_of(body: bytes) -> Any:
-    """Return the JSON of a response. Raises `Failure` if it is not JSON or holds an error."""
-    page = _json_of(body)
+def page_of(body: bytes, reported: Any = None) -> Any:
+    """Return the JSON of a response. Raises `Failure` if it is not JSON or holds an error.
+
+    `reported` is the usage that an earlier part of a stream reports.
+    """
+    page = _json_of(body, reported)
     if isinstance(page, dict):
         bare = page if "message" in page and "choices" not in page else None
         if (failure := failure_in(page.get("error") or bare)) is not None:
+            failure.usage = _usage_of(page) or reported
             raise failure
     return page
 
 
-def _json_of(body: bytes) -> Any:
+def _usage_of(page: Any) -> Any:
+    return page.get("usage") if isinstance(page, dict) else None
+
+
+def _json_of(body: bytes, reported: Any) -> Any:
     try:
         return _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -246,8 +255,9 @@ def _json_of(body: bytes) -> Any:
     try:
         return json.loads(body.decode(errors="replace"))  # accepts NaN, huge numbers and lone surrogates
     except (ValueError, RecursionError) as error:
-        raise _unreadable(str(error)) from None
+        raise _unreadable(str(error), reported) from None
 
 
-def _unreadable(why: str) -> Failure:
-    return Failure(f"the provider's answer cannot be read: {shortened(why)}", retry=True, unreadable=True)
+def _unreadable(why: str, usage: Any) -> Failure:
+    message = f"the provider's answer cannot be read: {shortened(why)}"
+    return Failure(message, retry=True, unreadable=True, usage=usage)

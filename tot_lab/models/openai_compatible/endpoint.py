@@ -12,7 +12,7 @@ from tot_lab.models.chat.requests import messages_of, setting_arguments
 from tot_lab.models.chat.served import ServedModel
 from tot_lab.models.connections import body_of, events_of, read_to_end
 from tot_lab.models.model_table import window_in_table
-from tot_lab.models.openai_compatible.answers import streamed, whole
+from tot_lab.models.openai_compatible.answers import Usage, streamed, usage_of, whole
 from tot_lab.models.providers import provider_of, whole_name
 from tot_lab.models.stack import Failure, ServerFacts
 
@@ -95,6 +95,9 @@ class OpenAICompatible(ServedModel):
                 if is_list and failure.unreadable:
                     self._ask_one_by_one()
                 raise
+
+    def _usage_in(self, usage: dict[str, Any]) -> Usage | None:
+        return usage_of(usage)
 
     def _body(self, call: Call, n: int) -> dict[str, Any]:
         """Return the request. Raises `Failure` if an option has the name of another part of it."""
