@@ -15,6 +15,7 @@ from support.providers import Fault, Providers, Said
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
+from tot_lab.models.openai_compatible import OpenAIServer
 from tot_lab.models.stack import Failure
 from tot_lab.views.report import report_html
 
@@ -55,7 +56,7 @@ def _by_httpx(part):
 
 
 def betrays(text, key):
-    """Whether `text` holds most of `key`: eight of its characters in one of the ways in which it is written."""
+    """Whether `text` holds twelve characters of `key` in a row, in one of the ways of writing them."""
     for write in (str, quote, quote_plus, _by_httpx, lambda part: part.encode().hex(), json.dumps):
         for begin in range(len(key) - 11):
             written = write(key[begin : begin + 12]).strip('"')
@@ -159,7 +160,7 @@ def test_a_reply_that_repeats_a_key_loses_it_and_nothing_else(key, tmp_path):
     """A proxy repeats the header of a request, and a model function passes it on."""
     ways = "\n".join(f"{name}: <{write(key)}>" for name, write in WRITTEN.items())
     with Providers(lambda asked: Said(f"Answer: 4\n{ways}\nsk-other-0123456789")) as server:
-        served = tl.OpenAIServer(model="m", base_url=server.base("openai"), api_key="sk-of-the-server-1")
+        served = OpenAIServer(model="m", base_url=server.base("openai"), api_key="sk-of-the-server-1")
         run = wait(tl.Lab(served, runs=tmp_path, mode="off").run(tl.OneAnswer(), TASK))
     text = left_behind(run, tmp_path)
     assert run.usage.errors == 0

@@ -302,7 +302,7 @@ def _shown(value: object) -> str:
 
 
 def format_error(error: BaseException) -> str:
-    """Format `error` as `TYPE: message` without secrets. An exception whose `__str__` fails has no message."""
+    """Format `error` as `TYPE: message` without secrets. A failing `__str__` gives no message."""
     try:
         message = str(error)
     except Exception:

@@ -4,7 +4,7 @@
     searches.py     run, sweep              run one search, or a sweep of many
     thinking.py     think                   think one question through
     runs.py         replay, show, export    work with recorded runs
-    maintenance.py  cache, model, trust     manage cached replies, model weights and approvals
+    maintenance.py  cache, model            manage cached replies and model weights
     arguments.py    NAME FIELD=VALUE        the grammar for strategies, models, tasks and budgets
     help.py         --help [NAME]           the texts of help
     completion.py                           completes words after Tab
