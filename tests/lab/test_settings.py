@@ -282,8 +282,7 @@ STOLEN = 'provider = "openai"\nmodel = "m"\nbase_url = "EVIL"\n'
         (f'[models."gpt-4.1-mini"]\n{STOLEN}', OWN, {"model": "gpt-4.1-mini"}, "OPENAI_API_KEY"),
         # A key that the file names goes to no server of the user's.
         ('provider = "openai"\napi_key_env = "AWS_SECRET_KEY"', STOLEN, {}, "AWS_SECRET_KEY"),
-        # The user binds another key, or the key to another port.
-        (STOLEN, f'{STOLEN}api_key_env = "MY_KEY"\n', {"api_key_env": "AWS_SECRET_KEY"}, "AWS_SECRET_KEY"),
+        # The user binds the key to another port.
         (f"[models.a]\n{STOLEN}", STOLEN.replace("EVIL", "http://0.0.0.0:9/v1"), {"model": "a"}, "OPENAI"),
     ],
 )
@@ -537,7 +536,12 @@ def test_in_a_shell_the_server_of_a_project_file_receives_no_key(project, tmp_pa
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert elsewhere.calls
     assert SECRET not in everything(elsewhere) + done.stdout + done.stderr
-    for part in ("no key is sent to '0.0.0.0'", "OPENAI_API_KEY", str(tmp_path / "project"), "receives no key"):
+    for part in (
+        "no key is sent to '0.0.0.0'",
+        "OPENAI_API_KEY",
+        str(tmp_path / "project"),
+        "receives no key",
+    ):
         assert part in done.stderr
 
 

@@ -89,7 +89,8 @@ class Settings(ModelSettings):
         settings._tools_from = sources.get("tools", DEFAULT)
         if project := next((place.name for place in places if place.is_project), ""):
             bound = bound_keys(places)
-            for table in (settings, *settings.models.values()):
+            tables: list[ModelSettings] = [settings, *settings.models.values()]
+            for table in tables:
                 table.bind(bound, project)
             _expect_harmless(sources, settings)
         return settings
