@@ -2,20 +2,19 @@
 
 import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
+import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from support import ROOT, wait
-from support.providers import Providers, Said
+from support.providers import FAMILIES, Providers, Said
 
 import tot_lab as tl
 from tot_lab.apps.cli import main
 from tot_lab.lab.places import PREFIX
-from tot_lab.lab.settings import approve_project_file
 from tot_lab.models.providers import is_safe_url
 
 
@@ -247,24 +246,25 @@ SECRET = "sk-secret-of-the-user-0123456789"
 
 
 @pytest.fixture
-def no_network(monkeypatch):
-    """Every look-up and every connection fails the test."""
-    tried = []
-
-    def refused(*given, **more):
-        tried.append(given)
-        raise OSError("no network in this test")
-
-    for name in ("getaddrinfo", "gethostbyname", "create_connection"):
-        monkeypatch.setattr(socket, name, refused)
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, refused)
-    yield
-    assert not tried
+def elsewhere():
+    """A server that records requests, at an address that is not one of this machine by its name: 0.0.0.0."""
+    with Providers(lambda asked: Said("Answer: 4")) as server:
+        server.at = lambda family: server.base(family).replace("127.0.0.1", "0.0.0.0")
+        yield server
 
 
+def everything(server):
+    """All that arrived at `server`, as text."""
+    return repr([(asked.path, asked.headers, asked.json) for asked in server.asked])
+
+
+def is_answered(settings, runs=None):
+    return wait(settings.lab(runs=runs, mode="off").run(tl.OneAnswer(), tl.general("Why?"))).answer
+
+
+KEYS = ("AWS_SECRET_KEY", "MY_KEY", "OPENAI_API_KEY", "OLLAMA_API_KEY")
 OWN = 'provider = "openai"\nmodel = "m"\napi_key_env = "MY_KEY"'
-STOLEN = 'provider = "openai"\nmodel = "m"\nbase_url = "https://evil.example/v1"\n'
+STOLEN = 'provider = "openai"\nmodel = "m"\nbase_url = "EVIL"\n'
 
 
 @pytest.mark.parametrize(
@@ -273,8 +273,7 @@ STOLEN = 'provider = "openai"\nmodel = "m"\nbase_url = "https://evil.example/v1"
         (f'{STOLEN}api_key_env = "AWS_SECRET_KEY"', "", {}, "AWS_SECRET_KEY"),
         (STOLEN, "", {}, "OPENAI_API_KEY"),  # the provider's own variable
         (STOLEN, OWN, {}, "MY_KEY"),  # the user's own file names the key
-        ('base_url = "https://evil.example"', OWN, {}, "MY_KEY"),  # the server alone
-        ('base_url = "https://evil.example"', "", {}, "OLLAMA_API_KEY"),
+        ('base_url = "EVIL"', OWN, {}, "MY_KEY"),  # the server alone
         (STOLEN.replace('"m"', '"x"'), OWN, {"model": "gpt-4.1-mini"}, "MY_KEY"),
         (STOLEN, "", {"api_key_env": "MY_KEY"}, "MY_KEY"),
         (f"[models.a]\n{STOLEN}", "", {"model": "a"}, "OPENAI_API_KEY"),
@@ -282,63 +281,163 @@ STOLEN = 'provider = "openai"\nmodel = "m"\nbase_url = "https://evil.example/v1"
         (f"[models.work]\n{STOLEN}", f"[models.work]\n{OWN}", {"model": "work"}, "OPENAI_API_KEY"),
         (f'[models."gpt-4.1-mini"]\n{STOLEN}', OWN, {"model": "gpt-4.1-mini"}, "OPENAI_API_KEY"),
         # A key that the file names goes to no server of the user's.
+        ('provider = "openai"\napi_key_env = "AWS_SECRET_KEY"', STOLEN, {}, "AWS_SECRET_KEY"),
+        # The user binds the key to another port.
+        (f"[models.a]\n{STOLEN}", STOLEN.replace("EVIL", "http://0.0.0.0:9/v1"), {"model": "a"}, "OPENAI"),
+    ],
+)
+def test_a_server_that_a_project_file_names_receives_no_key(
+    text, users, given, variable, project, own, tmp_path, monkeypatch, elsewhere
+):
+    for name in KEYS:
+        monkeypatch.setenv(name, f"{SECRET}-{name}")
+    own(users.replace("EVIL", elsewhere.at("openai")))
+    project(text.replace("EVIL", elsewhere.at("openai")))
+    settings = tl.Settings.read(**given)
+    with pytest.warns(RuntimeWarning, match="no key is sent") as warned:
+        assert is_answered(settings)
+    assert len(elsewhere.calls) == 1
+    assert SECRET not in everything(elsewhere)
+    (said,) = {str(one.message) for one in warned}
+    assert said.startswith(f"{tmp_path / 'project' / 'tot_lab.toml'}: no key is sent to '0.0.0.0'")
+    assert variable in said
+    assert str(tmp_path / "config") in said
+    assert SECRET not in said
+    assert "receives no key" in settings.summary
+
+
+def test_a_server_of_ollama_receives_no_key_either(project, monkeypatch, elsewhere):
+    monkeypatch.setenv("OLLAMA_API_KEY", SECRET)
+    project(f'base_url = "{elsewhere.at("ollama")}"')
+    with pytest.warns(RuntimeWarning, match="OLLAMA_API_KEY"):
+        assert is_answered(tl.Settings.read())
+    assert SECRET not in everything(elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("by", "text"),
+    [
+        ("own file", 'provider = "openai"\nbase_url = "EVIL"'),
+        ("own table", 'api_key_env = "MY_KEY"\nprovider = "openai"\nmodel = "m"\nbase_url = "EVIL"'),
+        ("environment", 'provider = "openai"\nmodel = "m"\nbase_url = "EVIL"'),
+        ("variable of the provider", 'provider = "openai"\nmodel = "m"\nbase_url = "EVIL"'),
+        ("option", 'provider = "openai"\nmodel = "m"'),
+    ],
+)
+def test_a_server_that_the_user_binds_receives_the_key(
+    by, text, project, own, monkeypatch, elsewhere, recwarn
+):
+    for name in KEYS:
+        monkeypatch.setenv(name, f"{SECRET}-{name}")
+    url = elsewhere.at("openai")
+    project(text.replace("EVIL", url))
+    given, key = {}, "OPENAI_API_KEY"
+    if by == "own file":
+        own(f'provider = "openai"\nmodel = "m"\nbase_url = "{url}/"')
+    elif by == "own table":
+        own(f'[models.any]\n{OWN}\nbase_url = "{url}"')
+        key = "MY_KEY"
+    elif by == "environment":
+        monkeypatch.setenv("TOT_LAB_BASE_URL", url)
+        monkeypatch.setenv("TOT_LAB_PROVIDER", "openai")
+    elif by == "option":
+        given = {"base_url": url, "provider": "openai", "model": "m"}
+    else:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+    assert is_answered(tl.Settings.read(**given))
+    assert [asked.key for asked in elsewhere.calls] == [f"{SECRET}-{key}"]
+    assert not [one for one in recwarn if "no key" in str(one.message)]
+
+
+def test_code_binds_a_server(project, monkeypatch, elsewhere):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    project(f"[models.work]\n{STOLEN.replace('EVIL', elsewhere.at('openai'))}")
+    with pytest.warns(RuntimeWarning, match="OPENAI_API_KEY"):
+        lab = tl.Lab("work", runs=None, mode="off")
+    assert wait(lab.run(tl.OneAnswer(), tl.general("Why?"))).answer
+    assert SECRET not in everything(elsewhere)
+    model = tl.LiteLLM(model="openai/m").configured(base_url=elsewhere.at("openai"))
+    assert wait(tl.Lab(model, runs=None, mode="off").run(tl.OneAnswer(), tl.general("Why?"))).answer
+    assert elsewhere.calls[-1].key == SECRET
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("provider", "variables"),
+    [
+        ("anthropic", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_TOKEN")),
+        ("gemini", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+        ("hosted_vllm", ("HOSTED_VLLM_API_KEY", "OPENAI_API_KEY")),
+        ("azure", ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_OPENAI_AD_TOKEN")),
+        ("azure_ai", ("AZURE_AI_API_KEY", "AZURE_AD_TOKEN")),
+        ("bedrock", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")),
+        ("bedrock", ("AWS_BEARER_TOKEN_BEDROCK",)),
+        ("groq", ("GROQ_API_KEY",)),
+        ("databricks", ("DATABRICKS_API_KEY", "DATABRICKS_TOKEN")),
+        ("huggingface", ("HUGGINGFACE_API_KEY", "HF_TOKEN")),
+        ("oobabooga", ("OOBABOOGA_API_KEY", "OPENAI_API_KEY")),
+    ],
+)
+def test_no_credentials_of_a_provider_reach_a_server_of_the_file(
+    provider, variables, project, monkeypatch, elsewhere
+):
+    for variable in variables:
+        monkeypatch.setenv(variable, SECRET)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AZURE_API_VERSION", "2024-06-01")
+    url = elsewhere.at(
+        {"hosted_vllm": "openai"}.get(provider, provider if provider in FAMILIES else "openai")
+    )
+    for text in (
+        f'provider = "{provider}"\nmodel = "claude-haiku-4-5"\nbase_url = "{url}"',
+        f'model = "{provider}/{url}"',
+    ):
+        project(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            is_answered(tl.Settings.read())
+    assert SECRET not in everything(elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("text", "users", "keyless"),
+    [
+        ('provider = "openai"\nmodel = "m"\napi_key_env = "AWS_SECRET_KEY"', "", True),
+        ('provider = "openai"\nmodel = "m"\napi_key_env = "ANTHROPIC_API_KEY"', "", True),
         (
-            'provider = "openai"\napi_key_env = "AWS_SECRET_KEY"',
-            'provider = "openai"\nbase_url = "https://evil.example/v1"',
-            {},
-            "AWS_SECRET_KEY",
+            'model = "openai/m"\napi_key_env = "AWS_SECRET_KEY"\nbase_url = "https://api.openai.com/v1"',
+            "",
+            True,
+        ),
+        ('provider = "openai"\nmodel = "m"\napi_key_env = "MY_KEY"', OWN, False),
+        ('provider = "openai"\nmodel = "m"\napi_key_env = "WORK_OPENAI_KEY"', "", False),
+        ('provider = "openai"\nmodel = "m"\nbase_url = "https://api.openai.com/v1"', "", False),
+        ('provider = "openai"\nmodel = "m"\nbase_url = "http://api.openai.com/v1"', "", True),
+        ('provider = "groq"\nmodel = "m"', "", False),
+        ('provider = "groq"\nmodel = "m"\napi_key_env = "OPENAI_API_KEY"', "", True),
+        ('provider = "secret"\nmodel = "m"\nbase_url = "https://evil.example"', "", True),
+        ('model = "oobabooga/http://evil.example"', "", True),
+        (
+            'provider = "openai"\nmodel = "m"\nbase_url = "http://127.0.0.1:1"\napi_key_env = "MY_KEY"',
+            "",
+            False,
         ),
     ],
 )
-def test_an_unapproved_project_file_sends_no_key_to_a_server_of_its_choice(
-    text, users, given, variable, project, own, tmp_path, monkeypatch, no_network
-):
-    for name in ("AWS_SECRET_KEY", "MY_KEY", "OPENAI_API_KEY", "OLLAMA_API_KEY"):
+def test_a_key_goes_to_its_own_provider_and_this_machine(text, users, keyless, project, own, monkeypatch):
+    for name in (*KEYS, "ANTHROPIC_API_KEY", "WORK_OPENAI_KEY", "GROQ_API_KEY"):
         monkeypatch.setenv(name, SECRET)
     own(users)
     project(text)
-    with pytest.raises(tl.errors.SettingsError) as raised:
-        tl.Settings.read(**given).lab()
-    file = tmp_path / "project" / "tot_lab.toml"
-    said = str(raised.value)
-    assert said.startswith(f"{file}: ")
-    assert "'evil.example'" in said
-    assert variable in said
-    assert f"tot-lab trust {file}" in said
-    assert SECRET not in said
-    if not given:
-        with pytest.raises(tl.errors.SettingsError, match="tot-lab trust"):
-            wait(tl.think("Why?"))
-    main(["trust", str(file)])
-    assert "evil.example" in str(tl.Settings.read(**given).chosen.base_url)
-
-
-def test_a_key_of_the_file_goes_to_no_server_of_the_environment(project, monkeypatch, no_network):
-    monkeypatch.setenv("OPENAI_BASE_URL", "https://proxy.example/v1")
-    project('provider = "openai"\nmodel = "m"')
-    assert tl.Settings.read().lab().model.base_url == "https://proxy.example/v1"  # both are the user's
-    project('provider = "openai"\nmodel = "m"\napi_key_env = "AWS_SECRET_KEY"')
-    with pytest.raises(tl.errors.SettingsError, match=r"proxy.example.*AWS_SECRET_KEY"):
-        tl.Settings.read()
+    assert tl.Settings.read().chosen.is_keyless == keyless
 
 
 @pytest.mark.parametrize("key", ["sk-secret-of-the-user", "sk_secret_of_the_user"])
 def test_a_key_in_the_place_of_its_name_is_not_shown(key, project):
-    project(f'{STOLEN}api_key_env = "{key}"')
+    project(f'{STOLEN.replace("EVIL", "http://evil.example")}api_key_env = "{key}"')
     with pytest.raises(tl.errors.SettingsError) as raised:
-        tl.Settings.read()
+        tl.Settings.read().lab()
     assert "secret" not in str(raised.value)
-
-
-def test_what_is_not_asked_stops_nobody(project, no_network):
-    """A file with a server for one model can be used unapproved for the others."""
-    project(f'model = "sim/general"\n[models.cluster]\n{STOLEN}')
-    settings = tl.Settings.read()
-    assert settings.lab().model.kind == "sim/general"
-    with pytest.raises(tl.errors.SettingsError, match=r"models.cluster.base_url: .*tot-lab trust"):
-        settings.models["cluster"].endpoint()
-    project(STOLEN)
-    assert tl.Settings.read(model="sim/general").lab().model.kind == "sim/general"
 
 
 @pytest.mark.parametrize(
@@ -384,7 +483,7 @@ def test_what_is_not_asked_stops_nobody(project, no_network):
         ("ftp://127.0.0.1", "openai", False),
     ],
 )
-def test_which_servers_need_no_approval(url, provider, is_safe):
+def test_which_servers_may_receive_a_key(url, provider, is_safe):
     assert is_safe_url(url, provider) == is_safe
 
 
@@ -401,97 +500,49 @@ def test_which_servers_need_no_approval(url, provider, is_safe):
         "http://0.0.0.0:8000/v1",
     ],
 )
-def test_a_server_is_refused_however_it_is_written(url, project, no_network):
+def test_a_server_receives_no_key_however_it_is_written(url, project, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     project(f'provider = "openai"\nmodel = "m"\nbase_url = "{url}"')
-    with pytest.raises(tl.errors.SettingsError):
-        tl.Settings.read()
+    with suppress(tl.errors.SettingsError):  # some are no URL
+        assert tl.Settings.read().chosen.is_keyless
 
 
-def test_an_approval_is_of_one_file_at_one_place_as_it_is(project, tmp_path, capsys, no_network):
-    file = tmp_path / "project" / "tot_lab.toml"
+def test_there_is_nothing_to_approve(project, capsys):
     project(STOLEN)
-    assert main(["trust"]) == 0  # the nearest, from a folder below it
-    assert capsys.readouterr().out == (
-        f"{file} is approved in its current version. It names:\n  base_url = 'https://evil.example/v1'\n"
-    )
-    assert tl.Settings.read().base_url == "https://evil.example/v1"
-    project(STOLEN + "# and more")
-    with pytest.raises(tl.errors.SettingsError, match="tot-lab trust"):
-        tl.Settings.read()
-    project(STOLEN)
-    assert tl.Settings.read().base_url == "https://evil.example/v1"
-    (tmp_path / "other").mkdir()
-    shutil.copy(file, tmp_path / "other")
-    with pytest.raises(tl.errors.SettingsError, match="other"):
-        tl.Settings.read(tmp_path / "other")
-    file.rename(tmp_path / "approved.toml")
-    (tmp_path / "evil.toml").write_text(STOLEN.replace("evil", "worse"))
-    file.symlink_to(tmp_path / "evil.toml")
-    with pytest.raises(tl.errors.SettingsError, match=r"worse\.example"):
-        tl.Settings.read()
-    assert main(["trust", str(file)]) == 0
-    assert tl.Settings.read().base_url == "https://worse.example/v1"
-    (tmp_path / "other" / "tot_lab.toml").unlink()
-    (tmp_path / "other" / "tot_lab.toml").symlink_to(file)
-    with pytest.raises(tl.errors.SettingsError, match="other"):
-        tl.Settings.read(tmp_path / "other")
+    with pytest.raises(SystemExit) as ended:
+        main(["trust"])
+    assert ended.value.code == 2
 
 
-def test_only_a_file_that_would_be_read_can_be_approved(project, tmp_path, capsys):
-    assert main(["trust"]) == 2
-    assert "No tot_lab.toml found in this folder or above it" in capsys.readouterr().err
-    project('modle = "x"')
-    assert main(["trust"]) == 2
-    assert "did you mean 'model'?" in capsys.readouterr().err
-    (tmp_path / "other.toml").write_text("")
-    assert main(["trust", str(tmp_path / "other.toml")]) == 2
-    assert main(["trust", str(tmp_path / "none" / "tot_lab.toml")]) == 1
-    assert "No such file" in capsys.readouterr().err
-    assert not (tmp_path / "data").exists()
-
-
-def test_the_users_own_places_need_no_approval(own, project, monkeypatch, no_network):
-    project('[models.a]\nmodel = "sim/agent"')
-    own(f'{STOLEN}cache = "/elsewhere"')
-    assert tl.Settings.read().lab().model.base_url == "https://evil.example/v1"
-    monkeypatch.setenv("TOT_LAB_BASE_URL", "https://mine.example/v1")
-    assert tl.Settings.read().base_url == "https://mine.example/v1"
-    assert tl.Settings.read(base_url="https://given.example/v1").base_url == "https://given.example/v1"
-
-
-@pytest.mark.parametrize("cache", ["../calls", "/tmp/calls", "~/calls", "link", "link/calls"])
-def test_a_cache_lies_below_the_file_that_names_it_unless_that_is_approved(cache, project, tmp_path):
+@pytest.mark.parametrize("cache", ["../calls", "/tmp/calls", "~/calls", "link", "link/calls", "linked"])
+def test_a_cache_lies_below_the_file_that_names_it(cache, project, own, tmp_path):
     (tmp_path / "project" / "link").symlink_to(tmp_path)
+    (tmp_path / "project" / "linked" / "deep").mkdir(parents=True)
+    (tmp_path / "project" / "linked" / "deep" / "cache.db").symlink_to(tmp_path / "outside.db")
     project(f'model = "sim/general"\ncache = "{cache}"')
-    with pytest.raises(tl.errors.SettingsError, match=r"cache: this project file .*tot-lab trust"):
+    with pytest.raises(tl.errors.SettingsError, match=r"cache: a project file .* below its own"):
         tl.Settings.read()
     assert tl.Settings.read(cache=tmp_path / "own").cache == tmp_path / "own"
-    main(["trust"])
-    assert tl.Settings.read().cache is not None
+    project('model = "sim/general"')
+    own('cache = "/elsewhere"')
+    assert tl.Settings.read().cache == Path("/elsewhere")
 
 
 @pytest.mark.slow
-def test_in_a_shell_an_unapproved_file_is_refused_before_anything_is_sent(project, tmp_path):
-    """A real process and a real server: the proxy of the environment would carry a request there."""
-    with Providers(Said("42")) as proxy:
-        environment = {
-            **os.environ,
-            **{"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": SECRET},
-            **{"HTTP_PROXY": proxy.url, "http_proxy": proxy.url},
-        }
-
-        def think():
-            command = [sys.executable, "-m", "tot_lab", "think", "Why?", "--budget", "calls=1"]
-            return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-        project('provider = "openai"\nmodel = "m"\nbase_url = "http://evil.invalid/v1"')
-        done = think()
-        assert done.returncode == 2
-        assert done.stderr.count("\n") == 1
-        for part in ("'evil.invalid'", "OPENAI_API_KEY", f"tot-lab trust {tmp_path / 'project'}"):
-            assert part in done.stderr
-        assert SECRET not in done.stdout + done.stderr
-        assert not proxy.asked
+def test_in_a_shell_the_server_of_a_project_file_receives_no_key(project, tmp_path, elsewhere):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_API_KEY": SECRET}
+    project(f'provider = "openai"\nmodel = "m"\nbase_url = "{elsewhere.at("openai")}"')
+    command = [sys.executable, "-m", "tot_lab", "think", "Why?", "--budget", "calls=1"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert elsewhere.calls
+    assert SECRET not in everything(elsewhere) + done.stdout + done.stderr
+    for part in (
+        "no key is sent to '0.0.0.0'",
+        "OPENAI_API_KEY",
+        str(tmp_path / "project"),
+        "receives no key",
+    ):
+        assert part in done.stderr
 
 
 @pytest.mark.slow
@@ -542,22 +593,14 @@ def test_a_strangers_project_names_no_tool_with_effects(tmp_path, project, own, 
     own(f'allow = ["{effect}"]\n')
     project(f'model = "sim/general"\ntools = {tools}\n')
     for given in ({}, {"allow": [effect]}):
-        with pytest.raises(tl.errors.SettingsError, match=r"only tools that compute.*tot-lab trust"):
+        with pytest.raises(tl.errors.SettingsError, match="only tools that compute"):
             tl.Settings.read(**given).lab(runs=None)
     assert not tl.Settings.read().lab(runs=None, tools=[]).gateway.toolbox.tools
-    file = tmp_path / "project" / "tot_lab.toml"
-    assert any(line.startswith("tools = ") for line in approve_project_file(file))
-    (tool,) = tl.Settings.read().lab(runs=None).gateway.toolbox.tools.values()
-    if effect == "files":
-        assert tool.root == str(tmp_path / "project" / "docs")
 
 
-def test_a_strangers_project_allows_nothing_and_names_no_server_in_a_model(project):
+def test_a_strangers_project_allows_nothing(project):
     project('model = "sim/general"\ntools = ["calculator"]\nallow = ["process"]\n')
-    with pytest.raises(tl.errors.SettingsError, match=r"may not allow what tools do.*tot-lab trust"):
-        tl.Settings.read()
-    project('model = "oobabooga/http://evil.example"\n')
-    with pytest.raises(tl.errors.SettingsError, match=r"may not name a server.*tot-lab trust"):
+    with pytest.raises(tl.errors.SettingsError, match="may not allow what tools do"):
         tl.Settings.read()
 
 
@@ -655,9 +698,7 @@ def test_a_role_goes_before_a_named_model(project):
 
 def test_a_named_model_that_cannot_be_used_is_an_error(project, monkeypatch):
     keyless = '[models.keyless]\nmodel = "gpt-4"\napi_key_env = "NO"'
-    project(f"[models.stolen]\n{STOLEN}[models.bad]\nmodle = 3\n{keyless}")
-    with pytest.raises(tl.errors.SettingsError, match=r"models\.stolen\..*tot-lab trust"):
-        tl.Lab("stolen", runs=None)
+    project(f"[models.bad]\nmodle = 3\n{keyless}")
     with pytest.raises(tl.errors.SettingsError, match="did you mean 'model'"):
         tl.Lab("bad", runs=None)
     with pytest.raises(tl.errors.SettingsError, match="no variable NO"):

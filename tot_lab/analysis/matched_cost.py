@@ -20,7 +20,7 @@ from tot_lab.analysis.counterfactuals import result_of
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import success_rates
 from tot_lab.analysis.tables import Placed, is_sweep, placed, table
-from tot_lab.core.calls import REFUSED, Call, Reply, believed, is_made, refused
+from tot_lab.core.calls import REFUSED, Call, Reply, believed, format_error, is_made, refused
 from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
 from tot_lab.record.edits import Edits
@@ -346,7 +346,7 @@ class _Cut:
             try:
                 self.grades[made.answer] = self.run.grades([made.answer])[0], None
             except Exception as error:
-                why = f"the answer cannot be graded: {type(error).__name__}: {error}"
+                why = f"the answer cannot be graded: {format_error(error)}"
                 self.grades[made.answer] = None, why
         score, ungraded = self.grades[made.answer]
         return Point(

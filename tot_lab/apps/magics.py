@@ -31,6 +31,7 @@ from IPython.display import display
 
 from tot_lab.analysis.deep_thought import deep_thought
 from tot_lab.apps.cli.arguments import TOOL_OPTIONS, InvalidArgument, argument_errors, parse_budget
+from tot_lab.apps.cli.terminal import escaped
 from tot_lab.apps.cli.thinking import OPTIONS, SIZES, settings_and_tools
 from tot_lab.apps.deep_thinking import PRESETS, NoModel, think
 from tot_lab.core.records import Line
@@ -231,7 +232,7 @@ async def _display_progress(
         seen = progress.changes
         if not _in_kernel(shell):
             for line in progress.new_lines():
-                print(line, file=sys.stderr, flush=True)
+                print(escaped(line), file=sys.stderr, flush=True)
         elif handle is None:
             handle = _show(progress, display_id=True)
         else:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from tot_lab.core.scrubbing import scrubbed
+
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A model's request to call a tool. `arguments` is JSON text as the model wrote it."""
@@ -306,12 +308,12 @@ def _shown(value: object) -> str:
 
 
 def format_error(error: BaseException) -> str:
-    """Format `error` as `TYPE: message`. An exception whose `__str__` fails has an empty message."""
+    """Format `error` as `TYPE: message` without secrets. A failing `__str__` gives no message."""
     try:
         message = str(error)
     except Exception:
         message = ""
-    return readable(f"{type(error).__name__}: {message}")
+    return scrubbed(readable(f"{type(error).__name__}: {message}"))
 
 
 def readable(text: str) -> str:

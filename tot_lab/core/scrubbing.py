@@ -2,7 +2,7 @@
 
 Text from outside that may contain a key passes through here before it is recorded or shown. Errors and tool
 results lose everything that looks like a secret (`scrubbed`). Successful replies are data, and lose only long
-keys (`without_keys`).
+keys (`without_keys`). Both find a secret as it is, and as URLs, JSON, base64 and hexadecimal digits write it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 import os
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from pydantic import BaseModel, SecretStr
 
 _SECRET = re.compile(
-    r"(?:(?:^|[_\W]|(?-i:(?<=[a-z\d])(?=[A-Z])))(?:api)?(?:key|token|secret|pass|credential)s?|passw(?:or)?ds?)$",
+    r"(?:(?:^|[_\W]|(?-i:(?<=[a-z\d])(?=[A-Z])))(?:api)?(?:key|token|secret|pass|credential)s?|passw(?:or)?ds?)_?\d*$",
     re.IGNORECASE,
 )
 _ENDS_OF_A_KEY = re.compile(r"(?<![\w-])[\w-]+\*{3,}[\w-]*")  # the format of OpenAI's error messages
@@ -66,16 +68,19 @@ def scrubbed(text: str, *keys: str) -> str:
     end = "…" if text.endswith("…") else ""
     text = text.removesuffix(end)
     secrets = [key for key in keys if len(key) > 3] + secrets_in_environment()
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = without_beginning(text.replace(secret, HIDDEN), secret)
+    if secrets:
+        longest_first = tuple(sorted(secrets, key=len, reverse=True))
+        text = without_keys(text, longest_first)
+        for secret in longest_first:
+            for written in dict.fromkeys((secret, quote(secret, safe="", errors="replace"))):
+                text = without_beginning(text, written)
     return clean(_ENDS_OF_A_KEY.sub(HIDDEN, text)) + end
 
 
 def long_keys(*keys: str) -> tuple[str, ...]:
     """The secrets among `keys` and the environment that are removed from successful replies, longest first.
 
-    Their JSON-escaped forms are included. Paths are excluded: they locate a secret and are not secret
-    themselves.
+    Paths are excluded: they locate a secret and are not secret themselves.
     """
     return _long_keys(keys, tuple(secrets_in_environment()))
 
@@ -83,15 +88,64 @@ def long_keys(*keys: str) -> tuple[str, ...]:
 @lru_cache(16)
 def _long_keys(keys: tuple[str, ...], environment: tuple[str, ...]) -> tuple[str, ...]:
     in_environment = (secret for secret in environment if not secret.startswith(("/", "~", "./")))
-    long = {key for key in (*keys, *in_environment) if len(key) >= LONG}
-    return tuple(sorted(long | {json.dumps(key)[1:-1] for key in long}, key=len, reverse=True))
+    return tuple(sorted({key for key in (*keys, *in_environment) if len(key) >= LONG}, key=len, reverse=True))
 
 
 def without_keys(text: str, keys: Sequence[str]) -> str:
-    """Remove `keys` from `text`."""
-    for key in keys:
-        text = text.replace(key, HIDDEN)
+    """Remove `keys` from `text`, however a URL, JSON, base64 or hexadecimal digits write them."""
+    for form in forms_of(tuple(keys)):
+        if form.rare in text:
+            text = form.pattern.sub(HIDDEN, text)
     return text
+
+
+class Form(NamedTuple):
+    """A way of writing a secret. Texts that match `pattern` contain `rare`, which is found much faster."""
+
+    rare: str
+    pattern: re.Pattern[str]
+
+
+@lru_cache(64)
+def forms_of(keys: tuple[str, ...]) -> tuple[Form, ...]:
+    """The ways of writing `keys`, in their order."""
+    forms = []
+    for key in filter(None, keys):
+        runs = _ENCODED.split(key)
+        forms.append(Form(max(runs, key=len), re.compile("".join(_written(part) for part in _parts(key)))))
+        forms += [Form(digits, re.compile(re.escape(digits))) for digits in _as_digits(key)]
+    return tuple(forms)
+
+
+_ENCODED = re.compile(r"[^A-Za-z0-9_.~-]+")  # URLs and JSON leave the others as they are
+
+
+def _parts(key: str) -> list[str]:
+    return re.findall(r"[A-Za-z0-9_.~-]+|\\+|[^\\]", key)
+
+
+def _written(part: str) -> str:
+    """Return a pattern of `part` as it is, in a URL, and in JSON that may be inside JSON."""
+    if not _ENCODED.match(part):
+        return re.escape(part)
+    in_url = f"(?i:{quote(part, safe='', errors='replace')})"
+    if part[0] == "\\":
+        return rf"(?:\\++|{in_url})"
+    in_json = re.escape(json.dumps(part)[1:-1].lstrip("\\"))
+    more = "|[+]" if part == " " else ""
+    return rf"(?:\\*+{re.escape(part)}|\\++(?i:{in_json})|{in_url}{more})"
+
+
+def _as_digits(key: str) -> list[str]:
+    """Return `key` in hexadecimal digits and in base64, of which a part is the same in any longer text."""
+    if len(key) < SHORTEST:
+        return []
+    data = key.encode(errors="replace")
+    digits = {data.hex(): None, data.hex().upper(): None}
+    for before in range(3):
+        whole = b64encode(bytes(before) + data).decode()[(0, 2, 3)[before] : (before + len(data)) * 8 // 6]
+        digits |= {whole: None, whole.translate(str.maketrans("+/", "-_")): None}
+    return list(digits)
 
 
 def without_beginning(text: str, key: str) -> str:

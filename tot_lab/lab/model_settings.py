@@ -1,14 +1,16 @@
 """Settings of a model: which one, at which server, with which key.
 
-Files never hold keys, and an unapproved project file must not combine a server with a key.
+Files never hold keys. A key is sent only to its provider's own service, to this machine, and to a server that
+the user's own settings bind it to: an option, the environment or the user's own file names both. A server
+that a project file names otherwise receives no key.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
-from collections.abc import Collection, Iterable
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
@@ -16,17 +18,20 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from tot_lab.core.calls import Model
+from tot_lab.core.files import config_folder
 from tot_lab.core.parts import Part, known_names, map_parts
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.thinking import Budget
-from tot_lab.lab.places import ADVICE, PREFIX, Place, SettingsError, in_file, settings_files
+from tot_lab.lab.places import FILE, PREFIX, Place, SettingsError, in_file, settings_files
 from tot_lab.models.model_table import is_in_table
 from tot_lab.models.named import model_named
 from tot_lab.models.providers import (
     checked_url,
+    is_key_of,
     is_safe_url,
     key_variables,
+    origin,
     provider_of,
     url_in_environment,
     whole_name,
@@ -63,7 +68,7 @@ class ModelSettings(BaseModel):
     api_key_env: str | None = None
     """Environment variable that holds the key. `None` means the provider's, such as `OPENAI_API_KEY`."""
 
-    _refusal: str = PrivateAttr(default="")
+    _unbound_by: str = PrivateAttr(default="")
 
     @field_validator("base_url")
     @classmethod
@@ -95,23 +100,51 @@ class ModelSettings(BaseModel):
         return f"{self.provider or 'ollama'}/{self.model}"
 
     @property
-    def refusal(self) -> str:
-        """Why the model must not be called, or "": an unapproved project file names its server or its key."""
-        return self._refusal
+    def is_keyless(self) -> bool:
+        """Whether the server receives no key, since a project file names the server or the key."""
+        return bool(self._unbound_by)
 
-    def check_place(self, place: Place, prefix: str, given: Collection[str]) -> None:
-        """Set `refusal` if `place` may not contribute the settings `given`, whose names follow `prefix`."""
-        self._refusal = _refusal(place, prefix, self, given)
+    def bind(self, bound: Collection[tuple[str, str]], file: str) -> None:
+        """Send no key if a project file, `file`, names another server or key than those that are bound.
+
+        Args:
+            bound: Variables of keys, each with a server that the user's own settings bind it to.
+            file: The name of the project file, or "".
+        """
+        server, provider = self._server, self._provider
+        own_key = self.api_key_env is None or is_key_of(self.api_key_env, provider)
+        is_home = own_key and (not server or is_safe_url(server, provider))
+        is_safe = is_home or (server is not None and is_safe_url(server, ""))
+        if in_environment := url_in_environment(provider):
+            bound = {*bound, *((variable, origin(in_environment)) for variable in key_variables(provider))}
+        self._unbound_by = "" if is_safe or self.pairs() <= {*bound} else file
+
+    def pairs(self) -> set[tuple[str, str]]:
+        """Return the variables that may hold the key, each with the server that receives it."""
+        server = self._server or self._provider
+        place = origin(server) if "://" in server else server
+        return {(variable, place) for variable in self._variables}
+
+    @property
+    def _provider(self) -> str:
+        return provider_of(whole_name(self.name)) or self.provider or ""
+
+    @property
+    def _server(self) -> str | None:
+        """The URL of the server. `None` means the provider's own service."""
+        in_name = self.name if "://" in self.name else None  # litellm reads a server from some names
+        return in_name or self.base_url or url_in_environment(self._provider)
+
+    @property
+    def _variables(self) -> tuple[str, ...]:
+        return (self.api_key_env,) if self.api_key_env else key_variables(self._provider)
 
     def endpoint(self) -> Model | Endpoint:
         """Return the model.
 
         Raises:
-            SettingsError: If these settings do not describe a model, or an unapproved project file must not
-                use it.
+            SettingsError: If these settings do not describe a model.
         """
-        if self._refusal:
-            raise SettingsError(self._refusal)
         name = self.name
         given = {field: getattr(self, field) for field in _OF_A_PROVIDER if getattr(self, field) is not None}
         key = given.pop("api_key_env", None)
@@ -125,6 +158,9 @@ class ModelSettings(BaseModel):
             raise SettingsError(f"provider {self.provider!r} has no default model: set `model`.")
         if key is not None:
             given["api_key"] = os.environ[key]
+        if self._unbound_by:
+            given["api_key"] = ""
+            self._warn_without_key()
         model = model_named(name)
         if not given:
             return model
@@ -140,6 +176,19 @@ class ModelSettings(BaseModel):
         shown = ["api_key_env" if field == "api_key" else field for field in given if field in unused]
         raise SettingsError(f"{name} does not accept {', '.join(shown)}.")
 
+    def _warn_without_key(self) -> None:
+        """Warn that the server receives no key, if there is one."""
+        for variable in filter(os.environ.get, self._variables):
+            server = self._server or self._provider
+            host = urlsplit(server).hostname if self._server else server
+            warnings.warn(
+                f"{self._unbound_by}: no key is sent to {host or server!a}: a project file cannot bind the "
+                f"key in {variable} to a server. To send it, name provider, base_url and api_key_env in a "
+                f"table such as [models.work] of {config_folder() / FILE}.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
 
 # Named models.
 
@@ -154,12 +203,14 @@ def named_model(name: str) -> Model | Endpoint | None:
     """
     if "/" in name or name in names("models") or provider_in(name) or is_in_table(name):
         return None
-    for place in map(in_file, settings_files(Path.cwd())):
+    places = [Place("environment", _model_in_environment()), *map(in_file, settings_files(Path.cwd()))]
+    for place in places:
         tables = place.values.get("models")
         if isinstance(tables, dict) and name in tables:
             check(ModelSettings, place.name, tables[name], ("models", name))
             table = ModelSettings.model_validate(tables[name])
-            table.check_place(place, f"models.{name}.", table.model_fields_set)
+            if place.is_project:
+                table.bind(bound_keys(places), place.name)
             return table.endpoint()
     return None
 
@@ -226,31 +277,50 @@ def unknown(name: str, known: Iterable[str]) -> str:
     return f"unknown setting; {known_names(name, known)}"
 
 
-# What an unapproved project file may not do.
+# Keys and servers.
 
 
-def _refusal(place: Place, prefix: str, table: ModelSettings, given: Collection[str]) -> str:
-    """Return why the model of `table` must not be called, or "". `given` are the settings that `place`
-    contributes.
+def bound_keys(places: Sequence[Place]) -> set[tuple[str, str]]:
+    """Return the variables of keys, each with a server that the user's own places bind it to.
+
+    Raises:
+        SettingsError: If one of these places holds an invalid setting.
     """
-    provider = provider_of(whole_name(table.name)) or table.provider or ""
-    server = table.base_url or url_in_environment(provider)
-    if not place.is_approved and "://" in table.name:  # litellm reads a server from some names
-        return (
-            f"{place.name}: {prefix}model: this project file may not name a server: got {table.name!r}. "
-            f"{ADVICE.format(shlex.quote(place.name))}"
-        )
-    named = [name for name in ("base_url", "api_key_env") if name in given]
-    if place.is_approved or not named or server is None or is_safe_url(server, provider):
-        return ""
-    variable = table.api_key_env or key_variables(provider)[-1]
-    if not variable.isupper():  # it may be a key that was entered by mistake
-        variable = "the variable that api_key_env names"
-    host = urlsplit(server).hostname
-    return (
-        f"{place.name}: {prefix}{named[0]}: this project file may not combine a server with a key: got the "
-        f"server {host!a} and the key in {variable}. {ADVICE.format(shlex.quote(place.name))}"
-    )
+    own = [place for place in places if not place.is_project]
+    tables: list[Mapping[str, Any]] = []
+    for place in own:
+        values = {name: place.values[name] for name in ModelSettings.model_fields if name in place.values}
+        check(ModelSettings, place.name, values)
+        tables += place.values.get("models", {}).values()
+    chosen = model_places(own, {})
+    tables.append({name: place.values[name] for name, place in chosen.items()})
+    return set[tuple[str, str]]().union(*(ModelSettings.model_validate(table).pairs() for table in tables))
+
+
+def _model_in_environment() -> dict[str, str]:
+    variables = {name: f"{PREFIX}{name.upper()}" for name in ("provider", "model", "base_url", "api_key_env")}
+    return {name: os.environ[variable] for name, variable in variables.items() if os.environ.get(variable)}
+
+
+def model_places(places: Sequence[Place], models: Mapping[str, Any]) -> dict[str, Place]:
+    """Return the place from which each setting of the model comes.
+
+    A named model describes its model completely, so that farther places add nothing to it.
+    """
+    chosen: dict[str, Place] = {}
+    named = ""
+    for place in places:
+        values = place.values
+        here = {name: place for name in ModelSettings.model_fields if name in values}
+        own = values.get("model") in models and "model" not in chosen
+        provider = "" if own else values.get("provider") or provider_in(values.get("model", ""))
+        if named and (own or not provider or canonical_provider(provider) != canonical_provider(named)):
+            continue
+        chosen = {**here, **chosen}
+        if own:
+            break
+        named = named or provider
+    return chosen
 
 
 # Providers.

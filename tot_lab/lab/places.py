@@ -1,12 +1,10 @@
-"""The places of settings: files, and whether the user has approved them.
+"""The places of settings: an option, the environment, and files.
 
-A project file may come from a stranger's repository. An approval holds for its content and its path. Files of
-other users are ignored.
+A project file may come from a stranger's repository. Files of other users are ignored.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tomllib
 import warnings
@@ -14,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tot_lab.core.files import config_folder, data_folder
+from tot_lab.core.files import config_folder
 
 FILE = "tot_lab.toml"
 """Name of a settings file."""
@@ -22,24 +20,17 @@ FILE = "tot_lab.toml"
 PREFIX = "TOT_LAB_"
 """Prefix of the environment variables."""
 
-ADVICE = "Read the file; if you trust it, approve it with: tot-lab trust {}"
-"""The end of the message about a file that is not approved."""
-
 
 class SettingsError(ValueError):
     """A setting that cannot be used. The message names its place and the setting."""
 
 
 class Place(NamedTuple):
-    """The settings of one place.
-
-    `is_approved` tells whether it may combine any server with any key: true for every place but a project
-    file that the user has not approved.
-    """
+    """The settings of one place. `is_project` is true for a file that is not the user's own."""
 
     name: str
     values: dict[str, Any]
-    is_approved: bool = True
+    is_project: bool = False
 
 
 DEFAULT = Place("default", {})
@@ -68,27 +59,10 @@ def is_trusted_owner(path: Path) -> bool:
     return False
 
 
-def project_file(folder: Path) -> Path | None:
-    """Return the project file that applies in `folder`, or `None` if only the user's own file does."""
-    return next((path for path in settings_files(folder) if path != config_folder() / FILE), None)
-
-
-def approval_of(path: Path, content: bytes) -> Path:
-    """Return the file that records the approval of this content at `path`.
-
-    As with `direnv allow`, a file that changes or moves needs a new approval.
-    """
-    place = path.parent.resolve() / path.name
-    digest = hashlib.sha256(os.fsencode(place) + b"\0" + content).hexdigest()
-    return data_folder() / "trusted" / digest
-
-
-def in_file(path: Path, content: bytes | None = None) -> Place:
-    """Return the settings in a file, or in its `content` if that was read already."""
-    if content is None:
-        content = path.read_bytes()  # read once, so that the approved content is the content in use
+def in_file(path: Path) -> Place:
+    """Return the settings in a file."""
     try:
-        values = tomllib.loads(content.decode())
+        values = tomllib.loads(path.read_bytes().decode())
     except ValueError as error:  # invalid TOML or UTF-8
         raise SettingsError(f"{path}: {error}") from None
     except RecursionError:
@@ -98,4 +72,4 @@ def in_file(path: Path, content: bytes | None = None) -> Place:
     for tool in values["tools"] if isinstance(values.get("tools"), list) else ():
         if isinstance(tool, dict) and isinstance(tool.get("root"), str):
             tool["root"] = str(path.parent / Path(tool["root"]).expanduser())
-    return Place(str(path), values, path == config_folder() / FILE or approval_of(path, content).is_file())
+    return Place(str(path), values, is_project=path != config_folder() / FILE)

@@ -11,38 +11,27 @@ that is named without a key receives the key of the provider; the first line of 
 never hold keys: `api_key_env` names the environment variable that does. Errors name the place and the
 setting. Files of other users are ignored.
 
-A project file may come from a stranger's repository. Until the user approves it with `tot-lab trust`, a file
-that names a server or a key works only with a server on this machine or the provider's own, its cache must
-lie below its own folder, and its tools must not have effects.
+A project file may come from a stranger's repository. A server that it names receives no key, unless it is on
+this machine or the provider's own, or the user's own settings bind the key to it (`model_settings`). The
+cache of the file must lie below its own folder, and its tools must not have effects.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, PrivateAttr
 
-from tot_lab.core.files import config_folder, write_whole
+from tot_lab.core.files import config_folder
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
-from tot_lab.lab.model_settings import TABLES, ModelSettings, canonical_provider, check, provider_in, unknown
-from tot_lab.lab.places import (
-    ADVICE,
-    DEFAULT,
-    FILE,
-    PREFIX,
-    Place,
-    SettingsError,
-    approval_of,
-    in_file,
-    is_trusted_owner,
-    settings_files,
-)
+from tot_lab.lab.model_settings import TABLES, ModelSettings, bound_keys, check, model_places, unknown
+from tot_lab.lab.places import DEFAULT, FILE, PREFIX, Place, SettingsError, in_file, settings_files
 from tot_lab.strategies import ResearchDelegate
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
@@ -71,9 +60,7 @@ class Settings(ModelSettings):
     """
 
     allow: frozenset[str] = frozenset()
-    """Effects that the tools may have: `files`, `network`, `process`. Only the user's own or an approved
-    project file can allow any.
-    """
+    """Effects that the tools may have: `files`, `network`, `process`. No project file can allow any."""
 
     _read: tuple[Path, ...] = PrivateAttr(default=())
     _tools_from: Place | None = PrivateAttr(default=None)
@@ -88,8 +75,7 @@ class Settings(ModelSettings):
                 given.
 
         Raises:
-            SettingsError: If a setting cannot be used, or an unapproved project file names a server or a key
-                for the model.
+            SettingsError: If a setting cannot be used.
         """
         folder = Path.cwd() if folder is None else Path(folder).absolute()
         options = {name: value for name, value in given.items() if value is not None}
@@ -100,33 +86,14 @@ class Settings(ModelSettings):
         merged, sources = _merged(places)
         settings = cls.model_validate(merged)
         settings._read = tuple(files)
-        settings._refuse(sources)
+        settings._tools_from = sources.get("tools", DEFAULT)
+        if project := next((place.name for place in places if place.is_project), ""):
+            bound = bound_keys(places)
+            tables: list[ModelSettings] = [settings, *settings.models.values()]
+            for table in tables:
+                table.bind(bound, project)
+            _expect_harmless(sources, settings)
         return settings
-
-    def _refuse(self, sources: Mapping[str, Place]) -> None:
-        """Mark the models to which an unapproved file gives a server or a key.
-
-        Args:
-            sources: The place from which each setting comes.
-
-        Raises:
-            SettingsError: If the chosen model is one of them, or the cache or the effects are not permitted.
-        """
-        for name, table in self.models.items():
-            table.check_place(sources[f"models.{name}"], f"models.{name}.", table.model_fields_set)
-        if self.model in self.models:
-            refusal = self.models[self.model].refusal
-        else:
-            unapproved = {
-                name for name in ModelSettings.model_fields if not sources.get(name, DEFAULT).is_approved
-            }
-            self.check_place(next((sources[name] for name in unapproved), DEFAULT), "", unapproved)
-            refusal = self.refusal
-        refusal = refusal or _cache_refusal(sources.get("cache", DEFAULT), self.cache)
-        refusal = refusal or _allow_refusal(sources.get("allow", DEFAULT), self.allow)
-        self._tools_from = sources.get("tools", DEFAULT)
-        if refusal:
-            raise SettingsError(refusal)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -139,7 +106,7 @@ class Settings(ModelSettings):
         own = {name: getattr(self, name) for name in ModelSettings.model_fields}
         if self.model not in self.models:
             chosen = ModelSettings(**own)
-            chosen._refusal = self._refusal
+            chosen._unbound_by = self._unbound_by
             return chosen
         beside = [name for name, value in own.items() if value is not None and name != "model"]
         if beside:
@@ -154,6 +121,7 @@ class Settings(ModelSettings):
         """The model, its server and the settings files, in one line."""
         chosen = self.chosen
         where = f" at {chosen.base_url}" if chosen.base_url else ""
+        where += ", which receives no key" if chosen.is_keyless else ""
         files = ", ".join(map(str, self.files))
         return f"{chosen.name}{where}" + (f" (settings: {files})" if files else "")
 
@@ -174,11 +142,11 @@ class Settings(ModelSettings):
         policy = EffectPolicy(allow=self.allow)
         place = self._tools_from
         for one in tools:
-            if one.effects and place is not None and not place.is_approved:
+            if one.effects and place is not None and place.is_project:
                 raise SettingsError(
-                    f"{place.name}: tools: this project file may name only tools that compute: got "
-                    f"{one.name}, which has {', '.join(one.effects)}. "
-                    f"{ADVICE.format(shlex.quote(place.name))}"
+                    f"{place.name}: tools: a project file may name only tools that compute: got {one.name}, "
+                    f"which has {', '.join(one.effects)}. Pass --tools, or name it in "
+                    f"{config_folder() / FILE}."
                 )
             if policy.refusal(one.spec):
                 raise SettingsError(
@@ -199,36 +167,6 @@ def allowed_by_user() -> frozenset[str]:
     place = in_file(path)
     check(Settings, place.name, place.values)
     return Settings.model_validate(place.values).allow
-
-
-def approve_project_file(path: Path) -> list[str]:
-    """Approve the current content of a project file.
-
-    Returns:
-        One line for each server, key, folder and tool that it names, and for the effects that it allows.
-
-    Raises:
-        SettingsError: If the file cannot be used at all.
-        OSError: If it cannot be read.
-    """
-    if path.name != FILE:
-        raise SettingsError(f"expected a file called {FILE}: got {str(path)!r}")
-    if not is_trusted_owner(path):
-        raise SettingsError(f"{path}: the file belongs to another user and is always ignored.")
-    content = path.read_bytes()
-    place = in_file(path, content)
-    check(Settings, place.name, place.values)
-    write_whole(approval_of(path, content), os.fsencode(path) + b"\n")
-    tables = {"": place.values} | {
-        f"models.{name}.": table for name, table in place.values.get("models", {}).items()
-    }
-    names = ("base_url", "api_key_env", "cache", "tools", "allow")
-    return [
-        f"{prefix}{name} = {str(table[name])!r}"
-        for prefix, table in tables.items()
-        for name in names
-        if name in table
-    ]
 
 
 def _environment() -> dict[str, Any]:
@@ -262,29 +200,30 @@ def _value(text: str) -> Any:
         return text
 
 
-# What an unapproved project file may not do.
+# What a project file may not do.
 
 
-def _cache_refusal(place: Place, cache: Path | None) -> str:
-    """Return why this cache must not be used, or ""."""
-    if place.is_approved or cache is None:
-        return ""
-    if cache.resolve().is_relative_to(Path(place.name).parent.resolve()):
-        return ""
-    return (
-        f"{place.name}: cache: this project file may name a folder only below its own: got "
-        f"{str(cache.resolve())!r}. {ADVICE.format(shlex.quote(place.name))}"
-    )
+def _expect_harmless(sources: Mapping[str, Place], settings: Settings) -> None:
+    """Raise `SettingsError` if a project file names a cache outside its folder or allows effects."""
+    place = sources.get("cache", DEFAULT)
+    if place.is_project and settings.cache is not None and not _is_below(settings.cache, place):
+        raise SettingsError(
+            f"{place.name}: cache: a project file may name a folder only below its own: got "
+            f"{str(settings.cache.resolve())!r}. Name it in {config_folder() / FILE}."
+        )
+    place = sources.get("allow", DEFAULT)
+    if place.is_project and settings.allow:
+        raise SettingsError(
+            f"{place.name}: allow: a project file may not allow what tools do: got {sorted(settings.allow)}. "
+            f"Pass --allow, or set `allow` in {config_folder() / FILE}."
+        )
 
 
-def _allow_refusal(place: Place, allow: Iterable[str]) -> str:
-    """Return why these effects must not be allowed, or ""."""
-    if place.is_approved or not allow:
-        return ""
-    return (
-        f"{place.name}: allow: this project file may not allow what tools do: got {sorted(allow)}. "
-        f"{ADVICE.format(shlex.quote(place.name))}"
-    )
+def _is_below(cache: Path, place: Place) -> bool:
+    """Whether a cache and the files in it lie below the folder of the file that names it."""
+    above = Path(place.name).parent.resolve()
+    inside = (Path(folder) / name for folder, *names in os.walk(cache) for name in chain(*names))
+    return all(path.resolve().is_relative_to(above) for path in (cache, *inside))
 
 
 # Merging.
@@ -306,27 +245,6 @@ def _merged(places: Sequence[Place]) -> tuple[dict[str, Any], dict[str, Place]]:
             elif name not in ModelSettings.model_fields:
                 merged[name] = value
                 sources[name] = place
-    chosen = _model_places(places, merged.get("models", {}))
+    chosen = model_places(places, merged.get("models", {}))
     values = {name: place.values[name] for name, place in chosen.items()}
     return {**merged, **values}, {**sources, **chosen}
-
-
-def _model_places(places: Sequence[Place], models: Mapping[str, Any]) -> dict[str, Place]:
-    """Return the place from which each setting of the model comes.
-
-    A named model describes its model completely, so that farther places add nothing to it.
-    """
-    chosen: dict[str, Place] = {}
-    named = ""
-    for place in places:
-        values = place.values
-        here = {name: place for name in ModelSettings.model_fields if name in values}
-        own = values.get("model") in models and "model" not in chosen
-        provider = "" if own else values.get("provider") or provider_in(values.get("model", ""))
-        if named and (own or not provider or canonical_provider(provider) != canonical_provider(named)):
-            continue
-        chosen = {**here, **chosen}
-        if own:
-            break
-        named = named or provider
-    return chosen

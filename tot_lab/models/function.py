@@ -28,6 +28,7 @@ from tot_lab.core.calls import (
     refused,
 )
 from tot_lab.core.reading.thinking import separated
+from tot_lab.core.scrubbing import scrubbed
 
 _MISTAKES = (NameError, AttributeError, TypeError, LookupError, ImportError, ArithmeticError)
 """Exceptions that a mistake in the code of a model function raises."""
@@ -119,9 +120,10 @@ def checked(got: Any) -> Reply:
     }
     if spoilt:
         got = msgspec.structs.replace(got, **spoilt)
-    if isinstance(got.error, str) and refused(got.error):
-        got = msgspec.structs.replace(got, error=f"model: {got.error}")
+    if isinstance(got.error, str):
+        error = f"model: {got.error}" if refused(got.error) else got.error
+        got = msgspec.structs.replace(got, error=scrubbed(error))
     try:
         return _decoded(_encoded(got))
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
-        return Reply(error=f"{type(error).__name__}: {error}")
+        return Reply(error=format_error(error))

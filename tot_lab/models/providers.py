@@ -87,6 +87,19 @@ def is_safe_url(url: str, provider: str) -> bool:
         return False
 
 
+def origin(url: str) -> str:
+    """Return the scheme, host and port of a server's URL."""
+    return "/".join(one_url(url).split("/", 3)[:3])
+
+
+def is_key_of(variable: str, provider: str) -> bool:
+    """Whether the name of an environment variable, such as WORK_OPENAI_KEY, says that its key is one of
+    `provider`.
+    """
+    prefixes = [name.removesuffix("_API_KEY") for name in key_variables(provider)]
+    return any(prefix and f"_{prefix}_" in f"_{variable.upper()}_" for prefix in prefixes)
+
+
 @lru_cache
 def one_url(text: str) -> str:
     """Return the canonical form of a server's URL."""

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading.thinking import separated
 from tot_lab.core.records import usage_noted
+from tot_lab.core.scrubbing import scrubbed
 from tot_lab.models.stack import PAY_AGAIN, Backend, Endpoint, Failure
 
 FIRST_WAIT = 0.5
@@ -60,6 +61,8 @@ class Retried:
             except Failure as caught:
                 failure, found = caught, caught.replies
             for place, reply in zip(places, found, strict=False):
+                if reply and reply.error:
+                    reply = replace(reply, error=scrubbed(reply.error))
                 replies[place] = reply and separated(reply)
             if failure is None:
                 return [reply for reply in replies if reply is not None]

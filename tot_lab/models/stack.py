@@ -36,6 +36,7 @@ from pydantic import Field
 
 from tot_lab.core.calls import UNREPORTED, Call, CallObserver, Need, Reply
 from tot_lab.core.parts import Part
+from tot_lab.core.scrubbing import scrubbed
 
 
 class Backend(Protocol):
@@ -129,7 +130,7 @@ class Failure(Exception):
     """A request that brought no reply.
 
     Args:
-        message: The provider's message, without secrets.
+        message: The provider's message, from which secrets of the environment are removed.
         status: The HTTP status, or `None` without a response.
         retry: Whether a repeated request may succeed.
         retry_after: Seconds that the provider asks to wait.
@@ -159,8 +160,8 @@ class Failure(Exception):
         unreadable: bool = False,
         replies: Sequence[Reply | None] = (),
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = scrubbed(message)
+        super().__init__(self.message)
         self.status = status
         self.retry = retry
         self.retry_after = retry_after

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.core.calls import Call, Halt, Message, Reply, readable
+from tot_lab.core.calls import Call, Halt, Message, Reply, format_error, readable
 from tot_lab.core.records import (
     STOP_CODES,
     Decided,
@@ -326,7 +326,7 @@ class Recorder:
             elif issubclass(kind, KeyboardInterrupt):
                 self.end(stop="cancelled")
             else:
-                self._record(Ended("error", error=f"{kind.__name__}: {error}"))
+                self._record(Ended("error", error=format_error(error or kind())))
         self.close()
 
     @property

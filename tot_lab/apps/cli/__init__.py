@@ -4,11 +4,12 @@
     searches.py     run, sweep              run one search, or a sweep of many
     thinking.py     think                   think one question through
     runs.py         replay, show, export    work with recorded runs
-    maintenance.py  cache, model, trust     manage cached replies, model weights and approvals
+    maintenance.py  cache, model            manage cached replies and model weights
     arguments.py    NAME FIELD=VALUE        the grammar for strategies, models, tasks and budgets
     help.py         --help [NAME]           the texts of help
     completion.py                           completes words after Tab
     colour.py                               colours verdicts on a terminal
+    terminal.py                             escapes control characters in everything that is printed
 
 A command prints where it wrote its results, and overwrites nothing but its own report. The exit code is 2 for
 invalid arguments, 1 for any other error, and 130 after Ctrl-C. An error is printed as one line.
@@ -28,6 +29,9 @@ from tot_lab.apps.cli import demo, maintenance, runs, searches, thinking
 from tot_lab.apps.cli.arguments import InvalidArgument
 from tot_lab.apps.cli.completion import complete
 from tot_lab.apps.cli.help import Formatter, list_commands
+from tot_lab.apps.cli.terminal import Coloured, escaped_output
+from tot_lab.core.calls import format_error
+from tot_lab.core.scrubbing import scrubbed
 from tot_lab.models import CacheError
 
 _GROUPS = {
@@ -48,12 +52,20 @@ None needs a key or a network. All commands: tot-lab --help"""
 
 
 class _Parser(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        return Coloured(super().format_help())  # by Python 3.14
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in `argv` (default: `sys.argv`) and return its exit code."""
+    with escaped_output():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     parser = _parser()
     complete(parser)
     given = sys.argv[1:] if argv is None else argv
@@ -73,10 +85,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except Exception as error:  # the shell shows one line instead of a traceback
         expected = isinstance(error, OSError | ValueError | CacheError | ImportError)
-        message = str(error) if expected else f"{type(error).__name__}: {error}"
+        message = str(error) if expected else format_error(error)
         if isinstance(error, OSError) and error.filename:  # leaves out the error number
             message = f"{error.filename2 or error.filename}: {error.strerror}"
-        print(f"tot-lab: {message}", file=sys.stderr)
+        print(f"tot-lab: {scrubbed(message)}", file=sys.stderr)
         return 2 if isinstance(error, InvalidArgument) else 1
 
 
@@ -104,4 +116,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _warn(message: Warning | str, *_: Any) -> None:
-    print(f"tot-lab: {message}", file=sys.stderr)
+    print(f"tot-lab: {scrubbed(str(message))}", file=sys.stderr)

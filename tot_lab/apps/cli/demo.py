@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import tot_lab
 from tot_lab.apps.cli.arguments import command
 from tot_lab.apps.cli.colour import in_colour
+from tot_lab.apps.cli.terminal import Coloured, escaped
 from tot_lab.domains import game24_tasks
 from tot_lab.domains.game24.player import SimGame24
 from tot_lab.lab.lab import Lab
@@ -68,17 +69,18 @@ async def run_demo(folder: Path) -> None:
     print(f"\nruns:   {journals}/\nreport: {report}  (opens in any browser, offline)")
 
 
-def demo_table(runs: Sequence[Run]) -> str:
-    """Return a table with one line per run."""
+def demo_table(runs: Sequence[Run]) -> Coloured:
+    """Return a table with one line per run, escaped."""
     rows = [f"{'hand':<12}{'answer':<26}{'verdict':<13}{'ended':<28}{'thoughts':>8}{'calls':>7}{'tokens':>8}"]
     for run in runs:
         tokens = (run.usage.input_tokens or 0) + (run.usage.output_tokens or 0)
         verdict = in_colour(f"{grade_words(run):<13}", run)
         rows.append(
-            f"{run.question:<12}{run.answer or '(none)':<26}{verdict}{stop_words(run):<28}"
-            f"{len(run.tree):>8}{run.usage.calls:>7}{tokens:>8,}"
+            escaped(f"{run.question:<12}{run.answer or '(none)':<26}")
+            + verdict
+            + escaped(f"{stop_words(run):<28}{len(run.tree):>8}{run.usage.calls:>7}{tokens:>8,}")
         )
-    return "\n".join(rows)
+    return Coloured("\n".join(rows))
 
 
 def copy_notebooks(folder: Path) -> None:

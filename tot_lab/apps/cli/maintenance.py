@@ -1,4 +1,4 @@
-"""`tot-lab cache`, `model` and `trust`: manage cached replies, model weights and approvals.
+"""`tot-lab cache` and `model`: manage cached replies and model weights.
 
 Cached calls are deleted only with `--yes`, and a mistyped path does not create an empty cache.
 """
@@ -9,26 +9,17 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tot_lab.apps.cli.arguments import (
-    InvalidArgument,
-    add_cache,
-    add_runs,
-    argument_errors,
-    command,
-    existing_cache,
-)
+from tot_lab.apps.cli.arguments import add_cache, add_runs, command, existing_cache
 from tot_lab.apps.cli.help import first_sentence
 from tot_lab.apps.cli.runs import find_journals, load_run
 from tot_lab.core.registry import offered
-from tot_lab.lab.places import FILE, project_file
-from tot_lab.lab.settings import approve_project_file
 from tot_lab.lab.sharing import contents_of, export_calls, import_calls, prune, replies_by_key, verify
 from tot_lab.models import Cache, simulated_models
 from tot_lab.models.weights import KNOWN, models_folder, pull
 
 
 def add(commands: Any) -> None:
-    """Add the commands `cache`, `model` and `trust`."""
+    """Add the commands `cache` and `model`."""
     cache = command(commands, "cache", "manage the cache of model replies", _cache)
     actions = cache.add_subparsers(dest="action", required=True, metavar="ACTION")
     add_cache(command(actions, "stats", "show the number of calls, their models and their cost"))
@@ -54,31 +45,6 @@ def add(commands: Any) -> None:
     command(actions, "list", "list the models that --model accepts, and which weights are on this machine")
     pulled = command(actions, "pull", "download a model's weights")
     pulled.add_argument("name", choices=sorted(KNOWN), help="name of the model")
-    trusted = command(
-        commands, "trust", f"approve a {FILE} that sends an API key to a server it names", _trust
-    )
-    trusted.epilog = (
-        "The approval is valid until the file changes. Files written by someone else must be approved."
-    )
-    trusted.add_argument(
-        "file", nargs="?", type=Path, metavar="FILE", help=f"(default: the nearest {FILE} here or above)"
-    )
-
-
-def _trust(args: argparse.Namespace) -> None:
-    path = project_file(Path.cwd()) if args.file is None else args.file.absolute()
-    if path is None:
-        raise InvalidArgument(f"No {FILE} found in this folder or above it. Create one, or name a file.")
-    with argument_errors():
-        named = approve_project_file(path)
-    print(
-        "\n".join(
-            [
-                f"{path} is approved in its current version. It names:",
-                *(f"  {one}" for one in named or ["no server"]),
-            ]
-        )
-    )
 
 
 def _model(args: argparse.Namespace) -> None:

@@ -239,7 +239,8 @@ def _run(args: argparse.Namespace) -> int:
         print("\ninterrupted before the run began", file=sys.stderr)
         return 130
     where = "it could not be written" if run.path is None else f"{run.path}  (tot-lab show {run.path})"
-    print(f"{run_in_colour(run)}\n  journal   {where}")
+    print(run_in_colour(run))
+    print(f"  journal   {where}")
     if interrupted:
         print("\ninterrupted; lab.resume continues the journal from Python", file=sys.stderr)
         return 130

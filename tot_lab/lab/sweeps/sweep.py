@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import Call, Halt, Reply, is_made, readable
+from tot_lab.core.calls import Call, Halt, Reply, format_error, is_made
 from tot_lab.core.parts import Part
 from tot_lab.core.records import Line, Note, Position
 from tot_lab.core.strategy import Strategy
@@ -345,7 +345,7 @@ class Sweep(SweepMethods):
             task_here = asyncio.current_task()
             if isinstance(failed, asyncio.CancelledError) and task_here and task_here.cancelling():
                 raise  # otherwise the strategy raised it
-            error = _format_error(failed)
+            error = format_error(failed)
         finally:
             self._under_way.discard(execution)
         if execution is None:
@@ -388,7 +388,7 @@ class Sweep(SweepMethods):
             any_of_kept, credit = run.any_of_kept, run.credit
         except Exception as failed:
             score = any_of_kept = credit = None
-            error = error or f"the answer cannot be graded: {_format_error(failed)}"
+            error = error or f"the answer cannot be graded: {format_error(failed)}"
         error = error or run.failure
         usage = run.usage
         if wrong := [n for n in usage if n is not None and not 0 <= n < 2**63]:
@@ -577,10 +577,6 @@ def begun(path: Path) -> bool:
                 raise JournalError(f"{path}: this journal belongs to another run: got {id!r}.")
         return True
     return False
-
-
-def _format_error(error: BaseException) -> str:
-    return readable(f"{type(error).__name__}: {error}")
 
 
 def mean(amounts: Sequence[float | None]) -> float | None:

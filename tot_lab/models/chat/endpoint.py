@@ -80,9 +80,9 @@ class ChatEndpoint(Endpoint):
     kind: ClassVar[str] = ""
 
     api_key: Annotated[SecretStr | str | None, Field(exclude=True, repr=False)] = None
-    """`None` means the provider's environment variable, such as `OPENAI_API_KEY`. The key is neither recorded
-    nor shown. A model in the strategy of a loaded run sends the key of the environment only to this machine
-    and to the provider's own service.
+    """`None` means the provider's environment variable, such as `OPENAI_API_KEY`, and "" no key. The key is
+    neither recorded nor shown. A model in the strategy of a loaded run sends the key of the environment
+    only to this machine and to the provider's own service.
     """
 
     context_window: Annotated[int, Field(ge=1)] | None = None

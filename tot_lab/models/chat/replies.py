@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ import msgspec
 from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall, is_token_count, usage_text
 from tot_lab.core.reading.finish_reasons import read_finish_reason
 from tot_lab.core.reading.json_values import json_of
-from tot_lab.core.scrubbing import HIDDEN, clean, without_beginning, without_keys
+from tot_lab.core.scrubbing import HIDDEN, clean, forms_of, without_beginning, without_keys
 from tot_lab.models.chat.failures import failure_in
 from tot_lab.models.stack import Failure
 
@@ -363,7 +362,7 @@ def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
 def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tuple[TokenLogprob, ...]:
     """Return `tokens` without the text and alternatives of those that spell out a key."""
     text = "".join(token.token for token in tokens)
-    hidden = [match.span() for key in keys for match in re.finditer(re.escape(key), text)]
+    hidden = [match.span() for form in forms_of(tuple(keys)) for match in form.pattern.finditer(text)]
     scrubbed, end = list[TokenLogprob](), 0
     for token in tokens:
         begin, end = end, end + len(token.token)

@@ -75,7 +75,7 @@ class ServedModel(ChatEndpoint):
 
     @property
     def _sent_key(self) -> str:
-        if self._key or not self._provider:
+        if self.api_key is not None or not self._provider:
             return self._key
         is_foreign = self._is_loaded and not is_safe_url(self.base_url, self._provider)
         return "" if is_foreign else key_in_environment(self._provider)

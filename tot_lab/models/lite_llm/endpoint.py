@@ -59,6 +59,9 @@ _LEAST_CACHED = 1024
 of a shorter one.
 """
 
+_BY_KEY_ALONE = {"openai", "anthropic", "gemini", "ollama", "ollama_chat", "hosted_vllm"}
+"""Providers for which litellm finds no other credentials if it is given a key."""
+
 _FOREVER = 86_400.0  # seconds; the driver enforces the timeout
 _PLAIN = {"num_retries": 0, "max_retries": 0, "caching": False, "timeout": _FOREVER}
 
@@ -147,7 +150,9 @@ class LiteLLM(ChatEndpoint):
 
     @property
     def _sent_key(self) -> str:
-        return self._key or ("" if self._is_foreign else key_in_environment(self.provider))
+        if self.api_key is not None:
+            return self._key
+        return "" if self._is_foreign else key_in_environment(self.provider)
 
     @property
     def _is_foreign(self) -> bool:
@@ -332,10 +337,12 @@ class LiteLLM(ChatEndpoint):
         base = self.base_url
         if base is not None:
             way["api_base"] = base
-        if self._key:
-            way["api_key"] = self._key
-        elif self._is_foreign or (base is not None and not key_in_environment(provider)):
-            way["api_key"] = "none"  # the client requires a key even if the server does not
+        if self.api_key is not None or self._is_foreign:
+            if not self._key and provider not in _BY_KEY_ALONE:
+                raise Failure(f"{self.name} is not called without a key: litellm may send other credentials")
+            way["api_key"] = self._key or "none"  # the client requires a key even if the server does not
+        elif base is not None and not key_in_environment(provider):
+            way["api_key"] = "none"
         return way
 
     def _model_in(self, answers: Answers) -> str:

@@ -17,7 +17,7 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from tot_lab.core.calls import Call
+from tot_lab.core.calls import Call, format_error
 from tot_lab.core.records import Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
@@ -389,7 +389,7 @@ def _titled(title: str, *parts: Any) -> Any:
 
 
 def _format_error(error: Exception) -> str:
-    return f"{type(error).__name__}: {short(str(error), 500)}"
+    return short(format_error(error), 500)
 
 
 def _max_calls(strategy: Strategy, task: Task, budget: Budget | None) -> int | None:

@@ -36,7 +36,7 @@ from ipywidgets.widgets.widget import _instances
 
 from tot_lab.analysis.diagnosis import Diagnosis, diagnose
 from tot_lab.analysis.tables import is_sweep
-from tot_lab.core.calls import Reply
+from tot_lab.core.calls import Reply, format_error
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
 from tot_lab.lab.lab import Lab, Stream
 from tot_lab.record.marks import Mark, Verdict, watch
@@ -301,7 +301,7 @@ class Explorer(anywidget.AnyWidget):
             )  # marks the exception as retrieved; `finished` raises it
             if (explorer := here()) is not None and isinstance(source, Stream) and source.run is not None:
                 shown.ended(source.run)
-                explorer._error = f"{type(failed).__name__}: {failed}" if failed else ""
+                explorer._error = format_error(failed) if failed else ""
                 explorer._state_stale = explorer._facts_stale = True
                 explorer._send_soon()
 
@@ -511,7 +511,7 @@ class Explorer(anywidget.AnyWidget):
                 try:
                     messages = list(self._messages())
                 except Exception as error:  # the record is not a tree: send only the error
-                    self._error = f"{type(error).__name__}: {error}"
+                    self._error = format_error(error)
                     messages = [self._state()]
             for content, buffer in messages:
                 self.send(content, [buffer])

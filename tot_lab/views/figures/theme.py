@@ -74,8 +74,10 @@ def printable(text: str) -> str:
 
 
 def short(text: str, max_length: int) -> str:
-    """Put `text` on one line and truncate it to `max_length` characters."""
-    line = " ".join(printable(text).split())
+    """Put `text` on one line, with control characters as escapes, and truncate it to `max_length`
+    characters.
+    """
+    line = " ".join(_NOT_XML.sub(lambda found: ascii(found[0])[1:-1], text).split())
     return line if len(line) <= max_length else line[: max(max_length - 1, 0)].rstrip() + "…"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from tot_lab.core.calls import format_error
 from tot_lab.core.records import describe_stop
 from tot_lab.record.run import Run
 from tot_lab.views.figures.theme import printable, short, style_figure
@@ -66,7 +67,7 @@ def format_grade(run: Run) -> str:
             return "✓ correct"
         return "✗ wrong" if run.grade == 0 else f"✗ graded {run.grade:.3g}"
     except Exception as error:
-        return f"not graded ({type(error).__name__}: {short(str(error), 80)})"
+        return f"not graded ({short(format_error(error), 100)})"
 
 
 def grade_words(run: Run) -> str:

@@ -1,0 +1,57 @@
+"""What the commands print. Control characters are shown as escapes, such as `\\x1b`.
+
+Texts of models, files and names could otherwise move the cursor, hide or reorder text, or send a terminal
+commands. All output passes through here, since `escaped_output` replaces stdout and stderr while a command
+runs. The exceptions are `Coloured` texts and the bars of tqdm, which return to the start of their line.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
+
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, and C1
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # separators of lines and controls of direction
+    "\ud800-\udfff]"  # parts of names that are not encoded
+)
+
+
+def escaped(text: str) -> str:
+    """Return `text` with its control characters as escapes."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class Coloured(str):
+    """A text that is already escaped, with colours of this program."""
+
+    def __str__(self) -> str:
+        return self  # `print` writes the result of this method
+
+
+class _Escaping:
+    """A stream that escapes what is written to it, apart from the begin of a bar."""
+
+    def __init__(self, stream: TextIO, begin_of_bar: str = "") -> None:
+        self._stream = stream
+        self._begin_of_bar = begin_of_bar
+
+    def write(self, text: str) -> int:
+        if isinstance(text, Coloured):
+            return self._stream.write(text)
+        rest = text.removeprefix(self._begin_of_bar)
+        return self._stream.write(text[: len(text) - len(rest)] + escaped(rest))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def escaped_output() -> Iterator[None]:
+    """Escape what is written to stdout and stderr in the block."""
+    out, err = _Escaping(sys.stdout), _Escaping(sys.stderr, "\r")
+    with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
+        yield
