@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 from support import GOLDEN, TASK, Scripted, lines_of, resealed, wait
@@ -167,7 +168,8 @@ def test_whatever_stands_in_a_field_is_shown_or_is_an_error_that_names_the_line(
 HARMLESS = tl.general("How many?", answer="none", grade="regex")
 REFERENCE = b'"reference":"(a|a)*$"'
 ANSWER = "a" * 40 + "b"
-PATIENCE = 0.8  # seconds of a test for a pattern
+PATIENCE = 0.3  # seconds of a test for a pattern
+STOPPED = f"took longer than {PATIENCE} s and was stopped|no result within"  # a process may also start late
 
 
 class Endless(Scripted):
@@ -211,10 +213,10 @@ def test_the_command_line_shows_and_exports_it(tmp_path, endless):
 @pytest.mark.slow
 def test_asked_for_it_ends_and_says_why_there_is_no_grade(monkeypatch, endless):
     monkeypatch.setattr("tot_lab.record.run.GRADING", PATIENCE)
-    with pytest.warns(RuntimeWarning, match=r"run \w+ is not graded: the pattern .* was stopped"):
+    with pytest.warns(RuntimeWarning, match=rf"run \w+ is not graded: the pattern .*(?:{STOPPED})"):
         assert endless.grade is None
     assert endless.correct is None
-    assert "took longer than 0.8 s and was stopped" in endless.ungraded
+    assert re.search(STOPPED, endless.ungraded)
     assert "not graded: the pattern" in repr(endless)
     assert endless.reachable is None  # known by now: nothing is tried, or warned of, again
     assert "right_not_chosen" not in [finding.kind for finding in tl.diagnose(endless)]
@@ -230,7 +232,7 @@ def test_whatever_asks_for_grades_ends(monkeypatch, endless):
         tl.stats.judge_evaluator,
         lambda run: tl.stats.success_rates([run]),
     ):
-        with pytest.warns(RuntimeWarning, match="was stopped"):
+        with pytest.warns(RuntimeWarning, match=STOPPED):
             ask(tl.load(endless.path))
 
 

@@ -279,8 +279,8 @@ def test_of_several_choices_the_failed_ones_alone_are_requested_again(server, mo
     replies = wait(Retried(model, model).answer(calls, observer))
     assert [(reply.text, reply.error) for reply in replies] == [(text, None) for text in "aecf"]
     assert [asked.n for asked in server.calls] == [4, 2]
-    (retried,) = [data for name, data in observer.notes if name == "call.retried"]
-    assert [each.sample_index for each in retried["only"]] == [1, 3]
+    retried = [data["only"] for name, data in observer.notes if name == "call.retried"]
+    assert [each.sample_index for only in retried for each in only] == [1, 3]
 
 
 def test_choices_that_fail_for_good_are_failed_calls_and_the_others_are_kept(server, model):
