@@ -212,8 +212,12 @@ class Carrying:
                 _closed(result)
 
         threading.Thread(target=work, name=f"tool {self.tool.name}", daemon=True).start()
-        result = await done
-        return result if isinstance(result, str) else await _left_when_late(self._awaited(result, most))
+        try:
+            result = await done
+            return result if isinstance(result, str) else await _left_when_late(self._awaited(result, most))
+        finally:  # the time may be up before the result is awaited
+            if done.done() and not done.cancelled() and done.exception() is None:
+                _closed(done.result())
 
     async def _awaited(self, result: Awaitable[Any], most: int | None) -> str:
         try:
@@ -267,6 +271,6 @@ def _as_exception(raised: BaseException) -> Exception:
 
 
 def _closed(result: Any) -> None:
-    """Close a coroutine that nothing will await."""
-    if inspect.iscoroutine(result):
+    """Close a coroutine that nothing has awaited or will await."""
+    if inspect.iscoroutine(result) and inspect.getcoroutinestate(result) == inspect.CORO_CREATED:
         result.close()
