@@ -2,6 +2,7 @@
 policy denies is not done."""
 
 import asyncio
+import inspect
 import json
 import os
 import re
@@ -38,7 +39,7 @@ from tot_lab.core.parts import part_of
 from tot_lab.core.registry import built_in
 from tot_lab.core.scrubbing import scrubbed
 from tot_lab.core.tools import ToolSpec
-from tot_lab.tools.toolbox import Toolbox
+from tot_lab.tools.toolbox import Carrying, Toolbox
 
 
 @pytest.fixture(autouse=True)
@@ -593,3 +594,30 @@ def test_a_tool_keeps_its_own_time_and_not_the_labs():
 
     lab = tl.Lab(Scripted(reply), runs=None, tools=[slow], timeout=0.1)
     assert wait(lab.run(tl.ToolLoop(), TASK)).tools_df()["result"].tolist() == ["done"]
+
+
+def test_a_coroutine_is_closed_if_the_call_ends_as_it_arrives():
+    """Python would warn that it was never awaited."""
+    made = []
+
+    async def late():
+        return "late"
+
+    async def call_and_cancel():
+        loop = asyncio.get_running_loop()
+
+        @tl.tool
+        def slow(text: str) -> str:
+            """Return a coroutine, and end the call before it is awaited."""
+            loop.call_soon_threadsafe(loop.call_soon, task.cancel)
+            made.append(late())
+            return made[-1]
+
+        carrying = Carrying(slow, {}, False, ())
+        task = asyncio.ensure_future(carrying._carried_out({"text": "x"}, None))
+        await asyncio.wait([task])
+        await asyncio.sleep(0.02)  # the thread of the tool has ended, too
+
+    for _ in range(30):
+        asyncio.run(call_and_cancel())
+    assert {inspect.getcoroutinestate(one) for one in made} == {inspect.CORO_CLOSED}
