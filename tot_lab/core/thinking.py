@@ -189,7 +189,7 @@ Texts: TypeAlias = tuple[str, ...]
 """The texts of the messages of a call, without system messages, since a run adds its own."""
 
 
-def _as_it_is(call: Any) -> Any:
+def _as_it_is(call: Call) -> Call:
     return call
 
 
@@ -214,7 +214,7 @@ class SampleCounter:
         recorded: Iterable[Call] = (),
         *,
         by_thought: bool = False,
-        made: Callable[[Any], Any] = _as_it_is,
+        made: Callable[[Call], Call] = _as_it_is,
     ) -> None:
         self._by_thought = by_thought
         self._made = made
@@ -261,7 +261,7 @@ class Samples(Request, frozen=True):
         made: Returns a call of the search with what the run adds to it.
     """
 
-    made: Callable[[Any], Any] = _as_it_is
+    made: Callable[[Call], Call] = _as_it_is
 
 
 ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | Request | Event

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from tot_lab.models.chat.failures import refusal, shortened, usage_in
+from tot_lab.models.chat.failures import refusal, shortened
 from tot_lab.models.stack import Failure
 
 if TYPE_CHECKING:
@@ -95,10 +95,7 @@ async def opened(
         ) as response:
             _close_after_streams_of_llama_cpp(response)
             if refusing and response.status != 200:
-                text = await _error_text_of(response)
-                failure = refusal(response.status, response.headers, text)
-                failure.usage = usage_in(text)
-                raise failure
+                raise refusal(response.status, response.headers, await _error_text_of(response))
             yield response
     except ValueError as error:  # of the URL or a header
         raise Failure(f"the request cannot be sent: {shortened(str(error))}") from None

@@ -15,6 +15,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import count
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -273,9 +274,10 @@ class Limited(_UsesLimiter):
         await limiter.enter(tokens, observer)
         began = time.monotonic()
         replies: Sequence[Reply] = ()
+        times_sent = count()
 
         def hear(name: str) -> None:
-            if name == "call.retried":  # it is sent again
+            if name == "call.sent" and next(times_sent) > 0:  # `enter` has counted the first time
                 limiter.count(tokens)
 
         try:

@@ -81,12 +81,9 @@ class Retried:
             if any(replies):
                 only = {"only": [calls[place] for place in lost]}
             note = {"error": failure.message, "status": failure.status, "wait": round(wait, 3)}
-            usages = {place: usage_noted(reply) for place, reply in lost.items()}
-            if any(usages.values()) and len(calls) > 1:
-                for place, usage in usages.items():
-                    observer.note("call.retried", **note, **usage, only=[calls[place]])
-            else:
-                observer.note("call.retried", **note, **next(iter(usages.values())), **only)
+            for place, reply in lost.items():
+                one = {"only": [calls[place]]} if len(calls) > 1 else {}
+                observer.note("call.retried", **note, **usage_noted(reply), **one)
             await asyncio.sleep(wait)
         raise AssertionError
 

@@ -319,14 +319,14 @@ class Recorder:
     def __enter__(self) -> Recorder:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if not self._ended:
-            if kind is None:
+            if error is None:
                 self.end()
-            elif issubclass(kind, KeyboardInterrupt):
+            elif isinstance(error, KeyboardInterrupt):
                 self.end(stop="cancelled")
             else:
-                self._record(Ended("error", error=format_error(error or kind())))
+                self._record(Ended("error", error=format_error(error)))
         self.close()
 
     @property

@@ -144,9 +144,7 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
         for role, given in roles.items()
     }
 
-    def fill(call: Call | Samples) -> Call | Samples:
-        if isinstance(call, Samples):
-            return Samples(fill)
+    def fill(call: Call) -> Call:
         names = (call.model, call.purpose, role_of(call.purpose))
         role = next((name for name in names if name in settings), None)
         if role is None or call.purpose == TOOL:
@@ -161,4 +159,7 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
         options = {**(roles[role].options or {}), **call.options}
         return msgspec.structs.replace(call, **missing, options=options)
 
-    return map_steps(fill, thinking, (Call, Samples))
+    def assign(step: Call | Samples) -> Call | Samples:
+        return Samples(fill) if isinstance(step, Samples) else fill(step)
+
+    return map_steps(assign, thinking, (Call, Samples))

@@ -1,5 +1,6 @@
 """Replies that fail and cost: what the provider charged for them counts, whichever way they failed."""
 
+import asyncio
 import json
 
 import pytest
@@ -47,12 +48,7 @@ HEAD = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
 
 def page(choice, **more):
     choice = {"index": 0, "finish_reason": "stop", **choice}
-    return Raw(
-        json.dumps(
-            {"id": "1", "object": "chat.completion", "created": 1, "model": "m", **more}
-            | {"choices": [choice]}
-        )
-    )
+    return Raw(json.dumps({**HEAD, **more, "choices": [choice]}))
 
 
 SAYS = {"role": "assistant", "content": None}
@@ -65,18 +61,7 @@ REPORTED = {
     "failed finish": page({"message": SAYS | {"content": "par"}, "finish_reason": "error"}, usage=USAGE),
     "error page": Raw(json.dumps({"error": {"message": "broke down"}, "usage": USAGE})),
     "error status": Raw(json.dumps({"error": {"message": "broke down"}, "usage": USAGE}), status=500),
-    "no choices": Raw(
-        json.dumps(
-            {
-                "id": "1",
-                "object": "chat.completion",
-                "created": 1,
-                "model": "m",
-                "choices": [],
-                "usage": USAGE,
-            }
-        )
-    ),
+    "no choices": Raw(json.dumps({**HEAD, "choices": [], "usage": USAGE})),
     "unreadable choice": page({"message": SAYS | {"content": 5}}, usage=USAGE),
 }
 UNREPORTED = {
@@ -268,6 +253,27 @@ def test_a_request_of_several_samples_is_paid_as_billed_and_budgeted_once_a_samp
     wait(capped.run(Asks(count=4, at_once=True, same=True, max_tokens=1), TASK))
     assert sum(0.7 + 0.1 * asked.n for asked in server.calls) == pytest.approx(capped.spent)
     assert capped.spent <= 2.0
+
+
+def test_a_retried_request_of_several_samples_is_one_request_a_minute(server):
+    """Three requests are sent for the four samples, so that eight a minute leave room for another one."""
+
+    def group(asked):
+        finish = "error" if len(server.calls) <= 2 else "stop"
+        said = {"role": "assistant", "content": "Yes."}
+        choices = [{"index": k, "message": said, "finish_reason": finish} for k in range(asked.n)]
+        return Raw(json.dumps({"model": "m", "choices": choices, "usage": USAGE}))
+
+    server.otherwise = group
+    lab = tl.Lab(compatible(server, requests_per_minute=8), runs=None, mode="off")
+
+    async def both():
+        await lab.run(Asks(count=4, at_once=True, same=True), TASK)
+        assert [asked.n for asked in server.calls] == [4, 4, 4]
+        async with asyncio.timeout(20):
+            await lab.run(Asks(count=1), TASK)
+
+    wait(both())
 
 
 @pytest.mark.parametrize("reports", [True, False])

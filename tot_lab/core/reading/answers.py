@@ -91,7 +91,8 @@ _ANNOUNCED = re.compile(
 )
 
 _TAKEN_UP = re.compile(
-    r"[.!;,] (?:wait|but|let|now|next|hmm|no|however|actually|hold on|check|verify|we|I(?! hope))\b",
+    r"\?(?!\w)|[.!;] (?:wait|let|now|next|hmm|no|actually|hold on|check|verify|we|(?-i:I)(?! hope))\b"
+    r"|[.!;,] (?:but|however|I (?:think|guess|believe|suppose))\b",
     re.IGNORECASE,
 )
 
@@ -129,7 +130,7 @@ def concluded_answer(text: str) -> str | None:
     else:
         return None
     found = unboxed(found.strip().strip("*`").strip())
-    if _ANNOUNCED.match(found) or _TAKEN_UP.search(found) or "?" in found:
+    if _ANNOUNCED.match(found) or _TAKEN_UP.search(found):
         return None
     return None if found.endswith((":", "…", "...")) else found or None
 

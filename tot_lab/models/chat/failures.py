@@ -35,6 +35,7 @@ def refusal(status: int, headers: Mapping[str, str], body: str, words: str = "")
         status=status,
         retry=(status in _RETRIED or status >= 500) and not TOO_LONG.search(message),
         retry_after=_retry_after(headers, body),
+        usage=_usage_in(body),
     )
 
 
@@ -68,7 +69,7 @@ def message_in(body: str) -> str:
     return shortened(value) if isinstance(value, str) else ""
 
 
-def usage_in(body: str) -> Any:
+def _usage_in(body: str) -> Any:
     """Return the usage that a provider's JSON with an error reports, or `None`."""
     value = read_json(body)
     return value.get("usage") if isinstance(value, dict) else None

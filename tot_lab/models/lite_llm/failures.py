@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 
-from tot_lab.models.chat.failures import TOO_LONG, failure_in, refusal, shortened, usage_in
+from tot_lab.models.chat.failures import TOO_LONG, failure_in, refusal, shortened
 from tot_lab.models.stack import Failure
 
 _NOISE = re.compile(r"^(?:litellm\.)?[A-Za-z_]*(?:Error|Exception|Timeout)(?: Error)?(?::| -) ?")
@@ -31,7 +31,6 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
     response = next((link.response for link in chain if isinstance(link, httpx.HTTPStatusError)), None)
     if response is not None:
         failure = refusal(int(response.status_code), response.headers, _body(response), words)
-        failure.usage = usage_in(_body(response))
         failure.retry &= not isinstance(error, litellm.ContextWindowExceededError)
         return failure
     if (inside := next(filter(None, map(_error_inside, chain)), None)) is not None:
