@@ -12,6 +12,10 @@ from tot_lab.analysis.deep_thought import deep_thought as deep_thought
 from tot_lab.analysis.diagnosis import Diagnosis as _Diagnosis
 from tot_lab.analysis.diagnosis import Finding as _Finding
 from tot_lab.analysis.diagnosis import diagnose as diagnose
+from tot_lab.analysis.estimators import best_of_k as _best_of_k
+from tot_lab.analysis.estimators import majority_at_k as _majority_at_k
+from tot_lab.analysis.estimators import pass_at_k as _pass_at_k
+from tot_lab.analysis.estimators import samples as _samples
 from tot_lab.analysis.judging import EvaluatorDiagnosis as _EvaluatorDiagnosis
 from tot_lab.analysis.judging import judge_evaluator as _judge_evaluator
 from tot_lab.analysis.matched_cost import anytime_performance as _anytime_performance
@@ -374,16 +378,20 @@ class stats:
     Finding: TypeAlias = _Finding
     anytime_performance = _anytime_performance
     at_matched_cost = _at_matched_cost
+    best_of_k = _best_of_k
     calibrate_router = _calibrate_router
     compare = _compare
     compare_all = _compare_all
     judge_evaluator = _judge_evaluator
     lost_calls = _lost_calls
+    majority_at_k = _majority_at_k
     minimum_detectable_difference = _minimum_detectable_difference
     pareto_frontier = _pareto_frontier
+    pass_at_k = _pass_at_k
     regret = _regret
     required_sample_size = _required_sample_size
     routed = _routed
+    samples = _samples
     success_rates = _success_rates
 
 class records:

@@ -113,7 +113,7 @@ def success_rates(
     import numpy  # noqa: PLC0415
     import pandas  # noqa: PLC0415
 
-    _check_share(confidence, "confidence")
+    check_share(confidence, "confidence")
     keys, given = _keys(by), table(df)
     runs = _runs(given, keys)
     losses = losses_by(given, keys)
@@ -267,7 +267,7 @@ def required_sample_size(
     """
     from scipy.stats import norm  # noqa: PLC0415
 
-    _check_share(difference, "difference")
+    check_share(difference, "difference")
     _check_design(difference, discordant, power, alpha)
     one_side, beyond = norm.ppf(1 - alpha / 2), norm.ppf(power)
     roots = one_side * sqrt(discordant) + beyond * sqrt(discordant - difference**2)
@@ -395,7 +395,7 @@ def _effective(shares: Numbers, sizes: Numbers, weights: Numbers, confidence: fl
 def _compared(shares: _Shares, a: Any, b: Any, by: str, confidence: float) -> Comparison:
     import numpy  # noqa: PLC0415
 
-    _check_share(confidence, "confidence")
+    check_share(confidence, "confidence")
     for name in (a, b):
         if name not in shares.of:
             raise ValueError(f"no {by} {name!r} in the table; it has {', '.join(map(repr, shares.of))}")
@@ -526,6 +526,6 @@ def _check_design(difference: float, discordant: float, power: float, alpha: flo
         )
 
 
-def _check_share(value: float, name: str) -> None:
+def check_share(value: float, name: str) -> None:
     if not 0 < value < 1:
         raise ValueError(f"{name} must be between 0 and 1: got {value!r}.")

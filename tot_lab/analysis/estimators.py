@@ -1,0 +1,453 @@
+"""What N samples of each task say about fewer samples: pass@k, majority@k and best of k, without a call.
+
+A sample is one independent try at a task: an attempt of `SelfConsistency`, `BestOf` or `WeightedBestOf`, and
+of any other strategy a whole run, of which repeats give several. A table has one row per sample and the
+columns `setting`, `task` and `correct`, for votes also `answer`, and for scores `score`; `samples` makes it.
+
+Each estimate is the mean over all ways to draw k of a task's samples without replacement. Its interval is
+over tasks, as in `tl.stats.success_rates`. Samples without a grade are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import combinations
+from math import comb
+from operator import index
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from warnings import warn
+
+from tot_lab.analysis.frames import calls_of, each, typed_frame
+from tot_lab.analysis.statistics import SEED, check_share, wilson
+from tot_lab.analysis.tables import placed, solved, strategy_of, table
+from tot_lab.core.purposes import role_of
+from tot_lab.core.records import Decided, Scored
+from tot_lab.record.run import Run
+from tot_lab.strategies.baselines import JudgedAttempts, SelfConsistency
+
+if TYPE_CHECKING:
+    import numpy
+    import pandas
+    from numpy.random import Generator
+
+Numbers: TypeAlias = "numpy.ndarray[Any, Any]"
+
+DRAWS = 1_000
+"""Random draws of each task where an exact value takes too long."""
+
+ENUMERATED = 5_000
+"""Subsets of a task's samples up to which a weighted vote is exact."""
+
+EXACT = 1_000
+"""Samples of a task up to which a vote is exact. With more, the numbers of subsets exceed a float."""
+
+
+class Sample(NamedTuple):
+    """A row of `samples`."""
+
+    setting: str
+    task: str
+    run_id: str
+    sample: int
+    answer: str | None
+    same: int | None
+    correct: bool | None
+    score: float | None
+    output_tokens: int | None
+
+
+def samples(runs: Any) -> pandas.DataFrame:
+    """Return the samples of a sweep, of several runs or of one run, one row each.
+
+    Args:
+        runs: A sweep, a run, or an iterable of runs.
+
+    Returns:
+        setting, task: category. run_id: string. sample: Int64, from 0, over all runs of a task. answer:
+        string, NA if the sample has none. same: Int64, equal for answers that count as the same in a vote of
+        the task. correct: boolean, NA without a reference. score: Float64, 0 to 1, that of the judge or the
+        reward model, NA if there is none. output_tokens: Int64, NA if unknown. Samples whose call failed are
+        not in the table.
+    """
+    rows: list[Sample] = []
+    known: dict[tuple[str, str], dict[Hashable, int]] = {}
+    numbers: dict[tuple[str, str], int] = {}
+    for place in placed(runs, "samples"):
+        run = place.run
+        if run is None or run.failure is not None:
+            continue
+        group = place.setting, place.task
+        keys = known.setdefault((place.task, repr(run.header.task)), {})
+        found = _attempts(run)
+        answers = [answer for answer, *_ in found]
+        for number, ((answer, score, tokens), grade) in enumerate(
+            zip(found, run.grades(answers), strict=True), numbers.get(group, 0)
+        ):
+            same = None
+            if answer and run.task is not None:
+                same = keys.setdefault(run.task.domain.same(run.task, answer), len(keys))
+            correct = None if grade is None else grade == 1.0
+            rows.append(Sample(*group, run.id, number, answer or None, same, correct, score, tokens))
+        numbers[group] = numbers.get(group, 0) + len(found)
+    settings, tasks = [row.setting for row in rows], [row.task for row in rows]
+    return typed_frame(
+        {
+            "setting": (tuple(dict.fromkeys(settings)), settings),
+            "task": (tuple(dict.fromkeys(tasks)), tasks),
+            **each(rows, run_id="string", sample="Int64", answer="string", same="Int64"),
+            **each(rows, correct="boolean", score="Float64", output_tokens="Int64"),
+        }
+    )
+
+
+def _attempts(run: Run) -> list[tuple[str, float | None, int | None]]:
+    """Return the answer, the score and the generated tokens of each sample of a run."""
+    strategy, task = strategy_of(run), run.task
+    if task is None or not isinstance(strategy, SelfConsistency | JudgedAttempts):
+        return [(run.answer, run.score, run.usage.output_tokens)]
+    first: dict[str, float | None] = {}  # a vote scores the thought of its answer once more
+    for event in run.events:
+        if isinstance(event, Scored):
+            first.setdefault(event.id, event.score)
+    attempts = run.tree.root.children
+    ends: dict[str, str] = {}
+    for event in run.events:
+        if isinstance(event, Decided) and event.what == "answer":
+            ends[_attempt(event.id)] = event.id
+    tokens: dict[str, int | None] = dict.fromkeys(attempts, 0)
+    broken = set()
+    for row in calls_of(run):
+        attempt = _attempt(row.call.node)
+        if row.reply is None or row.reply.error is not None:
+            broken.add(attempt)
+        elif attempt in tokens and role_of(row.call.purpose) != "evaluate":
+            so_far, more = tokens[attempt], row.reply.output_tokens
+            tokens[attempt] = None if so_far is None or more is None else so_far + more
+    found = []
+    for attempt in attempts:
+        if attempt not in ends and (attempt in broken or run.interrupted):
+            continue
+        end = ends.get(attempt)
+        answer = None if end is None else task.domain.answer(task, run.steps(end))
+        score = first.get(end or "") if isinstance(strategy, JudgedAttempts) else None
+        found.append((answer or "", score, tokens[attempt]))
+    return found
+
+
+def _attempt(id: str) -> str:
+    """The thought at which an attempt begins, for the id of any thought below it."""
+    return ".".join(id.split(".")[:2])
+
+
+def pass_at_k(df: Any, k: int | Iterable[int] | None = None, *, confidence: float = 0.95) -> pandas.DataFrame:
+    """Estimate the probability that at least one of k samples is correct.
+
+    With n samples of a task, c of them correct, it is 1 - C(n-c, k) / C(n, k), which is unbiased (Chen et al.
+    2021, Evaluating Large Language Models Trained on Code, arXiv:2107.03374, section 2.1).
+
+    Args:
+        df: A table of samples (see the module), a sweep, a run or several runs.
+        k: Numbers of samples. `None` means 1, 2, 4, … up to the fewest samples of a task.
+        confidence: Confidence level of the interval, between 0 and 1.
+
+    Returns:
+        One row per setting and k with the columns setting; estimate: string (`pass@k`); k, tasks: Int64;
+        rate (mean over the tasks), low and high (its interval), error (standard error of the random draws, 0
+        if `rate` is exact), output_tokens (mean tokens of k samples, NA if unknown): Float64. A task with
+        fewer than k samples does not count for that k.
+
+    Raises:
+        ValueError: If no task of a setting has k samples.
+
+    Warns:
+        UserWarning: If some tasks have fewer than k samples.
+    """
+    return _estimated("pass@k", df, k, confidence, _any_correct)
+
+
+def majority_at_k(
+    df: Any, k: int | Iterable[int] | None = None, *, weighted: bool = False, confidence: float = 0.95
+) -> pandas.DataFrame:
+    """Estimate how often the most frequent answer of k samples is correct.
+
+    This is the success rate of `SelfConsistency` with k attempts and, `weighted` by the scores of the
+    samples, that of `WeightedBestOf`. Of equally frequent answers, the one that was drawn first wins. Samples
+    without an answer have no vote.
+
+    It is exact for tasks of at most 1,000 samples, and `weighted` for those with at most 5,000 subsets of k
+    samples. Otherwise it is the mean over 1,000 random draws with a fixed seed.
+
+    Args:
+        df: As for `pass_at_k`, with the column `same` (equal for equal answers of a task) or `answer`.
+        k: As for `pass_at_k`.
+        weighted: Whether the votes of an answer are the sum of the column `score`. No score counts 0. If no
+            sample has a score above 0, each counts the same.
+        confidence: As for `pass_at_k`.
+
+    Returns:
+        As `pass_at_k`; estimate is `majority@k` or `weighted majority@k`.
+    """
+    if weighted:
+        return _estimated("weighted majority@k", df, k, confidence, _weighted_vote, ["answer", "score"])
+    return _estimated("majority@k", df, k, confidence, _vote, ["answer"])
+
+
+def best_of_k(df: Any, k: int | Iterable[int] | None = None, *, confidence: float = 0.95) -> pandas.DataFrame:
+    """Estimate how often the sample with the highest score of k samples is correct.
+
+    This is the success rate of `BestOf` with k attempts. Of equal scores, the one that was drawn first wins.
+    Samples without an answer come last, and those without a score before them. It is exact.
+
+    Args:
+        df: As for `pass_at_k`, with the columns `answer` and `score`.
+        k: As for `pass_at_k`.
+        confidence: As for `pass_at_k`.
+
+    Returns:
+        As `pass_at_k`; estimate is `best of k`.
+    """
+    return _estimated("best of k", df, k, confidence, _best, ["answer", "score"])
+
+
+class _Task(NamedTuple):
+    """The graded samples of a task, as arrays of equal length.
+
+    Attributes:
+        correct: 1 or 0.
+        same: Equal numbers for equal answers, -1 without an answer.
+        score: NaN without a score.
+        output_tokens: Mean tokens of a sample, NaN if unknown.
+    """
+
+    correct: Numbers
+    same: Numbers
+    score: Numbers
+    output_tokens: float
+
+
+Estimates: TypeAlias = tuple[list[float], list[float]]
+"""The estimate for each k, in ascending order, and the variance of its random draws."""
+
+
+def _estimated(
+    name: str,
+    df: Any,
+    k: int | Iterable[int] | None,
+    confidence: float,
+    estimate: Callable[[_Task, list[int], Generator], Estimates],
+    needs: Sequence[str] = (),
+) -> pandas.DataFrame:
+    import numpy  # noqa: PLC0415
+
+    check_share(confidence, "confidence")
+    rng = numpy.random.default_rng(SEED)
+    rows: list[dict[str, Any]] = []
+    for setting, tasks in _tasks(df, needs).items():
+        sizes = [len(task.correct) for task in tasks.values()]
+        wanted = _numbers(k, min(sizes))
+        per_task = [
+            estimate(task, [n for n in wanted if n <= len(task.correct)], rng) for task in tasks.values()
+        ]
+        for place, n in enumerate(wanted):
+            has = [number for number, size in enumerate(sizes) if size >= n]
+            if not has:
+                raise ValueError(f"k={n}: no task of {setting!r} has more than {max(sizes):,} graded samples")
+            if len(has) < len(sizes):
+                few = len(sizes) - len(has)
+                warn(
+                    f"{few:,} of {len(sizes):,} tasks of {setting!r} have fewer than {n:,} samples and do "
+                    f"not count for k={n}",
+                    UserWarning,
+                    stacklevel=3,
+                )
+            shares = numpy.array([per_task[number][0][place] for number in has])
+            even = numpy.full(len(has), 1 / len(has))
+            independent = numpy.array([sizes[number] // n for number in has], float)
+            low, high = wilson(shares, independent, even, confidence)
+            error = sum(per_task[number][1][place] for number in has) ** 0.5 / len(has)
+            tokens = [task.output_tokens for task in tasks.values() if len(task.correct) >= n]
+            rows.append(
+                {
+                    "setting": setting,
+                    "estimate": name,
+                    "k": n,
+                    "tasks": len(has),
+                    "rate": float(shares.mean()),
+                    "low": low,
+                    "high": high,
+                    "error": error,
+                    "output_tokens": n * float(numpy.mean(tokens)),
+                }
+            )
+    return typed_frame(
+        {
+            "setting": (tuple(dict.fromkeys(row["setting"] for row in rows)), [r["setting"] for r in rows]),
+            "estimate": ("string", [row["estimate"] for row in rows]),
+            **{name: ("Int64", [row[name] for row in rows]) for name in ("k", "tasks")},
+            **{
+                name: ("Float64", [row[name] for row in rows])
+                for name in ("rate", "low", "high", "error", "output_tokens")
+            },
+        }
+    )
+
+
+def _numbers(k: int | Iterable[int] | None, most: int) -> list[int]:
+    """The numbers of samples, ascending."""
+    if k is None:
+        return [1 << power for power in range(most.bit_length())]
+    try:
+        numbers = sorted({index(n) for n in (k if isinstance(k, Iterable) else [k])})
+    except TypeError:
+        numbers = []
+    if not numbers or numbers[0] < 1:
+        raise ValueError(f"k must be a positive whole number, or several: got {k!r}.")
+    return numbers
+
+
+def _tasks(df: Any, needs: Sequence[str]) -> dict[str, dict[str, _Task]]:
+    """The graded samples by setting and task."""
+    import numpy  # noqa: PLC0415
+    import pandas  # noqa: PLC0415
+
+    frame = df if isinstance(df, pandas.DataFrame) else samples(df)
+    answers = "same" if "same" in frame else "answer"
+    frame = table(frame, ["setting", "task", "correct", *(answers if n == "answer" else n for n in needs)])
+    frame = frame.assign(correct=solved(frame)).dropna(subset="correct")
+    if frame.empty:
+        raise ValueError("no sample has a grade")
+    nothing = pandas.Series(numpy.nan, frame.index)
+    correct = frame["correct"].to_numpy(float)
+    same = pandas.factorize(frame.get(answers, nothing))[0]
+    score, tokens = (
+        frame.get(name, nothing).astype("Float64").to_numpy(float, na_value=numpy.nan)
+        for name in ("score", "output_tokens")
+    )
+    found: dict[str, dict[str, _Task]] = {}
+    groups: Any = frame.groupby(["setting", "task"], sort=False, observed=True)
+    for (setting, name), rows in groups.indices.items():
+        known, place = numpy.unique(same[rows], return_inverse=True)
+        task = _Task(correct[rows], place - (known[0] < 0), score[rows], float(tokens[rows].mean()))
+        found.setdefault(str(setting), {})[str(name)] = task
+    return found
+
+
+def _any_correct(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
+    n, wrong = len(task.correct), int(len(task.correct) - task.correct.sum())
+    return [1 - comb(wrong, k) / comb(n, k) for k in numbers], [0.0] * len(numbers)
+
+
+def _best(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
+    """Groups of equal score, the highest first: the best of k is in a group if k samples lie in it and below,
+    and not all of them below."""
+    import numpy  # noqa: PLC0415
+
+    worth = numpy.where(task.same < 0, -2.0, numpy.nan_to_num(task.score, nan=-1.0))
+    levels = numpy.unique(worth)[::-1]
+    sizes = [int((worth == level).sum()) for level in levels]
+    right = [float(task.correct[worth == level].mean()) for level in levels]
+    rates = []
+    for k in numbers:
+        left, rate = len(worth), 0.0
+        for size, share in zip(sizes, right, strict=True):
+            rate += share * ((comb(left, k) - comb(left - size, k)) / comb(len(worth), k))
+            left -= size
+        rates.append(rate)
+    return rates, [0.0] * len(numbers)
+
+
+def _vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
+    """The exact share of the subsets of k samples in which a correct answer has most votes.
+
+    For each number of votes of a correct answer, the ways to draw the others are the coefficients of a
+    polynomial: the exponent counts the samples, and the row the answers with equally many votes.
+    """
+    import numpy  # noqa: PLC0415
+
+    n = len(task.correct)
+    if n > EXACT:
+        return _by_draws(task, numbers, numpy.ones(n), rng)
+    counts, right = _counts(task)
+    most = max(numbers, default=0)
+    ways = numpy.zeros(most + 1)
+    for count in numpy.unique(counts[right > 0]).tolist():
+        alike = numpy.flatnonzero(counts == count)
+        others = numpy.delete(counts, alike[0])
+        for votes in range(1, min(count, most) + 1):
+            drawn = comb(count, votes) * _below(others, n - int(counts.sum()), votes, most - votes)
+            ways[votes:] += right[alike].sum() * drawn
+    return [float(ways[k] / comb(n, k)) for k in numbers], [0.0] * len(numbers)
+
+
+def _below(others: Numbers, without_answer: int, votes: int, most: int) -> Numbers:
+    """Numbers of ways to draw 0 to `most` samples of `others` such that no answer has more than `votes`.
+    Those in which t answers have exactly `votes` count 1 / (1 + t)."""
+    import numpy  # noqa: PLC0415
+
+    rivals = [int(count) for count in others if count >= votes]
+    free = without_answer + int(sum(count for count in others if count < votes))
+    ties = min(len(rivals), most // votes)
+    ways = numpy.zeros((ties + 1, most + 1))
+    ways[0, : min(free, most) + 1] = [comb(free, drawn) for drawn in range(min(free, most) + 1)]
+    for count in rivals:
+        longer = numpy.zeros_like(ways)
+        for drawn in range(min(votes - 1, most) + 1):
+            longer[:, drawn:] += comb(count, drawn) * ways[:, : most + 1 - drawn]
+        if votes <= most:
+            longer[1:, votes:] += comb(count, votes) * ways[:-1, : most + 1 - votes]
+        ways = longer
+    shared: Numbers = ways / numpy.arange(1, ties + 2)[:, None]
+    return shared.sum(axis=0)
+
+
+def _weighted_vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
+    import numpy  # noqa: PLC0415
+
+    return _by_draws(task, numbers, numpy.nan_to_num(task.score), rng)
+
+
+def _by_draws(task: _Task, numbers: list[int], weights: Numbers, rng: Generator) -> Estimates:
+    """The mean over all subsets of k samples, or over random ones if there are too many."""
+    import numpy  # noqa: PLC0415
+
+    n = len(weights)
+    orders = None
+    rates, variances = [], []
+    for k in numbers:
+        exact = comb(n, k) <= ENUMERATED
+        if exact:
+            draws = numpy.array(list(combinations(range(n), k)))
+        else:
+            if orders is None:
+                orders = rng.permuted(numpy.tile(numpy.arange(n), (DRAWS, 1)), axis=1)
+            draws = orders[:, :k]
+        won = _won(task, draws, weights)
+        rates.append(float(won.mean()))
+        variances.append(0.0 if exact else float(won.var(ddof=1)) / DRAWS)
+    return rates, variances
+
+
+def _won(task: _Task, draws: Numbers, weights: Numbers) -> Numbers:
+    """The share of correct answers among those with most votes, for each row of `draws`."""
+    import numpy  # noqa: PLC0415
+
+    _, right = _counts(task)
+    same, weight = task.same[draws], weights[draws] * (task.same[draws] >= 0)
+    weight[weight.max(axis=1) <= 0] = 1.0
+    size = len(draws), len(right) + 1  # the last column is for samples without an answer
+    place = numpy.arange(size[0])[:, None] * size[1] + same % size[1]
+    votes = numpy.bincount(place.ravel(), weight.ravel(), size[0] * size[1]).reshape(size)[:, :-1]
+    drawn = numpy.bincount(place.ravel(), None, size[0] * size[1]).reshape(size)[:, :-1]
+    tied = drawn * (votes >= votes.max(axis=1, initial=0.0, keepdims=True) * (1 - 1e-9))
+    found: Numbers = (tied * right).sum(axis=1) / numpy.maximum(tied.sum(axis=1), 1)
+    return found
+
+
+def _counts(task: _Task) -> tuple[Numbers, Numbers]:
+    """The samples with each answer, and the share of them that is correct: 0 or 1 unless equal answers have
+    different grades."""
+    import numpy  # noqa: PLC0415
+
+    voting = task.same >= 0
+    counts = numpy.bincount(task.same[voting])
+    return counts, numpy.bincount(task.same[voting], task.correct[voting]) / counts
