@@ -396,8 +396,8 @@ def _below(others: Numbers, without_answer: int, votes: int, most: int) -> Numbe
         if votes <= most:
             longer[1:, votes:] += comb(count, votes) * ways[:-1, : most + 1 - votes]
         ways = longer
-    shared: Numbers = ways / numpy.arange(1, ties + 2)[:, None]
-    return shared.sum(axis=0)
+    total: Numbers = (ways / numpy.arange(1, ties + 2)[:, None]).sum(axis=0)
+    return total
 
 
 def _weighted_vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:

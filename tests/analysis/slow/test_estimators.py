@@ -7,7 +7,7 @@ from random import Random
 import numpy
 import pandas
 import pytest
-from support import wait
+from support import mostly_nightly, wait
 from support.endpoint import scripted
 
 import tot_lab as tl
@@ -247,7 +247,7 @@ def test_equal_answers_are_those_of_the_domain():
     assert list(tl.stats.samples(run)["same"]) == [0, 0, 1]
 
 
-@pytest.mark.parametrize("name", ["pass", "majority"])
+@pytest.mark.parametrize("name", mostly_nightly(["pass", "majority"], ["pass"]))
 def test_intervals_cover_the_rate(name):
     """500 sweeps of 60 tasks with 16 samples; the chance of each task comes from a beta distribution."""
     rng = numpy.random.default_rng(5)
