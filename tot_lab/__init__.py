@@ -154,6 +154,7 @@ stats = Namespace(
         "tot_lab.analysis.counterfactuals": "Counterfactual",
         "tot_lab.analysis.deep_thought": "DeepThought",
         "tot_lab.analysis.diagnosis": "Diagnosis Finding",
+        "tot_lab.analysis.difficulty": "compute_optimal difficulty_bins",
         "tot_lab.analysis.estimators": "best_of_k majority_at_k pass_at_k samples",
         "tot_lab.analysis.judging": "EvaluatorDiagnosis judge_evaluator",
         "tot_lab.analysis.matched_cost": "anytime_performance at_matched_cost pareto_frontier",

@@ -12,6 +12,8 @@ from tot_lab.analysis.deep_thought import deep_thought as deep_thought
 from tot_lab.analysis.diagnosis import Diagnosis as _Diagnosis
 from tot_lab.analysis.diagnosis import Finding as _Finding
 from tot_lab.analysis.diagnosis import diagnose as diagnose
+from tot_lab.analysis.difficulty import compute_optimal as _compute_optimal
+from tot_lab.analysis.difficulty import difficulty_bins as _difficulty_bins
 from tot_lab.analysis.estimators import best_of_k as _best_of_k
 from tot_lab.analysis.estimators import majority_at_k as _majority_at_k
 from tot_lab.analysis.estimators import pass_at_k as _pass_at_k
@@ -382,6 +384,8 @@ class stats:
     calibrate_router = _calibrate_router
     compare = _compare
     compare_all = _compare_all
+    compute_optimal = _compute_optimal
+    difficulty_bins = _difficulty_bins
     judge_evaluator = _judge_evaluator
     lost_calls = _lost_calls
     majority_at_k = _majority_at_k

@@ -1,0 +1,126 @@
+"""The best setting for tasks of each difficulty (Snell et al. 2024, arXiv:2408.03314, section 3.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from warnings import warn
+
+from tot_lab.analysis.estimators import samples
+from tot_lab.analysis.frames import typed_frame
+from tot_lab.analysis.statistics import SEED, check_share, wilson
+from tot_lab.analysis.tables import solved, table
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def difficulty_bins(df: Any, bins: int = 5, *, column: str | None = None) -> pandas.DataFrame:
+    """Sort tasks into bins of about equal size, by their pass rate or by a column of the table.
+
+    Args:
+        df: A table with one row per sample (`tl.stats.samples`) or run, a sweep, a run or several runs.
+        bins: The number of bins. Tasks of equal difficulty share a bin, so there may be fewer.
+        column: A column with the difficulty of the task as a number, higher for a harder task. `None` uses
+            the share of its graded samples that are not correct, in all settings of the table.
+
+    Returns:
+        One row per task with the columns task: as in the table; difficulty: Float64; bin: Int64, from 1 for
+        the easiest tasks.
+
+    Raises:
+        ValueError: If a task has several values in `column`, or no task has a difficulty.
+    """
+    import pandas  # noqa: PLC0415
+
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1: got {bins}.")
+    frame = df if isinstance(df, pandas.DataFrame) else samples(df)
+    frame = table(frame, ["task", column or "correct"])
+    hard = 1 - solved(frame).astype("Float64") if column is None else frame[column].astype("Float64")
+    groups = hard.groupby(frame["task"], sort=False, observed=True)
+    if column is not None and (several := groups.nunique() > 1).any():
+        raise ValueError(f"task {several.idxmax()!r} has several values in the column {column!r}")
+    found = groups.mean().dropna()
+    if found.empty:
+        raise ValueError("no task has a difficulty")
+    place = (found.rank(method="min").astype(int) - 1) * bins // len(found)
+    return pandas.DataFrame(
+        {
+            "task": list(found.index),
+            "difficulty": pandas.array(list(found), dtype="Float64"),
+            "bin": pandas.array(list(place.rank(method="dense").astype(int)), dtype="Int64"),
+        }
+    )
+
+
+def compute_optimal(df: Any, bins: pandas.DataFrame, *, confidence: float = 0.95) -> pandas.DataFrame:
+    """Estimate the success rate of choosing the best setting for each bin of difficulty.
+
+    The tasks of a bin are divided at random into two halves. The setting with the highest success rate in
+    one half, the first of equal ones, is scored on the other half, so that no task takes part in choosing the
+    setting that it scores. Settings should cost the same, such as those of `tl.match`.
+
+    Args:
+        df: A table with one row per run, a sweep or several runs. Only tasks that have graded runs of all
+            settings count.
+        bins: The bin of each task, as `difficulty_bins` returns them.
+        confidence: Confidence level of the intervals, between 0 and 1.
+
+    Returns:
+        One row per bin, and a last one for all tasks, with the columns bin: Int64, NA for all; tasks: Int64;
+        first, second: string, the setting chosen on the first and on the second half, NA for all; rate, low,
+        high: Float64, the success rate of the chosen settings and its interval over tasks; single: Float64,
+        the success rate of one setting for all bins, chosen and scored in the same way.
+
+    Raises:
+        ValueError: If a bin has fewer than two tasks.
+
+    Warns:
+        UserWarning: If tasks are left out.
+    """
+    import numpy  # noqa: PLC0415
+
+    check_share(confidence, "confidence")
+    frame = table(df, ["setting", "task", "correct"])
+    frame = frame.assign(solved=solved(frame).astype("Float64")).dropna(subset="solved")
+    shares = frame.groupby(["task", "setting"], sort=False, observed=True)["solved"].agg(["mean", "size"])
+    rates = shares["mean"].unstack("setting", sort=False)
+    bin_of = dict(zip(bins["task"], bins["bin"], strict=True))
+    kept = rates[rates.notna().all(axis=1) & rates.index.isin(list(bin_of))].astype(float)
+    if lost := len(rates) - len(kept):
+        warn(
+            f"{lost:,} of {len(rates):,} tasks are left out: they have no bin, or no graded run of a setting",
+            UserWarning,
+            stacklevel=2,
+        )
+    numbers = numpy.array([bin_of[task] for task in kept.index], int)
+    rng, values = numpy.random.default_rng(SEED), kept.to_numpy()
+    half = numpy.zeros(len(kept), int)
+    for number in set(numbers):
+        places = rng.permutation(numpy.flatnonzero(numbers == number))
+        if len(places) < 2:
+            raise ValueError(f"bin {number} has one task, and two are needed. Use fewer bins.")
+        half[places[: len(places) // 2]] = 1
+    single, chosen = numpy.zeros(len(kept)), numpy.zeros(len(kept))
+    sizes = shares["size"].unstack("setting", sort=False).loc[kept.index].min(axis=1).to_numpy(float)
+    names: dict[tuple[int, int], str] = {}
+    for side in (0, 1):
+        choosing, scoring = half == side, half != side
+        single[scoring] = values[scoring, values[choosing].mean(axis=0).argmax()]
+        for number in set(numbers):
+            inside = numbers == number
+            best = int(values[choosing & inside].mean(axis=0).argmax())
+            chosen[scoring & inside] = values[scoring & inside, best]
+            names[number, side] = str(kept.columns[best])
+    rows = []
+    for number in [*sorted(set(numbers)), None]:
+        inside = numpy.full(len(kept), True) if number is None else numbers == number
+        even = numpy.full(inside.sum(), 1 / inside.sum())
+        low, high = wilson(chosen[inside], sizes[inside], even, confidence)
+        first, second = (None if number is None else names[number, side] for side in (0, 1))
+        rates_here = float(chosen[inside].mean()), low, high, float(single[inside].mean())
+        rows.append((number, int(inside.sum()), first, second, *rates_here))
+    kinds = {"bin": "Int64", "tasks": "Int64", "first": "string", "second": "string"}
+    kinds |= dict.fromkeys(("rate", "low", "high", "single"), "Float64")
+    columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    return typed_frame({name: (kind, list(values)) for (name, kind), values in columns})
