@@ -19,9 +19,10 @@ from warnings import warn
 
 from tot_lab.analysis.frames import calls_of, each, typed_frame
 from tot_lab.analysis.statistics import SEED, check_share, wilson
-from tot_lab.analysis.tables import placed, solved, strategy_of, table
+from tot_lab.analysis.tables import failed, placed, solved, strategy_of, table
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import Decided, Scored
+from tot_lab.record.losses import LARGE
 from tot_lab.record.run import Run
 from tot_lab.strategies.baselines import JudgedAttempts, SelfConsistency
 
@@ -54,6 +55,8 @@ class Sample(NamedTuple):
     correct: bool | None
     score: float | None
     output_tokens: int | None
+    error: str | None
+    simulated: bool
 
 
 def samples(runs: Any) -> pandas.DataFrame:
@@ -65,29 +68,41 @@ def samples(runs: Any) -> pandas.DataFrame:
     Returns:
         setting, task: category. run_id: string. sample: Int64, from 0, over all runs of a task. answer:
         string, NA if the sample has none. same: Int64, equal for answers that count as the same in a vote of
-        the task. correct: boolean, NA without a reference. score: Float64, 0 to 1, that of the judge or the
-        reward model, NA if there is none. output_tokens: Int64, NA if unknown. Samples whose call failed are
-        not in the table.
+        the task. correct: boolean, NA without a reference or a reply. score: Float64, 0 to 1, that of the
+        judge or the reward model, NA if there is none. output_tokens: Int64, those of the sample without its
+        judge, NA if unknown. error: string, why the sample failed, NA if it did not. simulated: boolean.
     """
     rows: list[Sample] = []
     known: dict[tuple[str, str], dict[Hashable, int]] = {}
     numbers: dict[tuple[str, str], int] = {}
     for place in placed(runs, "samples"):
-        run = place.run
-        if run is None or run.failure is not None:
+        if (run := place.run) is None:
             continue
         group = place.setting, place.task
         keys = known.setdefault((place.task, repr(run.header.task)), {})
         found = _attempts(run)
-        answers = [answer for answer, *_ in found]
-        for number, ((answer, score, tokens), grade) in enumerate(
-            zip(found, run.grades(answers), strict=True), numbers.get(group, 0)
-        ):
-            same = None
-            if answer and run.task is not None:
-                same = keys.setdefault(run.task.domain.same(run.task, answer), len(keys))
-            correct = None if grade is None else grade == 1.0
-            rows.append(Sample(*group, run.id, number, answer or None, same, correct, score, tokens))
+        grades = iter(run.grades([one.answer for one in found if one.error is None]))
+        for number, one in enumerate(found, numbers.get(group, 0)):
+            same = correct = None
+            if one.error is None:
+                grade = next(grades)
+                correct = None if grade is None else grade == 1.0
+                if one.answer and run.task is not None:
+                    same = keys.setdefault(run.task.domain.same(run.task, one.answer), len(keys))
+            rows.append(
+                Sample(
+                    *group,
+                    run.id,
+                    number,
+                    one.answer or None,
+                    same,
+                    correct,
+                    one.score,
+                    one.output_tokens,
+                    one.error,
+                    run.simulated,
+                )
+            )
         numbers[group] = numbers.get(group, 0) + len(found)
     settings, tasks = [row.setting for row in rows], [row.task for row in rows]
     return typed_frame(
@@ -96,41 +111,51 @@ def samples(runs: Any) -> pandas.DataFrame:
             "task": (tuple(dict.fromkeys(tasks)), tasks),
             **each(rows, run_id="string", sample="Int64", answer="string", same="Int64"),
             **each(rows, correct="boolean", score="Float64", output_tokens="Int64"),
+            **each(rows, error="string", simulated="boolean"),
         }
     )
 
 
-def _attempts(run: Run) -> list[tuple[str, float | None, int | None]]:
-    """Return the answer, the score and the generated tokens of each sample of a run."""
+class _Attempt(NamedTuple):
+    answer: str
+    score: float | None
+    output_tokens: int | None
+    error: str | None
+
+
+def _attempts(run: Run) -> list[_Attempt]:
+    """Return the samples of a run. An attempt that the end of the run cut off is none."""
     strategy, task = strategy_of(run), run.task
     if task is None or not isinstance(strategy, SelfConsistency | JudgedAttempts):
-        return [(run.answer, run.score, run.usage.output_tokens)]
+        if run.stop_reason in (None, "cancelled"):
+            return []
+        return [_Attempt(run.answer, run.score, run.usage.output_tokens, run.failure)]
     first: dict[str, float | None] = {}  # a vote scores the thought of its answer once more
+    ends: dict[str, str] = {}
     for event in run.events:
         if isinstance(event, Scored):
             first.setdefault(event.id, event.score)
-    attempts = run.tree.root.children
-    ends: dict[str, str] = {}
-    for event in run.events:
-        if isinstance(event, Decided) and event.what == "answer":
+        elif isinstance(event, Decided) and event.what == "answer":
             ends[_attempt(event.id)] = event.id
+    attempts = run.tree.root.children
     tokens: dict[str, int | None] = dict.fromkeys(attempts, 0)
-    broken = set()
+    errors: dict[str, str] = {}
     for row in calls_of(run):
         attempt = _attempt(row.call.node)
-        if row.reply is None or row.reply.error is not None:
-            broken.add(attempt)
-        elif attempt in tokens and role_of(row.call.purpose) != "evaluate":
+        if row.reply is not None and row.reply.error is not None:
+            errors[attempt] = row.reply.error
+        elif row.reply is not None and attempt in tokens and role_of(row.call.purpose) != "evaluate":
             so_far, more = tokens[attempt], row.reply.output_tokens
             tokens[attempt] = None if so_far is None or more is None else so_far + more
     found = []
     for attempt in attempts:
-        if attempt not in ends and (attempt in broken or run.interrupted):
-            continue
         end = ends.get(attempt)
-        answer = None if end is None else task.domain.answer(task, run.steps(end))
-        score = first.get(end or "") if isinstance(strategy, JudgedAttempts) else None
-        found.append((answer or "", score, tokens[attempt]))
+        if end is not None:
+            answer = task.domain.answer(task, run.steps(end)) or ""
+            score = first.get(end) if isinstance(strategy, JudgedAttempts) else None
+            found.append(_Attempt(answer, score, tokens[attempt], None))
+        elif attempt in errors or not run.interrupted:
+            found.append(_Attempt("", None, tokens[attempt], errors.get(attempt)))
     return found
 
 
@@ -151,16 +176,17 @@ def pass_at_k(df: Any, k: int | Iterable[int] | None = None, *, confidence: floa
         confidence: Confidence level of the interval, between 0 and 1.
 
     Returns:
-        One row per setting and k with the columns setting; estimate: string (`pass@k`); k, tasks: Int64;
-        rate (mean over the tasks), low and high (its interval), error (standard error of the random draws, 0
-        if `rate` is exact), output_tokens (mean tokens of k samples, NA if unknown): Float64. A task with
-        fewer than k samples does not count for that k.
+        One row per setting and k. setting: category. estimate: string (`pass@k`). k; tasks; errors (samples
+        of the setting that failed, and are left out): Int64. rate (mean over the tasks), low and high (its
+        interval), error (standard error of the random draws, 0 if `rate` is exact), output_tokens (mean
+        tokens of k samples, NA if unknown): Float64. simulated: boolean. A task with fewer than k samples
+        does not count for that k.
 
     Raises:
         ValueError: If no task of a setting has k samples.
 
     Warns:
-        UserWarning: If some tasks have fewer than k samples.
+        UserWarning: If some tasks have fewer than k samples, or more than 5 % of the samples failed.
     """
     return _estimated("pass@k", df, k, confidence, _any_correct)
 
@@ -225,6 +251,15 @@ class _Task(NamedTuple):
     output_tokens: float
 
 
+class _Setting(NamedTuple):
+    """The samples of a setting: those with a grade by task, the number of failed ones, and of all."""
+
+    tasks: list[_Task]
+    errors: int
+    samples: int
+    simulated: bool
+
+
 Estimates: TypeAlias = tuple[list[float], list[float]]
 """The estimate for each k, in ascending order, and the variance of its random draws."""
 
@@ -241,55 +276,42 @@ def _estimated(
 
     check_share(confidence, "confidence")
     rng = numpy.random.default_rng(SEED)
-    rows: list[dict[str, Any]] = []
-    for setting, tasks in _tasks(df, needs).items():
-        sizes = [len(task.correct) for task in tasks.values()]
-        wanted = _numbers(k, min(sizes))
-        per_task = [
-            estimate(task, [n for n in wanted if n <= len(task.correct)], rng) for task in tasks.values()
-        ]
-        for place, n in enumerate(wanted):
+    rows: list[tuple[Any, ...]] = []
+    for setting, given in _settings(df, needs).items():
+        if given.errors > LARGE * given.samples:
+            _warn(f"{given.errors:,} of {given.samples:,} samples of {setting!r} failed and are left out")
+        sizes = [len(task.correct) for task in given.tasks]
+        numbers = _numbers(k, min(sizes))
+        found = [estimate(task, [n for n in numbers if n <= len(task.correct)], rng) for task in given.tasks]
+        for place, n in enumerate(numbers):
             has = [number for number, size in enumerate(sizes) if size >= n]
             if not has:
                 raise ValueError(f"k={n}: no task of {setting!r} has more than {max(sizes):,} graded samples")
-            if len(has) < len(sizes):
-                few = len(sizes) - len(has)
-                warn(
+            if few := len(sizes) - len(has):
+                _warn(
                     f"{few:,} of {len(sizes):,} tasks of {setting!r} have fewer than {n:,} samples and do "
-                    f"not count for k={n}",
-                    UserWarning,
-                    stacklevel=3,
+                    f"not count for k={n}"
                 )
-            shares = numpy.array([per_task[number][0][place] for number in has])
-            even = numpy.full(len(has), 1 / len(has))
+            shares = numpy.array([found[number][0][place] for number in has])
             independent = numpy.array([sizes[number] // n for number in has], float)
-            low, high = wilson(shares, independent, even, confidence)
-            error = sum(per_task[number][1][place] for number in has) ** 0.5 / len(has)
-            tokens = [task.output_tokens for task in tasks.values() if len(task.correct) >= n]
-            rows.append(
-                {
-                    "setting": setting,
-                    "estimate": name,
-                    "k": n,
-                    "tasks": len(has),
-                    "rate": float(shares.mean()),
-                    "low": low,
-                    "high": high,
-                    "error": error,
-                    "output_tokens": n * float(numpy.mean(tokens)),
-                }
-            )
-    return typed_frame(
-        {
-            "setting": (tuple(dict.fromkeys(row["setting"] for row in rows)), [r["setting"] for r in rows]),
-            "estimate": ("string", [row["estimate"] for row in rows]),
-            **{name: ("Int64", [row[name] for row in rows]) for name in ("k", "tasks")},
-            **{
-                name: ("Float64", [row[name] for row in rows])
-                for name in ("rate", "low", "high", "error", "output_tokens")
-            },
-        }
-    )
+            low, high = wilson(shares, independent, numpy.full(len(has), 1 / len(has)), confidence)
+            error = sum(found[number][1][place] for number in has) ** 0.5 / len(has)
+            tokens = n * float(numpy.mean([given.tasks[number].output_tokens for number in has]))
+            numbers_of = setting, name, n, len(has), given.errors
+            rows.append((*numbers_of, float(shares.mean()), low, high, error, tokens, given.simulated))
+    kinds: dict[str, str | tuple[str, ...]] = {
+        "setting": tuple(dict.fromkeys(str(row[0]) for row in rows)),
+        "estimate": "string",
+        **dict.fromkeys(("k", "tasks", "errors"), "Int64"),
+        **dict.fromkeys(("rate", "low", "high", "error", "output_tokens"), "Float64"),
+        "simulated": "boolean",
+    }
+    columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    return typed_frame({name: (kind, list(values)) for (name, kind), values in columns})
+
+
+def _warn(text: str) -> None:
+    warn(text, UserWarning, stacklevel=4)
 
 
 def _numbers(k: int | Iterable[int] | None, most: int) -> list[int]:
@@ -305,30 +327,40 @@ def _numbers(k: int | Iterable[int] | None, most: int) -> list[int]:
     return numbers
 
 
-def _tasks(df: Any, needs: Sequence[str]) -> dict[str, dict[str, _Task]]:
-    """The graded samples by setting and task."""
+def _settings(df: Any, needs: Sequence[str]) -> dict[str, _Setting]:
+    """The samples of each setting."""
     import numpy  # noqa: PLC0415
     import pandas  # noqa: PLC0415
 
     frame = df if isinstance(df, pandas.DataFrame) else samples(df)
     answers = "same" if "same" in frame else "answer"
     frame = table(frame, ["setting", "task", "correct", *(answers if n == "answer" else n for n in needs)])
-    frame = frame.assign(correct=solved(frame)).dropna(subset="correct")
-    if frame.empty:
-        raise ValueError("no sample has a grade")
     nothing = pandas.Series(numpy.nan, frame.index)
-    correct = frame["correct"].to_numpy(float)
+    graded, broken = solved(frame), failed(frame).to_numpy()
+    correct = graded.astype("Float64").to_numpy(float, na_value=numpy.nan)
     same = pandas.factorize(frame.get(answers, nothing))[0]
     score, tokens = (
         frame.get(name, nothing).astype("Float64").to_numpy(float, na_value=numpy.nan)
         for name in ("score", "output_tokens")
     )
-    found: dict[str, dict[str, _Task]] = {}
+    simulated = frame.get("simulated", nothing).astype("boolean").fillna(False).to_numpy(bool)
+    found: dict[str, _Setting] = {}
     groups: Any = frame.groupby(["setting", "task"], sort=False, observed=True)
-    for (setting, name), rows in groups.indices.items():
-        known, place = numpy.unique(same[rows], return_inverse=True)
-        task = _Task(correct[rows], place - (known[0] < 0), score[rows], float(tokens[rows].mean()))
-        found.setdefault(str(setting), {})[str(name)] = task
+    for (name, _), places in groups.indices.items():
+        given = found.get(str(name), _Setting([], 0, 0, False))
+        rows = places[~numpy.isnan(correct[places])]
+        if len(rows):
+            known, place = numpy.unique(same[rows], return_inverse=True)
+            mean = float(tokens[rows].mean())
+            given.tasks.append(_Task(correct[rows], place - (known[0] < 0), score[rows], mean))
+        found[str(name)] = _Setting(
+            given.tasks,
+            given.errors + int(broken[places].sum()),
+            given.samples + len(places),
+            given.simulated or bool(simulated[places].any()),
+        )
+    if empty := [name for name, given in found.items() if not given.tasks]:
+        raise ValueError(f"no sample of {empty[0]!r} has a grade")
     return found
 
 

@@ -162,7 +162,7 @@ def test_ungraded_samples_and_missing_columns():
     assert list(tl.stats.pass_at_k(df)["k"]) == [1]
     with pytest.raises(ValueError, match="no column 'score'"):
         tl.stats.best_of_k(df.drop(columns="score"))
-    with pytest.raises(ValueError, match="no sample has a grade"):
+    with pytest.raises(ValueError, match="no sample of 'one' has a grade"):
         tl.stats.pass_at_k(table([[("a", None, None)]]))
 
 
@@ -230,8 +230,27 @@ def test_a_failed_call_is_no_sample():
             raise Failure("busy")
         return guesses(call)
 
-    samples = tl.stats.samples(sweep(tl.SelfConsistency(attempts=5), fails))
-    assert len(samples) == 4 * len(TASKS)
+    made = sweep(tl.SelfConsistency(attempts=5), fails)
+    samples = tl.stats.samples(made)
+    assert list(samples["error"].notna()) == [False, False, True, False, False] * len(TASKS)
+    with pytest.warns(UserWarning, match="8 of 40 samples of 'SelfConsistency' failed and are left out"):
+        found = tl.stats.pass_at_k(made)
+    assert (max(found["k"]), set(found["errors"])) == (4, {8})
+
+
+def test_an_attempt_that_found_nothing_is_a_wrong_sample():
+    made = sweep(tl.SelfConsistency(attempts=3), lambda call: "" if call.attempt == (1,) else guesses(call))
+    samples = tl.stats.samples(made)
+    assert list(samples["correct"].isna()) == [False] * 3 * len(TASKS)
+    assert not samples["correct"][1::3].any()
+
+
+def test_simulated_samples_are_named_so():
+    lab = tl.Lab("sim/general", runs=None, mode="off")
+    run = wait(lab.run(tl.SelfConsistency(attempts=3), TASKS[1]))
+    assert tl.stats.samples(run)["simulated"].all()
+    assert tl.stats.pass_at_k(run)["simulated"].all()
+    assert not tl.stats.pass_at_k(sweep(tl.SelfConsistency(attempts=3)))["simulated"].any()
 
 
 def test_the_score_of_a_vote_is_not_that_of_a_sample():
