@@ -116,3 +116,36 @@ def test_the_picture_says_so_if_no_dashed_line_is_seen():
     tree = tl.TreeOfThoughts(stop=tl.Stop(depth=3))
     hidden = tl.figures.plot_scaling(wait(lab.sweep({"tree": tree}, tl.game24_tasks(2))))
     assert "nowhere above the success rate here" in hidden.to_json()
+
+
+def samples_table():
+    rng = [[True, True, False, False], [True, False, False, False], [False] * 4, [True] * 4]
+    return pandas.DataFrame(
+        [
+            {"setting": "one", "task": f"task {k}", "correct": correct, "answer": str(correct)}
+            for k, grades in enumerate(rng)
+            for correct in grades
+        ]
+    ).assign(output_tokens=50)
+
+
+def test_estimates_are_lines_over_the_number_of_samples():
+    df = samples_table()
+    estimates = pandas.concat([tl.stats.pass_at_k(df), tl.stats.majority_at_k(df)])
+    passed, voted = scaling_info(estimates)
+    assert (passed.name, voted.name) == ("pass@k", "majority@k")
+    assert [point.value for point in passed.cost] == [1, 2, 4]
+    assert [point.value for point in passed.success] == list(tl.stats.pass_at_k(df)["rate"])
+    assert [point.value for point in scaling_info(estimates, "output_tokens")[0].cost] == [50, 100, 200]
+    with pytest.raises(ValueError, match="cost='calls': of estimates it must be 'k' or 'output_tokens'"):
+        scaling_info(estimates, "calls")
+
+
+def test_a_figure_of_estimates_says_what_it_shows():
+    figure = tl.figures.plot_scaling(tl.stats.pass_at_k(samples_table().assign(simulated=True)))
+    text = str(figure.to_dict())
+    assert "samples (per task)" in text
+    assert "simulated" in text
+    assert "4 tasks" in figure.data[0].hovertext[0]
+    assert "2 samples per task" in figure.data[0].hovertext[1]
+    assert " run" not in figure.data[0].hovertext[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.statistics import ANSWER_STATES
@@ -17,10 +18,11 @@ from tot_lab.views.figures.points import (
     held_constant,
     hover_lines,
     interval_bars,
+    is_simulated,
     points,
     style_table_figure,
 )
-from tot_lab.views.figures.theme import COLOURS, legend_at
+from tot_lab.views.figures.theme import COLOURS, legend_at, style_figure
 
 if TYPE_CHECKING:
     import pandas
@@ -56,8 +58,11 @@ class Method(NamedTuple):
     states: Sequence[str] = ()
 
 
-def scaling_info(df: Any, cost: str = "calls") -> list[Method]:
+def scaling_info(df: Any, cost: str | None = None) -> list[Method]:
     """Compute the data of `plot_scaling`."""
+    if _is_estimated(df):
+        return _estimated(df, cost or "k")
+    cost = cost or "calls"
     frame = _frame(df, cost)
     columns = [cost, "correct", *(["reachable"] if "reachable" in frame else [])]
     found = {column: points(frame, ["setting"], column) for column in columns}
@@ -82,7 +87,7 @@ def scaling_info(df: Any, cost: str = "calls") -> list[Method]:
     return methods
 
 
-def plot_scaling(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go.Figure:
+def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) -> go.Figure:
     """Plot success rate against the mean cost of a run, with one line per method and 95% intervals.
 
     A method is the name of a setting without its `name=value` parts: `beam search.width=2` and `beam
@@ -94,11 +99,14 @@ def plot_scaling(df: Any, cost: str = "calls", *, dark: bool | None = None) -> g
             `cost`. Of a sweep, a dashed line with open symbols shows the oracle (any of N): the share of runs
             that have a right answer at any leaf, which a perfect answer rule would choose. It coincides with
             the solid line of a search that finds every right leaf by itself, such as one with verified paths.
-        cost: `calls`, `tokens` (in and out), `cost` (USD), or a column of the table such as `output_tokens`
-            or that of one role: `answer_output_tokens` and `propose_output_tokens` are generated, and
-            `evaluate_input_tokens` are read by a judge or reward model. The axis is logarithmic, so settings
-            of unknown or no cost are left out. Methods are set apart by at most 3%, so that those of equal
-            cost do not hide each other. Hovering shows the exact cost.
+            Or the estimates of `tl.stats.pass_at_k`, `majority_at_k` and `best_of_k`, or several of them by
+            `pandas.concat`, with one line per setting and estimate.
+        cost: The default `calls`, or `tokens` (in and out), `cost` (USD), or a column of the table such as
+            `output_tokens` or that of one role: `answer_output_tokens` and `propose_output_tokens` are
+            generated, and `evaluate_input_tokens` are read by a judge or reward model. Of estimates, the
+            default `k`, the number of samples, or `output_tokens`. The axis is logarithmic, so settings of
+            unknown or no cost are left out. Methods are set apart by at most 3%, so that those of equal cost
+            do not hide each other. Hovering shows the exact cost.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
@@ -107,7 +115,8 @@ def plot_scaling(df: Any, cost: str = "calls", *, dark: bool | None = None) -> g
     import plotly.graph_objects as go  # noqa: PLC0415
 
     methods = scaling_info(df, cost)
-    frame = table(df)
+    frame, is_estimated = table(df), _is_estimated(df)
+    cost = cost or ("k" if is_estimated else "calls")
     figure = go.Figure()
     shown = methods[:MAX_METHODS]
     for k, method in enumerate(shown):
@@ -129,39 +138,78 @@ def plot_scaling(df: Any, cost: str = "calls", *, dark: bool | None = None) -> g
                 marker={"size": 8, "color": colour, "symbol": shape},
                 customdata=[point.run_ids for point in rates],
                 hoverinfo="text",
-                hovertext=[_hover(method, n, cost, rates) for n in range(len(rates))],
+                hovertext=[
+                    _hover_estimate(method, n, cost) if is_estimated else _hover(method, n, cost, rates)
+                    for n in range(len(rates))
+                ],
                 **(interval_bars(rates, colour) if rates is method.success else {}),
             )
-    left_out = len(methods) - MAX_METHODS
-    unpriced = frame["setting"].nunique() - sum(len(method.settings) for method in methods)
-    lines = [
-        f"{format_run_count(frame)}  ·  mean and 95% interval",
-        _explain_oracle(shown),
-        f"{left_out:,} more methods not shown" if left_out > 0 else "",
-        f"{unpriced:,} settings of no or unknown {format_value(cost)} not shown" if unpriced else "",
-        held_constant(frame, [cost]),
-    ]
-    style_table_figure(
-        figure,
-        frame,
-        "Success rate by compute",
-        lines,
-        dark,
-        height=440,
-        margin={"r": 24},
-        legend=legend_at(-0.2),
-        hovermode="closest",
-    )
+    left_out = len(methods) - len(shown)
+    hidden = f"{left_out:,} more methods not shown" if left_out else ""
+    layout: dict[str, Any] = {
+        "height": 440,
+        "margin": {"r": 24},
+        "legend": legend_at(-0.2),
+        "hovermode": "closest",
+    }
+    if is_estimated:
+        failed = int(frame.drop_duplicates(["setting", "estimate"])["errors"].max())
+        lines = [
+            "from fewer of the recorded samples  ·  mean over tasks and 95% interval",
+            hidden,
+            f"{failed:,} samples of a setting failed and are left out" if failed else "",
+        ]
+        style_figure(figure, ["Success rate by samples"], lines, is_simulated(frame), dark, **layout)
+    else:
+        unpriced = frame["setting"].nunique() - sum(len(method.settings) for method in methods)
+        lines = [
+            f"{format_run_count(frame)}  ·  mean and 95% interval",
+            _explain_oracle(shown),
+            hidden,
+            f"{unpriced:,} settings of no or unknown {format_value(cost)} not shown" if unpriced else "",
+            held_constant(frame, [cost]),
+        ]
+        style_table_figure(figure, frame, "Success rate by compute", lines, dark, **layout)
     unit, lowest = ("$", -6) if cost == "cost" else ("", 0)
     ticks = [factor * 10.0**power for power in range(lowest, 10) for factor in (1, 2, 3, 5, 7)]
     figure.update_xaxes(
-        title=f"{axis_title(cost)}, logarithmic",
+        title=f"{_COSTS.get(cost) or axis_title(cost)}, logarithmic",
         type="log",
         tickvals=ticks,
         ticktext=[f"{unit}{tick:,.0f}" if tick >= 1 else f"{unit}{tick:.1g}" for tick in ticks],
     )
     figure.update_yaxes(title=axis_title("correct"), range=(-0.04, 1.04), tickformat=".0%", dtick=0.2)
     return figure
+
+
+_COSTS = {"k": "samples (per task)"}
+"""Titles of the axis of estimates."""
+
+
+def _is_estimated(df: Any) -> bool:
+    return {"estimate", "k", "rate", "low", "high"} <= {*getattr(df, "columns", ())}
+
+
+def _estimated(df: pandas.DataFrame, cost: str) -> list[Method]:
+    """Return a method for each setting and estimate of a table."""
+    if cost not in ("k", "output_tokens"):
+        raise ValueError(f"cost={cost!r}: of estimates it must be 'k' or 'output_tokens'.")
+    frame = table(df)
+    settings = frame["setting"].nunique()
+    methods = []
+    groups: Any = frame.groupby(["setting", "estimate"], sort=False, observed=True)
+    for (setting, estimate), group in groups:
+        rows = list(group.dropna(subset=[cost]).sort_values("k").itertuples())
+        methods.append(
+            Method(
+                f"{setting}, {estimate}" if settings > 1 else estimate,
+                [f"{setting}, {estimate}, k={row.k}" for row in rows],
+                [Point(float(getattr(row, cost)), nan, nan, row.tasks, row.tasks, []) for row in rows],
+                [Point(row.rate, row.low, row.high, row.tasks, row.tasks, []) for row in rows],
+                [],
+            )
+        )
+    return methods
 
 
 def _frame(df: Any, cost: str) -> pandas.DataFrame:
@@ -201,3 +249,16 @@ def _hover(method: Method, n: int, cost: str, rates: list[Point]) -> str:
     name = f"<b>{format_value(method.settings[n])}</b>"
     states = [f"answers: {text}" for text in method.states[n : n + 1] if text and rates is method.success]
     return "<br>".join([name, *what, spent, *hover_lines(rates[n], "correct", True), *states])
+
+
+def _hover_estimate(method: Method, n: int, cost: str) -> str:
+    amount = f"{method.cost[n].value:,.0f} {'samples' if cost == 'k' else 'generated tokens'} per task"
+    rate = method.success[n]
+    return "<br>".join(
+        [
+            f"<b>{format_value(method.settings[n])}</b>",
+            amount,
+            f"correct {format_mean(rate, 'correct', True)}",
+            f"{rate.runs:,} tasks",
+        ]
+    )
