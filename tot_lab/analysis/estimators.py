@@ -1,7 +1,8 @@
 """What N samples of each task say about fewer samples: pass@k, majority@k and best of k, without a call.
 
-A sample is one independent try at a task: an attempt of `SelfConsistency`, `BestOf` or `WeightedBestOf`, and
-of any other strategy a whole run, of which repeats give several. A table has one row per sample and the
+A sample is one independent try at a task: an attempt of `SelfConsistency`, `BestOf` or `WeightedBestOf`, a
+continuation of a tree search of depth 1 with `Continue`, and of any other strategy a whole run, of which
+repeats give several. A table has one row per sample and the
 columns `setting`, `task` and `correct`, for votes also `answer`, and for scores `score`; `samples` makes it.
 
 Each estimate is the mean over all ways to draw k of a task's samples without replacement. Its interval is
@@ -22,9 +23,12 @@ from tot_lab.analysis.statistics import SEED, check_share, wilson
 from tot_lab.analysis.tables import failed, placed, solved, strategy_of, table
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import Decided, Scored
+from tot_lab.core.task import Task
 from tot_lab.record.losses import LARGE
 from tot_lab.record.run import Run
 from tot_lab.strategies.baselines import JudgedAttempts, SelfConsistency
+from tot_lab.strategies.search import TreeOfThoughts
+from tot_lab.strategies.search.continuation import Continue
 
 if TYPE_CHECKING:
     import numpy
@@ -126,17 +130,16 @@ class _Attempt(NamedTuple):
 def _attempts(run: Run) -> list[_Attempt]:
     """Return the samples of a run. An attempt that the end of the run cut off is none."""
     strategy, task = strategy_of(run), run.task
+    propose = strategy.propose if isinstance(strategy, TreeOfThoughts) and strategy.stop.depth == 1 else None
+    if task is not None and isinstance(propose, Continue):
+        return _continuations(run, task, propose.count)
     if task is None or not isinstance(strategy, SelfConsistency | JudgedAttempts):
         if run.stop_reason in (None, "cancelled"):
             return []
         return [_Attempt(run.answer, run.score, run.usage.output_tokens, run.failure)]
-    first: dict[str, float | None] = {}  # a vote scores the thought of its answer once more
-    ends: dict[str, str] = {}
-    for event in run.events:
-        if isinstance(event, Scored):
-            first.setdefault(event.id, event.score)
-        elif isinstance(event, Decided) and event.what == "answer":
-            ends[_attempt(event.id)] = event.id
+    answered = (event for event in run.events if isinstance(event, Decided) and event.what == "answer")
+    ends = {_attempt(event.id): event.id for event in answered}
+    scores = _first_scores(run) if isinstance(strategy, JudgedAttempts) else {}
     attempts = run.tree.root.children
     tokens: dict[str, int | None] = dict.fromkeys(attempts, 0)
     errors: dict[str, str] = {}
@@ -152,11 +155,34 @@ def _attempts(run: Run) -> list[_Attempt]:
         end = ends.get(attempt)
         if end is not None:
             answer = task.domain.answer(task, run.steps(end)) or ""
-            score = first.get(end) if isinstance(strategy, JudgedAttempts) else None
-            found.append(_Attempt(answer, score, tokens[attempt], None))
+            found.append(_Attempt(answer, scores.get(end), tokens[attempt], None))
         elif attempt in errors or not run.interrupted:
             found.append(_Attempt("", None, tokens[attempt], errors.get(attempt)))
     return found
+
+
+def _continuations(run: Run, task: Task, count: int) -> list[_Attempt]:
+    """Return the samples of a tree of depth 1. The call for sample k makes thought k, if it is readable."""
+    root, first = run.tree.root.id, _first_scores(run)
+    calls = [row for row in calls_of(run) if row.call.node == root and row.reply is not None]
+    calls = [row for row in calls if role_of(row.call.purpose) == "propose"]
+    found = []
+    for number in range(min(count, len(calls))):
+        id = f"{root}.{number}"
+        reply = calls[number].reply if len(calls) == count else None  # not if unreadable ones were repeated
+        answer = task.domain.answer(task, run.steps(id)) or "" if id in run.tree else ""
+        tokens, error = (None, None) if reply is None else (reply.output_tokens, reply.error)
+        found.append(_Attempt(answer, first.get(id), tokens, error))
+    return found
+
+
+def _first_scores(run: Run) -> dict[str, float | None]:
+    """The first score of each thought: a vote scores the thought of its answer once more."""
+    first: dict[str, float | None] = {}
+    for event in run.events:
+        if isinstance(event, Scored):
+            first.setdefault(event.id, event.score)
+    return first
 
 
 def _attempt(id: str) -> str:

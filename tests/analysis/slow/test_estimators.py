@@ -217,6 +217,30 @@ def test_all_samples_give_the_rate_of_the_runs(name):
     assert list(found["output_tokens"]) == [7.0], "one token a sample; the judge's are not generated"
 
 
+def test_the_leaves_of_a_level_of_whole_solutions_are_samples():
+    """Best of N by a reward model, as in docs/how-to/search_and_learn.md; one solution is empty."""
+
+    def solutions(call):
+        return ["Answer: 24", "", "Answer: 7", "Answer: 24"][call.sample_index]
+
+    tree = tl.TreeOfThoughts(
+        propose=tl.proposers.Continue(tokens_per_step=2048, count=4),
+        search=tl.BeamSearch(width=4),
+        evaluate=lambda task, path: 0.9 if "7" in path[-1] else 0.25,
+        stop=tl.Stop(solved=None, depth=1),
+        answer=tl.answers.MajorityVote(weighted=True),
+    )
+    run = wait(tl.Lab(scripted(solutions), runs=None, mode="off").run(tree, TASKS[3]))
+    samples = tl.stats.samples(run)
+    assert list(samples["answer"].fillna("")) == ["24", "", "7", "24"]
+    assert list(samples["score"].fillna(-1)) == [0.25, -1, 0.9, 0.25]
+    assert list(samples["correct"]) == [True, False, False, True]
+    assert list(samples["output_tokens"]) == [1, 1, 1, 1]
+    assert rates(tl.stats.majority_at_k(run, 4)) == [1]
+    assert rates(tl.stats.majority_at_k(run, 4, weighted=True)) == [0]
+    assert rates(tl.stats.best_of_k(run, 4)) == [0]
+
+
 def test_repeats_are_samples_too():
     made = sweep(tl.ChainOfThought(), lambda call: f"Answer: {8 * (call.repeat % 2)}", repeats=4)
     samples = tl.stats.samples(made)

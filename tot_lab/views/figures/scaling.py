@@ -172,13 +172,16 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
         style_table_figure(figure, frame, "Success rate by compute", lines, dark, **layout)
     unit, lowest = ("$", -6) if cost == "cost" else ("", 0)
     ticks = [factor * 10.0**power for power in range(lowest, 10) for factor in (1, 2, 3, 5, 7)]
+    if cost == "k":
+        ticks = sorted(set(frame["k"]))
+    share = "success rate (mean over tasks)" if is_estimated else axis_title("correct")
     figure.update_xaxes(
         title=f"{_COSTS.get(cost) or axis_title(cost)}, logarithmic",
         type="log",
         tickvals=ticks,
         ticktext=[f"{unit}{tick:,.0f}" if tick >= 1 else f"{unit}{tick:.1g}" for tick in ticks],
     )
-    figure.update_yaxes(title=axis_title("correct"), range=(-0.04, 1.04), tickformat=".0%", dtick=0.2)
+    figure.update_yaxes(title=share, range=(-0.04, 1.04), tickformat=".0%", dtick=0.2)
     return figure
 
 
