@@ -128,7 +128,7 @@ class _Attempt(NamedTuple):
 
 
 def _attempts(run: Run) -> list[_Attempt]:
-    """Return the samples of a run. An attempt that the end of the run cut off is none."""
+    """Return the samples of a run, without attempts that the end of the run cut off."""
     strategy, task = strategy_of(run), run.task
     propose = strategy.propose if isinstance(strategy, TreeOfThoughts) and strategy.stop.depth == 1 else None
     if task is not None and isinstance(propose, Continue):
