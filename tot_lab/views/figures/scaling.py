@@ -144,32 +144,7 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
                 ],
                 **(interval_bars(rates, colour) if rates is method.success else {}),
             )
-    left_out = len(methods) - len(shown)
-    hidden = f"{left_out:,} more methods not shown" if left_out else ""
-    layout: dict[str, Any] = {
-        "height": 440,
-        "margin": {"r": 24},
-        "legend": legend_at(-0.2),
-        "hovermode": "closest",
-    }
-    if is_estimated:
-        failed = int(frame.drop_duplicates(["setting", "estimate"])["errors"].max())
-        lines = [
-            "from fewer of the recorded samples  ·  mean over tasks and 95% interval",
-            hidden,
-            f"{failed:,} samples of a setting failed and are left out" if failed else "",
-        ]
-        style_figure(figure, ["Success rate by samples"], lines, is_simulated(frame), dark, **layout)
-    else:
-        unpriced = frame["setting"].nunique() - sum(len(method.settings) for method in methods)
-        lines = [
-            f"{format_run_count(frame)}  ·  mean and 95% interval",
-            _explain_oracle(shown),
-            hidden,
-            f"{unpriced:,} settings of no or unknown {format_value(cost)} not shown" if unpriced else "",
-            held_constant(frame, [cost]),
-        ]
-        style_table_figure(figure, frame, "Success rate by compute", lines, dark, **layout)
+    _style(figure, frame, methods, cost, dark)
     unit, lowest = ("$", -6) if cost == "cost" else ("", 0)
     ticks = [factor * 10.0**power for power in range(lowest, 10) for factor in (1, 2, 3, 5, 7)]
     if cost == "k":
@@ -183,6 +158,38 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
     )
     figure.update_yaxes(title=share, range=(-0.04, 1.04), tickformat=".0%", dtick=0.2)
     return figure
+
+
+def _style(
+    figure: go.Figure, frame: pandas.DataFrame, methods: list[Method], cost: str, dark: bool | None
+) -> None:
+    """Set the heading and the layout."""
+    left_out = len(methods) - MAX_METHODS
+    hidden = f"{left_out:,} more methods not shown" if left_out > 0 else ""
+    layout: dict[str, Any] = {
+        "height": 440,
+        "margin": {"r": 24},
+        "legend": legend_at(-0.2),
+        "hovermode": "closest",
+    }
+    if _is_estimated(frame):
+        failed = int(frame.drop_duplicates(["setting", "estimate"])["errors"].max())
+        lines = [
+            "from fewer of the recorded samples  ·  mean over tasks and 95% interval",
+            hidden,
+            f"{failed:,} samples of a setting failed and are left out" if failed else "",
+        ]
+        style_figure(figure, ["Success rate by samples"], lines, is_simulated(frame), dark, **layout)
+    else:
+        unpriced = frame["setting"].nunique() - sum(len(method.settings) for method in methods)
+        lines = [
+            f"{format_run_count(frame)}  ·  mean and 95% interval",
+            _explain_oracle(methods[:MAX_METHODS]),
+            hidden,
+            f"{unpriced:,} settings of no or unknown {format_value(cost)} not shown" if unpriced else "",
+            held_constant(frame, [cost]),
+        ]
+        style_table_figure(figure, frame, "Success rate by compute", lines, dark, **layout)
 
 
 _COSTS = {"k": "samples (per task)"}
