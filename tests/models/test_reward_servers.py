@@ -823,12 +823,13 @@ def test_rewards_are_in_the_budget_of_a_run_and_cost_what_the_server_counts(serv
     assert (capped.usage.calls, capped.stop_reason) == (4, "budget:calls")
 
 
-def test_a_step_with_a_blank_line_is_one_step(server):
+@pytest.mark.parametrize(("split", "steps"), [({}, 4), ({"split": None}, 2)], ids=["paragraphs", "thoughts"])
+def test_a_thought_with_a_blank_line_is_two_steps_or_one(server, split, steps):
     server.pages |= PAGES
-    run = searched(served(server, VLLMPooling), form="a {node}\n\n \nb {sample}\n")
+    run = searched(served(server, VLLMPooling), form="a {node}\n\n \nb {sample}\n", **split)
     nodes = [node for node in run.tree if node.depth == 2]
     assert nodes
-    assert all(len(node.samples) == 2 and node.score is not None for node in nodes)
+    assert all(len(node.samples) == steps and node.score is not None for node in nodes)
     for asked in requests_to(server):
         assert "\n\n" not in asked.json["messages"][-1]["content"]
 

@@ -47,8 +47,7 @@ def test_the_call_shows_problem_steps_and_instruction():
     call = rewarded(made)[-1]
     path = [node.text for node in made.tree.path(call.node)[1:]]
     assert [message.role for message in call.messages] == ["user", "assistant", "user"]
-    assert call.messages[0].content == TASK.domain.answer_prompt(TASK, True)
-    assert TASK.question in call.messages[0].content
+    assert call.messages[0].content == TASK.question, "without the generator's instructions"
     assert len(path) == 2
     assert steps_of(call) == path
     assert call.messages[2].content == tl.evaluators.RewardModel().instruction
@@ -58,6 +57,61 @@ def test_the_call_shows_problem_steps_and_instruction():
 def test_a_model_that_is_trained_to_reward_gets_the_conversation_alone():
     call = rewarded(searched("0.5", instruction=""))[0]
     assert [message.role for message in call.messages] == ["user", "assistant"]
+
+
+def test_the_problem_can_be_stated_in_another_way():
+    (user, *_) = rewarded(searched("0.5", prompt="Problem: {problem}"))[0].messages
+    assert (user.role, user.content) == ("user", f"Problem: {TASK.question}")
+    system, user, *_ = rewarded(searched("0.5", prompt="You are a verifier."))[0].messages
+    assert (system.role, system.content) == ("system", "You are a verifier.")
+    assert user.content == TASK.question
+    with_context = TASK.model_copy(update={"context": "A duck has two legs."})
+    evaluate = tl.evaluators.RewardModel(model=by_step)
+    made = run(tl.TreeOfThoughts(evaluate=evaluate, stop=STOP), with_context)
+    assert "A duck has two legs." in rewarded(made)[0].messages[0].content
+
+
+SOLUTION = "Step 1: A spider has eight legs.\n\nThree have 24.\nStep 2: A duck has two.\n\n \nAnswer: 26"
+
+
+@pytest.mark.parametrize(
+    ("split", "steps"),
+    [
+        ({}, ["Step 1: A spider has eight legs.", "Three have 24.\nStep 2: A duck has two.", "Answer: 26"]),
+        (
+            {"split": None},
+            ["Step 1: A spider has eight legs.\nThree have 24.\nStep 2: A duck has two.\nAnswer: 26"],
+        ),
+        (
+            {"split": r"\n(?=Step \d+:)"},
+            [
+                "Step 1: A spider has eight legs.\nThree have 24.",
+                "Step 2: A duck has two.\nAnswer: 26",
+            ],
+        ),
+        ({"split": r"\n\n|\n"}, [line for line in SOLUTION.split("\n") if line.strip()]),
+    ],
+    ids=["paragraphs", "thoughts", "pattern", "separators"],
+)
+def test_a_whole_solution_is_rewarded_by_its_steps(split, steps):
+    def model(call):
+        if call.purpose != "reward":
+            return SOLUTION
+        return json.dumps([0.5] * len(steps_of(call)))
+
+    evaluate = tl.evaluators.RewardModel(aggregate="product", **split)
+    strategy = tl.TreeOfThoughts(
+        propose=tl.Sample(count=1), evaluate=evaluate, stop=tl.Stop(solved=None, depth=1)
+    )
+    made = run(strategy, model=Scripted(model))
+    assert steps_of(rewarded(made)[0]) == steps
+    assert made.tree["0.0"].score == 0.5 ** len(steps)
+
+
+@pytest.mark.parametrize("split", ["(", "(a)|b"])
+def test_a_bad_pattern_is_an_error(split):
+    with pytest.raises(ValueError, match="split must"):
+        tl.evaluators.RewardModel(split=split)
 
 
 @pytest.mark.parametrize(

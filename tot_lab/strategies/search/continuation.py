@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Self
 
 import msgspec
@@ -15,7 +14,6 @@ from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample
 from tot_lab.strategies.search.sampling import Count, Prompt, Sampler
 
-_BLANK_LINES = re.compile(r"\n\s*\n")
 _Text = Annotated[str, Field(min_length=1)]
 
 
@@ -45,8 +43,8 @@ class Continue(Sample):
     then ends a call in place of `separator`, which only joins the steps."""
 
     tokens_per_step: Count | None = None
-    """Tokens of a step. If it is set, only their number ends a step, and the steps are joined as they are. A
-    reward model then rewards paragraphs instead of steps, and answers are read in the joined text."""
+    """Tokens of a step. If it is set, only their number ends a step, the steps are joined as they are, and
+    answers are read in the joined text."""
 
     prefill: str = ""
     """Text with which every reply begins, before the first step."""
@@ -75,12 +73,6 @@ class Continue(Sample):
         if self.tag and self.tokens_per_step is not None:
             raise ValueError("tag and tokens_per_step both end a step: set one of them.")
         return self
-
-    def steps_to_reward(self, path: Path) -> Path:
-        """The paragraphs of the reply so far, if its steps end anywhere."""
-        if self.tokens_per_step is None:
-            return path
-        return tuple(part for part in _BLANK_LINES.split("".join(path)) if part.strip())
 
     @property
     def asks_for_answer(self) -> bool:

@@ -66,10 +66,6 @@ class Proposer(Part):
         """
         raise NotImplementedError(f"the proposer {self.kind!r} has no grow")
 
-    def steps_to_reward(self, path: Path) -> Path:
-        """The steps of `path` as a reward model gets them."""
-        return path
-
     def finisher(self) -> Proposer | None:
         """The proposer that completes the best path in one step if the search has finished none."""
         return None
@@ -97,9 +93,6 @@ class Around(Proposer):
     def finisher(self) -> Proposer | None:
         inner = self.proposer.finisher()
         return None if inner is None else self.with_(proposer=inner)
-
-    def steps_to_reward(self, path: Path) -> Path:
-        return self.proposer.steps_to_reward(path)
 
     def max_children(self) -> int:
         return self.proposer.max_children()

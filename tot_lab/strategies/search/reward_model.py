@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar, Literal
 
 import msgspec
+from pydantic import field_validator
 
 from tot_lab.core.calls import Message
 from tot_lab.core.model_setting import ModelSetting, model_name
@@ -17,8 +19,7 @@ from tot_lab.core.records import Event, Scored
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import Evaluator
-from tot_lab.strategies.search.proposers import Proposer
-from tot_lab.strategies.search.sampling import Prompt, Sampler, emit_as_list, failed, unreadable
+from tot_lab.strategies.search.sampling import Sampler, emit_as_list, failed, unreadable
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last": lambda rewards: rewards[-1],
@@ -27,16 +28,13 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": lambda rewards: math.fsum(rewards) / len(rewards),
 }
 
-_BLANK_LINES = re.compile(r"\n\s*\n")
-
 
 class RewardModel(Evaluator):
     """Scores each thought by the reward of its path: an outcome reward, or the process rewards of its steps.
 
-    The call, of purpose `reward`, is a conversation: the prompt for a whole solution (user), the steps of the
-    path, separated by blank lines (assistant), and `instruction` (user). Blank lines within a step are
-    removed. The steps of `Continue(tokens_per_step=…)` end anywhere, so its paragraphs take their place. The
-    reply is one number from 0 to 1, or a JSON list with one number per step, which are recorded as the
+    The call, of purpose `reward`, is a conversation: the problem (user), the steps of the solution so far,
+    separated by blank lines (assistant), and `instruction` (user). `split` says what a step is. The reply is
+    one number from 0 to 1, or a JSON list with one number per step, which are recorded as the
     samples of the thought. Any other reply is unreadable, such as a list of another length or a logit.
 
     `model="vllm_pooling/NAME"` is a process reward model of vLLM. `vllm_classify/`, `vllm_score/`,
@@ -62,6 +60,16 @@ class RewardModel(Evaluator):
     aggregate: Literal["last", "min", "product", "mean"] = "last"
     """How the rewards of the steps become one score."""
 
+    prompt: str = "{problem}"
+    """The first message, with the slots `{problem}` and `{steps}`. The default is the problem without the
+    generator's instructions, which is what process reward models are trained on. A text without slots is sent
+    before it as the system message."""
+
+    split: str | None = r"\n\s*\n"
+    """A regular expression that matches what separates the steps of a solution. The default makes each
+    paragraph a step, so that a whole solution is not rewarded as one step. `None` means the thoughts of the
+    path, in which blank lines are removed."""
+
     instruction: str = (
         "Judge the solution so far. For each of its steps, separated by blank lines, state the probability "
         "that it is correct and leads to a correct answer. Reply only with a JSON list of these numbers from "
@@ -70,15 +78,26 @@ class RewardModel(Evaluator):
     """The last message of the conversation. "" sends none, for a model that is trained to reward the
     conversation itself."""
 
+    @field_validator("split")
+    @classmethod
+    def _is_a_pattern(cls, split: str | None) -> str | None:
+        if split is not None:
+            try:
+                groups = re.compile(split).groups
+            except re.error as error:
+                raise ValueError(f"split must be a regular expression: got {split!r} ({error}).") from None
+            if groups:
+                raise ValueError(f"split must have no groups but (?:…): got {split!r}.")
+        return split
+
     def calls_per_thought(self, task: Task) -> int:
         return 1
 
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         task = sampler.task
-        call = sampler.call(id, "reward", path, Prompt(task.domain.answer_prompt(task, True)), 0)
-        propose = getattr(sampler.strategy, "propose", None)
-        rewarded = propose.steps_to_reward(path) if isinstance(propose, Proposer) else path
-        steps = [_BLANK_LINES.sub("\n", step.strip("\n")) for step in rewarded]
+        prompt = sampler.prompt(self.prompt, path, partial(task.domain.statement, task))
+        call = sampler.call(id, "reward", path, prompt, 0)
+        steps = self._steps(path)
         messages = [*call.messages, Message("assistant", "\n\n".join(steps))]
         if self.instruction:
             messages.append(Message("user", self.instruction))
@@ -92,6 +111,15 @@ class RewardModel(Evaluator):
             return (yield from emit_as_list(Scored(id, None, None, (None,), self.kind)))
         score = AGGREGATES[self.aggregate](rewards)
         return (yield from emit_as_list(Scored(id, score, score, rewards, self.kind)))
+
+    def _steps(self, path: Path) -> list[str]:
+        """The steps of a path, without blank lines."""
+        parts = path if self.split is None else re.split(self.split, "\n\n".join(path))
+        steps = [_BLANK_LINES.sub("\n", part.strip("\n")) for part in parts if part and part.strip()]
+        return steps or [""]
+
+
+_BLANK_LINES = re.compile(r"\n\s*\n")
 
 
 def read_rewards(text: str, steps: int) -> tuple[float, ...]:
