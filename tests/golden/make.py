@@ -28,6 +28,11 @@ def newest_first(tree, frontier):
     return frontier[-1:]
 
 
+WHOLE_PROMPT = (
+    "Problem:\n{problem}\n\nThink step by step, then end with one line of this form:\nAnswer: <your answer>"
+)
+"""The prompt of the generator, which a reward model also got when the tree was made."""
+
 SEARCHES = {
     "beam": tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(depth=2)),
     "depth_first": tl.TreeOfThoughts(
@@ -44,7 +49,9 @@ SEARCHES = {
     "dvts": tl.TreeOfThoughts(search=tl.searches.DVTS(subtrees=2, count=2)),
     "rebase": tl.TreeOfThoughts(search=tl.searches.REBASE(width=5), answer="majority_vote"),
     "particle_gibbs": tl.TreeOfThoughts(
-        search="particle_gibbs", evaluate="reward_model", stop=tl.Stop(solved=None)
+        search="particle_gibbs",
+        evaluate=tl.evaluators.RewardModel(prompt=WHOLE_PROMPT),
+        stop=tl.Stop(solved=None),
     ),
     "particle_filter": tl.TreeOfThoughts(
         search=tl.searches.ParticleFilter(particles=3), stop=tl.Stop(solved=None)
