@@ -14,6 +14,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, believed
 from tot_lab.models.function import Function
@@ -70,11 +71,11 @@ class SpendLimiter:
         with self._lock:
             self.spent += amount
 
-    def settle(self, hold: object, spent: float | None) -> None:
-        """Release a reservation and count what was spent. `None` counts the whole reservation."""
+    def settle(self, hold: object, spent: float) -> None:
+        """Release a reservation and count what was spent."""
         with self._lock:
-            most = self._held.pop(hold)[1]
-            self.spent += most if spent is None else spent
+            del self._held[hold]
+            self.spent += spent
             waiting, self._waiting = self._waiting, []
         for _, settled in sorted(waiting):
             if not settled.get_loop().is_closed():
@@ -98,76 +99,120 @@ class Spending:
         """Return the replies. Calls that exceed the limit are refused with `budget:spend`, the last ones
         first.
         """
-        earlier = observer.paid or 0.0  # for a request that was not answered
-        if self.spend_limiter.cap is None:
-            replies = [believed(reply) for reply in await self.inner.answer(calls, observer)]
-            costs = math.fsum(reply.cost or 0.0 for reply in replies)
-            self.spend_limiter.spend(costs if observer.paid is None else observer.paid - earlier)
-            return replies
-        await self.endpoint.ready()
-        sent, most, hold = len(calls), 0.0, None
-        while sent and hold is None:
-            price = self.endpoint.need(calls[:sent]).usd
-            if price is None:
-                name = self.endpoint.name
-                why = (
-                    f"the price of {name} is unknown, so spend= cannot be enforced. Set price= of the model."
-                )
-                return [Reply(error=why) for _ in calls]
-            most = price
-            hold = await self.spend_limiter.reserve(most, observer)
-            sent -= hold is None
-        left = (self.spend_limiter.cap or 0.0) - self.spend_limiter.total
-        if hold is None:
-            observer.note("call.refused", most=most, left=left)
-            return [Reply(error=REFUSED) for _ in calls]
-        if rest := calls[sent:]:
-            observer.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, only=rest)
-            calls = calls[:sent]
-        spent: float | None = 0.0
-
-        def hear(name: str) -> None:
-            nonlocal spent
-            if name == "call.sent":
-                spent = None
-            elif name == "call.retried":
-                spent = 0.0
-
-        def cost_of(replies: Sequence[Reply]) -> float:
-            """Return what was charged since the last time. A reply without a cost counts its reservation."""
-            nonlocal earlier
-            unknown = [reply for reply in replies if reply.cost is None and _may_cost(reply)]
-            known = math.fsum(reply.cost or 0.0 for reply in replies)
-            if observer.paid is not None:
-                known, earlier = observer.paid - earlier, observer.paid
-            return known + len(unknown) * most / len(calls)
-
-        async def pay_again(lost: Sequence[Reply]) -> bool:
-            nonlocal hold, spent
-            spent = cost_of([believed(reply) for reply in lost])
-            if spent and hold is not None:
-                self.spend_limiter.settle(hold, spent)
-                spent, hold = 0.0, None
-                hold = await self.spend_limiter.reserve(most, observer)
-            spent = 0.0
-            return hold is not None
-
-        token = PAY_AGAIN.set(pay_again)
+        limiter, hold, most, rest = self.spend_limiter, None, 0.0, calls[:0]
+        if limiter.cap is not None:
+            await self.endpoint.ready()
+            sent = len(calls)
+            while sent and hold is None:
+                price = self.endpoint.need(calls[:sent]).usd
+                if price is None:
+                    why = f"the price of {self.endpoint.name} is unknown, so spend= cannot be enforced"
+                    return [Reply(error=f"{why}. Set price= of the model.") for _ in calls]
+                most = price
+                hold = await limiter.reserve(most, observer)
+                sent -= hold is None
+            left = limiter.cap - limiter.total
+            if hold is None:
+                observer.note("call.refused", most=most, left=left)
+                return [Reply(error=REFUSED) for _ in calls]
+            calls, rest = calls[:sent], calls[sent:]
+            if rest:
+                observer.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, only=rest)
+        payment = _Payment(limiter, hold, most, calls, observer)
+        heard, token = Listening(observer, payment.hear), PAY_AGAIN.set(payment.pay_again)
         try:
-            replies = [believed(reply) for reply in await self.inner.answer(calls, Listening(observer, hear))]
-            spent = cost_of([reply for reply in replies if hold is not None or reply.error is None])
+            replies = [believed(reply) for reply in await self.inner.answer(calls, heard)]
+            payment.count(replies)
             return [*replies, *(Reply(error=REFUSED) for _ in rest)]
         finally:
             PAY_AGAIN.reset(token)
-            if hold is not None:
-                self.spend_limiter.settle(hold, spent)
-            elif spent:  # of replies that arrived before there was no room for another try
-                self.spend_limiter.spend(spent)
+            payment.end()
+
+
+class _Payment:
+    """Counts what each try of one request costs.
+
+    Args:
+        limiter: Counts what is spent.
+        hold: What is reserved. `None` without a limit.
+        most: The USD that are reserved. What a try does not report counts as much.
+        calls: The calls of the request.
+        observer: The observer of the calls.
+    """
+
+    def __init__(
+        self,
+        limiter: SpendLimiter,
+        hold: object | None,
+        most: float,
+        calls: Sequence[Call],
+        observer: CallObserver,
+    ) -> None:
+        self.limiter, self.hold, self.most = limiter, hold, most
+        self.calls, self.observer = calls, observer
+        self.is_capped = hold is not None
+        self.is_refused = False
+        """Whether there was no room for another try."""
+        self.is_sent = False
+        """Whether a try is under way."""
+        self._counted = self._billed = observer.paid or 0.0  # for a request that was not answered
+        self._is_billed = False
+        """Whether the endpoint itself says what a request costs, and not only its replies."""
+
+    def hear(self, name: str, data: dict[str, Any]) -> None:
+        """Follow the tries, and add to their notes what a call has cost, a try under way included."""
+        if name in ("call.sent", "call.retried"):
+            self.is_sent = name == "call.sent"
+            paid = self._counted + self.most * self.is_sent
+            if paid or self.is_capped:
+                data["paid"] = paid / len(self.calls)
+
+    async def pay_again(self, lost: Sequence[Reply]) -> bool:
+        """Count what a failed try cost, and reserve as much as before for the next one. Returns whether there
+        is room for it.
+        """
+        cost = self._cost_of([believed(reply) for reply in lost])
+        self.is_sent = False
+        if cost:
+            self._settle(cost)
+            if self.is_capped:
+                self.hold = await self.limiter.reserve(self.most, self.observer)
+                self.is_refused = self.hold is None
+        return not self.is_refused
+
+    def count(self, replies: Sequence[Reply]) -> None:
+        """Count what the last try cost. The observer has then paid for all of them."""
+        self.is_sent, has_lost = False, self._counted > 0.0
+        self._settle(self._cost_of([r for r in replies if r.error is None or not self.is_refused]))
+        if has_lost or self.is_capped:
+            self.observer.paid = self._counted
+
+    def end(self) -> None:
+        """Release the reservation. A try that was sent and brought no reply counts as all of it."""
+        self._settle(self.most if self.is_sent else 0.0)
+
+    def _cost_of(self, replies: Sequence[Reply]) -> float:
+        """Return what was charged since the last time. A reply without a cost counts its reservation."""
+        billed = self.observer.paid or 0.0
+        self._is_billed = self._is_billed or billed != self._billed
+        cost, self._billed = billed - self._billed, billed
+        if not self._is_billed:
+            cost = math.fsum(reply.cost or 0.0 for reply in replies)
+        unknown = sum(reply.cost is None and _may_cost(reply) for reply in replies)
+        return cost + unknown * self.most / len(self.calls)
+
+    def _settle(self, spent: float) -> None:
+        if self.hold is not None:
+            self.limiter.settle(self.hold, spent)
+        elif spent:
+            self.limiter.spend(spent)
+        self.hold, self._counted = None, self._counted + spent
 
 
 def _may_cost(reply: Reply) -> bool:
     """Whether the provider may have charged for `reply`, whose cost is unknown."""
-    return reply.error is None or reply.reported_usage != "" or reply.input_tokens is not None
+    known = reply.reported_usage or reply.may_be_charged or reply.input_tokens is not None
+    return reply.error is None or bool(known)
 
 
 class Costed:

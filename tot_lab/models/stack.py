@@ -34,7 +34,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field
 
-from tot_lab.core.calls import UNREPORTED, Call, CallObserver, Need, Reply
+from tot_lab.core.calls import Call, CallObserver, Need, Reply
 from tot_lab.core.parts import Part
 from tot_lab.core.scrubbing import scrubbed
 
@@ -96,9 +96,9 @@ class NullObserver:
 
 
 class Listening:
-    """A call observer that forwards everything and lets a layer see the names of notes."""
+    """A call observer that forwards everything and lets a layer see notes and add to their data."""
 
-    def __init__(self, observer: CallObserver, hear: Callable[[str], None]) -> None:
+    def __init__(self, observer: CallObserver, hear: Callable[[str, dict[str, Any]], None]) -> None:
         self.observer = observer
         self.hear = hear
 
@@ -117,8 +117,8 @@ class Listening:
         return self.observer.watched
 
     def note(self, name: str, **data: Any) -> None:
-        """Call `hear` with the name, and forward the note."""
-        self.hear(name)
+        """Call `hear` with the note, and forward it."""
+        self.hear(name, data)
         self.observer.note(name, **data)
 
     def partial(self, text: str) -> None:
@@ -184,8 +184,9 @@ class Failure(Exception):
         """Return what the call at `place` of the request used, as a reply with an error."""
         if self.used is not None:
             return self.used[place] if place < len(self.used) else Reply(error=self.message)
-        unknown = UNREPORTED if self.may_be_charged else ""
-        return Reply(error=self.message, reported_usage=self.reported_usage or unknown)
+        reported = self.reported_usage
+        unknown = self.may_be_charged and not reported
+        return Reply(error=self.message, reported_usage=reported, may_be_charged=unknown)
 
 
 class ServerFacts(NamedTuple):
