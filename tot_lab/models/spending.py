@@ -21,6 +21,21 @@ from tot_lab.models.function import Function
 from tot_lab.models.stack import PAY_AGAIN, Backend, Endpoint, Listening, queue_position
 
 
+class Hold:
+    """A reservation for one request.
+
+    Args:
+        most: USD that the request can cost.
+        loop: The event loop of the request.
+    """
+
+    def __init__(self, most: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.most = most
+        self.loop = loop
+        self.is_sent = False
+        """Whether the request is under way, so that it may be charged."""
+
+
 class SpendLimiter:
     """The spending limit in USD, shared by all requests of a lab in all threads.
 
@@ -33,7 +48,7 @@ class SpendLimiter:
         self.spent = 0.0
         self.earlier = 0.0
         """USD that the journals of resumed runs had paid. They count towards the limit."""
-        self._held: dict[object, tuple[asyncio.AbstractEventLoop, float]] = {}
+        self._held: set[Hold] = set()
         self._waiting: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
         self._lock = threading.Lock()
 
@@ -45,21 +60,23 @@ class SpendLimiter:
     @property
     def reserved(self) -> float:
         """USD reserved for requests in flight."""
-        return math.fsum(most for _, most in self._held.values())
+        return math.fsum(hold.most for hold in self._held)
 
-    async def reserve(self, most: float, observer: CallObserver) -> object | None:
+    async def reserve(self, most: float, observer: CallObserver) -> Hold | None:
         """Reserve `most` once requests in flight leave room for it. Returns `None` if they cannot."""
-        loop, position = asyncio.get_running_loop(), queue_position()
-        cap = math.inf if self.cap is None else self.cap
+        hold = Hold(most, loop := asyncio.get_running_loop())
+        if self.cap is None:
+            return hold
+        position = queue_position()
         while True:
             with self._lock:
-                # A closed event loop leaves its requests behind.
-                self._held = {hold: held for hold, held in self._held.items() if not held[0].is_closed()}
-                if self.total + self.reserved + most <= cap:
-                    hold = object()
-                    self._held[hold] = (loop, most)
+                for left in [one for one in self._held if one.loop.is_closed()]:  # with its requests
+                    self._held.remove(left)
+                    self.spent += left.most if left.is_sent else 0.0
+                if self.total + self.reserved + most <= self.cap:
+                    self._held.add(hold)
                     return hold
-                if self.total + most > cap:
+                if self.total + most > self.cap:
                     return None
                 settled: asyncio.Future[None] = loop.create_future()
                 self._waiting.append((position, settled))
@@ -71,10 +88,10 @@ class SpendLimiter:
         with self._lock:
             self.spent += amount
 
-    def settle(self, hold: object, spent: float) -> None:
+    def settle(self, hold: Hold, spent: float) -> None:
         """Release a reservation and count what was spent."""
         with self._lock:
-            del self._held[hold]
+            self._held.discard(hold)
             self.spent += spent
             waiting, self._waiting = self._waiting, []
         for _, settled in sorted(waiting):
@@ -99,10 +116,12 @@ class Spending:
         """Return the replies. Calls that exceed the limit are refused with `budget:spend`, the last ones
         first.
         """
-        limiter, hold, most, rest = self.spend_limiter, None, 0.0, calls[:0]
-        if limiter.cap is not None:
+        limiter, rest = self.spend_limiter, calls[:0]
+        if limiter.cap is None:
+            hold = await limiter.reserve(0.0, observer)
+        else:
             await self.endpoint.ready()
-            sent = len(calls)
+            hold, sent, most = None, len(calls), 0.0
             while sent and hold is None:
                 price = self.endpoint.need(calls[:sent]).usd
                 if price is None:
@@ -118,7 +137,7 @@ class Spending:
             calls, rest = calls[:sent], calls[sent:]
             if rest:
                 observer.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, only=rest)
-        payment = _Payment(limiter, hold, most, calls, observer)
+        payment = _Payment(limiter, hold, calls, observer)
         heard, token = Listening(observer, payment.hear), PAY_AGAIN.set(payment.pay_again)
         try:
             replies = [believed(reply) for reply in await self.inner.answer(calls, heard)]
@@ -134,37 +153,26 @@ class _Payment:
 
     Args:
         limiter: Counts what is spent.
-        hold: What is reserved. `None` without a limit.
-        most: The USD that are reserved. What a try does not report counts as much.
+        hold: The reservation. What a try does not report counts as much.
         calls: The calls of the request.
         observer: The observer of the calls.
     """
 
     def __init__(
-        self,
-        limiter: SpendLimiter,
-        hold: object | None,
-        most: float,
-        calls: Sequence[Call],
-        observer: CallObserver,
+        self, limiter: SpendLimiter, hold: Hold | None, calls: Sequence[Call], observer: CallObserver
     ) -> None:
-        self.limiter, self.hold, self.most = limiter, hold, most
-        self.calls, self.observer = calls, observer
-        self.is_capped = hold is not None
-        self.is_refused = False
-        """Whether there was no room for another try."""
-        self.is_sent = False
-        """Whether a try is under way."""
+        self.limiter, self.hold, self.calls, self.observer = limiter, hold, calls, observer
+        self.most = hold.most if hold else 0.0
         self._counted = self._billed = observer.paid or 0.0  # for a request that was not answered
         self._is_billed = False
         """Whether the endpoint itself says what a request costs, and not only its replies."""
 
     def hear(self, name: str, data: dict[str, Any]) -> None:
         """Follow the tries, and add to their notes what a call has cost, a try under way included."""
-        if name in ("call.sent", "call.retried"):
-            self.is_sent = name == "call.sent"
-            paid = self._counted + self.most * self.is_sent
-            if paid or self.is_capped:
+        if self.hold is not None and name in ("call.sent", "call.retried"):
+            self.hold.is_sent = name == "call.sent"
+            paid = self._counted + self.most * self.hold.is_sent
+            if paid or self.limiter.cap is not None:
                 data["paid"] = paid / len(self.calls)
 
     async def pay_again(self, lost: Sequence[Reply]) -> bool:
@@ -172,24 +180,25 @@ class _Payment:
         is room for it.
         """
         cost = self._cost_of([believed(reply) for reply in lost])
-        self.is_sent = False
+        if self.hold is not None:
+            self.hold.is_sent = False
         if cost:
             self._settle(cost)
-            if self.is_capped:
-                self.hold = await self.limiter.reserve(self.most, self.observer)
-                self.is_refused = self.hold is None
-        return not self.is_refused
+            self.hold = await self.limiter.reserve(self.most, self.observer)
+        return self.hold is not None
 
     def count(self, replies: Sequence[Reply]) -> None:
         """Count what the last try cost. The observer has then paid for all of them."""
-        self.is_sent, has_lost = False, self._counted > 0.0
-        self._settle(self._cost_of([r for r in replies if r.error is None or not self.is_refused]))
-        if has_lost or self.is_capped:
+        has_lost = self._counted > 0.0
+        # Without a reservation, there was no room for another try, and lost replies are counted.
+        self._settle(self._cost_of([one for one in replies if one.error is None or self.hold is not None]))
+        if has_lost or self.limiter.cap is not None:
             self.observer.paid = self._counted
 
     def end(self) -> None:
         """Release the reservation. A try that was sent and brought no reply counts as all of it."""
-        self._settle(self.most if self.is_sent else 0.0)
+        if self.hold is not None:
+            self._settle(self.most if self.hold.is_sent else 0.0)
 
     def _cost_of(self, replies: Sequence[Reply]) -> float:
         """Return what was charged since the last time. A reply without a cost counts its reservation."""
@@ -202,10 +211,10 @@ class _Payment:
         return cost + unknown * self.most / len(self.calls)
 
     def _settle(self, spent: float) -> None:
-        if self.hold is not None:
-            self.limiter.settle(self.hold, spent)
-        elif spent:
+        if self.hold is None:
             self.limiter.spend(spent)
+        else:
+            self.limiter.settle(self.hold, spent)
         self.hold, self._counted = None, self._counted + spent
 
 

@@ -139,6 +139,7 @@ class Failure(Exception):
         connection_failed: Whether there was no connection or it broke.
         refused: Whether there was no connection. Otherwise the server may be busy.
         unreadable: Whether a response arrived that is not a reply of the API.
+        begun: Whether a part of the reply had arrived.
         replies: The replies that arrived in order, `None` for each that the server marks as failed. They are
             kept, and only the others are requested again.
 
@@ -158,6 +159,7 @@ class Failure(Exception):
         connection_failed: bool = False,
         refused: bool = False,
         unreadable: bool = False,
+        begun: bool = False,
         replies: Sequence[Reply | None] = (),
     ) -> None:
         self.message = scrubbed(message)
@@ -170,15 +172,16 @@ class Failure(Exception):
         self.connection_failed = connection_failed
         self.refused = refused
         self.unreadable = unreadable
+        self.begun = begun
         self.replies = replies
         self.used: Sequence[Reply] | None = None
 
     @property
     def may_be_charged(self) -> bool:
         """Whether the provider may have processed the request. A request that it refused costs nothing."""
-        if self.status is not None:
+        if self.status is not None and not self.begun:
             return self.status >= 500 and self.status != 503
-        return self.unreadable or (self.retry and not self.refused)
+        return self.unreadable or self.begun or (self.retry and not self.refused)
 
     def used_by(self, place: int) -> Reply:
         """Return what the call at `place` of the request used, as a reply with an error."""

@@ -110,7 +110,7 @@ def test_another_lab_counts_what_was_reserved_for_replies_that_report_nothing(
 
 
 async def until(is_true):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_true():
             await asyncio.sleep(0.005)
 
@@ -139,19 +139,13 @@ def test_a_run_that_is_cancelled_again_and_again_does_not_exceed_the_limit(
             watch = (lambda lines: None) if watched else None
             running = lab.run(Asks(), TASK, watch=watch) if path is None else lab.resume(path)
             task = asyncio.ensure_future(running)
-            with pytest.raises(asyncio.CancelledError):
-                async with asyncio.timeout(20):
-                    while len(server.calls) < before + 2 and not task.done():
-                        await asyncio.sleep(0.005)
-                    await asyncio.sleep(0.1)
-                    task.cancel()
-                    await task
-            return lab.runs()[0].path if False else next(tmp_path.glob("*.jsonl"))
+            await until(lambda: len(server.calls) == before + 2 or task.done())
+            await asyncio.sleep(0.1)
+            task.cancel()
+            await asyncio.wait([task])
 
-        if spent and spent[-1] == pytest.approx(4.0):
-            wait(lab.resume(path))
-        else:
-            path = wait(cancelled())
+        wait(cancelled())
+        path = next(tmp_path.glob("*.jsonl"))
         spent.append(lab.spent)
     assert spent == pytest.approx([2.0, 4.0, 4.0, 4.0, 4.0])
     assert len(server.calls) == 4
@@ -200,9 +194,10 @@ def test_a_lab_that_is_killed_leaves_what_its_open_calls_can_have_cost(server, h
     try:
         wait(until_sent(server, tmp_path, 3))
         os.kill(process.pid, how)
-        process.wait(20)
+        process.wait(60)
     finally:
         process.kill()
+        process.wait()
     lab = tl.Lab(compatible(server), runs=tmp_path, mode="off", spend=3.0)
     server.otherwise = ANSWER
     for _ in range(2):
@@ -258,16 +253,18 @@ def test_a_stream_that_an_error_ends_was_processed(server, model, code):
 
 
 def test_a_server_that_ignores_n_does_not_exceed_the_limit(server):
-    """A prompt costs 70 cents and each reply 10. Four samples in one request would cost 1.10."""
+    """The prompt is as long as the estimate says. The limit has room for four samples in one request."""
     paid = []
 
     def one(asked):
-        paid.append(0.8)
+        paid.append((need.prompt + 1) / 10)
         said = {"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}
-        return Raw(json.dumps({"model": "m", "choices": [said], "usage": USAGE | {"completion_tokens": 1}}))
+        usage = {"prompt_tokens": need.prompt, "completion_tokens": 1}
+        return Raw(json.dumps({"model": "m", "choices": [said], "usage": usage}))
 
     server.otherwise = one
-    model = tl.OpenAICompatible(model="ignores n", base_url=server.base("openai"), price=(100_000.0, 100_000.0))
+    base = server.base("openai")
+    model = tl.OpenAICompatible(model="ignores n", base_url=base, price=(100_000.0, 100_000.0))
     need = model.need([Call("0", "ask", (Message("user", "ask"),), max_tokens=1)] * 4)
     lab = tl.Lab(model, runs=None, mode="off", spend=need.usd + 0.01)
     wait(lab.run(Asks(count=4, at_once=True, same=True, max_tokens=1), TASK))
@@ -320,7 +317,7 @@ def test_a_request_of_an_event_loop_that_was_closed_counts(server):
     lab = tl.Lab(compatible(server), runs=None, mode="off", spend=3.0)
     loop = asyncio.new_event_loop()
     task = loop.create_task(lab.run(Asks(), TASK))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not server.calls and time.monotonic() < deadline:
         loop.run_until_complete(asyncio.sleep(0.01))
     task._log_destroy_pending = False
