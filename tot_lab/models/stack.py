@@ -178,9 +178,11 @@ class Failure(Exception):
 
     @property
     def may_be_charged(self) -> bool:
-        """Whether the provider may have processed the request. A request that it refused costs nothing."""
+        """Whether the provider may have processed the request. A request that it refused costs nothing. A
+        proxy answers 408 if the model is too slow.
+        """
         if self.status is not None and not self.begun:
-            return self.status >= 500 and self.status != 503
+            return self.status == 408 or (self.status >= 500 and self.status != 503)
         return self.unreadable or self.begun or (self.retry and not self.refused)
 
     def used_by(self, place: int) -> Reply:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from support import TASK, wait
 from support.endpoint import scripted
 from support.providers import Closed, Fault, Half, Hang, Providers, Raw, Said
@@ -18,6 +19,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Thought
 from tot_lab.models import retries
+from tot_lab.models.reward_servers import VLLMScore
 from tot_lab.models.stack import Failure
 
 PRICE = (0.0, 100_000.0)
@@ -82,6 +84,7 @@ UNREPORTED = {
     "closed": Closed(),
     "no JSON": Raw(),
     "gateway": Fault(502),
+    "timeout of a proxy": Fault(408),
     "too late": Hang(30),
 }
 
@@ -310,6 +313,82 @@ def test_lost_tries_of_a_custom_endpoint_count_with_and_without_a_limit(cap, mod
     other = tl.Lab(scripted(reply), runs=tmp_path / "r", cache=tmp_path / "c", mode=mode, spend=cap)
     wait(other.resume(made.path))
     assert other.spent == pytest.approx(1.5)
+
+
+class Rewards(Asks):
+    """Scores `count` solutions of one question at a time."""
+
+    kind = "test_spending_attacks.rewards"
+
+    def think(self, task, at="0"):
+        yield Thought(at, None, task.question)
+        for k in range(0, 40, self.count):
+            solutions = [
+                (Message("user", "?"), Message("assistant", f"{k + j:02}")) for j in range(self.count)
+            ]
+            yield from tl.gather([tl.ask(Call(at, "reward", each)) for each in solutions], at_most=1)
+        return tl.Answer("", "answered")
+
+
+def scores(texts, reported=True, **more):
+    usage = {"usage": {"prompt_tokens": 10 * len(texts), "total_tokens": 10 * len(texts)}}
+    page = {"data": [{"index": k, "score": 0.5} for k, _ in enumerate(texts)], **more}
+    return web.json_response(page | usage if reported else page)
+
+
+LISTS = {
+    "unreadable, reported": lambda texts: scores(texts, data=[]),
+    "unreadable": lambda texts: scores(texts, reported=False, data=[]),
+    "no JSON": lambda texts: web.Response(text="<html>"),
+    "error page": lambda texts: web.json_response({"error": {"message": "broke down"}}),
+    "gateway": lambda texts: web.json_response({}, status=502),
+    "redirect": lambda texts: web.Response(status=307, headers={"Location": "/score"}),
+    "answered": scores,
+}
+
+
+@pytest.mark.parametrize("answer", LISTS.values(), ids=LISTS)
+@pytest.mark.parametrize("count", [1, 4])
+def test_rewards_that_fail_keep_the_limit_and_are_counted_by_another_lab(server, answer, count, tmp_path):
+    """Every solution that is processed costs a dollar."""
+    paid = []
+
+    def score(asked):
+        response = answer(asked.json["text_2"])
+        paid.append(0.0 if response.status == 307 else len(asked.json["text_2"]))
+        return response
+
+    server.pages["/score"] = score
+
+    def lab():
+        model = VLLMScore(model="judge", base_url=server.base("openai"), price=(100_000.0, 0.0), retries=1)
+        return tl.Lab(model, runs=tmp_path, mode="off", spend=20.0)
+
+    first = lab()
+    made = wait(first.run(Rewards(count=count), TASK))
+    assert sum(paid) <= first.spent + 1e-9 <= 20.0 + 1e-9
+    assert (first.spent > 0) == (sum(paid) > 0)
+    other = lab()
+    wait(other.resume(made.path))
+    assert sum(paid) <= other.spent + 1e-9 <= 20.0 + 1e-9
+
+
+@each_path
+def test_a_redirect_costs_once(server, model):
+    paid = []
+
+    def charged(asked):
+        paid.append(1.0)
+        return ANSWER
+
+    def moved(asked):
+        return Raw("", status=307)
+
+    server.otherwise = charged
+    server.will(moved)
+    lab = tl.Lab(model(server), runs=None, mode="off", spend=3.0)
+    wait(lab.run(Asks(), TASK))
+    assert sum(paid) == pytest.approx(lab.spent) == pytest.approx(3.0)
 
 
 def test_a_request_of_an_event_loop_that_was_closed_counts(server):
