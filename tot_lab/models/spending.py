@@ -137,7 +137,7 @@ class Spending:
             calls, rest = calls[:sent], calls[sent:]
             if rest:
                 observer.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, only=rest)
-        payment = _Payment(limiter, hold, calls, observer)
+        payment = _Payment(limiter, hold, calls, observer, is_part=bool(rest))
         heard, token = Listening(observer, payment.hear), PAY_AGAIN.set(payment.pay_again)
         try:
             replies = [believed(reply) for reply in await self.inner.answer(calls, heard)]
@@ -156,12 +156,20 @@ class _Payment:
         hold: The reservation. What a try does not report counts as much.
         calls: The calls of the request.
         observer: The observer of the calls.
+        is_part: Whether it also observes calls that were refused.
     """
 
     def __init__(
-        self, limiter: SpendLimiter, hold: Hold | None, calls: Sequence[Call], observer: CallObserver
+        self,
+        limiter: SpendLimiter,
+        hold: Hold | None,
+        calls: Sequence[Call],
+        observer: CallObserver,
+        *,
+        is_part: bool,
     ) -> None:
         self.limiter, self.hold, self.calls, self.observer = limiter, hold, calls, observer
+        self.is_part = is_part
         self.most = hold.most if hold else 0.0
         self._counted = self._billed = observer.paid or 0.0  # for a request that was not answered
         self._is_billed = False
@@ -169,6 +177,8 @@ class _Payment:
 
     def hear(self, name: str, data: dict[str, Any]) -> None:
         """Follow the tries, and add to their notes what a call has cost, a try under way included."""
+        if self.is_part:
+            data.setdefault("only", self.calls)
         if self.hold is not None and name in ("call.sent", "call.retried"):
             self.hold.is_sent = name == "call.sent"
             paid = self._counted + self.most * self.hold.is_sent

@@ -1,13 +1,13 @@
 """A limit on spending holds whatever happens to requests that cost a dollar, also over several labs."""
 
 import asyncio
+import inspect
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -174,12 +174,14 @@ def test_a_call_that_waits_for_a_slot_or_another_try_is_free_when_it_is_cancelle
     assert (lab.spent, other.spent, len(server.calls)) == (0.0, pytest.approx(3.0), 4)
 
 
-SCRIPT = """
+SCRIPT = f"""
 import asyncio, sys
-sys.path[:0] = sys.argv[3:]
 import tot_lab as tl
-from test_spending_attacks import Asks, PRICE
+from tot_lab.core.calls import Call, Message
+from tot_lab.core.records import Thought
 from tot_lab.testing import TASK
+PRICE = {PRICE}
+{inspect.getsource(Asks)}
 model = tl.OpenAICompatible(model="m", base_url=sys.argv[1], price=PRICE)
 lab = tl.Lab(model, runs=sys.argv[2], mode="off", spend=3.0)
 asyncio.run(lab.run(Asks(at_once=True), TASK))
@@ -191,8 +193,7 @@ def test_a_lab_that_is_killed_leaves_what_its_open_calls_can_have_cost(server, h
     """One call is answered, and two are open."""
     server.will(ANSWER)
     server.otherwise = Hang(30)
-    here = [str(Path(__file__).parent), *sys.path]
-    command = [sys.executable, "-c", SCRIPT, server.base("openai"), str(tmp_path), *here]
+    command = [sys.executable, "-c", SCRIPT, server.base("openai"), str(tmp_path)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         wait(until_sent(server, tmp_path, 3))
@@ -404,3 +405,24 @@ def test_a_request_of_an_event_loop_that_was_closed_counts(server):
     server.otherwise = ANSWER
     wait(lab.run(Asks(), TASK))
     assert (len(server.calls), lab.spent) == (3, pytest.approx(3.0))
+
+
+@each_path
+def test_a_sweep_that_is_cancelled_again_and_again_does_not_exceed_the_limit(server, model, tmp_path):
+    """Four runs at a time. Of their requests, some are cut, some are answered, and some are cancelled."""
+    server.otherwise = lambda asked: [ANSWER, Closed(), Hang(30)][len(server.calls) % 3]
+
+    async def cancelled(lab):
+        before = len(server.calls)
+        strategies = {f"{k}": Asks(count=k) for k in range(1, 9)}
+        task = asyncio.ensure_future(lab.sweep(strategies, [TASK], name="s", at_once=4))
+        await until(lambda: len(server.calls) > before or task.done())
+        await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.wait([task])
+
+    for _ in range(8):  # a lab sends at least one request
+        lab = tl.Lab(model(server, retries=1), runs=tmp_path, mode="off", spend=6.0)
+        wait(cancelled(lab))
+        assert len(server.calls) <= lab.spent + 1e-9 <= 6.0 + 1e-9
+    assert lab.spent == pytest.approx(6.0)
