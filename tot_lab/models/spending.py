@@ -3,7 +3,8 @@
 Before a request, the most that it can cost is reserved. When the replies arrive, their cost is spent and the
 rest released. If a request was cancelled after it was sent, a reply reports no usage, or the reported usage
 is impossible, the whole reservation counts as spent, since it may have been charged. So does that of a failed
-request, unless it was refused. A request is repeated if the limit has room for it once more. If the price is
+request, unless it was refused. A request is repeated if the limit has room for it once more. The notes of a
+call say what it can have cost so far, so that the journal of a killed run still holds it. If the price is
 unknown, the limit cannot be enforced and nothing is requested. A user's function has no price; the cost that
 its replies report is counted.
 """
