@@ -18,8 +18,9 @@ in their prompts if the endpoint has a `list_key`. A failure is a reply with an 
 except for `Failure`, which an endpoint raises and `Retried` catches. A backend reports what it does as notes
 to the observer.
 
-A request that waits to be repeated keeps its slot. If `Retried` stood outside `Limited`, a server that refuses
-requests would get others at once: twice as many during an outage, and five times as many refused ones.
+A request that waits to be repeated keeps its slot. If `Retried` stood outside `Limited`, a server that
+refuses requests would get others at once: twice as many during an outage, and five times as many refused
+ones.
 
 Requests that have to wait do so in the order of their runs (`queue_position`), so that the first runs of many
 are finished early. This changes no record.
