@@ -17,7 +17,7 @@ from support.providers import Closed, Fault, Half, Hang, Providers, Raw, Said
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.records import Thought
+from tot_lab.core.records import Note, Thought
 from tot_lab.models import retries
 from tot_lab.models.reward_servers import VLLMScore
 from tot_lab.models.stack import Failure
@@ -292,6 +292,18 @@ def test_a_group_of_which_a_part_fails_twice_is_not_counted_twice(server):
     made = wait(lab.run(Asks(count=4, at_once=True, same=True, max_tokens=1), TASK))
     assert len(server.calls) == 2
     assert lab.spent == pytest.approx(0.4 + 0.2) == made.usage.paid
+
+
+def test_calls_of_a_group_for_which_there_is_no_room_are_not_sent(server):
+    server.otherwise = Closed()
+    lab = tl.Lab(compatible(server, retries=0), runs=None, mode="off", spend=2.5)
+    made = wait(lab.run(Asks(count=4, at_once=True, same=True), TASK))
+    notes = [line.e for line in made.lines if isinstance(line.e, Note) and line.e.name == "call.sent"]
+    sent = {tuple(note.data["call"]) for note in notes}
+    replies = {line.p: line.e for line in made.lines if isinstance(line.e, Reply)}
+    assert sent == {place for place, reply in replies.items() if reply.error != "budget:spend"}
+    assert (len(sent), [asked.n for asked in server.calls]) == (2, [2])
+    assert lab.spent == made.usage.paid == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("cap", [None, 100.0])
