@@ -385,10 +385,11 @@ def events_df(run: Run) -> pandas.DataFrame:
       `reply` and `ended`, and the states of a call to a real model, with that call's position as
       `data["call"]`: `call.cached` (run: the run whose record answered it, if it was not
       the cache; see `lab.branch`), `call.joined` (an equal call was under way), `call.queued` (slots:
-      those that it waited for, if its strategy has set any), `call.sent` (tries, n), `call.retried` (error,
-      status, wait in seconds; input_tokens, output_tokens, cost and reported_usage of the failed try as in
-      `Reply`), `call.limit` (limit, before, reason, model: the adaptive limit of concurrent requests to the
-      model changed with this call), `call.server` (server, version, model, revision, quantization, dtype,
+      those that it waited for, if its strategy has set any), `call.sent` (tries, n; paid: USD that the call
+      can have cost so far, if the lab has a limit), `call.retried` (error, status, wait in seconds, paid;
+      input_tokens, output_tokens, cost, reported_usage and may_be_charged of the failed try as in `Reply`),
+      `call.limit` (limit, before, reason, model: the adaptive limit of concurrent requests to the model
+      changed with this call), `call.server` (server, version, model, revision, quantization, dtype,
       chat_template, as far as the server reports them: once, with the first call to it),
       `call.processed` (cached_tokens and speeds, as far as the server reports them), `call.dropped` (settings
       that the provider does not accept: once), `call.refused` (by `spend`: the most it could cost, and what

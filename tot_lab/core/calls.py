@@ -138,8 +138,9 @@ class Reply(
         provider_state: State that the provider expects back with the message of a tool call, such as signed
             thinking. Opaque JSON.
         reported_usage: Reported usage that cannot be true, such as `output_tokens=-5`. The fields concerned
-            are `None`, and every limit counts the call's whole reservation. `not reported` means the same of
-            a failed request for which the provider may have charged.
+            are `None`, and every limit counts the call's whole reservation.
+        may_be_charged: Whether the request failed without a report of its usage after the provider may have
+            processed it. Every limit then counts the whole reservation, too.
         raw_text: The text with its thinking as written, if thinking stood within or after the answer.
         ended: Whether the model ended the reply itself, and not at one of the call's stop texts. `None` if
             the server does not tell.
@@ -161,6 +162,7 @@ class Reply(
     tool: str | None = None
     provider_state: str = ""
     reported_usage: str = ""
+    may_be_charged: bool = False
     raw_text: str = ""
     ended: bool | None = None
     shared_tokens: bool = False
@@ -259,9 +261,6 @@ def estimated_tokens(text: str) -> int:
     """Estimate the tokens of `text` if no count was reported: one per four UTF-8 bytes, rounded up."""
     return (len(text.encode("utf-8", "replace")) + 3) // 4
 
-
-UNREPORTED = "not reported"
-"""`reported_usage` of a failed request that the provider may have processed without a report."""
 
 MAX_TOKENS = 1_000_000_000
 """Maximum number of tokens of one call that is accepted from a usage report."""

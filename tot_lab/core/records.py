@@ -8,6 +8,7 @@ pydantic was two to three times slower.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from itertools import chain, count
 from typing import Annotated, Any, Literal, TypeAlias, get_args
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import msgspec
 
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import Call, Reply
+from tot_lab.core.calls import Call, Reply, is_cost
 
 Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged", "failed", "answer"]
 """Decisions about a thought.
@@ -190,8 +191,9 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
             differ between two runs of the same search.
         t: Seconds since the run began.
         e: The record.
-        paid: USD really paid for this reply: 0.0 if it came from a cache or a journal, `None` if the price is
-            not known.
+        paid: USD really paid for this reply, failed tries included: 0.0 if it came from a cache or a journal,
+            `None` if the price is not known. Under a limit on spending, a try that reports nothing counts
+            what was reserved for it.
     """
 
     p: Position
@@ -200,12 +202,13 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     paid: float | None = None
 
 
-_USAGE = ("input_tokens", "output_tokens", "cost", "reported_usage")
+_USAGE = ("input_tokens", "output_tokens", "cost", "reported_usage", "may_be_charged")
+_UNUSED = Reply()
 
 
 def usage_noted(reply: Reply) -> dict[str, Any]:
     """Return the data of a note `call.retried` about what a failed try used."""
-    return {name: value for name in _USAGE if (value := getattr(reply, name)) not in (None, "")}
+    return {name: value for name in _USAGE if (value := getattr(reply, name)) != getattr(_UNUSED, name)}
 
 
 def failed_tries(lines: Iterable[Line]) -> dict[Position, list[Reply]]:
@@ -216,6 +219,31 @@ def failed_tries(lines: Iterable[Line]) -> dict[Position, list[Reply]]:
         if isinstance(note, Note) and note.name == "call.retried" and not note.data.keys().isdisjoint(_USAGE):
             tries.setdefault(tuple(note.data.get("call", ())), []).append(failed_try(note.data))
     return tries
+
+
+RESUMED = "run.resumed"
+"""Name of the note beside the first record after those of a journal that a resumed run has repeated. Its
+`paid` is what the journal had paid for calls that are made once more.
+"""
+
+
+def payments(lines: Iterable[Line]) -> float:
+    """Return the USD that `lines` have paid, as far as it is known. A call without a reply may have been
+    charged; its notes say how much that can be.
+    """
+    paid, unanswered = list[float](), dict[Position, float]()
+    for line in lines:
+        if isinstance(line.e, Reply):
+            most = unanswered.pop(line.p, 0.0)
+            paid.append(line.paid if line.paid is not None and is_cost(line.paid) else most)
+        elif isinstance(line.e, Note) and not line.p and is_cost(line.e.data.get("paid")):
+            cost: float = line.e.data["paid"]
+            if line.e.name == RESUMED:
+                paid.append(cost)
+                unanswered.clear()
+            else:
+                unanswered[tuple(line.e.data.get("call", ()))] = cost
+    return math.fsum([*paid, *unanswered.values()])
 
 
 def failed_try(data: dict[str, Any]) -> Reply:

@@ -43,8 +43,8 @@ class Budget(BaseModel):
       `max_tokens` reserves the model's longest reply while that fits, and joins the ramp otherwise.
     - Usage that the model does not report is estimated from the texts, and priced if the price is known.
     - Failed tries of a call count as well: what they report, or else their reservation. Requests that were
-      refused (4xx, 429, 503, no connection) cost nothing. A call is not tried again if that would exceed the
-      limit. `calls` counts no retries. Failed tries are part of the journal, so a replay or a resumed run
+      refused (4xx but 408, 503, no connection) cost nothing. A call is not tried again if that would exceed
+      the limit. `calls` counts no retries. Failed tries are part of the journal, so a replay or a resumed run
       counts them again. They are not part of the cache, so a rerun from the cache may admit more calls.
     - Each sample of a request for several counts the prompt, as if it had been requested alone.
     - Usage that cannot be true (negative, not a number, absurdly large) counts as unknown. Such a call uses

@@ -130,7 +130,7 @@ class Lab:
     @property
     def spent(self) -> float:
         """USD that this lab has really paid, as far as prices are known, including earlier payments of
-        resumed runs.
+        resumed runs. Under a limit, what reports no cost counts its reservation, unless it was refused.
         """
         return self.gateway.spend_limiter.total
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from tot_lab.core.calls import TIMED_OUT, Call, CallObserver, Reply
@@ -276,7 +276,7 @@ class Limited(_UsesLimiter):
         replies: Sequence[Reply] = ()
         times_sent = count()
 
-        def hear(name: str) -> None:
+        def hear(name: str, data: dict[str, Any]) -> None:
             if name == "call.sent" and next(times_sent) > 0:  # `enter` has counted the first time
                 limiter.count(tokens)
 

@@ -93,7 +93,7 @@ class _Cached(Listening):
     """
 
     def __init__(self, observer: CallObserver, beforehand: int = 0) -> None:
-        super().__init__(observer, lambda name: None)
+        super().__init__(observer, lambda name, data: None)
         self.beforehand = beforehand
         self.tokens: int | None = None
 

@@ -3,7 +3,8 @@
 Before a request, the most that it can cost is reserved. When the replies arrive, their cost is spent and the
 rest released. If a request was cancelled after it was sent, a reply reports no usage, or the reported usage
 is impossible, the whole reservation counts as spent, since it may have been charged. So does that of a failed
-request, unless it was refused. A request is repeated if the limit has room for it once more. If the price is
+request, unless it was refused. A request is repeated if the limit has room for it once more. The notes of a
+call say what it can have cost so far, so that the journal of a killed run still holds it. If the price is
 unknown, the limit cannot be enforced and nothing is requested. A user's function has no price; the cost that
 its replies report is counted.
 """
@@ -14,10 +15,26 @@ import asyncio
 import math
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, believed
 from tot_lab.models.function import Function
 from tot_lab.models.stack import PAY_AGAIN, Backend, Endpoint, Listening, queue_position
+
+
+class Hold:
+    """A reservation for one request.
+
+    Args:
+        most: USD that the request can cost.
+        loop: The event loop of the request.
+    """
+
+    def __init__(self, most: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.most = most
+        self.loop = loop
+        self.is_sent = False
+        """Whether the request is under way, so that it may be charged."""
 
 
 class SpendLimiter:
@@ -32,7 +49,7 @@ class SpendLimiter:
         self.spent = 0.0
         self.earlier = 0.0
         """USD that the journals of resumed runs had paid. They count towards the limit."""
-        self._held: dict[object, tuple[asyncio.AbstractEventLoop, float]] = {}
+        self._held: set[Hold] = set()
         self._waiting: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
         self._lock = threading.Lock()
 
@@ -44,21 +61,23 @@ class SpendLimiter:
     @property
     def reserved(self) -> float:
         """USD reserved for requests in flight."""
-        return math.fsum(most for _, most in self._held.values())
+        return math.fsum(hold.most for hold in self._held)
 
-    async def reserve(self, most: float, observer: CallObserver) -> object | None:
+    async def reserve(self, most: float, observer: CallObserver) -> Hold | None:
         """Reserve `most` once requests in flight leave room for it. Returns `None` if they cannot."""
-        loop, position = asyncio.get_running_loop(), queue_position()
-        cap = math.inf if self.cap is None else self.cap
+        hold = Hold(most, loop := asyncio.get_running_loop())
+        if self.cap is None:
+            return hold
+        position = queue_position()
         while True:
             with self._lock:
-                # A closed event loop leaves its requests behind.
-                self._held = {hold: held for hold, held in self._held.items() if not held[0].is_closed()}
-                if self.total + self.reserved + most <= cap:
-                    hold = object()
-                    self._held[hold] = (loop, most)
+                for left in [one for one in self._held if one.loop.is_closed()]:  # with its requests
+                    self._held.remove(left)
+                    self.spent += left.most if left.is_sent else 0.0
+                if self.total + self.reserved + most <= self.cap:
+                    self._held.add(hold)
                     return hold
-                if self.total + most > cap:
+                if self.total + most > self.cap:
                     return None
                 settled: asyncio.Future[None] = loop.create_future()
                 self._waiting.append((position, settled))
@@ -70,11 +89,11 @@ class SpendLimiter:
         with self._lock:
             self.spent += amount
 
-    def settle(self, hold: object, spent: float | None) -> None:
-        """Release a reservation and count what was spent. `None` counts the whole reservation."""
+    def settle(self, hold: Hold, spent: float) -> None:
+        """Release a reservation and count what was spent."""
         with self._lock:
-            most = self._held.pop(hold)[1]
-            self.spent += most if spent is None else spent
+            self._held.discard(hold)
+            self.spent += spent
             waiting, self._waiting = self._waiting, []
         for _, settled in sorted(waiting):
             if not settled.get_loop().is_closed():
@@ -98,76 +117,122 @@ class Spending:
         """Return the replies. Calls that exceed the limit are refused with `budget:spend`, the last ones
         first.
         """
-        earlier = observer.paid or 0.0  # for a request that was not answered
-        if self.spend_limiter.cap is None:
-            replies = [believed(reply) for reply in await self.inner.answer(calls, observer)]
-            costs = math.fsum(reply.cost or 0.0 for reply in replies)
-            self.spend_limiter.spend(costs if observer.paid is None else observer.paid - earlier)
-            return replies
-        await self.endpoint.ready()
-        sent, most, hold = len(calls), 0.0, None
-        while sent and hold is None:
-            price = self.endpoint.need(calls[:sent]).usd
-            if price is None:
-                name = self.endpoint.name
-                why = (
-                    f"the price of {name} is unknown, so spend= cannot be enforced. Set price= of the model."
-                )
-                return [Reply(error=why) for _ in calls]
-            most = price
-            hold = await self.spend_limiter.reserve(most, observer)
-            sent -= hold is None
-        left = (self.spend_limiter.cap or 0.0) - self.spend_limiter.total
-        if hold is None:
-            observer.note("call.refused", most=most, left=left)
-            return [Reply(error=REFUSED) for _ in calls]
-        if rest := calls[sent:]:
-            observer.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, only=rest)
-            calls = calls[:sent]
-        spent: float | None = 0.0
-
-        def hear(name: str) -> None:
-            nonlocal spent
-            if name == "call.sent":
-                spent = None
-            elif name == "call.retried":
-                spent = 0.0
-
-        def cost_of(replies: Sequence[Reply]) -> float:
-            """Return what was charged since the last time. A reply without a cost counts its reservation."""
-            nonlocal earlier
-            unknown = [reply for reply in replies if reply.cost is None and _may_cost(reply)]
-            known = math.fsum(reply.cost or 0.0 for reply in replies)
-            if observer.paid is not None:
-                known, earlier = observer.paid - earlier, observer.paid
-            return known + len(unknown) * most / len(calls)
-
-        async def pay_again(lost: Sequence[Reply]) -> bool:
-            nonlocal hold, spent
-            spent = cost_of([believed(reply) for reply in lost])
-            if spent and hold is not None:
-                self.spend_limiter.settle(hold, spent)
-                spent, hold = 0.0, None
-                hold = await self.spend_limiter.reserve(most, observer)
-            spent = 0.0
-            return hold is not None
-
-        token = PAY_AGAIN.set(pay_again)
+        limiter, rest = self.spend_limiter, calls[:0]
+        if limiter.cap is None:
+            hold = await limiter.reserve(0.0, observer)
+        else:
+            await self.endpoint.ready()
+            hold, sent, most = None, len(calls), 0.0
+            while sent and hold is None:
+                price = self.endpoint.need(calls[:sent]).usd
+                if price is None:
+                    why = f"the price of {self.endpoint.name} is unknown, so spend= cannot be enforced"
+                    return [Reply(error=f"{why}. Set price= of the model.") for _ in calls]
+                most = price
+                hold = await limiter.reserve(most, observer)
+                sent -= hold is None
+            left = limiter.cap - limiter.total
+            if hold is None:
+                observer.note("call.refused", most=most, left=left)
+                return [Reply(error=REFUSED) for _ in calls]
+            calls, rest = calls[:sent], calls[sent:]
+            if rest:
+                observer.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, only=rest)
+        payment = _Payment(limiter, hold, calls, observer, is_part=bool(rest))
+        heard, token = Listening(observer, payment.hear), PAY_AGAIN.set(payment.pay_again)
         try:
-            replies = [believed(reply) for reply in await self.inner.answer(calls, Listening(observer, hear))]
-            spent = cost_of([reply for reply in replies if hold is not None or reply.error is None])
+            replies = [believed(reply) for reply in await self.inner.answer(calls, heard)]
+            payment.count(replies)
             return [*replies, *(Reply(error=REFUSED) for _ in rest)]
         finally:
             PAY_AGAIN.reset(token)
-            if hold is not None:
-                self.spend_limiter.settle(hold, spent)
-            elif spent:  # of replies that arrived before there was no room for another try
-                self.spend_limiter.spend(spent)
+            payment.end()
+
+
+class _Payment:
+    """Counts what each try of one request costs.
+
+    Args:
+        limiter: Counts what is spent.
+        hold: The reservation. What a try does not report counts as much.
+        calls: The calls of the request.
+        observer: The observer of the calls.
+        is_part: Whether it also observes calls that were refused.
+    """
+
+    def __init__(
+        self,
+        limiter: SpendLimiter,
+        hold: Hold | None,
+        calls: Sequence[Call],
+        observer: CallObserver,
+        *,
+        is_part: bool,
+    ) -> None:
+        self.limiter, self.hold, self.calls, self.observer = limiter, hold, calls, observer
+        self.is_part = is_part
+        self.most = hold.most if hold else 0.0
+        self._counted = self._billed = observer.paid or 0.0  # for a request that was not answered
+        self._is_billed = False
+        """Whether the endpoint itself says what a request costs, and not only its replies."""
+
+    def hear(self, name: str, data: dict[str, Any]) -> None:
+        """Follow the tries, and add to their notes what a call has cost, a try under way included."""
+        if self.is_part:
+            data.setdefault("only", self.calls)
+        if self.hold is not None and name in ("call.sent", "call.retried"):
+            self.hold.is_sent = name == "call.sent"
+            paid = self._counted + self.most * self.hold.is_sent
+            if paid or self.limiter.cap is not None:
+                data["paid"] = paid / len(self.calls)
+
+    async def pay_again(self, lost: Sequence[Reply]) -> bool:
+        """Count what a failed try cost, and reserve as much as before for the next one. Returns whether there
+        is room for it.
+        """
+        cost = self._cost_of([believed(reply) for reply in lost])
+        if self.hold is not None:
+            self.hold.is_sent = False
+        if cost:
+            self._settle(cost)
+            self.hold = await self.limiter.reserve(self.most, self.observer)
+        return self.hold is not None
+
+    def count(self, replies: Sequence[Reply]) -> None:
+        """Count what the last try cost. The observer has then paid for all of them."""
+        has_lost = self._counted > 0.0
+        # Without a reservation, there was no room for another try, and lost replies are counted.
+        self._settle(self._cost_of([one for one in replies if one.error is None or self.hold is not None]))
+        if has_lost or self.limiter.cap is not None:
+            self.observer.paid = self._counted
+
+    def end(self) -> None:
+        """Release the reservation. A try that was sent and brought no reply counts as all of it."""
+        if self.hold is not None:
+            self._settle(self.most if self.hold.is_sent else 0.0)
+
+    def _cost_of(self, replies: Sequence[Reply]) -> float:
+        """Return what was charged since the last time. A reply without a cost counts its reservation."""
+        billed = self.observer.paid or 0.0
+        self._is_billed = self._is_billed or billed != self._billed
+        cost, self._billed = billed - self._billed, billed
+        if not self._is_billed:
+            cost = math.fsum(reply.cost or 0.0 for reply in replies)
+        unknown = sum(reply.cost is None and _may_cost(reply) for reply in replies)
+        return cost + unknown * self.most / len(self.calls)
+
+    def _settle(self, spent: float) -> None:
+        if self.hold is None:
+            self.limiter.spend(spent)
+        else:
+            self.limiter.settle(self.hold, spent)
+        self.hold, self._counted = None, self._counted + spent
 
 
 def _may_cost(reply: Reply) -> bool:
     """Whether the provider may have charged for `reply`, whose cost is unknown."""
-    return reply.error is None or reply.reported_usage != "" or reply.input_tokens is not None
+    known = reply.reported_usage or reply.may_be_charged or reply.input_tokens is not None
+    return reply.error is None or bool(known)
 
 
 class Costed:

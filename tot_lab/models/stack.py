@@ -18,6 +18,10 @@ in their prompts if the endpoint has a `list_key`. A failure is a reply with an 
 except for `Failure`, which an endpoint raises and `Retried` catches. A backend reports what it does as notes
 to the observer.
 
+A request that waits to be repeated keeps its slot. If `Retried` stood outside `Limited`, a server that
+refuses requests would get others at once: twice as many during an outage, and five times as many refused
+ones.
+
 Requests that have to wait do so in the order of their runs (`queue_position`), so that the first runs of many
 are finished early. This changes no record.
 """
@@ -34,7 +38,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field
 
-from tot_lab.core.calls import UNREPORTED, Call, CallObserver, Need, Reply
+from tot_lab.core.calls import Call, CallObserver, Need, Reply
 from tot_lab.core.parts import Part
 from tot_lab.core.scrubbing import scrubbed
 
@@ -96,9 +100,9 @@ class NullObserver:
 
 
 class Listening:
-    """A call observer that forwards everything and lets a layer see the names of notes."""
+    """A call observer that forwards everything and lets a layer see notes and add to their data."""
 
-    def __init__(self, observer: CallObserver, hear: Callable[[str], None]) -> None:
+    def __init__(self, observer: CallObserver, hear: Callable[[str, dict[str, Any]], None]) -> None:
         self.observer = observer
         self.hear = hear
 
@@ -117,8 +121,8 @@ class Listening:
         return self.observer.watched
 
     def note(self, name: str, **data: Any) -> None:
-        """Call `hear` with the name, and forward the note."""
-        self.hear(name)
+        """Call `hear` with the note, and forward it."""
+        self.hear(name, data)
         self.observer.note(name, **data)
 
     def partial(self, text: str) -> None:
@@ -139,6 +143,7 @@ class Failure(Exception):
         connection_failed: Whether there was no connection or it broke.
         refused: Whether there was no connection. Otherwise the server may be busy.
         unreadable: Whether a response arrived that is not a reply of the API.
+        begun: Whether a part of the reply had arrived.
         replies: The replies that arrived in order, `None` for each that the server marks as failed. They are
             kept, and only the others are requested again.
 
@@ -158,6 +163,7 @@ class Failure(Exception):
         connection_failed: bool = False,
         refused: bool = False,
         unreadable: bool = False,
+        begun: bool = False,
         replies: Sequence[Reply | None] = (),
     ) -> None:
         self.message = scrubbed(message)
@@ -170,22 +176,26 @@ class Failure(Exception):
         self.connection_failed = connection_failed
         self.refused = refused
         self.unreadable = unreadable
+        self.begun = begun
         self.replies = replies
         self.used: Sequence[Reply] | None = None
 
     @property
     def may_be_charged(self) -> bool:
-        """Whether the provider may have processed the request. A request that it refused costs nothing."""
-        if self.status is not None:
-            return self.status >= 500 and self.status != 503
-        return self.unreadable or (self.retry and not self.refused)
+        """Whether the provider may have processed the request. A request that it refused costs nothing. A
+        proxy answers 408 if the model is too slow.
+        """
+        if self.status is not None and not self.begun:
+            return self.status == 408 or (self.status >= 500 and self.status != 503)
+        return self.unreadable or self.begun or (self.retry and not self.refused)
 
     def used_by(self, place: int) -> Reply:
         """Return what the call at `place` of the request used, as a reply with an error."""
         if self.used is not None:
             return self.used[place] if place < len(self.used) else Reply(error=self.message)
-        unknown = UNREPORTED if self.may_be_charged else ""
-        return Reply(error=self.message, reported_usage=self.reported_usage or unknown)
+        reported = self.reported_usage
+        unknown = self.may_be_charged and not reported
+        return Reply(error=self.message, reported_usage=reported, may_be_charged=unknown)
 
 
 class ServerFacts(NamedTuple):

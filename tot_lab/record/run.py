@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from tot_lab.core.calls import REFUSED, UNREPORTED, Call, Reply, halts, is_made, refused
+from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import map_parts, needs_functions, part_of
 from tot_lab.core.processes import found_in
@@ -447,8 +447,7 @@ class Run(RunMethods):
                 isinstance(line.e, Reply) and line.e.finish_reason == "length" for line in self.lines
             ),
             "disbelieved_usage": sum(
-                isinstance(line.e, Reply) and line.e.reported_usage not in ("", UNREPORTED)
-                for line in self.lines
+                isinstance(line.e, Reply) and line.e.reported_usage != "" for line in self.lines
             ),
             "failed_calls": failed,
             "refused_calls": not_made,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tot_lab.core.calls import UNREPORTED, Call, Need, Reply, believed, estimated_tokens, refused
+from tot_lab.core.calls import Call, Need, Reply, believed, estimated_tokens, refused
 from tot_lab.core.thinking import Budget, Slots
 from tot_lab.core.tools import asks_no_model
 
@@ -407,7 +407,7 @@ def _guess(name: str, need: Need | None) -> float:
 
 def _is_unknown(reply: Reply) -> bool:
     """Whether a call failed without a report, after the provider may have charged for it."""
-    return reply.error is not None and (reply.reported_usage == UNREPORTED or reply.error.startswith(TIMEOUT))
+    return reply.error is not None and (reply.may_be_charged or reply.error.startswith(TIMEOUT))
 
 
 def _disbelieved(name: str, reply: Reply) -> bool:

@@ -270,7 +270,7 @@ class Driver:
             self.recorder.record(pending.position, reply, paid)
             self.stepper.answer(pending.branch, reply)
             return
-        self.recorder.record(pending.position, reply)
+        self.recorder.record(pending.position, reply, paid)
         self._cut_short = self._cut_short or error == "cancelled"
         if error.startswith("budget:") and reply.finish_reason != WITHIN:
             self._out_of = min(self._out_of or (pending.position, error), (pending.position, error))
@@ -322,6 +322,7 @@ class Driver:
             pending.ends = None  # while the reply is stored
             return
         self.recorder.beside(name, pending.call.node, call=list(pending.position), **data)
+        pending.charged = data.get("paid", pending.charged)
         if name == "call.queued":
             self.clock.hold(pending)
         elif name == "call.retried":
@@ -354,7 +355,7 @@ class Driver:
             del self.pending[pending.branch]
             pending.ends = None
             pending.cancel()
-            self._answer(pending, self.admission.settle_late(pending, scope))
+            self._answer(pending, self.admission.settle_late(pending, scope), pending.paid)
         self._release_held(all=True)
         self.wake()
 
@@ -379,7 +380,7 @@ class Driver:
             self._stop_working()
             self.admission.held.clear()
             for pending in sorted(waiting, key=lambda one: one.position):
-                self._answer(pending, Reply(error="cancelled"))
+                self._answer(pending, Reply(error="cancelled"), pending.paid)
             self._turn()
         if self._done.done() and self._done.exception() is None:
             return self._done.result()

@@ -43,6 +43,8 @@ class PendingCall:
         carry_out: Answers the call instead of a model, for an `Effect`.
         reservation: What admission knows of it, under a budget.
         paid: USD really paid for the reply, if that is not its cost.
+        charged: USD that the call can have cost so far, if it is ended without a reply. `None` if that is
+            not known.
         ends: When its time is up, or `None` while its time is not counted.
         limit: The seconds that `ends` follows from, and whose limit that is: `call`, `lab` or `group`.
         worker: The task that carries the call out, once one does.
@@ -52,6 +54,7 @@ class PendingCall:
         "branch",
         "call",
         "carry_out",
+        "charged",
         "ends",
         "limit",
         "paid",
@@ -76,6 +79,7 @@ class PendingCall:
         self.carry_out = carry_out
         self.reservation: Reservation | None = None
         self.paid: float | None = None
+        self.charged: float | None = None
         self.ends: float | None = None
         self.limit = NO_LIMIT
         self.worker: asyncio.Task[None] | None = None
@@ -104,6 +108,8 @@ class PendingCall:
         self.reports.on_text(self, text)
 
     def cancel(self, reason: str | None = None) -> None:
-        """Cancel the task that carries the call out."""
+        """Cancel the task that carries the call out. What it can have cost counts as paid."""
+        if self.charged is not None:
+            self.paid = max(self.charged, self.paid or 0.0)
         if self.worker is not None:
             self.worker.cancel(reason)

@@ -19,6 +19,7 @@ import msgspec
 
 from tot_lab.core.calls import Call, Halt, Message, Reply, format_error, readable
 from tot_lab.core.records import (
+    RESUMED,
     STOP_CODES,
     Decided,
     Decision,
@@ -137,6 +138,7 @@ class Recorder:
         self._expected: dict[Position, list[Record]] = {}
         self._only_expected = False
         self._resumed = False
+        self._lost = 0.0
         self._children: dict[str, int] = {}
         self._run: Run | None = None
         self._file: int | None = None
@@ -149,7 +151,13 @@ class Recorder:
 
     @classmethod
     def resuming(
-        cls, path: Path, header: Header, lines: list[Line], replayed_bytes: int, size_when_read: int
+        cls,
+        path: Path,
+        header: Header,
+        lines: list[Line],
+        replayed_bytes: int,
+        size_when_read: int,
+        lost: float = 0.0,
     ) -> Recorder:
         """Return a recorder that continues a journal.
 
@@ -162,6 +170,7 @@ class Recorder:
             lines: The lines to repeat.
             replayed_bytes: Bytes of the header and of `lines`.
             size_when_read: Bytes that the journal had when it was read.
+            lost: USD that the journal had paid for calls that are made once more.
 
         Raises:
             HeldByAnother: If another process writes the journal or has written it since.
@@ -174,7 +183,7 @@ class Recorder:
             recorder.close()
             raise HeldByAnother(f"{path}: another process has just written this run. Try again.")
         recorder._size = replayed_bytes
-        recorder._resumed = True
+        recorder._resumed, recorder._lost = True, lost
         recorder._start -= lines[-1].t if lines else 0.0
         return recorder
 
@@ -247,6 +256,10 @@ class Recorder:
                 raise Divergence(f"the run did not repeat the next record: {missing!r}")
             if self._file is not None:
                 os.ftruncate(self._file, self._size)
+            if self._lost > 0.0:
+                note = Note(RESUMED, "", {"paid": self._lost})
+                batch.insert(0, Line((), batch[0].t, note))
+                self.lines.insert(self._written, batch[0])
         self._written = len(self.lines)
         if self._file is not None:
             try:

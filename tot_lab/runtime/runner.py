@@ -7,7 +7,6 @@ streams, sweeps and workers all use these two.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -17,10 +16,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tot_lab.core.acts import acts_of
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, is_cost, is_made
+from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, is_made
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, map_parts, part_of
-from tot_lab.core.records import Ended, Line, failed_tries
+from tot_lab.core.records import RESUMED, Ended, Line, failed_tries, payments
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Budget
@@ -176,8 +175,7 @@ class Runner:
     def count_payments(self, header: Header, lines: Sequence[Line]) -> None:
         """Count what the journal of a run paid towards `spend`, once, unless it was paid by this runner."""
         if self.expect_payments(header.id):
-            paid = (line.paid for line in lines if line.paid is not None and is_cost(line.paid))
-            self.gateway.spend_limiter.earlier += math.fsum(paid)
+            self.gateway.spend_limiter.earlier += payments(lines)
 
     def expect_payments(self, run_id: str) -> bool:
         """Mark a run whose payments are counted as they are made. Returns whether it was not marked
@@ -238,7 +236,9 @@ class Runner:
                 for _ in range(len(kept) + 1):
                     file.readline()
                 size = file.tell()
-        recorder = Recorder.resuming(path, header, kept, size, read)
+        settled = [one for one in kept if isinstance(one.e, Reply) or getattr(one.e, "name", "") == RESUMED]
+        lost = payments(lines) - payments(settled)
+        recorder = Recorder.resuming(path, header, kept, size, read, lost)
         execution = Execution(self, recorder, strategy, task, budget_of(header), parent=parent, kept=kept)
         execution.loaded = from_file
         return execution

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
-from tot_lab.core.calls import UNREPORTED, Call, CallObserver, Reply
+from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.scrubbing import clean, long_keys, scrubbed, without_keys
 from tot_lab.models.chat.about import listed_in, with_props
@@ -52,13 +52,14 @@ _NO_CHOICE = Choice(None, None, None, ())
 
 
 def _with_share(reply: Reply, share: Share, reported: str) -> Reply:
-    """Return `reply` with its share of the usage, or with the `reported` usage that is not known."""
+    """Return `reply` with its share of the usage, or with the `reported` usage that is not believed."""
     return replace(
         reply,
         input_tokens=share.prompt,
         output_tokens=share.output,
         cost=share.cost,
         reported_usage=reported,
+        may_be_charged=share.prompt is None and not reported,
         shared_tokens=not share.is_exact,
     )
 
@@ -305,11 +306,10 @@ class ChatEndpoint(Endpoint):
         choices = answers.choices[: len(calls)]
         name, keys = clean(self._model_in(answers)), self._long_keys
         shares, reported = self._shares(answers, calls, observer)
-        unknown = reported or ("" if answers.usage is not None else UNREPORTED)
         replies, used, again = list[Reply | None](), list[Reply](), None
         for call, choice, share in zip(calls, choices, shares, strict=False):
             failure = choice.failure and self._scrubbed(choice.failure)
-            used.append(_with_share(Reply(error=failure.message if failure else None), share, unknown))
+            used.append(_with_share(Reply(error=failure.message if failure else None), share, reported))
             if failure and (failure.retry or len(calls) == 1):
                 again = failure
                 replies.append(None)
@@ -327,7 +327,8 @@ class ChatEndpoint(Endpoint):
                 logprobs=choice.logprobs,
                 tool_calls=choice.tool_calls,
                 provider_state=self._state(choice),
-                reported_usage=unknown if failure else reported,
+                reported_usage=reported,
+                may_be_charged=failure is not None and answers.usage is None,
                 ended=choice.ended,
                 shared_tokens=not share.is_exact,
             )

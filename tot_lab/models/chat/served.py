@@ -116,15 +116,18 @@ class ServedModel(ChatEndpoint):
 
     def need(self, calls: Sequence[Call]) -> Need:
         """Return the most tokens that the prompts can have, and the longest possible replies. Samples of one
-        prompt share it, but a list of prompts may repeat one.
+        prompt share it, but a list of prompts may repeat one. A server may ignore `n`, so that the prompt is
+        paid once a sample.
         """
-        prompt = 0
-        for call in calls if self._is_list(calls) else calls[:1]:
+        prompt, is_list = 0, self._is_list(calls)
+        for call in calls if is_list else calls[:1]:
             texts = [*(message.content for message in call.messages), *(str(tool) for tool in call.tools)]
             prompt += sum(map(_most_tokens, texts)) + 16 * (1 + len(texts))
         longest = calls[0].max_tokens or self.context_window
         output = len(calls) * (longest or UNKNOWN_OUTPUT)
-        most = None if self.price is None else usd(self.price, prompt, output)
+        most = (
+            None if self.price is None else usd(self.price, prompt * (1 if is_list else len(calls)), output)
+        )
         price = self.price and self.price[:2]
         return Need(prompt + output, most, prompt, bounded=longest is not None, price=price)
 

@@ -209,8 +209,8 @@ class LiteLLM(ChatEndpoint):
         await self.ready()
 
     def need(self, calls: Sequence[Call]) -> Need:
-        """Return the counted tokens of the prompt and the longest possible replies. It may take seconds
-        without `ready`.
+        """Return the counted tokens of the prompt and the longest possible replies. A provider may ignore
+        `n`, so that the prompt is paid once a sample. It may take seconds without `ready`.
         """
         litellm = load_litellm()
         known = known_of(litellm, self.name)
@@ -221,7 +221,7 @@ class LiteLLM(ChatEndpoint):
         if price is not None and self.price is None and self.cached_beginning(calls[0]) is not None:
             stored = known_of(litellm, self.name).get("cache_creation_input_token_cost") or 0.0
             price = max(price[0], 1e6 * stored), price[1]
-        most = None if price is None else usd(price, prompt, output)
+        most = None if price is None else usd(price, prompt * len(calls), output)
         return Need(prompt + output, most, prompt, bounded=longest is not None, price=price and price[:2])
 
     def cached_beginning(self, call: Call) -> str | None:

@@ -92,7 +92,11 @@ async def streamed(
     async for event in events:
         if is_done := event.strip() == "[DONE]":
             break
-        page = page_of(event.encode(), reported)
+        try:
+            page = page_of(event.encode(), reported)
+        except Failure as failure:
+            failure.begun = bool(text or thinking or tools)
+            raise
         reported = _usage_of(page) or reported
         try:
             usage = (read_usage or usage_of)(page.get("usage")) or usage
