@@ -299,7 +299,8 @@ WORDS = [
      "That is wrong.|This was incorrect.|It is not right.|No, that is not correct.|Wait, that is wrong."
      "|Hmm, that is wrong.|Oops, that is wrong.|Sorry, that is wrong.|But that is wrong.|And that is wrong.",
      None),
-    ("The answer is B, but it {} C.", "could be|might be|may be|could also be|may well be|might even be", None),
+    ("The answer is B, but it {} C.",
+     "could be|might be|may be|could also be|may well be|might even be", None),
     ("Answer: B {}",
      "?|is not|was not|isn't|can not|can't be|could not|does not|is wrong|is incorrect|is false|is excluded",
      None),
@@ -319,7 +320,8 @@ def test_words_that_state_doubt_exclude_or_only_join(reply, label):
 
 
 @pytest.mark.parametrize(
-    "word", "longer doubt one way idea matter more less need reason choice option".split()
+    "word",
+    ["longer", "doubt", "one", "way", "idea", "matter", "more", "less", "need", "reason", "choice", "option"],
 )
 def test_no_before_a_word_is_no_verdict(word):
     assert stated_choice(f"No {word} it", {"yes": "", "no": ""}) is None
