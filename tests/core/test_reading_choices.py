@@ -130,7 +130,7 @@ def test_words_of_one_letter_are_labels_only_where_they_can_be(reply, label):
     ("reply", "label"),
     [("Answer: 2", "2"), ("The answer is 20 cm", "2"), ("Answer: 2. 20 cm", "2"), ("Answer: option 3", "3"),
      ("3 + 1 = 4, so the answer is 2", "2"), ("Answer: 2 or 3", None), ("2", "2"), ("Answer: 2.5", None),
-     ("We get 40/2 = 20, hence \\boxed{2}", "2"), ("Answer: 5", None)],
+     ("Answer: 2,5", None), ("We get 40/2 = 20, hence \\boxed{2}", "2"), ("Answer: 5", None)],
 )  # fmt: skip
 def test_labels_may_be_numbers(reply, label):
     assert stated_choice(reply, {str(k): f"{k * 10} cm" for k in range(1, 5)}) == label
@@ -237,6 +237,27 @@ STATED_OR_TAKEN_BACK = [
     ("After some thought the answer is B.", "B"),
     ("I thought the answer is B.", None),
     ("Neither B nor C is right.", None),
+    ("The answer is B. Alternatively, C.", None),
+    ("The answer is A. No, the answer is Venus (C).", None),
+    (r"We may write \boxed{B}", "B"),
+    ("If it holds, we get one, so the answer is B, but it could be C.", None),
+    ("The answer is B, but it could be hard to see.", "B"),
+    ("The answer isn’t A but B.", "B"),
+    ("Answer: A‐level", None),
+    ("Answer: B、C", None),
+    ("We look at all.\nB。", "B"),
+    ("If this is so, the answer is B.", None),
+    ("If it is B, the answer is B.", None),
+    ("It is A or B.\nB", "B"),
+    ("We look at all.\nB\nB", "B"),
+    ("We look at all.\nA\nC", None),
+    ("The answer is **b** by definition.", "B"),
+    ("The claim of B is correct.", None),
+    ("The two are A and hence B.", None),
+    ("We can go on unless the answer is B.", None),
+    ("A: it is hot. B: it is hotter.", None),
+    ("A: it is hot\nB: it is hotter", None),
+    ("A: it is hot. (B) it is hotter", None),
     ("Answer: A; B\nBoth fit.", None),
     ("The answer is B. No, the answer is B | C", None),
     ("If a is not 1, there is one, so the answer is (C). If a is 1, there is none.", None),
@@ -259,7 +280,7 @@ WORDS = [
      "was|appears to be|seems to be|becomes|remains|letter is|number is|here is|would be|should be|must be"
      "|has to be|will be|that fits is|we find is|I find is|therefore is|to it is|for it is|of it is"
      "|which fits is", "C"),
-    ("We look at all.\n{}\nC", "My answer|The answer|Correct answer|Final answer|## Answer", "C"),
+    ("We look at all.\n{}\nC\nIt fits.", "My answer|The answer|Correct answer|Final answer|## Answer", "C"),
     ("We look at all. I {} C.",
      "choose|chose|pick|picked|select|selected|go with|go for|am going with|opt for|vote for", "C"),
     ("We look at all. {} C.",
@@ -269,12 +290,15 @@ WORDS = [
     ("The answer is B. No, the answer is {}.",
      "either B or C|both B and C|none of them|neither|neither B nor C|no option here|no choice at all"
      "|no answer at all|A or B|A and B|B и C|B and also C|B or option C|B or choice C|B or letter C"
-     "|B or possibly C|B or maybe C|B or perhaps C|B or even C|B or alternatively C|B or, less likely, C",
+     "|B ou C|B или C|B und C|B y C|B or possibly C|B or maybe C|B or perhaps C|B or even C|B or alternatively C|B or, less likely, C",
      None),
     ("The answer is B, and C {} too hot.",
      "is|was|has|had|does|would|will|can|could|cannot|fails|seems|must|isn't", "B"),
     ("Answer: A {} it fits.",
      "because|since|as|for|due|given|while|whereas|unlike|not|so|but|instead of|rather than", "A"),
+    ("Answer: Venus, {} C", "option|choice|letter", None),
+    ("Answer: B, {} Earth", "namely|i.e.|that is|meaning", None),
+    ("I choose {} A based on this.", "option|choice|letter|label|candidate", "A"),
     ("Answer: A {} the one.", "is|was|must be|seems|fits", "A"),
     ("{} the answer is B.",
      "I wonder if|It could be that|I do not think that|I never said|Nor do I think|I don't think"
@@ -321,10 +345,24 @@ def test_words_that_state_doubt_exclude_or_only_join(reply, label):
 
 @pytest.mark.parametrize(
     "word",
-    ["longer", "doubt", "one", "way", "idea", "matter", "more", "less", "need", "reason", "choice", "option"],
+    [
+        "longer",
+        "doubt",
+        "one",
+        "way",
+        "idea",
+        "matter",
+        "more",
+        "less",
+        "need",
+        "reason",
+        "choice",
+        "option",
+        "answer",
+    ],
 )
 def test_no_before_a_word_is_no_verdict(word):
-    assert stated_choice(f"No {word} it", {"yes": "", "no": ""}) is None
+    assert stated_choice(f"Answer: no {word} about it", {"yes": "", "no": ""}) is None
 
 
 @pytest.mark.parametrize(
@@ -339,9 +377,12 @@ def test_no_before_a_word_is_no_verdict(word):
         ("It is late.\n_blue_", "B"),
         ("It is late.\n<blue>", "B"),
         ('<answer type="letter">B</answer>', "B"),
-        ("<p>Answer: B</p>", "B"),
-        ("<div>Answer: B</div>", "B"),
+        ("It is late.\n<p>B</p>", "B"),
+        ("It is late.\n<div>B</div>", "B"),
+        ("Answer: <a 5'9 board>", "C"),
+        ("Answer: <a 5'9 board> is it", "C"),
         (r"Answer: \emph{B}", "B"),
+        (r"Answer: \underline{B}", "B"),
     ],
 )
 def test_decoration_of_a_choice_does_not_matter(reply, label):
@@ -368,6 +409,10 @@ def test_a_choice_that_is_taken_back_doubted_or_rejected_is_not_stated(reply, la
         ("The best answer is no\n\nReason: it floats", {"yes": "", "no": ""}, "no"),
         ("Answer: Option X is the one", dict.fromkeys("IX", ""), "X"),
         ("Runner-up: I\nAnswer: Option X is the one", dict.fromkeys("IX", ""), "X"),
+        ("Answer: B", {"A": "B", "B": "C", "C": "D"}, "B"),
+        ("Answer: 5.5", {"A": "5", "B": "7"}, None),
+        ("Answer: A-level", {"A": "oak", "B": "elm"}, None),
+        ("Casino is right.", {"yes": "", "no": ""}, None),
         ("Answer: 3%", {"1": "red", "3": "blue"}, None),
         ("The answer is -1.", {"1": "red", "3": "blue"}, None),
         ("Answer: No. 3", {"1": "red", "3": "blue"}, "3"),

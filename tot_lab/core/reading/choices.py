@@ -29,7 +29,7 @@ _TAG = re.compile(
     re.I | re.M,
 )
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|br)\b[^<>\n]{0,60}>")
-_WRAPPED = re.compile(r"(?<![\w.])[(<\[{*_`\"']{1,9} ?([^\W_]{1,9}) ?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?!\w)")
+_WRAPPED = re.compile(r"(?<![\w.])[(<\[{*_`\"']{1,9} ?([^\W_]{1,9}) ?([.:]?)[()<>\[\]{}*_`\"']{1,9}")
 _ASIDE = re.compile(r" [(\[{<](?![^\w([{<]{0,9}\w{1,9}\W{0,4}[)\]}>])")
 _MARKS = re.compile(r"(?<!\w)['_]+|['_]+(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]")
 _BLANK = re.compile(r"\s+")
@@ -49,7 +49,7 @@ _ESCAPE = {
     if (kind := unicodedata.category(chr(code))) in _BRACKETS
 } | str.maketrans(
     dict.fromkeys("\x01\x02\x03", " ")
-    | {"’": "'", "‐": "-", "‑": "-", "、": " , ", "。": ". "}
+    | {"’": "'", "‐": "-", "、": " , ", "。": ". "}
     | dict.fromkeys("\ufeff\u200b\u200c\u200d\u2060", None)
 )
 
@@ -78,8 +78,8 @@ _CUE = re.compile(
     rf"(?P<box>{_STATED})"
     rf"|(?<![^\W_])(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:letter|number|here|to|for|of|that|which|would"
     rf"|should|must|has|will|therefore|I|we)\b(?:(?!{_BE}|{_NOT}|{_OUT})[^.!?\n:=]){{0,80}})?)"
-    r"(?>(?:\x03?,\s?(?:therefore|then|thus|hence|however|so|of\scourse),)?)"
-    rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?(?:[:=]+|\|(?!\s*\n))|{_BE}|(?P<heading>(?=\n)))"
+    r"(?>(?:\x03?,\s?(?:then|however|of\scourse),)?)"
+    rf"[\s\x03]*(?>(?P<not>{_NOT})|[:=]+|\|(?!\s*\n)|{_BE}|(?P<heading>(?=\n)))"
     r"|(?P<act>\b(?:choo?se|pick(?:ed)?|select(?:ed)?|go(?:ing)?\s+(?:with|for)|opt\s+for"
     r"|vote\s+for)\b)"
     rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b|leaves(?:\s(?:us"
@@ -101,10 +101,10 @@ _DOUBT = re.compile(
 _HEADING = re.compile(r"\W*(?:(?:the|my|final|correct)\s){0,3}$", re.IGNORECASE)
 _ONESELF = re.compile(r"\b(?:I|we)(?:'\w{1,2}|\s\w{1,8}){0,2}\s$", re.IGNORECASE)
 _FILLER = re.compile(
-    r"(?:[\s,:=–—>#|\x01-\x03]|-(?!\d)|\bno\.(?=\s?\d)"
+    r"(?:[\s,:=–—>#|\x01-\x03]|-(?!\d)|\bno\."
     r"|\b(?:the|then|clearly|therefore|thus|hence|so|definitely|probably|likely|most|simply|indeed|just|surely"
     r"|certainly|correct|right|best|final|answer|option|choice|letter|label|number|candidate|statement"
-    r"|either|both|it|is|only)\b(?!'))",
+    r"|either|both|is|only)\b)",
     re.IGNORECASE,
 )
 _TURN = re.compile(r"[^.!?\n]{0,120}?\b(?:but|rather|instead)\b(?: rather\b)?", re.IGNORECASE)
@@ -131,15 +131,15 @@ _NO_VERDICT = re.compile(
 )
 _A_WORD = re.compile(r"\s+(?!(?:is|was|must|seems|fits|or|and)\b)[^\W\d_]")
 _RIGHT = re.compile(
-    r"\b(?:is|must\s+be|seems|remains)\s+(?:(?:therefore|definitely|also)\s+)?(?:the\s+)?(?:only\s+)?"
-    rf"(?:(?!(?:not|never|far|less|almost|nearly|hardly|partly|partially|{_WORSE})\b)\w{{1,8}}\s+)?"
+    r"\b(?:is|must\s+be|seems|remains)\s+(?:(?:therefore|definitely)\s+)?(?:the\s+)?"
+    rf"(?:(?!(?:not|never|less|almost|nearly|hardly|partly|{_WORSE})\b)\w{{1,8}}\s+)?"
     r"(?:correct|right|best|true|answer)\b",
     re.IGNORECASE,
 )
 _SPAN = 600  # characters before "is correct" that are read
 _WORDS = 20  # words before a label that are skipped
 _READ = 20_000  # characters at the end and the beginning of a reply that are read
-_LABEL_BEHIND = re.compile(r"[ \x03,:]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
+_LABEL_BEHIND = re.compile(r"[ \x03,:]{1,9}(?:(?:option|choice|letter)\s)?", re.I)
 _LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
 _LINE = re.compile(r"^[^\w\n]*+\w.*", re.MULTILINE)
@@ -154,7 +154,7 @@ _CONDITION = re.compile(
 _COULD_BE = re.compile(r"[^.!?\n]{0,40}\b(?:could|might|may) (?:also |well |even )?be\b", re.IGNORECASE)
 _REJECTED = re.compile(
     r"[ \x02\x03]*\?|[ \x02\x03,]*\b(?:(?:is|was|can?|could|does)(?:\s?not|n't)"
-    r"|(?:is|was) (?:wrong|incorrect|false|excluded))\b",
+    r"|is (?:wrong|incorrect|false|excluded))\b",
     re.I,
 )
 _SUPPOSED = re.compile(
@@ -186,12 +186,12 @@ class _Options:
         texts = [
             gap.join(map(re.escape, words.split())) for words in sorted(self.texts, key=len, reverse=True)
         ]
-        self.text = re.compile(rf"(?:{'|'.join(texts) or '(?!)'})(?!\w)(?!\.\d)", re.IGNORECASE)
+        self.text = re.compile(rf"(?:{'|'.join(texts) or '(?!)'})(?!\.\d)", re.IGNORECASE)
         plain = {_plain(label).strip(f" .{_MARKED}") or label: label for label in choices}
         self.labels = {word.casefold(): label for word, label in plain.items()} | plain
         one_of = "|".join(sorted(map(re.escape, plain), key=len, reverse=True))
-        self.label = re.compile(rf"(?:{one_of})(?![\w'])(?![.,]\d)(?![-+.]\w)(?!\s?[%°])", re.IGNORECASE)
-        self.subject = re.compile(rf"(?<![\w'-])(?<!in )(?<!of )(?:{one_of})(?=[\s\x03,])")
+        self.label = re.compile(rf"(?:{one_of})(?![\w'])(?!,\d)(?![-+.]\w)(?!\s?[%°])", re.IGNORECASE)
+        self.subject = re.compile(rf"(?<![\w'-])(?<!in )(?<!of )(?:{one_of})")
 
     def label_at(self, text: str, at: int) -> _Named | None:
         """Return the label that stands at a place. Articles and pronouns are no labels."""
@@ -220,8 +220,7 @@ class _Options:
         return _Named(own if own in labels else labels[0] if len(labels) == 1 else None, match.end())
 
     def text_beside(self, label: str | None, text: str, at: int) -> _Named | None:
-        beside = _BESIDE.match(text, at)
-        return self.text_at(text, beside.end() if beside else at, label)
+        return self.text_at(text, next(_BESIDE.finditer(text, at)).end(), label)
 
     def one_at(self, text: str, at: int) -> _Named | None:
         """Return what is named at a place: by its label, its text, or both. The label is `None` if they
@@ -230,16 +229,17 @@ class _Options:
         by_text, by_label = self.text_at(text, at), self.label_at(text, at)
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
             behind = _LABEL_BEHIND.match(text, by_text.end)
-            label = self.label_at(text, behind.end()) if behind else None
-            if behind and label and (behind[1] or text[label.end - 1] == _MARKED):
+            if behind and (label := self.label_at(text, behind.end())):
                 if label.label == by_text.label:
                     return label
                 if _OVER.match(text, label.end):
                     return _Named(None, label.end)
             is_whole = any(pattern.match(text, by_text.end) for pattern in (_OVER, _VERB, _ALSO))
             return by_text if is_whole else None
-        beside = by_label and self.text_beside(by_label.label, text, by_label.end)
-        if not beside or not by_label:
+        if by_label is None:
+            return None
+        beside = self.text_beside(by_label.label, text, by_label.end)
+        if beside is None:
             return by_label
         if beside.label == by_label.label:
             return beside
@@ -247,10 +247,12 @@ class _Options:
 
     def at(self, text: str, at: int) -> _Named | None:
         """Return the option that is named at a place. `label` is `None` if another one follows: `B or C`."""
-        named = self.one_at(text, at)
-        also = None if named is None else _ALSO.match(text, named.end)
-        another = None if also is None else self.one_at(text, also.end())
-        if named is None or also is None or another is None or another.label == named.label:
+        if (
+            (named := self.one_at(text, at)) is None
+            or (also := _ALSO.match(text, named.end)) is None
+            or (another := self.one_at(text, also.end())) is None
+            or another.label == named.label
+        ):
             return named
         if not also["or"] and _VERB.match(text, another.end):
             return named  # `B, and C is wrong`
@@ -283,10 +285,11 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
 def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
     """Yield what follows each cue. Statements for several cases, with different labels, state none."""
     over = 0
-    cases: set[str | None] = set()
+    cases: set[tuple[int, str | None]] = set()
     for cue in _CUE.finditer(text):
         at = cue.start()
-        before = text[_start_of_sentence(text, at) : at]
+        start = _start_of_sentence(text, at)
+        before = text[start:at]
         if (
             at < over
             or (cue["act"] and not _ONESELF.search(before))
@@ -299,11 +302,11 @@ def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]
             continue
         is_open = _is_open(text, named.end, options)
         if supposed := _SUPPOSED.match(before):
-            is_open = is_open or bool(cases - {named.label} or _NEXT_CASE.match(text, named.end))
-            is_first = not cases
-            cases.add(named.label)
-            if is_first and not _CONCLUDED.search(before, supposed.end()):
+            others = {label for sentence, label in cases if sentence != start}
+            cases.add((start, named.label))
+            if not others and not _CONCLUDED.search(before, supposed.end()):
                 continue
+            is_open = is_open or bool(others - {named.label} or _NEXT_CASE.match(text, named.end))
         if cue["weak"] is None or _OVER.match(text, named.end):
             over = named.end
             yield at, None if is_open else named.label
@@ -382,7 +385,7 @@ def _at_the_beginning(text: str, options: _Options) -> str | None:
     """Return the option with which a reply begins, unless it goes on with a list of options."""
     first, _, rest = text.strip().partition("\n")
     named = _named(first, 0, options, False)
-    if named is None or named.label is None or not _OVER.match(first, named.end):
+    if named is None or not _OVER.match(first, named.end):
         return None
     if _only(first, options) is not None:
         return named.label if _only(rest.partition("\n")[0], options) in (None, named.label) else None
