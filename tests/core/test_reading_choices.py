@@ -290,7 +290,8 @@ WORDS = [
     ("The answer is B. No, the answer is {}.",
      "either B or C|both B and C|none of them|neither|neither B nor C|no option here|no choice at all"
      "|no answer at all|A or B|A and B|B и C|B and also C|B or option C|B or choice C|B or letter C"
-     "|B ou C|B или C|B und C|B y C|B or possibly C|B or maybe C|B or perhaps C|B or even C|B or alternatively C|B or, less likely, C",
+     "|B ou C|B или C|B und C|B y C|B or possibly C|B or maybe C|B or perhaps C|B or even C"
+     "|B or alternatively C|B or, less likely, C",
      None),
     ("The answer is B, and C {} too hot.",
      "is|was|has|had|does|would|will|can|could|cannot|fails|seems|must|isn't", "B"),
