@@ -139,7 +139,7 @@ _RIGHT = re.compile(
 _SPAN = 600  # characters before "is correct" that are read
 _WORDS = 20  # words before a label that are skipped
 _READ = 20_000  # characters at the end and the beginning of a reply that are read
-_LABEL_BEHIND = re.compile(r"[ \x03,:]{1,9}(?:(?:option|choice|letter)\s)?", re.I)
+_LABEL_BEHIND = re.compile(r"[ \x03,:]{1,9}")
 _LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
 _LINE = re.compile(r"^[^\w\n]*+\w.*", re.MULTILINE)
