@@ -29,7 +29,7 @@ _TAG = re.compile(
     re.I | re.M,
 )
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|br)\b[^<>\n]{0,60}>")
-_WRAPPED = re.compile(r"(?<![\w.])[(<\[{*_`\"']{1,9} ?([^\W_]{1,9}) ?([.:]?)[()<>\[\]{}*_`\"']{1,9}")
+_WRAPPED = re.compile(r"(?<![\w.])[(<\[{*_`\"']{1,9} ?([^\W_]{1,9}) ?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?!\w)")
 _ASIDE = re.compile(r" [(\[{<](?![^\w([{<]{0,9}\w{1,9}\W{0,4}[)\]}>])")
 _MARKS = re.compile(r"(?<!\w)['_]+|['_]+(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]")
 _BLANK = re.compile(r"\s+")
@@ -110,7 +110,7 @@ _FILLER = re.compile(
 _TURN = re.compile(r"[^.!?\n]{0,120}?\b(?:but|rather|instead)\b(?: rather\b)?", re.IGNORECASE)
 _NO_CHOICE = re.compile(r"(?:none|neither|no\s+(?:option|choice|answer))\b", re.IGNORECASE)
 _ALSO = re.compile(
-    r"[\s\x01\x02\x03.,;–—-]*(?:(?P<or>\b(?:or|and/or|alternatively|oder|ou|или)\b|/|\|)"
+    r"[\s\x01\x02\x03.,;–—-]*(?:(?P<or>\b(?:or|and/or|alternatively|oder|ou|или)\b|/|\|(?=[ \t]*\w))"
     r"|\b(?:and|und|et|y|и)\b|&|\+|\bplus\b|\bas\s+well\s+as\b|,|(?P<apart>[;:]))"
     r"[\s\x01\x03,]*(?:\b(?:alternatively|less\s+likely|possibly|maybe|perhaps|even|also|option|choice"
     r"|letter)\b[\s,]*){0,3}",
