@@ -22,6 +22,8 @@ from tot_lab.core.reading.answers import concluded_answer
         ("The final answer is $\\boxed{26}$. I hope it is correct.", "26"),
         ("Therefore:\n\\[\n\\boxed{\\frac{1}{2}}.\n\\]", "\\frac{1}{2}"),
         ("So $x = \\boxed{5}$.", "5"),
+        ("Answer: $\\boxed{\\boxed{5}}$", "5"),
+        ("Answer: \\boxed{x + \\boxed{5}}", "\\boxed{x + \\boxed{5}}"),
         ("The answers are $\\boxed{3}$ and $\\boxed{4}$.", "3, 4"),
         ("\\boxed{5} = \\boxed{5}.", "5"),
         ("It is $\\boxed{42}^\\circ$, or $\\boxed{42}^{\\circ}$.", "42"),

@@ -130,7 +130,7 @@ def test_words_of_one_letter_are_labels_only_where_they_can_be(reply, label):
     ("reply", "label"),
     [("Answer: 2", "2"), ("The answer is 20 cm", "2"), ("Answer: 2. 20 cm", "2"), ("Answer: option 3", "3"),
      ("3 + 1 = 4, so the answer is 2", "2"), ("Answer: 2 or 3", None), ("2", "2"), ("Answer: 2.5", None),
-     ("We get 40/2 = 20, hence \\boxed{2}", "2"), ("Answer: 5", None)],
+     ("Answer: 2,5", None), ("We get 40/2 = 20, hence \\boxed{2}", "2"), ("Answer: 5", None)],
 )  # fmt: skip
 def test_labels_may_be_numbers(reply, label):
     assert stated_choice(reply, {str(k): f"{k * 10} cm" for k in range(1, 5)}) == label
@@ -232,10 +232,164 @@ STATED_OR_TAKEN_BACK = [
     ("Answer: Earth shine", None),
     ("The answer is Earth shine.", None),
     ("Answer: Earth (not Mars)", "C"),
+    ("Answer: Earth only", "C"),
+    ("He has plans: B", None),
+    ("After some thought the answer is B.", "B"),
+    ("I thought the answer is B.", None),
+    ("Neither B nor C is right.", None),
+    ("The answer is B. Alternatively, C.", None),
+    ("| Answer | C |\n\n(A) is hot. (B) is hot.", "C"),
+    ("The answer is A. No, the answer is Venus (C).", None),
+    (r"We may write \boxed{B}", "B"),
+    ("If it holds, we get one, so the answer is B, but it could be C.", None),
+    ("The answer is B, but it could be hard to see.", "B"),
+    ("The answer isn’t A but B.", "B"),
+    ("Answer: A‐level", None),
+    ("Answer: B、C", None),
+    ("We look at all.\nB。", "B"),
+    ("If this is so, the answer is B.", None),
+    ("If it holds, the answer is B, that is, it is Venus.", None),
+    ("We look at all.\n| Answer | C |\n| Reason | heat |", "C"),
+    ("It is A or B.\nB", "B"),
+    ("We look at all.\nB\nB", "B"),
+    ("We look at all.\nA\nC", None),
+    ("The answer is **b** by definition.", "B"),
+    ("The opposite of B is correct.", None),
+    ("The two are A and hence B.", None),
+    ("We can go on unless the answer is B.", None),
+    ("A: it is hot. B: it is hotter.", None),
+    ("A: it is hot\nB: it is hotter", None),
+    ("A: it is hot. (B) it is hotter", None),
+    ("Answer: A; B\nBoth fit.", None),
+    ("The answer is B. No, the answer is B | C", None),
+    ("If a is not 1, there is one, so the answer is (C). If a is 1, there is none.", None),
+    ("If a is 2, then the answer is (C). If you need more, ask.", "C"),
+    ("If it is hot, the answer is B. If it is cold, the answer is B.", "B"),
+    ("If it is hot, then the answer is B. Otherwise, there is none. So the answer is B.", "B"),
     (r"\boxed{\boxed{B}}", "B"),
     (r"So $\boxed B$.", "B"),
     (r"\boxed{B", None),
 ]
+
+
+WORDS = [
+    ("We look at all. The answer is {} C.",
+     "then|clearly|therefore|thus|hence|so|definitely|probably|most likely|simply|indeed|just|surely"
+     "|certainly|the correct answer|the right option|the best choice|the final answer|letter|label|number"
+     "|candidate|statement|only", "C"),
+    ("We look at all. The answer, {}, is C.", "therefore|then|thus|hence|however|so|of course", "C"),
+    ("We look at all. The answer {} C.",
+     "was|appears to be|seems to be|becomes|remains|letter is|number is|here is|would be|should be|must be"
+     "|has to be|will be|that fits is|we find is|I find is|therefore is|to it is|for it is|of it is"
+     "|which fits is", "C"),
+    ("We look at all.\n{}\nC\nIt fits.", "My answer|The answer|Correct answer|Final answer|## Answer", "C"),
+    ("We look at all. I {} C.",
+     "choose|chose|pick|picked|select|selected|go with|go for|am going with|opt for|vote for", "C"),
+    ("We look at all. {} C.",
+     "That leaves me with|That leaves us with|That leaves|This must be|It has to be|Therefore,|So|Sorry,|Thus"
+     "|Hence|Finally,|Actually|Correction:|In conclusion,|No, wait,|Wait,|I'd say|We conclude|I would answer",
+     "C"),
+    ("The answer is B. No, the answer is {}.",
+     "either B or C|both B and C|none of them|neither|neither B nor C|no option here|no choice at all"
+     "|no answer at all|A or B|A and B|B и C|B and also C|B or option C|B or choice C|B or letter C"
+     "|B ou C|B или C|B und C|B y C|B or possibly C|B or maybe C|B or perhaps C|B or even C"
+     "|B or alternatively C|B or, less likely, C",
+     None),
+    ("The answer is B, and C {} too hot.",
+     "is|was|has|had|does|would|will|can|could|cannot|fails|seems|must|isn't", "B"),
+    ("Answer: A {} it fits.",
+     "because|since|as|for|due|given|while|whereas|unlike|not|so|but|instead of|rather than", "A"),
+    ("Answer: Venus, {} C", "option|choice|letter", None),
+    ("Answer: B, {} Earth", "namely|i.e.|that is|meaning", None),
+    ("I choose {} A based on this.", "option|choice|letter|label|candidate", "A"),
+    ("Answer: A {} the one.", "is|was|must be|seems|fits", "A"),
+    ("{} the answer is B.",
+     "I wonder if|It could be that|I do not think that|I never said|Nor do I think|I don't think"
+     "|Some readers say|Many people think|Some say|Some feel|Many argue|Some believe", None),
+    ("{} answer is B.",
+     "A wrong|The wrong|The false|The worst|The third|The other|Another|An alternative|The next"
+     "|The least likely|The incorrect", None),
+    ("B is {} answer.",
+     "the wrong|the worst|the second best|the third|the other|another|the next|the incorrect|a false"
+     "|the least likely|hardly the", None),
+    ("B is {} correct.", "hardly|not|never|far from|almost|nearly|partly|partially|less|least", None),
+    ("We see that B {}.",
+     "is correct|must be right|seems best|remains true|is the answer|is clearly right|is therefore right"
+     "|is definitely correct|is the only correct answer|is the only right one", "B"),
+    ("The option that {} is B.",
+     "fails|looks wrong|seems incorrect|looks false|fits least|does not fit|I doubt|cannot fit", None),
+    ("The answer {} be B.", "cannot|can't|could not|can not|shouldn't|must not|won't", None),
+    ("The answer {} A but B.", "is not|isn't|cannot be|can't be|was not|will not be", "B"),
+    ("The answer is not A{} B.", " but| but rather|, rather|; instead", "B"),
+    ("The answer is B {} it rains.", "if|unless|provided|depending on whether|assuming|otherwise", None),
+    ("The answer is B. {}",
+     "That is wrong.|This was incorrect.|It is not right.|No, that is not correct.|Wait, that is wrong."
+     "|Hmm, that is wrong.|Oops, that is wrong.|Sorry, that is wrong.|But that is wrong.|And that is wrong.",
+     None),
+    ("The answer is B, but it {} C.",
+     "could be|might be|may be|could also be|may well be|might even be", None),
+    ("Answer: B {}",
+     "?|is not|was not|isn't|can not|can't be|could not|does not|is wrong|is incorrect|is false|is excluded",
+     None),
+    ("{} it holds, then the answer is B. Otherwise, the answer is C.", "If|Unless|But if|And if|So if", None),
+    ("If it holds, the answer is B. {}, the answer is C.",
+     "Otherwise|If not|In another case|In the other case|In other cases|Had it not been so", None),
+    ("If it holds, we get one, {} the answer is B.", "so|then|therefore|thus|hence", "B"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reply", "label"),
+    [(reply.replace("{}", word), label) for reply, words, label in WORDS for word in words.split("|")],
+)
+def test_words_that_state_doubt_exclude_or_only_join(reply, label):
+    assert stated_choice(reply, PLANETS) == label
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "longer",
+        "doubt",
+        "one",
+        "way",
+        "idea",
+        "matter",
+        "more",
+        "less",
+        "need",
+        "reason",
+        "choice",
+        "option",
+        "answer",
+    ],
+)
+def test_no_before_a_word_is_no_verdict(word):
+    assert stated_choice(f"Answer: no {word} about it", {"yes": "", "no": ""}) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "label"),
+    [
+        (r"Answer: \textcolor{red}{B}", "B"),
+        (r"Answer: \color{red}{B}", "B"),
+        ("It is late.\n$\\left(B\\right)$", "B"),
+        ("Answer: 'a 5'9 board'", "C"),
+        ("Answer: _blue_", "B"),
+        ("It is late.\n'blue'", "B"),
+        ("It is late.\n_blue_", "B"),
+        ("It is late.\n<blue>", "B"),
+        ('<answer type="letter">B</answer>', "B"),
+        ("It is late.\n<p>B</p>", "B"),
+        ("It is late.\n<div>B</div>", "B"),
+        ("It is late.\n<a 5'9 board>", "C"),
+        ("Answer: <a 5'9 board> is it", "C"),
+        (r"Answer: \emph{B}", "B"),
+        (r"Answer: \underline{B}", "B"),
+    ],
+)
+def test_decoration_of_a_choice_does_not_matter(reply, label):
+    assert stated_choice(reply, {"A": "red", "B": "blue", "C": "a 5'9 board"}) == label
 
 
 @pytest.mark.parametrize(("reply", "label"), STATED_OR_TAKEN_BACK)
@@ -258,6 +412,11 @@ def test_a_choice_that_is_taken_back_doubted_or_rejected_is_not_stated(reply, la
         ("The best answer is no\n\nReason: it floats", {"yes": "", "no": ""}, "no"),
         ("Answer: Option X is the one", dict.fromkeys("IX", ""), "X"),
         ("Runner-up: I\nAnswer: Option X is the one", dict.fromkeys("IX", ""), "X"),
+        ("Answer: B", {"A": "B", "B": "C", "C": "D"}, "B"),
+        ('Answer: "l’été"', {"A": "l’été", "B": "la forêt"}, "A"),
+        ("Answer: 5.5", {"A": "5", "B": "7"}, None),
+        ("Answer: A-level", {"A": "oak", "B": "elm"}, None),
+        ("Casino is right.", {"yes": "", "no": ""}, None),
         ("Answer: 3%", {"1": "red", "3": "blue"}, None),
         ("The answer is -1.", {"1": "red", "3": "blue"}, None),
         ("Answer: No. 3", {"1": "red", "3": "blue"}, "3"),
@@ -285,7 +444,8 @@ def test_labels_and_texts_of_other_kinds(reply, choices, label):
      "The answer has to be C."],
 )  # fmt: skip
 def test_every_form_of_a_statement(reply):
-    assert stated_choice(reply, {"A": "Mercury", "B": "Venus", "C": "10 m m"}) == "C"
+    for before in ("", "We look at all.\n"):
+        assert stated_choice(before + reply, {"A": "Mercury", "B": "Venus", "C": "10 m m"}) == "C"
 
 
 @pytest.mark.parametrize(

@@ -18,22 +18,20 @@ from tot_lab.core.reading.decoration import END_OF_TURN
 # Decoration.
 
 _MACRO = re.compile(
-    r"\\(?:text|math|emph|underline|bold|operatorname|bf|rm|left|right|displaystyle|q?quad|[Ll]arge)[a-z]*"
-    r"|\\(?:text)?color\s?\{\w+\}|\\[ ,;:!]|~~[^~\n]{1,200}~~|~"
+    r"\\(?:text)?color\s?\{\w+\}|\\[ ,;:!]|~~[^~\n]{1,200}~~|~"
+    r"|\\(?:text|math|emph|underline|bold|operatorname|bf|rm|left|right|displaystyle|q?quad|[Ll]arge)[a-z]*"
 )
 _MATH = re.compile(r"\\[()\[\]]|\$+|[\u2190-\u21ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff]")
-_BOX = re.compile(r"\\(?:boxed|f?box)(?![a-z])(?=\s?[^\s{]|[^}]{0,400}\})")
+_BOX = re.compile(r"\\(?:boxed|f?box)(?=\s?[^\s{]|[^}]{0,400}\})")
 _TAG = re.compile(
     r"[<\[](/?)(?:final[_ -]?)?(?:ans|answer|choice)(?:\s\w+=[^<>\n]{0,40})?[>\]]"
     r"|^[ \t]*####",
     re.I | re.M,
 )
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|code|mark|span|p|div|br)\b[^<>\n]{0,60}>")
-_WRAPPED = re.compile(r"(?<![\w.])[(<\[{*_`\"']{1,9} ?([^\W_]{1,9}) ?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?![\w(])")
-_ASIDE = re.compile(r"(?<=\S) [(\[{<](?![^\w([{<]{0,9}\w{1,9}\W{0,4}[)\]}>])")
-_MARKS = re.compile(
-    r"(?<!\w)'|'(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]|(?<!\w)_+|_+(?!\w)|(?<!\\)\\++(?=\s|$)"
-)
+_WRAPPED = re.compile(r"(?<![\w.])[(<\[{*_`\"']{1,9} ?([^\W_]{1,9}) ?([.:]?)[()<>\[\]{}*_`\"']{1,9}(?!\w)")
+_ASIDE = re.compile(r" [(\[{<](?![^\w([{<]{0,9}\w{1,9}\W{0,4}[)\]}>])")
+_MARKS = re.compile(r"(?<!\w)['_]+|['_]+(?!\w)|[()\[\]{}*`\"]|[<>](?!\s)|(?<!\s)[<>]")
 _BLANK = re.compile(r"\s+")
 _ANSWER_IN_OTHER_LANGUAGES = re.compile(
     r"(?:答案|答え|정답|الإجابة)\s?(?:[:=]|是|为|は)"
@@ -51,7 +49,7 @@ _ESCAPE = {
     if (kind := unicodedata.category(chr(code))) in _BRACKETS
 } | str.maketrans(
     dict.fromkeys("\x01\x02\x03", " ")
-    | {"’": "'", "‐": "-", "‑": "-", "、": " , ", "。": ". "}
+    | {"’": "'", "‐": "-", "、": " , ", "。": ". "}
     | dict.fromkeys("\ufeff\u200b\u200c\u200d\u2060", None)
 )
 
@@ -73,16 +71,16 @@ _NOUN = (
     r"(?:(?:correct|right|best) (?:one|statement|letter)"
     r"|answer|ans|choice|option|selection|reply|response|solution|verdict|pick)"
 )
-_BE = r"(?:\b(?:is|was|are|be|becomes|remains|(?:seems|appears) to be)\b|(?<=\w)'s\b)"
-_NOT = r"\b(?:(?:can|could|would|should|must|will|is|was|does|do)(?:\s?not|n't)|cannot|never)\b(?:\s+be\b)?"
-_OUT = r"\b(?:fail|exclude|eliminate|reject|discard|rule|wrong|incorrect|least|false)"
+_BE = r"(?:\b(?:is|was|be|becomes|remains|(?:seems|appears) to be)\b|'s\b)"
+_NOT = r"\b\w{0,6}?(?:\s?not|n't)\b"
+_OUT = r"\b(?:fail|exclude|eliminate|reject|discard|rule|doubt|wrong|incorrect|least|false)"
 _CUE = re.compile(
     rf"(?P<box>{_STATED})"
     rf"|(?<![^\W_])(?P<noun>{_NOUN})\b(?>(?:[^\S\n]+(?:letter|number|here|to|for|of|that|which|would"
     rf"|should|must|has|will|therefore|I|we)\b(?:(?!{_BE}|{_NOT}|{_OUT})[^.!?\n:=]){{0,80}})?)"
-    r"(?>(?:\x03?,\s?(?:therefore|then|thus|hence|however|so|of\scourse),)?)"
-    rf"[\s\x03]*(?>(?P<not>{_NOT})|(?:{_BE}\s*)?(?:[:=]+|\|(?!\s*\n))|{_BE}|(?P<heading>(?=\n)))"
-    r"|(?P<act>\b(?:choose|chose|pick|picked|select|selected|go(?:ing)?\s+(?:with|for)|opt\s+for"
+    r"(?>(?:\x03?,\s?(?:then|however|of\scourse),)?)"
+    rf"[\s\x03]*(?>(?P<not>{_NOT})|[:=]+|\|(?!\s*\n)|{_BE}|(?P<heading>(?=\n)))"
+    r"|(?P<act>\b(?:choo?se|pick(?:ed)?|select(?:ed)?|go(?:ing)?\s+(?:with|for)|opt\s+for"
     r"|vote\s+for)\b)"
     rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b|leaves(?:\s(?:us"
     rf"|me))?(?:\swith)?\b)"
@@ -91,42 +89,36 @@ _CUE = re.compile(
     r"|actually|correction|sorry)\b[,:]?)",
     re.IGNORECASE,
 )
+_WORSE = "wrong|incorrect|false|worst|least|second|third|next|other|another|alternative"
 _DOUBT = re.compile(
     r"(?:\b(?:if|whether|unless|(?<!is )why|suppos\w{1,4}|assum\w{1,4}|might|may|could|not|never|nor|people"
-    r"|students|claim\w{0,2}|told|tempting|unlikely|perhaps|maybe|possibly|I doubt|refuse"
-    r"|thought(?= (?:it|that|the|my)\b)|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel"
-    r"|would|will|answer)\b)"
-    r"|wrong|incorrect|false|worst|second|third|next|other|another|alternative)\b|n't\b)(?:(?! --? "
+    r"|students|claim\w{0,2}|told|tempting|unlikely|perhaps|maybe|possibly|doubt|refuse|I thought"
+    r"|(?:some|many)(?= (?:\w+ )?(?:say|think|argue|believe|feel)\b)"
+    rf"|{_WORSE})\b|n't\b)(?:(?! --? "
     r"| so | and )[^,;:.!?\n–—]){0,24}\Z",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r"(?:^|\n)[^\w\n]*(?:(?:the|my|final|correct)\s){0,3}$", re.IGNORECASE)
+_HEADING = re.compile(r"\W*(?:(?:the|my|final|correct)\s){0,3}$", re.IGNORECASE)
 _ONESELF = re.compile(r"\b(?:I|we)(?:'\w{1,2}|\s\w{1,8}){0,2}\s$", re.IGNORECASE)
 _FILLER = re.compile(
-    r"(?:\s|[:=–—>#|]|-(?!\d)|\bno\.(?=\s?\d)|\b(?:that|the|then|clearly|therefore|thus|hence|so"
-    r"|definitely|probably|likely|most|simply|indeed|"
-    r"just|surely|certainly|correct|right|best|final|answer|option|choice|letter|label|number"
-    r"|candidate|statement|"
-    r"either|both|is|it|only|my|here)\b(?!')|[\x01-\x03,])",
+    r"(?:[\s,:=–—>#|\x01-\x03]|-(?!\d)|\bno\."
+    r"|\b(?:the|then|clearly|therefore|thus|hence|so|definitely|probably|likely|most|simply|indeed|just|surely"
+    r"|certainly|correct|right|best|final|answer|option|choice|letter|label|number|candidate|statement"
+    r"|either|both|is|only)\b)",
     re.IGNORECASE,
 )
-_TURN = re.compile(
-    r"[^.!?\n]{0,120}?\b(?:but|rather|instead|it(?:'s|\s(?:is|must\sbe|has\sto\sbe)))\b", re.IGNORECASE
-)
-_EXCLUDED = re.compile(r"\b(?:not|neither|none|never)\b", re.IGNORECASE)
+_TURN = re.compile(r"[^.!?\n]{0,120}?\b(?:but|rather|instead)\b(?: rather\b)?", re.IGNORECASE)
 _NO_CHOICE = re.compile(r"(?:none|neither|no\s+(?:option|choice|answer))\b", re.IGNORECASE)
 _ALSO = re.compile(
     r"[\s\x01\x02\x03.,;–—-]*(?:(?P<or>\b(?:or|and/or|alternatively|oder|ou|или)\b|/|\|(?=[ \t]*\w))"
     r"|\b(?:and|und|et|y|и)\b|&|\+|\bplus\b|\bas\s+well\s+as\b|,|(?P<apart>[;:]))"
-    r"[\s\x01\x03,]*(?:\b(?:or|and|alternatively|less\s+likely|possibly|maybe|perhaps|even|also|either|option"
-    r"|choice|letter)\b[\s,]*){0,3}",
+    r"[\s\x01\x03,]*(?:\b(?:alternatively|less\s+likely|possibly|maybe|perhaps|even|also|option|choice"
+    r"|letter)\b[\s,]*){0,3}",
     re.IGNORECASE,
 )
 _AT_END = re.compile(r"[^\w\n]*(?:\n|\Z)")
 _VERB = re.compile(
-    r"[\s\x02\x03]*(?:\b(?:is|was|are|has|have|had|does|do|would|will|can|could|cannot|fails?|seems?"
-    r"|must|only|because|since)\b|\w+n't\b)",
-    re.I,
+    r"[\s\x02\x03]*\b(?:is|was|has|had|does|would|will|can|could|cannot|fails|seems|must|only|\w+n't)\b", re.I
 )
 _OVER = re.compile(
     r"[\s\x03*]*(?:[\x02.,;:!|)\-–—\n]|$|\b(?:because|since|as|for|due|given|while|whereas|unlike|not|so|but|"
@@ -139,16 +131,15 @@ _NO_VERDICT = re.compile(
 )
 _A_WORD = re.compile(r"\s+(?!(?:is|was|must|seems|fits|or|and)\b)[^\W\d_]")
 _RIGHT = re.compile(
-    r"\b(?:is|must\s+be|seems|remains)\s+(?:(?:clearly|therefore|thus|definitely|indeed|then|surely"
-    r"|also)\s+)?(?:the\s+)?(?:only\s+)?"
-    r"(?:(?!(?:not|never|far|almost|nearly|partly|partially)\b)\w{1,8}\s+)?(?:correct|right|best|true"
-    r"|answer)\b",
+    r"\b(?:is|must\s+be|seems|remains)\s+(?:(?:therefore|definitely)\s+)?(?:the\s+)?"
+    rf"(?:(?!(?:not|never|less|almost|nearly|hardly|partly|{_WORSE})\b)\w{{1,8}}\s+)?"
+    r"(?:correct|right|best|true|answer)\b",
     re.IGNORECASE,
 )
 _SPAN = 600  # characters before "is correct" that are read
 _WORDS = 20  # words before a label that are skipped
 _READ = 20_000  # characters at the end and the beginning of a reply that are read
-_LABEL_BEHIND = re.compile(r"[ \x03,:]{1,9}(?:(option|choice|letter|answer)\s)?", re.I)
+_LABEL_BEHIND = re.compile(r"[ \x03,:]{1,9}")
 _LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[.!?;]\s|\n)(\w{1,9})(?=\x03|[.:)]\s)")
 _LINE = re.compile(r"^[^\w\n]*+\w.*", re.MULTILINE)
@@ -162,13 +153,14 @@ _CONDITION = re.compile(
 )
 _COULD_BE = re.compile(r"[^.!?\n]{0,40}\b(?:could|might|may) (?:also |well |even )?be\b", re.IGNORECASE)
 _REJECTED = re.compile(
-    r"[ \x02\x03]*\?|[ \x02\x03,]*\b(?:is|was|are|can|could|does)(?:\s?not\b|n't\b|\s(?:wrong"
-    r"|incorrect|false|excluded)\b)",
+    r"[ \x02\x03]*\?|[ \x02\x03,]*\b(?:(?:is|was|can?|could|does)(?:\s?not|n't)"
+    r"|is (?:wrong|incorrect|false|excluded))\b",
     re.I,
 )
 _SUPPOSED = re.compile(
-    r"\W*(?:(?:but|and|so)\s)?(?:if|unless|otherwise|in (?:an)?other|had)\b", re.IGNORECASE
+    r"\W*(?:(?:but|and|so)\s)?(?:if(?! you\b)|unless|otherwise|in (?:the |an)?other|had)\b", re.IGNORECASE
 )
+_NEXT_CASE = re.compile(rf"[^.!?\n]*[.!?\n]+{_SUPPOSED.pattern}", re.IGNORECASE)
 _CONCLUDED = re.compile(r"\b(?:(?<!is )so|then|therefore|thus|hence)\b", re.IGNORECASE)
 
 
@@ -194,12 +186,12 @@ class _Options:
         texts = [
             gap.join(map(re.escape, words.split())) for words in sorted(self.texts, key=len, reverse=True)
         ]
-        self.text = re.compile(rf"(?:{'|'.join(texts) or '(?!)'})(?!\w)(?!\.\d)", re.IGNORECASE)
+        self.text = re.compile(rf"(?:{'|'.join(texts) or '(?!)'})(?!\.\d)", re.IGNORECASE)
         plain = {_plain(label).strip(f" .{_MARKED}") or label: label for label in choices}
         self.labels = {word.casefold(): label for word, label in plain.items()} | plain
         one_of = "|".join(sorted(map(re.escape, plain), key=len, reverse=True))
-        self.label = re.compile(rf"(?:{one_of})(?![\w'])(?![.,]\d)(?![-+.]\w)(?!\s?[%°])", re.IGNORECASE)
-        self.subject = re.compile(rf"(?<![\w'-])(?<!in )(?<!of )(?:{one_of})(?=[\s\x03,])")
+        self.label = re.compile(rf"(?:{one_of})(?![\w'])(?!,\d)(?![-+.]\w)(?!\s?[%°])", re.IGNORECASE)
+        self.subject = re.compile(rf"(?<![\w'-])(?<!in )(?<!of )(?:{one_of})")
 
     def label_at(self, text: str, at: int) -> _Named | None:
         """Return the label that stands at a place. Articles and pronouns are no labels."""
@@ -228,8 +220,7 @@ class _Options:
         return _Named(own if own in labels else labels[0] if len(labels) == 1 else None, match.end())
 
     def text_beside(self, label: str | None, text: str, at: int) -> _Named | None:
-        beside = _BESIDE.match(text, at)
-        return self.text_at(text, beside.end() if beside else at, label)
+        return self.text_at(text, next(_BESIDE.finditer(text, at)).end(), label)
 
     def one_at(self, text: str, at: int) -> _Named | None:
         """Return what is named at a place: by its label, its text, or both. The label is `None` if they
@@ -238,16 +229,17 @@ class _Options:
         by_text, by_label = self.text_at(text, at), self.label_at(text, at)
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
             behind = _LABEL_BEHIND.match(text, by_text.end)
-            label = self.label_at(text, behind.end()) if behind else None
-            if behind and label and (behind[1] or text[label.end - 1] == _MARKED):
+            if behind and (label := self.label_at(text, behind.end())):
                 if label.label == by_text.label:
                     return label
                 if _OVER.match(text, label.end):
                     return _Named(None, label.end)
             is_whole = any(pattern.match(text, by_text.end) for pattern in (_OVER, _VERB, _ALSO))
             return by_text if is_whole else None
-        beside = by_label and self.text_beside(by_label.label, text, by_label.end)
-        if not beside or not by_label:
+        if by_label is None:
+            return None
+        beside = self.text_beside(by_label.label, text, by_label.end)
+        if beside is None:
             return by_label
         if beside.label == by_label.label:
             return beside
@@ -255,10 +247,12 @@ class _Options:
 
     def at(self, text: str, at: int) -> _Named | None:
         """Return the option that is named at a place. `label` is `None` if another one follows: `B or C`."""
-        named = self.one_at(text, at)
-        also = None if named is None else _ALSO.match(text, named.end)
-        another = None if also is None else self.one_at(text, also.end())
-        if named is None or also is None or another is None or another.label == named.label:
+        if (
+            (named := self.one_at(text, at)) is None
+            or (also := _ALSO.match(text, named.end)) is None
+            or (another := self.one_at(text, also.end())) is None
+            or another.label == named.label
+        ):
             return named
         if not also["or"] and _VERB.match(text, another.end):
             return named  # `B, and C is wrong`
@@ -290,27 +284,31 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
 
 def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
     """Yield what follows each cue. Statements for several cases, with different labels, state none."""
-    over, cases = 0, set()
+    over = 0
+    cases: set[tuple[int, str | None]] = set()
     for cue in _CUE.finditer(text):
         at = cue.start()
-        before = text[_start_of_sentence(text, at) : at]
+        start = _start_of_sentence(text, at)
+        before = text[start:at]
         if (
             at < over
             or (cue["act"] and not _ONESELF.search(before))
-            or (cue["heading"] is not None and not _HEADING.search(before))
+            or (cue["heading"] is not None and not _HEADING.match(before))
             or (not cue["box"] and _DOUBT.search(before))
         ):
             continue
         named = _named(text, cue.end(), options, cue["not"] is not None)
         if named is None or _REJECTED.match(text, named.end):
             continue
+        is_open = _is_open(text, named.end, options)
         if supposed := _SUPPOSED.match(before):
-            cases.add(named.label)
-            if len(cases) == 1 and not _CONCLUDED.search(before, supposed.end()):
+            others = {label for sentence, label in cases if sentence != start}
+            cases.add((start, named.label))
+            if not others and not _CONCLUDED.search(before, supposed.end()):
                 continue
+            is_open = is_open or bool(others - {named.label} or _NEXT_CASE.match(text, named.end))
         if cue["weak"] is None or _OVER.match(text, named.end):
             over = named.end
-            is_open = (supposed and len(cases) > 1) or _is_open(text, named.end, options)
             yield at, None if is_open else named.label
 
 
@@ -336,7 +334,7 @@ def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | 
             if filler := _FILLER.match(text, at):
                 at = filler.end()
                 continue
-            if not _EXCLUDED.match(text, at):
+            if text[at : at + 4].lower() != "not ":
                 return None
         turn = _TURN.match(text, at)
         if turn is None:
@@ -387,7 +385,7 @@ def _at_the_beginning(text: str, options: _Options) -> str | None:
     """Return the option with which a reply begins, unless it goes on with a list of options."""
     first, _, rest = text.strip().partition("\n")
     named = _named(first, 0, options, False)
-    if named is None or named.label is None or not _OVER.match(first, named.end):
+    if named is None or not _OVER.match(first, named.end):
         return None
     if _only(first, options) is not None:
         return named.label if _only(rest.partition("\n")[0], options) in (None, named.label) else None

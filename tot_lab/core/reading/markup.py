@@ -11,6 +11,9 @@ from tot_lab.core.reading.decoration import END_OF_TURN
 READ = 100_000
 """Characters at the end of a reply that are searched for statements."""
 
+MOST = 1_000
+"""Statements that are looked at, from the end."""
+
 ALL_MARKS = r"\s*`\"'()\[\]{}|#$«»‹›“”„‟‚‘’「」『』【】〔〕《》〈〉"
 """What may stand around a number or a word, for use inside the brackets of a regular expression."""
 

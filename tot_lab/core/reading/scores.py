@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.reading.json_values import find_json
 from tot_lab.core.reading.judgements import is_score_key, judgements, match_once
-from tot_lab.core.reading.markup import ALL_MARKS, MARKS, READ, TAKEN_BACK, is_doubted, without_markup
+from tot_lab.core.reading.markup import ALL_MARKS, MARKS, MOST, READ, TAKEN_BACK, is_doubted, without_markup
 from tot_lab.core.reading.values import finite
 
 # Quantifiers are possessive: a number is read whole or not at all, without backtracking. Groups of
@@ -79,7 +79,7 @@ def read_confidence(text: str) -> float | None:
 def _stated(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str | None, float | None]]:
     """The word before each statement in `text`, and the value. A number on the next line must be alone."""
     text = text[-READ:]
-    for match in pattern.finditer(text):
+    for match in deque(pattern.finditer(text), MOST):
         start = match.start()
         alone = "\n" not in text[start : match.start(1)] or _LINE_END.match(text, match.end())
         if alone and not is_doubted(text, start):
@@ -130,7 +130,7 @@ def read_label(text: str, labels: Mapping[str, float]) -> float | None:
     The last line that names exactly one label decides. A later line that names several makes the reply
     unreadable, since choosing one would be a guess.
     """
-    for line in reversed(text.splitlines()):
+    for line in reversed(text[-READ:].splitlines()):
         named = {word for word in map(str.lower, _WORD.findall(line)) if word in labels}
         if len(named) > 1:
             return None

@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tot_lab.core.arithmetic import FULL_WIDTH
+from tot_lab.core.reading.markup import MOST
 from tot_lab.core.reading.thinking import split_thinking
 
 _WORD = re.compile(
     r"(?<![^\W\d_])(?:(un|dis|non|not)[\s_\u2010-\u2015-]{0,3})?(satisfied)(?![^\W\d_])", re.IGNORECASE
 )
-_MOST = 1_000  # occurrences of the word that are looked at, from the end
 _BEFORE, _AFTER = 200, 120  # characters around the word that are looked at
 
 _SENTENCE = re.compile(r"[.!?;\n]")
@@ -104,7 +104,7 @@ def without_verdict(text: str) -> str:
 
 def _statements(text: str) -> Iterator[_Statement]:
     text = text.translate(_PLAIN)
-    words = deque(_WORD.finditer(text), maxlen=_MOST)
+    words = deque(_WORD.finditer(text), maxlen=MOST)
     paired: set[int] = set()
     for one, other in pairwise(words):
         if _OR.fullmatch(text, one.end(), other.start()):

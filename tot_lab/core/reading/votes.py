@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tot_lab.core.reading.markup import ALL_MARKS, MARKS, READ, TAKEN_BACK, is_doubted, without_markup
+from tot_lab.core.reading.markup import ALL_MARKS, MARKS, MOST, READ, TAKEN_BACK, is_doubted, without_markup
 
 _NOUN = r"(?:candidate|choice|option|number|thought|step|answer|one|proposal|solution|no\.?)"
 _BEFORE = rf"[{MARKS}]*+(?>(?:{_NOUN})?)[{MARKS}]*+"
@@ -71,7 +71,7 @@ def read_choice(text: str, count: int) -> int | None:
     text = _CARDINAL.sub(lambda found: f"{found[1]}{_CARDINALS.index(found[2].lower()) + 1}", text)
     found = sorted((m.end(), m.start(), m[1]) for pattern in _STATEMENTS for m in pattern.finditer(text))
     stated = next(
-        (number for _, start, number in reversed(found) if not is_doubted(text, start)),
+        (number for _, start, number in reversed(found[-MOST:]) if not is_doubted(text, start)),
         None,
     )
     whole = _WHOLE.fullmatch(text)
