@@ -210,6 +210,7 @@ class Lab:
         strategy, task = self._chosen(strategy, task)
         check_arguments(strategy, task, budget, repeat)
         strategy, task = self._prepared(strategy, task)
+        await self.gateway.open()
         execution = self._start(strategy, task, budget, self.runner.header(strategy, task, budget, repeat))
         run = await self._carry_out(execution, watch, shows=True)
         self._remember(run)
@@ -260,6 +261,7 @@ class Lab:
         changed = describe_change(run, node, content, score, other)
         header = self.runner.header(by, task, budget, run.header.repeat)
         header = msgspec.structs.replace(header, branched=changed)
+        await self.gateway.open()
         execution = self._start(by, task, budget, header, parent=run if strategy is None else None)
         made = await self._carry_out(execution, watch, shows=True)
         made.loaded = run.loaded
@@ -271,7 +273,6 @@ class Lab:
         self, strategy: Strategy, task: Task, budget: Budget | None, header: Header, parent: Run | None = None
     ) -> Execution:
         """Start a run and open its journal."""
-        self.gateway.open()
         path = None if self.runs is None else self.runs / header.filename
         return self.runner.start(strategy, task, header=header, path=path, budget=budget, parent=parent)
 
@@ -421,7 +422,7 @@ class Lab:
             raise TypeError(f"path must be the journal of a run: got a Run. Pass its path, {path.path}.")
         if strategy is not None:
             strategy = self._with_models(strategy)
-        execution = self.runner.resume(Path(path), strategy, task, parent)
+        execution = await self.runner.resume(Path(path), strategy, task, parent)
         was_over = execution.is_over
         run = await self._carry_out(execution, shows=True)
         if not was_over and run.parent is None:
@@ -539,6 +540,7 @@ class Stream:
             self.run = execution.run
 
         async def drive() -> Run:
+            await lab.gateway.open()
             run = await lab._carry_out(execution)
             lab._remember(run)
             return run
@@ -549,6 +551,7 @@ class Stream:
 
     async def _records(self) -> AsyncIterator[Record]:
         queue: asyncio.Queue[Sequence[Line] | None] = asyncio.Queue()
+        await self.lab.gateway.open()
         recorder, running = self._start()
         notes = SearchNotes()
         recorder.watchers.append(lambda lines: queue.put_nowait([*notes.follow(lines)]))
