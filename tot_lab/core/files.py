@@ -77,8 +77,6 @@ def read_gzip(path: str | os.PathLike[str]) -> bytes:
     return data
 
 
-
-
 def write_whole(path: str | os.PathLike[str], data: bytes) -> Path:
     """Write a file atomically, and create its folder if it is missing."""
     target = Path(path)

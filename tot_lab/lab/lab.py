@@ -488,6 +488,10 @@ def expect_lab(lab: object) -> None:
         raise TypeError(f'lab must be a Lab such as tl.Lab("sim/general"): got {lab!r}.')
 
 
+_AT_ONCE = 100
+"""Records of a stream that are read before other tasks of the event loop get their turn."""
+
+
 class Stream:
     """A run in progress, as an async iterable of its records in the order in which they are emitted."""
 
@@ -558,9 +562,13 @@ class Stream:
         recorder.text_watchers.append(lambda note: queue.put_nowait([Line((), 0.0, note)]))
         running.add_done_callback(lambda _: queue.put_nowait(None))
         try:
+            count = 0
             while (batch := await queue.get()) is not None:
                 for line in batch:
                     yield line.e
+                    count += 1
+                    if count % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
             await running
         finally:
             if not running.done():

@@ -16,26 +16,25 @@ MIB = 2**20
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def packed(path, parts):
-    with gzip.open(path, "wb", 9) as file:
-        for part in parts:
-            file.write(part)
+def packed(path, first, repeated, last=b""):
+    """Write a file of 1 MB that unpacks to nearly 1 GB: the members of a gzip file follow one another."""
+    path.write_bytes(gzip.compress(first) + 930 * gzip.compress(repeated) + gzip.compress(last))
 
 
 def lines_of_nothing(path):
-    packed(path, [b"\n" * MIB] * 930)  # 949 kB
+    packed(path, b"", b"\n" * MIB)
 
 
 def one_line(path):
-    packed(path, [b'{"question": "', *[b"x" * MIB] * 930, b'"}\n'])
+    packed(path, b'{"question": "', b"x" * MIB, b'"}\n')
 
 
 def many_objects(path):
-    packed(path, [b'{"question": "x", "list": [', *[b"{}," * (MIB // 3)] * 930, b"{}]}\n"])
+    packed(path, b'{"question": "x", "list": [', b"{}," * (MIB // 3), b"{}]}\n")
 
 
 def one_cell(path):
-    packed(path, [b"question,answer\n", *[b"x," * (MIB // 2)] * 930])
+    packed(path, b"question,answer\n", b"x," * (MIB // 2))
 
 
 def archive(path):
@@ -44,7 +43,7 @@ def archive(path):
         file.writestr("header.json", json.dumps(header))
         with file.open("samples/1_epoch_1.json", "w") as sample:
             sample.write(b'{"id": 1, "epoch": 1, "metadata": {"a": [')
-            for _ in range(900):
+            for _ in range(300):
                 sample.write(b"{}," * (MIB // 3))
             sample.write(b"{}]}}")
 
@@ -66,7 +65,7 @@ def parquet_of(table_of):
 @parquet_of
 def rows_of_nothing(pa):
     table = pa.table({"question": pa.nulls(10**7, pa.string())})
-    return table.schema, [table] * 100
+    return table.schema, [table] * 20
 
 
 @parquet_of
@@ -78,7 +77,7 @@ def one_text_everywhere(pa):
 
 @parquet_of
 def a_text_that_repeats_itself(pa):
-    table = pa.table({"question": pa.array(["x" * 2**29])})
+    table = pa.table({"question": pa.array(["x" * 2**26])})
     return table.schema, [table] * 20
 
 
@@ -87,12 +86,6 @@ def one_list(pa):
     values = pa.DictionaryArray.from_arrays(pa.array([0] * 10**7, pa.int32()), pa.array(["x" * 10**5]))
     table = pa.table({"question": pa.ListArray.from_arrays(pa.array([0, 10**7], pa.int32()), values)})
     return table.schema, [table]
-
-
-@parquet_of
-def groups_of_columns(pa):
-    table = pa.table({f"c{k}": pa.array(["x" * 2**26]) for k in range(40)})
-    return table.schema, [table] * 8
 
 
 READING = """
@@ -117,13 +110,13 @@ except (ValueError, tl.errors.CacheError) as error:
         ("a.csv.gz", "tl.tasks", one_cell),
         ("a.jsonl.gz", "tl.Cache", lines_of_nothing),
         ("a.jsonl.gz", "tl.Cache", many_objects),
-        ("a.eval", "tl.load", archive),
+        pytest.param("a.eval", "tl.load", archive, marks=pytest.mark.nightly),
+        ("a.parquet", "tl.tasks", rows_of_nothing),
         *[
-            ("a.parquet", reader, write)
-            for write in (rows_of_nothing, one_text_everywhere, a_text_that_repeats_itself, one_list)
-            for reader in ("tl.tasks", "tl.load")
+            pytest.param("a.parquet", "tl.tasks", write, marks=pytest.mark.nightly)
+            for write in (one_text_everywhere, a_text_that_repeats_itself, one_list)
         ],
-        ("a.parquet", "tl.tasks", groups_of_columns),
+        pytest.param("a.parquet", "tl.load", one_text_everywhere, marks=pytest.mark.nightly),
     ],
 )
 def test_a_bomb_is_refused_with_the_limit_and_what_to_do(tmp_path, name, reader, write):
