@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 from support import TASK, Scripted, wait
@@ -72,7 +73,7 @@ def strange(request):
             path.symlink_to("/dev/null" if kind.endswith("device") else at)
         return path
 
-    where = os.getcwd()
+    where = Path.cwd()
     yield made
     os.chdir(where)
     for one in sockets:
@@ -82,7 +83,7 @@ def strange(request):
 @pytest.mark.parametrize("reader", READERS)
 def test_what_is_no_regular_file_is_refused_by_name(tmp_path, strange, reader):
     path = strange(tmp_path / reader.split()[-1])
-    with pytest.raises((OSError, tl.errors.CacheError), match="(?i)not a regular file") as caught:
+    with pytest.raises((OSError, tl.errors.CacheError), match=r"(?i)not a regular file") as caught:
         READERS[reader](path)
     assert path.name in str(caught.value)
     assert not isinstance(caught.value, TimeoutError)
@@ -92,7 +93,7 @@ def test_what_is_no_regular_file_is_refused_by_name(tmp_path, strange, reader):
 def test_a_folder_in_place_of_a_file_is_refused(tmp_path, reader):
     path = tmp_path / reader.split()[-1]
     path.mkdir()
-    with pytest.raises((OSError, tl.errors.CacheError), match="(?i)directory"):
+    with pytest.raises((OSError, tl.errors.CacheError), match=r"(?i)directory"):
         READERS[reader](path)
 
 

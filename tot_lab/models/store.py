@@ -259,8 +259,9 @@ _SETTINGS = {
 
 
 def _expect_contents(path: Path) -> None:
-    """Create an empty database if there is no file. Raises `CacheError` for a file that was emptied or is not a
-    regular one.
+    """Create an empty database if there is no file.
+
+    Raises `CacheError` for a file that was emptied or is not a regular one.
 
     SQLite would take an emptied file for a new one. A database that is being created is never empty here: it
     gets its name when it is complete.

@@ -71,7 +71,7 @@ def rows_of_nothing(pa):
 @parquet_of
 def one_text_everywhere(pa):
     column = pa.DictionaryArray.from_arrays(pa.array([0] * 10**6, pa.int32()), pa.array(["x" * MIB]))
-    table = pa.table({"question": column})
+    table = pa.table({"question": column, "run_type": column})
     return table.schema, [table]
 
 

@@ -1,5 +1,6 @@
-"""A disk that fills at any moment of a run and has room again later: `lab.resume` and a second `lab.sweep` give
-what an undisturbed disk gives.
+"""A disk that fills at any moment of a run and has room again later.
+
+`lab.resume`, and a second sweep, give what an undisturbed disk gives.
 """
 
 import re
