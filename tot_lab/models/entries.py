@@ -19,7 +19,7 @@ import msgspec
 
 from tot_lab._version import __version__
 from tot_lab.core.calls import Reply, believed, readable
-from tot_lab.core.files import read_gzip, write_whole
+from tot_lab.core.files import read_gzip, read_regular, write_whole
 from tot_lab.models.keys import SCHEMA, Request
 from tot_lab.models.store import CacheError
 
@@ -151,7 +151,8 @@ class Exported:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
-            head, _, body = read_gzip(path).partition(b"\n")
+            read = read_gzip if Path(path).suffix == ".gz" else read_regular
+            head, _, body = read(path).partition(b"\n")
             self.manifest = _manifest_of(head)
             if self.manifest.tot_lab_calls > SCHEMA:
                 raise CacheError(f"{path} was written by a newer tot_lab ({self.manifest.version}).")

@@ -29,7 +29,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.records import Note
 from tot_lab.lab.sharing import export_calls, import_calls, prune, replies_by_key, verify
-from tot_lab.models.entries import Entry, packed, unpacked
+from tot_lab.models.entries import Entry, export, packed, unpacked
 from tot_lab.models.keys import SCHEMA, Request, in_order, request_of
 from tot_lab.models.store import CacheError, Store
 
@@ -740,6 +740,16 @@ def test_a_failed_run_beside_them_does_not_stop_an_export(tmp_path):
     for words in (("export", "one.jsonl.gz", "runs"), ("prune", "runs")):
         done = tot_lab("cache", *words, "--cache", "calls", folder=tmp_path)
         assert done.returncode == 0, done.stderr
+
+
+def test_an_unpacked_export_is_read_too(tmp_path):
+    searched(scripted(), tmp_path / "calls")
+    export(tmp_path / "calls.jsonl.gz", tl.Cache(tmp_path / "calls").entries(), [])
+    (tmp_path / "calls.jsonl").write_bytes(gzip.decompress((tmp_path / "calls.jsonl.gz").read_bytes()))
+    packed_one, plain = (
+        dict(tl.Cache(tmp_path / name).entries()) for name in ("calls.jsonl.gz", "calls.jsonl")
+    )
+    assert packed_one == plain != {}
 
 
 def test_a_bomb_is_not_read(tmp_path):
