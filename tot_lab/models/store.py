@@ -300,6 +300,7 @@ class Store:
                 self.folder.chmod(0o700)
             _expect_contents(self.folder / "cache.db")
             self._disk: Any = _Database(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
+            self._disk.close()  # the connection of this thread, which may be one that only opens the cache
         except (sqlite3.OperationalError, OSError) as error:  # such as a full disk or a read-only folder
             self._disk = self._to_read(error)
         except (*_DAMAGE, diskcache.Timeout) as error:
