@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import io
 import json
 import math
-import zlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tot_lab.core.files import read_gzip, read_regular
 from tot_lab.core.parquet import parquet_rows
 
 _Located = tuple[str, Any]  # the location of a row, and its value
@@ -110,13 +109,12 @@ def _rows_of_file(path: Path) -> Iterator[_Located]:
             f"{path}: unknown file type: got {path.suffix!r}. Use {', '.join(_READERS)} (also with .gz) or "
             f".parquet."
         )
-    data = path.read_bytes()
+    data = (read_gzip if is_packed else read_regular)(path)
     try:
-        text = (gzip.decompress(data) if is_packed else data).decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 text: byte {error.start} cannot be decoded.") from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: not a complete gzip file: {error}.") from None
+    del data
     yield from _READERS[suffix](path.name, text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
@@ -126,9 +124,12 @@ def _number_rows(values: Iterable[Any], name: str = "") -> Iterator[_Located]:
 
 
 def _json_lines(name: str, text: str) -> Iterator[_Located]:
-    for k, line in enumerate(text.split("\n"), 1):  # not `splitlines`: JSON allows U+2028
-        if line.strip():
-            yield f"{name} line {k}", _json(f"{name} line {k}", line)
+    at, k = 0, 1
+    for found in re.finditer(r"[^\n]+", text):  # not `splitlines`: JSON allows U+2028
+        k += text.count("\n", at, found.start())
+        at = found.start()
+        if not found[0].isspace():
+            yield f"{name} line {k}", _json(f"{name} line {k}", found[0])
 
 
 def _json_list(name: str, text: str) -> Iterator[_Located]:
@@ -161,7 +162,8 @@ def _reject_constant(name: str) -> NoReturn:
 
 
 def _csv_rows(name: str, text: str) -> Iterator[_Located]:
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    lines = (found[0] for found in re.finditer(r"[^\n]*\n|[^\n]+", text))
+    reader = csv.DictReader(lines, strict=True)
     try:
         for row in reader:
             cells = {key: cell for key, cell in row.items() if key is not None and cell is not None}

@@ -210,6 +210,7 @@ class Lab:
         strategy, task = self._chosen(strategy, task)
         check_arguments(strategy, task, budget, repeat)
         strategy, task = self._prepared(strategy, task)
+        await self.gateway.open()
         execution = self._start(strategy, task, budget, self.runner.header(strategy, task, budget, repeat))
         run = await self._carry_out(execution, watch, shows=True)
         self._remember(run)
@@ -260,6 +261,7 @@ class Lab:
         changed = describe_change(run, node, content, score, other)
         header = self.runner.header(by, task, budget, run.header.repeat)
         header = msgspec.structs.replace(header, branched=changed)
+        await self.gateway.open()
         execution = self._start(by, task, budget, header, parent=run if strategy is None else None)
         made = await self._carry_out(execution, watch, shows=True)
         made.loaded = run.loaded
@@ -271,7 +273,6 @@ class Lab:
         self, strategy: Strategy, task: Task, budget: Budget | None, header: Header, parent: Run | None = None
     ) -> Execution:
         """Start a run and open its journal."""
-        self.gateway.open()
         path = None if self.runs is None else self.runs / header.filename
         return self.runner.start(strategy, task, header=header, path=path, budget=budget, parent=parent)
 
@@ -421,7 +422,7 @@ class Lab:
             raise TypeError(f"path must be the journal of a run: got a Run. Pass its path, {path.path}.")
         if strategy is not None:
             strategy = self._with_models(strategy)
-        execution = self.runner.resume(Path(path), strategy, task, parent)
+        execution = await self.runner.resume(Path(path), strategy, task, parent)
         was_over = execution.is_over
         run = await self._carry_out(execution, shows=True)
         if not was_over and run.parent is None:
@@ -487,6 +488,10 @@ def expect_lab(lab: object) -> None:
         raise TypeError(f'lab must be a Lab such as tl.Lab("sim/general"): got {lab!r}.')
 
 
+_AT_ONCE = 100
+"""Records of a stream that are read before other tasks of the event loop get their turn."""
+
+
 class Stream:
     """A run in progress, as an async iterable of its records in the order in which they are emitted."""
 
@@ -539,6 +544,7 @@ class Stream:
             self.run = execution.run
 
         async def drive() -> Run:
+            await lab.gateway.open()
             run = await lab._carry_out(execution)
             lab._remember(run)
             return run
@@ -549,15 +555,20 @@ class Stream:
 
     async def _records(self) -> AsyncIterator[Record]:
         queue: asyncio.Queue[Sequence[Line] | None] = asyncio.Queue()
+        await self.lab.gateway.open()
         recorder, running = self._start()
         notes = SearchNotes()
         recorder.watchers.append(lambda lines: queue.put_nowait([*notes.follow(lines)]))
         recorder.text_watchers.append(lambda note: queue.put_nowait([Line((), 0.0, note)]))
         running.add_done_callback(lambda _: queue.put_nowait(None))
         try:
+            count = 0
             while (batch := await queue.get()) is not None:
                 for line in batch:
                     yield line.e
+                    count += 1
+                    if count % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
             await running
         finally:
             if not running.done():

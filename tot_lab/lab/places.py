@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tot_lab.core.files import config_folder
+from tot_lab.core.files import config_folder, read_regular
 
 FILE = "tot_lab.toml"
 """Name of a settings file."""
@@ -62,7 +62,7 @@ def is_trusted_owner(path: Path) -> bool:
 def in_file(path: Path) -> Place:
     """Return the settings in a file."""
     try:
-        values = tomllib.loads(path.read_bytes().decode())
+        values = tomllib.loads(read_regular(path).decode())
     except ValueError as error:  # invalid TOML or UTF-8
         raise SettingsError(f"{path}: {error}") from None
     except RecursionError:

@@ -19,7 +19,7 @@ import msgspec
 
 from tot_lab._version import __version__
 from tot_lab.core.calls import Reply, believed, readable
-from tot_lab.core.files import write_whole
+from tot_lab.core.files import read_gzip, read_regular, write_whole
 from tot_lab.models.keys import SCHEMA, Request
 from tot_lab.models.store import CacheError
 
@@ -151,22 +151,18 @@ class Exported:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
-            with gzip.open(path) as file:
-                # A larger file can only be a decompression bomb.
-                most = max(64 * 2**20, 200 * Path(path).stat().st_size)
-                head, body = file.readline(2**20), file.read(most)
-                if len(body) == most:
-                    raise CacheError(f"{path}: ignored, since it would unpack to more than {most:,} bytes.")
+            read = read_gzip if Path(path).suffix == ".gz" else read_regular
+            head, _, body = read(path).partition(b"\n")
             self.manifest = _manifest_of(head)
             if self.manifest.tot_lab_calls > SCHEMA:
                 raise CacheError(f"{path} was written by a newer tot_lab ({self.manifest.version}).")
             if hashlib.sha256(body).hexdigest() != self.manifest.sha256:
                 raise CacheError(f"{path} is damaged: its checksum does not match.")
             lines = _lines_of(body)
-        except (gzip.BadGzipFile, EOFError, zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise CacheError(f"{path} is not a file of exported calls, or is damaged: {error}.") from None
         except OSError as error:
             raise CacheError(f"{path} cannot be opened: {error.strerror}") from None
+        except ValueError as error:  # invalid gzip, JSON or UTF-8
+            raise CacheError(f"{path} is not a file of exported calls, or is damaged: {error}") from None
         if len(lines) != self.manifest.calls:
             raise CacheError(f"{path} is damaged: got {len(lines)} calls instead of {self.manifest.calls}.")
         self._held = {line.key: _with_checksum(bytes(line.entry)) for line in lines}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shutil
 import sqlite3
 import tempfile
@@ -22,7 +23,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -257,6 +258,33 @@ _SETTINGS = {
 }
 
 
+def _expect_contents(path: Path) -> None:
+    """Create an empty database if there is no file.
+
+    Raises `CacheError` for a file that was emptied or is not a regular one.
+
+    SQLite would take an emptied file for a new one. A database that is being created is never empty here: it
+    gets its name when it is complete.
+    """
+    if path.exists():
+        if not path.is_file():
+            raise CacheError(f"{path}: the database of the cache must be a regular file. Move it away.")
+        if not path.stat().st_size:
+            raise CacheError(
+                f"{path}: the database of the cache was emptied: got 0 bytes. Restore a copy, or delete the "
+                f"file to start a new one."
+            )
+        return
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with closing(sqlite3.connect(part)) as database:
+            database.execute("PRAGMA user_version = 1")  # writes the file
+        with suppress(OSError):  # another process was faster, or no links are possible here
+            os.link(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError, TypeError, OverflowError)
 """Errors that a damaged database raises in queries."""
 
@@ -270,7 +298,9 @@ class Store:
             if not self.folder.is_dir():
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # private to this user
                 self.folder.chmod(0o700)
+            _expect_contents(self.folder / "cache.db")
             self._disk: Any = _Database(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
+            self._disk.close()  # the connection of this thread, which may be one that only opens the cache
         except (sqlite3.OperationalError, OSError) as error:  # such as a full disk or a read-only folder
             self._disk = self._to_read(error)
         except (*_DAMAGE, diskcache.Timeout) as error:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from tot_lab.core.files import open_regular
 from tot_lab.core.parquet import MAGIC, parquet_footer
 from tot_lab.core.registry import built_in, load_installed, offered
 from tot_lab.record.journal import JournalError
@@ -122,7 +123,7 @@ def _load_folder(folder: Path) -> list[Run]:
 
 
 def _head(path: str | os.PathLike[str]) -> bytes:
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         head = file.read(HEAD).removeprefix(b"\xef\xbb\xbf")  # of tools on Windows
     return MAGIC + parquet_footer(Path(path), HEAD) if head.startswith(MAGIC) else head
 

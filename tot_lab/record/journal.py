@@ -24,7 +24,7 @@ import msgspec
 
 from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.files import write_whole
+from tot_lab.core.files import read_regular, write_whole
 from tot_lab.core.records import Line
 from tot_lab.record.edits import Branched
 
@@ -164,7 +164,7 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
     Raises:
         OSError: If the file cannot be opened.
         JournalError: If it is damaged or was written by a newer version."""
-    data = Path(path).read_bytes()
+    data = read_regular(path)
     end = data.rfind(b"\n") + 1  # the rest was cut off when the process was killed
     first = data.find(b"\n", 0, end) + 1
     if first == 0:

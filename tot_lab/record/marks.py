@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from tot_lab.core.calls import readable
-from tot_lab.core.files import write_whole
+from tot_lab.core.files import read_regular, write_whole
 from tot_lab.core.tree import Tree
 from tot_lab.record.journal import JournalError
 
@@ -86,7 +86,7 @@ def read_marks(journal: Path, run: str, tree: Tree) -> dict[str, Mark]:
     """
     path = marks_file(journal)
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except FileNotFoundError:
         return {}
     try:

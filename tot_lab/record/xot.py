@@ -27,6 +27,7 @@ import msgspec
 from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.files import open_regular
 from tot_lab.core.parts import class_of
 from tot_lab.core.records import Decided, Ended, Note, Record, Scored, Thought
 from tot_lab.core.task import Domain, Task
@@ -238,7 +239,7 @@ class _Puzzle(msgspec.Struct):
 @lru_cache(maxsize=64)
 def _puzzles_in(path: Path, changed: int, size: int) -> Mapping[int, str]:
     """The puzzles of a tree log by number. The last two arguments identify the version of the file."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         head = file.read(4096)
         if not _TREE.match(head):
             return {}
@@ -256,7 +257,7 @@ def _puzzles(path: Path) -> dict[int, str]:
     Numbers that stand for different puzzles are left out.
     """
     range_ = _RANGE.search(path.stem)
-    near = [file for file in sorted(path.parent.glob("*.json")) if file != path]
+    near = [file for file in sorted(path.parent.glob("*.json")) if file != path and file.is_file()]
     alike = [file for file in near if range_ and range_[0] in file.stem]
     for files in (alike, near):
         found: dict[int, set[str]] = {}

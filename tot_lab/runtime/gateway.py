@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any
 
@@ -44,6 +45,7 @@ class Gateway:
         self.spend_limiter = SpendLimiter(settings.spend)
         self.opened: Cache | None = None
         """The cache, once it was used."""
+        self._opening = threading.Lock()
         self.checked_window: int | None = None
         """The context window that the server reported to `Lab.check`."""
         self._flights: dict[str, Flight] = {}
@@ -84,15 +86,15 @@ class Gateway:
         """The cache as it was given, or `None` if the mode is `off`."""
         return None if self.mode == "off" else self._given.cache
 
-    def open(self) -> None:
-        """Open the cache if the lab's own model is cached, so that an unusable cache stops a run before it
-        starts.
+    async def open(self, model: Model | Endpoint | Tool | None = None) -> None:
+        """Open the cache if `model`, by default the lab's own, is cached, so that an unusable cache stops a
+        run before it starts. That happens in a thread: another process may hold the cache locked.
 
         Raises:
             CacheError: If the cache cannot be used.
         """
-        if self.is_cached(self.model):
-            self.cache  # noqa: B018
+        if self.opened is None and self.is_cached(self.model if model is None else model):
+            await asyncio.to_thread(lambda: self.cache)
 
     def use(self, model: Model | Endpoint) -> None:
         """Make `model` the lab's own model."""
@@ -148,11 +150,12 @@ class Gateway:
             route = self._routes[call.model] = self._route_to(self.model_of(call.model))
         return route(call, observer)
 
-    def known(self, call: Call) -> Reply | None:
+    async def known(self, call: Call) -> Reply | None:
         """Return the cached reply to `call`, or `None`."""
         model = self.model_of(call.model)
         if not self.is_cached(model) or (self.mode == "refresh" and self.opened is None):
             return None
+        await self.open(model)
         try:
             return self.cache.reply(request_of(call, identity_of(model)).key)
         except DamagedEntry:
@@ -194,12 +197,13 @@ class Gateway:
     @property
     def cache(self) -> Cache:
         """The cache, opened when it is first used."""
-        if self.opened is None:
-            cache = self.given_cache
-            if not isinstance(cache, Cache):
-                cache = Cache(cache, create=self.mode != "replay")
-            self.opened = cache.renewed() if self.mode == "refresh" else cache
-        return self.opened
+        with self._opening:
+            if self.opened is None:
+                cache = self.given_cache
+                if not isinstance(cache, Cache):
+                    cache = Cache(cache, create=self.mode != "replay")
+                self.opened = cache.renewed() if self.mode == "refresh" else cache
+            return self.opened
 
     def _route_to(self, model: Model | Endpoint | Tool) -> Callable[[Call, CallObserver], Awaitable[Reply]]:
         """Return the function that sends a call to `model`."""

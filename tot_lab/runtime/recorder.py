@@ -318,7 +318,10 @@ class Recorder:
             self._size += len(data)
         except OSError as error:
             path, file, self.path, self._file = self.path, self._file, None, None
+            assert path is not None
             os.ftruncate(file, self._size)
+            if not self._size:
+                path.unlink(missing_ok=True)
             os.close(file)
             warnings.warn(
                 f"{path}: {error.strerror}. The run continues in memory only. Save it elsewhere with "

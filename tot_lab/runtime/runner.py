@@ -210,7 +210,7 @@ class Runner:
         self.gateway.enlist(models_of(strategy))
         return Execution(self, Recorder(header=header, path=path), strategy, task, budget, parent=parent)
 
-    def resume(
+    async def resume(
         self,
         path: Path,
         strategy: Strategy | None = None,
@@ -230,7 +230,7 @@ class Runner:
         self.gateway.enlist(models_of(strategy))
         self.count_payments(header, lines)
         parent = parent_of(path, header, parent)
-        self.gateway.open()
+        await self.gateway.open()
         if len(kept) < len(lines):
             with path.open("rb") as file:
                 for _ in range(len(kept) + 1):
@@ -254,7 +254,7 @@ class Runner:
 
         async def look(call: Call, observer: CallObserver) -> Reply:
             nonlocal cached, unknown
-            reply = self.gateway.known(call)
+            reply = await self.gateway.known(call)
             if reply is None and (tool := self.gateway.computing(call)) is not None:
                 return await tool.reply(call, observer)
             cached += reply is not None and not asks_no_model(call)

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy
@@ -28,7 +29,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.records import Note
 from tot_lab.lab.sharing import export_calls, import_calls, prune, replies_by_key, verify
-from tot_lab.models.entries import Entry, packed, unpacked
+from tot_lab.models.entries import Entry, export, packed, unpacked
 from tot_lab.models.keys import SCHEMA, Request, in_order, request_of
 from tot_lab.models.store import CacheError, Store
 
@@ -741,6 +742,16 @@ def test_a_failed_run_beside_them_does_not_stop_an_export(tmp_path):
         assert done.returncode == 0, done.stderr
 
 
+def test_an_unpacked_export_is_read_too(tmp_path):
+    searched(scripted(), tmp_path / "calls")
+    export(tmp_path / "calls.jsonl.gz", tl.Cache(tmp_path / "calls").entries(), [])
+    (tmp_path / "calls.jsonl").write_bytes(gzip.decompress((tmp_path / "calls.jsonl.gz").read_bytes()))
+    packed_one, plain = (
+        dict(tl.Cache(tmp_path / name).entries()) for name in ("calls.jsonl.gz", "calls.jsonl")
+    )
+    assert packed_one == plain != {}
+
+
 def test_a_bomb_is_not_read(tmp_path):
     (tmp_path / "big.jsonl.gz").write_bytes(gzip.compress(b"{}\n" + b" " * (80 * 2**20)))
     with pytest.raises(CacheError, match="would unpack to more than"):
@@ -854,3 +865,83 @@ def test_a_store_that_could_not_start_its_thread_writes_later(tmp_path, monkeypa
 
 def no_thread(thread):
     raise RuntimeError("can't start new thread")
+
+
+# A database that was emptied, cut, replaced or mixed up.
+
+
+def filled(folder):
+    """The database of a cache with 200 entries."""
+    cache = tl.Cache(folder)
+    made = [entry(f"text {k} " * 40, k) for k in range(200)]
+    for done in [cache.put(key, packed(one)) for key, one in made]:
+        done.result()
+    cache.close()
+    return folder / "1" / "cache.db", dict(made)
+
+
+@pytest.mark.parametrize("size", [0, 10, 100, 4095, 4096, 8192, 20_000, 60_000])
+def test_a_database_that_was_emptied_or_cut_is_reported_and_stays(tmp_path, size):
+    path, _ = filled(tmp_path)
+    assert path.stat().st_size > size
+    os.truncate(path, size)
+    message = "was emptied: got 0 bytes.*Restore a copy" if size == 0 else "cannot be read.*restore a copy"
+    with pytest.raises(CacheError, match=message) as caught:
+        tl.Cache(tmp_path)
+    assert str(path.parent) in str(caught.value)
+    assert path.stat().st_size == size
+    lab = tl.Lab(scripted(), runs=tmp_path / "runs", cache=tmp_path)
+    with pytest.raises(CacheError, match=message):
+        wait(lab.run(SEARCH, TASK))
+    assert not list((tmp_path / "runs").glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "device"])
+def test_a_database_that_is_no_file_is_reported_at_once(tmp_path, kind):
+    path, _ = filled(tmp_path)
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/null")
+    with pytest.raises(CacheError, match=r"cache\.db: the database of the cache must be a regular file"):
+        tl.Cache(tmp_path)
+
+
+def test_the_journal_of_another_database_is_never_played_back_in_silence(tmp_path):
+    """SQLite plays back a journal beside a file, whatever it belongs to."""
+    path, _ = filled(tmp_path / "cache")
+    other = sqlite3.connect(tmp_path / "other.db", isolation_level=None)
+    other.execute("CREATE TABLE t (a)")
+    other.executemany("INSERT INTO t VALUES (?)", [("z" * 500,)] * 2000)
+    other.execute("PRAGMA cache_size = 1")
+    other.execute("BEGIN")
+    other.execute("UPDATE t SET a = 'y' || a")
+    path.with_name("cache.db-journal").write_bytes((tmp_path / "other.db-journal").read_bytes())
+    other.close()
+    with pytest.raises(CacheError, match="cannot be read"):
+        tl.Cache(tmp_path / "cache")
+
+
+def test_a_new_cache_is_never_an_empty_file(tmp_path):
+    """Otherwise a process that is killed while it creates a cache would leave one that was emptied."""
+    stop = threading.Event()
+    sizes = set()
+
+    def watch():
+        while not stop.is_set():
+            with suppress(OSError):
+                sizes.update(path.stat().st_size for path in tmp_path.glob("*/1/cache.db"))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with ThreadPoolExecutor(8) as pool:
+        caches = list(pool.map(lambda k: tl.Cache(tmp_path / f"{k % 10}"), range(80)))
+    stop.set()
+    watcher.join()
+    assert 0 not in sizes
+    for cache in caches:
+        cache.close()
+    assert not list(tmp_path.glob("*/1/*.part"))

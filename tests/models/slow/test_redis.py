@@ -349,7 +349,7 @@ def test_the_password_is_in_nothing_that_is_shown_or_recorded(tmp_path, url, own
 
 def test_only_a_folder_stands_before_it_and_answers_stay(tmp_path, url):
     with pytest.raises(ValueError, match=r"tl\.Cache\(folder, shared="):
-        tl.Lab(scripted(), cache="redis://:s3cret@host:6379/0", runs=None).gateway.open()
+        wait(tl.Lab(scripted(), cache="redis://:s3cret@host:6379/0", runs=None).gateway.open())
     cache = tl.Cache(tmp_path / "a", shared=url)
     with pytest.raises(tl.errors.CacheError, match="keeps the first replies"):
         searched(scripted(), cache, mode="refresh")

@@ -23,6 +23,7 @@ import msgspec
 
 from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import Call, Halt, Reply, format_error, is_made
+from tot_lab.core.files import open_regular
 from tot_lab.core.parts import Part
 from tot_lab.core.records import Line, Note, Position
 from tot_lab.core.strategy import Strategy
@@ -246,7 +247,7 @@ class Sweep(SweepMethods):
         if at_once is not None and at_once < 1:
             raise ValueError(f"at_once must be at least 1 or None: got {at_once}.")
         forget_warnings()
-        self.runner.gateway.open()
+        await self.runner.gateway.open()
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.runner.gateway.spend_limiter.cap is not None:
@@ -334,7 +335,7 @@ class Sweep(SweepMethods):
         execution: Execution | None = None
         error = None
         try:
-            execution = self._execution(cell, strategy, task, path)
+            execution = await self._execution(cell, strategy, task, path)
             self._under_way.add(execution)
             await execution.carry_out()
             if execution.is_over:
@@ -360,10 +361,10 @@ class Sweep(SweepMethods):
         if run.path is None:
             self.in_memory[cell.run_id] = run
 
-    def _execution(self, cell: Cell, strategy: Strategy, task: Task, path: Path | None) -> Execution:
+    async def _execution(self, cell: Cell, strategy: Strategy, task: Task, path: Path | None) -> Execution:
         """Return the execution of a cell, new or resumed."""
         if path is not None and _left_behind(path):
-            return self.runner.resume(path, strategy, task)
+            return await self.runner.resume(path, strategy, task)
         header = self.runner.header(strategy, task, self.budget, cell.repeat)
         header = msgspec.structs.replace(header, id=cell.run_id)
         try:
@@ -566,7 +567,7 @@ def _left_behind(path: Path) -> bool:
 def begun(path: Path) -> bool:
     """Whether there is a journal with a whole header. Raises `JournalError` if it belongs to another run."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             first = file.readline()
     except FileNotFoundError:
         return False

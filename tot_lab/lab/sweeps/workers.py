@@ -247,7 +247,7 @@ class _Worker:
         make_limiters(lambda limits: _SharedGate(limits, key, self.worker, key_of))
         collected = _collect_warnings()
         try:
-            self.gateway.open()
+            await self.gateway.open()
             making = asyncio.create_task(self.sweep.make(self.cells, self.chunk.at_once, lambda: None))
             over = False
             while not over:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tot_lab.core.calls import Message, Reply, ToolCall, is_token_count
+from tot_lab.core.files import open_regular, read_regular
 from tot_lab.core.parquet import MAGIC, parquet_rows
 from tot_lab.core.parts import class_of
 from tot_lab.core.reading.values import finite
@@ -38,12 +39,12 @@ _MARK = b"\xef\xbb\xbf"
 
 def contents(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a text file without a byte order mark."""
-    return Path(path).read_bytes().removeprefix(_MARK)
+    return read_regular(path).removeprefix(_MARK)
 
 
 def lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
     """Yield the lines of a file that are not blank, each with its place for error messages."""
-    with Path(path).open("rb", buffering=1 << 20) as file:
+    with open_regular(path) as file:
         for number, line in enumerate(file, 1):
             text = line if number > 1 else line.removeprefix(_MARK)
             if text and not text.isspace():

@@ -2,8 +2,8 @@
 
     file → `Log`, and its `Sample`s, each read when it is used
 
-An archive has one entry per sample, or several (a chunked sample). What is read is at most as large as
-`MAX_UNPACKED` says.
+An archive has one entry per sample, or several (a chunked sample). It unpacks to at most `most_unpacked`, and
+what its samples repeat grows to at most `MAX_GROWN`.
 
 References:
     `EvalLog` and `log/_recorders/chunked/format.py` in github.com/UKGovernmentBEIS/inspect_ai (0.3.285).
@@ -23,14 +23,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from tot_lab.core.extras import requires
+from tot_lab.core.files import most_unpacked, open_regular, too_large
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import contents, decoded
 
 T = TypeVar("T")
 
-MAX_UNPACKED = 2**30
-"""The most bytes that an archive may unpack to, and that shared messages and attachments may take when they
-are put back, unless the file itself is larger than a hundredth of this."""
+MAX_GROWN = 2**30
+"""The most bytes that shared messages and attachments may take when they are put back, unless the file itself
+is larger than a hundredth of this."""
 
 
 class Usage(msgspec.Struct):
@@ -167,14 +168,10 @@ def open_log(path: str | os.PathLike[str]) -> tuple[_Samples, Growth]:
     Raises:
         JournalError: If it is damaged, now or when a sample is read. The message names the entry or sample.
     """
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         is_archive = file.read(2) == b"PK"
-    growth = Growth(_most(path))
+    growth = Growth(max(MAX_GROWN, 100 * Path(path).stat().st_size))
     return (_archive(path, growth) if is_archive else _whole(path)), growth
-
-
-def _most(path: str | os.PathLike[str]) -> int:
-    return max(MAX_UNPACKED, 100 * Path(path).stat().st_size)
 
 
 class Growth:
@@ -215,9 +212,10 @@ class _Archive:
         self.archive = archive
         self.growth = growth
         self.infos = {info.filename: info for info in archive.infolist()}
-        if (size := sum(info.file_size for info in self.infos.values())) > growth.most:
+        most = most_unpacked(Path(path).stat().st_size)
+        if sum(info.file_size for info in self.infos.values()) > most:
             raise JournalError(
-                f"{path}: it would unpack to {size:,} bytes. At most {growth.most:,} are accepted."
+                too_large(path, most, "convert it with `inspect log convert --to json` and load the result")
             )
 
     def place(self, name: str) -> str:
