@@ -19,7 +19,7 @@ from typing import Annotated, Any, BinaryIO, ClassVar
 
 from pydantic import Field
 
-from tot_lab.core.processes import can_be_apart, delete_folder, kill_group, limited_command
+from tot_lab.core.processes import NOT_ISOLATED, can_isolate, delete_folder, end_async, kept, python
 from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 
 
@@ -63,14 +63,16 @@ class Python(Tool):
     namespaces it counts all of the user.
     """
 
-    @property
-    def isolated(self) -> bool:
-        """Whether this machine lets a snippet have its own namespaces."""
-        return can_be_apart()
+    isolated: bool = True
+    """Whether a snippet is isolated. On a machine that cannot isolate it, every call then fails before it runs
+    anything. `False` runs it with all that you may do.
+    """
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
         if os.name != "posix":
             raise OSError("the python tool needs Linux or macOS")
+        if self.isolated and not can_isolate():
+            raise OSError(f"{NOT_ISOLATED}. Use Python(isolated=False) to run it all the same.")
         return self._run(fitting(arguments, _Snippet).code)
 
     async def _run(self, code: str) -> str:
@@ -80,10 +82,15 @@ class Python(Tool):
             work.mkdir()
             script.write_text(code, encoding="utf-8", errors="replace")
             computing = math.ceil(self.timeout) + 1  # the wall time ends first, unless it has many threads
-            limits = (computing, self.memory << 20, self.max_file_mb << 20, self.processes)
+            command = kept(
+                python(script),
+                wall=self.timeout + 5,  # if nobody ends it before
+                limits=(computing, self.memory << 20, self.max_file_mb << 20, self.processes),
+                folder=work if self.isolated else None,
+            )
             with tempfile.TemporaryFile() as output:
                 process = await asyncio.create_subprocess_exec(
-                    *limited_command(script, limits),
+                    *command,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -94,8 +101,7 @@ class Python(Tool):
                 try:
                     status = await process.wait()
                 finally:
-                    kill_group(process.pid)
-                    await asyncio.shield(process.wait())
+                    await asyncio.shield(end_async(process))
                 return self._result(status, output, folder)
         finally:
             await asyncio.to_thread(delete_folder, folder)
