@@ -720,7 +720,7 @@ def test_a_program_sees_no_key_and_an_empty_folder(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not processes.can_be_apart(), reason="needs: namespaces for users")
+@pytest.mark.skipif(not processes.can_isolate(), reason="needs: namespaces for users")
 def test_a_program_has_no_network():
     code = "import socket\ndef f():\n    socket.create_connection(('127.0.0.1', 9), 2)"
     tests = "try:\n    f()\nexcept OSError as error:\n    assert error.errno == 101, error"

@@ -1,5 +1,5 @@
-"""Runs hostile programs in a lab that lives in namespaces of the test's own, and checks after each of them what
-it has done to the lab and to the files of its user.
+"""Runs hostile programs in a lab that lives in namespaces of the test's own, and checks after each of them
+what it has done to the lab and to the files of its user.
 
 The outer namespaces hold what breaks out: their `/tmp`, `/dev/shm` and home are file systems of their own. As
 a program it is the supervisor (`watch`) or the lab (`lab`), which runs a program for each line that it reads.
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 from support.hostile_programs import programs
@@ -41,6 +42,11 @@ SECONDS = 3
 USER = 12_345
 
 
+def can_contain() -> bool:
+    """Whether the test can have namespaces of its own here, and be root and another user in them."""
+    return sys.platform == "linux" and os.geteuid() == 0 and bool(which("unshare") and which("setpriv"))
+
+
 def outcomes(kind: str, names: list[str], *, as_user: bool) -> dict[str, list[str]]:
     """Return what each program has done that it must not do.
 
@@ -57,7 +63,7 @@ def outcomes(kind: str, names: list[str], *, as_user: bool) -> dict[str, list[st
         input=json.dumps(names),
         capture_output=True,
         text=True,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{HERE.parents[2]}:{HERE.parents[1]}"},
+        env={"PATH": os.environ["PATH"], "HOME": HOME, "PYTHONPATH": f"{HERE.parents[2]}:{HERE.parents[1]}"},
         check=False,
     )
     found = [json.loads(line) for line in made.stdout.splitlines()]
@@ -93,7 +99,7 @@ def watch(kind: str) -> None:
             wrong.append("the lab is dead")
         elif secret in told:
             wrong.append("the secret was printed")
-        wrong += [f"reached by {kind}" for kind, server in sockets.items() if is_reached(server)]
+        wrong += [f"reached by {way}" for way, server in sockets.items() if is_reached(server)]
         until = time.monotonic() + 3
         while (left := processes() - before[2]) and time.monotonic() < until:
             time.sleep(0.02)
@@ -101,7 +107,11 @@ def watch(kind: str) -> None:
             wrong.append(f"left processes: {[command(pid) for pid in left]}")
         if lab.poll() is None:
             after = state(lab.pid)
-            wrong += [f"lab: {key}: {value} → {after[key]}" for key, value in before[0].items() if value != after[key]]
+            wrong += [
+                f"lab: {key}: {value} → {after[key]}"
+                for key, value in before[0].items()
+                if value != after[key]
+            ]
         now = files()
         changed = [path for path in {*now, *before[1]} if now.get(path) != before[1].get(path)]
         if changed:
@@ -149,7 +159,7 @@ def state(pid: int) -> dict[str, Any]:
         found[name] = (proc / name).read_bytes().decode()
     kept = ("Cpus_allowed:", "Uid", "CapEff", "TracerPid", "Umask", "SigBlk", "SigIgn")
     found["status"] = [line for line in (proc / "status").read_text().splitlines() if line.startswith(kept)]
-    found["cwd"] = os.readlink(proc / "cwd")
+    found["cwd"] = (proc / "cwd").readlink()
     return found
 
 
@@ -178,7 +188,7 @@ def files() -> dict[str, Any]:
 
 
 def processes() -> set[int]:
-    return {int(name) for name in os.listdir("/proc") if name.isdigit() and command(int(name))}
+    return {number for proc in Path("/proc").glob("[0-9]*") if command(number := int(proc.name))}
 
 
 def command(pid: int) -> str:
@@ -205,10 +215,9 @@ def is_reached(server: socket.socket) -> bool:
 
 
 def lab(kind: str) -> None:
-    from support.errands import result  # noqa: PLC0415
-
-    import tot_lab as tl  # noqa: PLC0415
-    from tot_lab.core.processes import passes_tests  # noqa: PLC0415
+    import tot_lab as tl
+    from support.errands import result
+    from tot_lab.core.processes import passes_tests
 
     tool = tl.tools.Python(timeout=SECONDS - 2, processes=100)
     kept = os.environ["LAB_SECRET"].encode() * 3

@@ -1,10 +1,12 @@
-"""More than three hundred hostile Python programs, written from what the sandbox promises. Each attack runs as
-it is and in an orphan in a session of its own; those on the lab and its network run in a thread, too.
+"""More than three hundred hostile Python programs, written from what the sandbox promises. Each attack runs
+as it is and in an orphan in a session of its own; those on the lab and its network run in a thread, too.
 
 The programs know `LAB` (process of the lab), `OUT` (a folder of the user's), `PORT`, `UDP`, `PATH_SOCKET` and
 `ABSTRACT` (sockets of the lab). They print what they get hold of. What they write has `intruder` in its name.
 Run them only behind namespaces of the test's own: `support.hostile` does.
 """
+
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -92,6 +94,7 @@ ESCAPES = {
     "vfork and exec": f"os.posix_spawn(sys.executable, {PYTHON}, os.environ, setsid=True)",
     "stopped": "os.fork() or os.kill(os.getpid(), signal.SIGSTOP); os.kill(os.getpid(), signal.SIGSTOP)",
     "stopped parent": "os.kill(os.getppid(), signal.SIGSTOP)",
+    "stopped group": "os.kill(0, signal.SIGSTOP)",
     "killed parent": "os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)",
     "killed group": "os.killpg(0, signal.SIGTERM); time.sleep(60)",
     "kill all": "os.kill(-1, signal.SIGKILL)",
@@ -272,6 +275,13 @@ FILES = {
     "mounted in a namespace of its own": """
         script = f'mount -o remount,rw,bind {OUT}; mount -o remount,rw /; touch {OUT}/intruder'
         print(subprocess.run(['unshare', '--user', '--map-root-user', '--mount', 'sh', '-c', script]))
+    """,
+    "mounted writable by a root of its own": f"""
+        {LIBC}
+        libc.unshare(0x10020000)
+        for place in ('/proc', '/dev', '/', '/tmp'):
+            print(libc.umount2(place.encode(), 2), libc.mount(b'none', place.encode(), None, 32 | 4096, None))
+        open(OUT + '/intruder', 'w').write('x')
     """,
     "device": "os.mknod(OUT + '/intruder', 0o20666, os.makedev(1, 3))",
     "pipe": "os.mkfifo(OUT + '/intruder')",

@@ -1,13 +1,13 @@
 """Runs a program, and ends it with everything that it started. `processes` starts this script.
 
 The keeper ends the program when the process that asked for it is gone, at a limit of wall time, and on
-SIGTERM. It runs nothing foreign itself, so that it can also end a program that is busy in C or ignores signals.
-It imports only what is built in, because each call of a tool waits for it.
+SIGTERM. It runs nothing foreign itself, so that it can also end a program that is busy in C or ignores
+signals. It imports little, because each call of a tool waits for it.
 """
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # `signal` takes longer than all of the keeper
 import os
 import sys
 import time
@@ -46,17 +46,20 @@ def main(
     def finish(number: int, frame: object) -> None:
         if number == _signal.SIGALRM and os.getppid() == int(asker) and time.monotonic() < end:
             return
-        end_children()
-        os.killpg(0, _signal.SIGKILL)
+        end_children(program)
+        os._exit(1)
 
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM, _signal.SIGALRM))
     for number in (_signal.SIGTERM, _signal.SIGALRM):
         _signal.signal(number, finish)
-    _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM, _signal.SIGALRM))
     if isolated:
         start_first()
     program = os.fork()
     if program == 0:
         try:
+            os.setsid()  # it cannot stop the keeper with its process group
+            if sys.platform == "linux":
+                _libc("prctl", 1, int(_signal.SIGKILL), 0, 0, 0)  # it dies if the keeper is killed
             if isolated:
                 hide(folder)
             limit(CPU=cpu, AS=memory, FSIZE=written, NPROC=processes, CORE="0")
@@ -68,21 +71,25 @@ def main(
     _signal.setitimer(_signal.ITIMER_REAL, INTERVAL, INTERVAL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     _, status = os.waitpid(program, 0)
-    end_children()
+    end_children(program)
     if os.WIFSIGNALED(status):
         _signal.signal(os.WTERMSIG(status), _signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.waitstatus_to_exitcode(status))
 
 
-def end_children() -> None:
+def end_children(program: int) -> None:
     """Kill the children, and on Linux theirs, which become children of this process."""
     while True:
         try:
             with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123
                 children = [int(number) for number in file.read().split()]
         except OSError:  # macOS has no such file
-            return
+            children = []
+            try:
+                os.killpg(program, _signal.SIGKILL)
+            except OSError:
+                return
         for child in children:
             os.kill(child, _signal.SIGKILL)
         try:
@@ -135,7 +142,7 @@ def start_first() -> None:
 
 
 def hide(folder: str) -> None:
-    """Make everything read-only except `folder`, and hide other processes and all devices except `DEVICES`."""
+    """Make everything read-only except `folder`, and hide other processes and devices except `DEVICES`."""
     _libc("unshare", _NEW_MOUNTS)
     _change("/", propagation=_PRIVATE)
     opened = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES}

@@ -2,8 +2,8 @@
 
 A keeper (`keeper.py`) starts each of them and ends it, at the latest about a second after this process has
 died. The kernel sets the limits before anything foreign runs, so that it cannot lift them. Where it can be
-isolated (`can_isolate`) a process has no network, sees no other process, writes nowhere but in its folder, and
-nothing that it starts outlives it.
+isolated (`can_isolate`) a process has no network, sees no other process, writes nowhere but in its folder,
+and nothing that it starts outlives it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import math
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -310,7 +309,11 @@ def python(script: Path) -> list[str]:
 
 
 def kept(
-    command: list[str], *, wall: float = math.inf, limits: Sequence[int] = (), folder: Path | str | None = None
+    command: list[str],
+    *,
+    wall: float = math.inf,
+    limits: Sequence[int] = (),
+    folder: Path | str | None = None,
 ) -> list[str]:
     """Return the command that runs `command` under the keeper. Start it as a session, and end it with `end`.
 
@@ -323,7 +326,7 @@ def kept(
     """
     if os.name != "posix":
         return command
-    known = map(str, limits or [""] * 4)
+    known = [str(limit) for limit in limits] or [""] * 4
     place = "no" if folder is None else str(folder)
     return [sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), str(wall), *known, place, *command]
 

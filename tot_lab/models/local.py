@@ -27,8 +27,8 @@ import msgspec
 from pydantic import Field, field_validator, model_validator
 
 from tot_lab.core.calls import Call, CallObserver, Need, Reply
-from tot_lab.core.processes import end, kept
 from tot_lab.core.extras import requires
+from tot_lab.core.processes import end, kept
 from tot_lab.models import ready
 from tot_lab.models.openai_compatible import LlamaCpp
 from tot_lab.models.prefixes import Prefixes

@@ -1,8 +1,8 @@
 """A tool that runs Python in its own process.
 
-A snippet sees nothing of this process and ends with its call: its process group is killed, also when the run
-is cancelled. The limits are set in the kernel before the snippet starts, so that it cannot lift them. Output
-goes to an unnamed file of limited size rather than to a pipe that a child process could keep open.
+A snippet ends with its call, also when the run is cancelled or this process is killed. The limits are set in
+the kernel before the snippet starts, so that it cannot lift them. Output goes to an unnamed file of limited
+size rather than to a pipe that a child process could keep open.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ class Python(Tool):
     Each call starts in a new, empty folder that is deleted afterwards, with an empty environment and no
     input. `timeout` limits the wall time, and the CPU time of each process. It requires Linux or macOS.
 
-    On Linux with user namespaces (`isolated`) a snippet has no network, sees only the command lines of other
-    processes, and none of its processes outlives the call. Elsewhere it can reach the network and read the
-    environment of this process, including keys, and a process that leaves the group can survive.
-
-    Everywhere it can read and write the files that you can, and connect to the Unix sockets that you may
-    open, which a network namespace does not hide. Through the sockets of Docker, an ssh-agent, D-Bus or a
-    database it can act as you, also over the network. (Abstract Unix sockets are out of reach if it is
-    isolated.) Run the lab in a container for code from people or models that you do not trust. The folder may
+    An `isolated` snippet has no network, sees no other process, and can write only to its folder, also if
+    this process runs as root. It can read the files that you can, keys in them included, and connect to the
+    Unix sockets that you may open, which a network namespace does not hide. Through the sockets of Docker, an
+    ssh-agent, D-Bus or a database it can act as you, also over the network. (Abstract Unix sockets are out of
+    reach.) Run the lab in a container for code from people or models that you do not trust. The folder may
     grow to many files of `max_file_mb` MB.
+
+    A snippet and what it starts end with the call, and within about two seconds if this process dies or is
+    killed. One that is not isolated can get away from that: on macOS by leaving its process group, elsewhere
+    by killing the process that watches it.
     """
 
     kind: ClassVar[str] = "python"
@@ -60,12 +61,13 @@ class Python(Tool):
 
     processes: Annotated[int, Field(ge=0)] = 32
     """Maximum number of processes and threads. The kernel does not count those of root, and without
-    namespaces it counts all of the user.
+    isolation it counts all of the user.
     """
 
     isolated: bool = True
-    """Whether a snippet is isolated. On a machine that cannot isolate it, every call then fails before it runs
-    anything. `False` runs it with all that you may do.
+    """Whether a snippet is isolated, which needs Linux 5.12 or later with user namespaces. Elsewhere every
+    call fails before anything runs. With `False` a snippet can do all that you can: use the network, write
+    your files, and read the memory and the environment of this process, including keys.
     """
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:

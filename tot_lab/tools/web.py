@@ -125,7 +125,9 @@ class WebFetch(Tool):
             if len(data) > self.max_bytes:
                 break
         page = bytes(data[: self.max_bytes])
-        text = await readable(page, response.encoding or "utf-8", html="html" in kind, seconds=self.timeout + 5)
+        text = await readable(
+            page, response.encoding or "utf-8", html="html" in kind, seconds=self.timeout + 5
+        )
         moved = "" if str(response.url) == url else f"(from {response.url})\n"
         cut = f"\n… (cut at {self.max_bytes:,} bytes)" if len(data) > self.max_bytes else ""
         return f"{moved}{text}{cut}"
@@ -155,7 +157,7 @@ def is_public(ip: IPv4Address | IPv6Address) -> bool:
 
 async def readable(page: bytes, charset: str, *, html: bool, seconds: float) -> str:
     """Return the text of a page, HTML as Markdown, converted by a process that ends if the call is
-    cancelled.
+    cancelled, and after so many seconds.
     """
     if html and not (find_spec("bs4") and find_spec("markdownify")):
         raise _needs_extra()
