@@ -36,8 +36,8 @@ PAGE = b"<html>" + b"<div><p>" * 40_000
 class Dying:
     """A lab that runs in its own process until it is killed.
 
-    kinds: `tool`, `open tool` (not isolated), `grader`, `pattern`, `math`, `page` or `model`; and the seconds
-    for each program.
+    kinds: `tool`, `open tool` (not isolated), `grader`, `dask` (graders on its workers), `pattern`, `math`,
+    `page` or `model`; and the seconds for each program.
     """
 
     def __init__(self, folder: Path, *kinds: str, seconds: int = 300) -> None:
@@ -54,12 +54,20 @@ class Dying:
         """Wait until so many programs run."""
         soon(lambda: len(list(self.folder.glob("tot_lab-*/work/ready"))) == programs)
 
-    def end(self, signal: int) -> None:
-        """End the lab, and wait until all that it had started has ended."""
+    def end(self, signal: int) -> float:
+        """End the lab, and wait until all that it had started has ended. Return the seconds that took."""
         started = descendants(self.process.pid)
         self.process.send_signal(signal)
         self.process.wait(60)
-        soon(lambda: not [command for key, command in started.items() if key in running()])
+        began = time.monotonic()
+
+        def all_ended() -> bool:
+            for pid, _ in list(started):
+                started.update(descendants(pid))
+            return not started.keys() & running().keys()
+
+        soon(all_ended)
+        return time.monotonic() - began
 
 
 def soon(holds: Callable[[], bool], seconds: float = 60) -> None:
@@ -112,16 +120,19 @@ def calculate(seconds: int) -> None:
 
 async def call_tools(seconds: int, kinds: set[str]) -> None:
     import tot_lab as tl
+    from support.endpoint import CallObserver
+    from support.local import asked
+    from tot_lab.models.local import Local
     from tot_lab.tools.web import readable
 
     async def hold(what: str) -> None:
         if what == "page":
             await readable(PAGE, "utf-8", html=True, seconds=seconds)
         else:
-            model = tl.models.Local(weights="smollm2", context_window=600)
-            call = tl.Call("0", "any", (tl.Message("user", "Hello"),), max_tokens=500)
+            model = Local(weights="smollm2-135m", context_window=600)
+            endless = asked("Hello", max_tokens=500, options={"ignore_eos": True})
             while True:
-                await tl.Lab(model).ask(call)
+                await model.answer([endless], CallObserver())
 
     calls = [hold(what) for what in ("page", "model") if what in kinds]
     for kind in ("tool", "open tool"):
@@ -131,10 +142,21 @@ async def call_tools(seconds: int, kinds: set[str]) -> None:
     await asyncio.gather(*calls, return_exceptions=True)
 
 
+def on_dask(seconds: int) -> None:
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=4, dashboard_address=":0") as cluster:
+        with Client(cluster) as client:
+            for code in PROGRAMS.values():
+                client.submit(grade, seconds, READY + code)
+            time.sleep(600)
+
+
 def main(seconds: int, kinds: set[str]) -> None:
     calls: list[tuple[Callable[..., None], tuple[object, ...]]] = []
     if "grader" in kinds:
         calls += [(grade, (seconds, READY + code)) for code in PROGRAMS.values()]
+    calls += [(on_dask, (seconds,))] * ("dask" in kinds)
     calls += [(match, (seconds,))] * ("pattern" in kinds) + [(calculate, (seconds,))] * ("math" in kinds)
     for function, given in calls:
         threading.Thread(target=function, args=given, daemon=True).start()
