@@ -70,7 +70,7 @@ class Dying:
         return time.monotonic() - began
 
 
-def soon(holds: Callable[[], bool], seconds: float = 60) -> None:
+def soon(holds: Callable[[], bool], seconds: float = 120) -> None:
     """Wait until something holds. On a quiet machine that takes a few seconds at most."""
     until = time.monotonic() + seconds
     while not holds():
@@ -145,11 +145,10 @@ async def call_tools(seconds: int, kinds: set[str]) -> None:
 def on_dask(seconds: int) -> None:
     from distributed import Client, LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=4, dashboard_address=":0") as cluster:
-        with Client(cluster) as client:
-            for code in PROGRAMS.values():
-                client.submit(grade, seconds, READY + code)
-            time.sleep(600)
+    cluster = LocalCluster(n_workers=2, threads_per_worker=4, dashboard_address=":0")
+    with cluster, Client(cluster) as client:
+        graded = [client.submit(grade, seconds, READY + code) for code in PROGRAMS.values()]
+        client.gather(graded)
 
 
 def main(seconds: int, kinds: set[str]) -> None:

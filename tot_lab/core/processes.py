@@ -361,7 +361,11 @@ def kill_group(group: int) -> None:
 
 def delete_folder(folder: Path) -> None:
     """Delete a folder with `rm`, since Python's own functions fail on very deep folders."""
-    subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL, check=False)
+    remove = ["rm", "-rf", "--", folder]
+    if subprocess.run(remove, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        made_readable = ["chmod", "-R", "u+rwx", "--", folder]
+        subprocess.run(made_readable, stderr=subprocess.DEVNULL, check=False)
+        subprocess.run(remove, stderr=subprocess.DEVNULL, check=False)
 
 
 @lru_cache
