@@ -91,16 +91,19 @@ class Worker:
     def _start(self) -> None:
         self._end()
         command = [sys.executable, "-P", "-s", "-S", "-X", "utf8", "-c", _SERVE]
+        isolates = can_isolate()
+        # Matplotlib, which reasoning-gym imports, needs a writable folder. This one is the process's own.
+        temporary = {"TMPDIR": "/dev/shm"} if isolates else {}
         try:
             self._process = subprocess.Popen(
-                kept(command, folder="" if can_isolate() else None),
+                kept(command, folder="" if isolates else None),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
                 encoding="utf-8",
                 cwd=tempfile.gettempdir(),
-                env={**({} if os.name == "posix" else os.environ), "PYTHONHASHSEED": "0"},
+                env={**({} if os.name == "posix" else os.environ), **temporary, "PYTHONHASHSEED": "0"},
                 start_new_session=True,
             )
         except OSError as error:
@@ -361,9 +364,9 @@ def kill_group(group: int) -> None:
 
 def delete_folder(folder: Path) -> None:
     """Delete a folder with `rm`, since Python's own functions fail on very deep folders."""
-    remove = ["rm", "-rf", "--", folder]
+    remove = ["rm", "-rf", "--", str(folder)]
     if subprocess.run(remove, stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        made_readable = ["chmod", "-R", "u+rwx", "--", folder]
+        made_readable = ["chmod", "-R", "u+rwx", "--", str(folder)]
         subprocess.run(made_readable, stderr=subprocess.DEVNULL, check=False)
         subprocess.run(remove, stderr=subprocess.DEVNULL, check=False)
 
