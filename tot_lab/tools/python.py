@@ -1,8 +1,8 @@
 """A tool that runs Python in its own process.
 
-A snippet sees nothing of this process and ends with its call: its process group is killed, also when the run
-is cancelled. The limits are set in the kernel before the snippet starts, so that it cannot lift them. Output
-goes to an unnamed file of limited size rather than to a pipe that a child process could keep open.
+A snippet ends with its call, also when the run is cancelled or this process is killed. The limits are set in
+the kernel before the snippet starts, so that it cannot lift them. Output goes to an unnamed file of limited
+size rather than to a pipe that a child process could keep open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Annotated, Any, BinaryIO, ClassVar
 
 from pydantic import Field
 
-from tot_lab.core.processes import can_be_apart, delete_folder, kill_group, limited_command
+from tot_lab.core.processes import NOT_ISOLATED, can_isolate, delete_folder, end_async, kept, python
 from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 
 
@@ -34,15 +34,16 @@ class Python(Tool):
     Each call starts in a new, empty folder that is deleted afterwards, with an empty environment and no
     input. `timeout` limits the wall time, and the CPU time of each process. It requires Linux or macOS.
 
-    On Linux with user namespaces (`isolated`) a snippet has no network, sees only the command lines of other
-    processes, and none of its processes outlives the call. Elsewhere it can reach the network and read the
-    environment of this process, including keys, and a process that leaves the group can survive.
-
-    Everywhere it can read and write the files that you can, and connect to the Unix sockets that you may
-    open, which a network namespace does not hide. Through the sockets of Docker, an ssh-agent, D-Bus or a
-    database it can act as you, also over the network. (Abstract Unix sockets are out of reach if it is
-    isolated.) Run the lab in a container for code from people or models that you do not trust. The folder may
+    An `isolated` snippet has no network, sees no other process, and can write only to its folder, also if
+    this process runs as root. It can read the files that you can, keys in them included, and connect to the
+    Unix sockets that you may open, which a network namespace does not hide. Through the sockets of Docker, an
+    ssh-agent, D-Bus or a database it can act as you, also over the network. (Abstract Unix sockets are out of
+    reach.) Run the lab in a container for code from people or models that you do not trust. The folder may
     grow to many files of `max_file_mb` MB.
+
+    A snippet and what it starts end with the call, and within about two seconds if this process dies or is
+    killed. One that is not isolated can get away from that: on macOS by leaving its process group, elsewhere
+    by killing the process that watches it.
     """
 
     kind: ClassVar[str] = "python"
@@ -60,17 +61,20 @@ class Python(Tool):
 
     processes: Annotated[int, Field(ge=0)] = 32
     """Maximum number of processes and threads. The kernel does not count those of root, and without
-    namespaces it counts all of the user.
+    isolation it counts all of the user.
     """
 
-    @property
-    def isolated(self) -> bool:
-        """Whether this machine lets a snippet have its own namespaces."""
-        return can_be_apart()
+    isolated: bool = True
+    """Whether a snippet is isolated, which needs Linux 5.12 or later with user namespaces. Elsewhere every
+    call fails before anything runs. With `False` a snippet can do all that you can: use the network, write
+    your files, and read the memory and the environment of this process, including keys.
+    """
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
         if os.name != "posix":
             raise OSError("the python tool needs Linux or macOS")
+        if self.isolated and not can_isolate():
+            raise OSError(f"{NOT_ISOLATED}. Use Python(isolated=False) to run it all the same.")
         return self._run(fitting(arguments, _Snippet).code)
 
     async def _run(self, code: str) -> str:
@@ -80,10 +84,15 @@ class Python(Tool):
             work.mkdir()
             script.write_text(code, encoding="utf-8", errors="replace")
             computing = math.ceil(self.timeout) + 1  # the wall time ends first, unless it has many threads
-            limits = (computing, self.memory << 20, self.max_file_mb << 20, self.processes)
+            command = kept(
+                python(script),
+                wall=self.timeout + 5,  # if nobody ends it before
+                limits=(computing, self.memory << 20, self.max_file_mb << 20, self.processes),
+                folder=work if self.isolated else None,
+            )
             with tempfile.TemporaryFile() as output:
                 process = await asyncio.create_subprocess_exec(
-                    *limited_command(script, limits),
+                    *command,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -94,8 +103,7 @@ class Python(Tool):
                 try:
                     status = await process.wait()
                 finally:
-                    kill_group(process.pid)
-                    await asyncio.shield(process.wait())
+                    await asyncio.shield(end_async(process))
                 return self._result(status, output, folder)
         finally:
             await asyncio.to_thread(delete_folder, folder)

@@ -21,6 +21,7 @@ from pydantic import Field, TypeAdapter, field_validator
 
 from tot_lab.core.extras import requires
 from tot_lab.core.parts import UserFunction
+from tot_lab.core.processes import end_async, kept
 from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 from tot_lab.tools import pages
 
@@ -124,7 +125,9 @@ class WebFetch(Tool):
             if len(data) > self.max_bytes:
                 break
         page = bytes(data[: self.max_bytes])
-        text = await readable(page, response.encoding or "utf-8", html="html" in kind)
+        text = await readable(
+            page, response.encoding or "utf-8", html="html" in kind, seconds=self.timeout + 5
+        )
         moved = "" if str(response.url) == url else f"(from {response.url})\n"
         cut = f"\n… (cut at {self.max_bytes:,} bytes)" if len(data) > self.max_bytes else ""
         return f"{moved}{text}{cut}"
@@ -152,24 +155,23 @@ def is_public(ip: IPv4Address | IPv6Address) -> bool:
     return not special and ip.is_global and not ip.is_multicast and not ip.is_reserved
 
 
-async def readable(page: bytes, charset: str, *, html: bool) -> str:
+async def readable(page: bytes, charset: str, *, html: bool, seconds: float) -> str:
     """Return the text of a page, HTML as Markdown, converted by a process that ends if the call is
-    cancelled.
+    cancelled, and after so many seconds.
     """
     if html and not (find_spec("bs4") and find_spec("markdownify")):
         raise _needs_extra()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", pages.__file__, charset, "html" if html else ""),
+        *kept([sys.executable, "-P", pages.__file__, charset, "html" if html else ""], wall=seconds),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         text, error = await process.communicate(page)
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await asyncio.shield(end_async(process))
     if process.returncode != 0:
         raise RuntimeError(f"the page cannot be read: {error.decode(errors='replace')[-200:].strip()}")
     return text.decode()

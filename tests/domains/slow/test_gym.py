@@ -15,7 +15,7 @@ from support import SETTINGS, STRATEGIES, Scripted, answer_to, for_each, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply, ToolCall
-from tot_lab.core.processes import Killed, can_be_apart
+from tot_lab.core.processes import Killed, can_isolate
 from tot_lab.core.reading.answers import whole_answer
 from tot_lab.core.registry import BUILT_IN
 from tot_lab.core.task import Domain
@@ -340,7 +340,7 @@ def test_the_worker_is_kept_and_sees_neither_keys_nor_network(monkeypatch: pytes
     if sys.platform == "linux":
         here = Path(f"/proc/{process.pid}")
         assert b"sk-secret" not in (here / "environ").read_bytes()
-        if can_be_apart():
+        if can_isolate():
             assert os.readlink(here / "ns/net") != os.readlink("/proc/self/ns/net")  # noqa: PTH115
 
 

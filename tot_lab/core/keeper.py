@@ -1,0 +1,188 @@
+"""Runs a program, and ends it with everything that it started. `processes` starts this script.
+
+The keeper ends the program when the process that asked for it is gone, at a limit of wall time, and on
+SIGTERM. It runs nothing foreign itself, so that it can also end a program that is busy in C or ignores
+signals. It imports little, because each call of a tool waits for it.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # `signal` takes longer than all of the keeper
+import os
+import sys
+import time
+
+INTERVAL = 1.0
+"""Seconds between two looks at the process that asked."""
+
+DEVICES = ("null", "zero", "full", "random", "urandom")
+_NEW_MOUNTS, _NEW_SPACES = 0x20000, 0x7C000000  # the latter: UTS, IPC, user, process and network
+_NO_SUID, _NO_DEVICES, _NO_PROGRAMS, _READ_ONLY = 2, 4, 8, 1  # of mount and of mount_setattr
+_BIND, _PRIVATE, _RECURSIVE = 1 << 12, 1 << 18, 0x8000
+
+
+def main(
+    asker: str, wall: str, cpu: str, memory: str, written: str, processes: str, folder: str, *command: str
+) -> None:
+    """Run `command` and exit as it does.
+
+    Args:
+        asker: Number of the process that asked.
+        wall: Limit of wall time in seconds.
+        cpu: Limit of CPU time in seconds. This limit and those after it may be empty.
+        memory: Limit of memory in bytes.
+        written: Limit of the size of each file in bytes.
+        processes: Maximum number of processes.
+        folder: `no` to run without isolation, otherwise the only folder in which the program may write; empty
+            for none.
+        command: The program and its arguments.
+    """
+    end = time.monotonic() + float(wall)
+    if isolated := folder != "no":
+        isolate()
+    elif sys.platform == "linux":
+        _libc("prctl", 36, 1, 0, 0, 0)  # orphans become children of the keeper
+
+    def finish(number: int, frame: object) -> None:
+        if number == _signal.SIGALRM and os.getppid() == int(asker) and time.monotonic() < end:
+            return
+        end_children(program)
+        os._exit(1)
+
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM, _signal.SIGALRM))
+    for number in (_signal.SIGTERM, _signal.SIGALRM):
+        _signal.signal(number, finish)
+    if isolated:
+        start_first()
+    program = os.fork()
+    if program == 0:
+        try:
+            os.setsid()  # it cannot stop the keeper with its process group
+            if sys.platform == "linux":
+                _libc("prctl", 1, int(_signal.SIGKILL), 0, 0, 0)  # it dies if the keeper is killed
+            if isolated:
+                hide(folder)
+            limit(CPU=cpu, AS=memory, FSIZE=written, NPROC=processes, CORE="0")
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+            os.execv(command[0], command)
+        except BaseException as error:
+            os.write(2, f"the program cannot start: {error}\n".encode())
+        os._exit(127)
+    _signal.setitimer(_signal.ITIMER_REAL, INTERVAL, INTERVAL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    _, status = os.waitpid(program, 0)
+    end_children(program)
+    if os.WIFSIGNALED(status):
+        _signal.signal(os.WTERMSIG(status), _signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.waitstatus_to_exitcode(status))
+
+
+def end_children(program: int) -> None:
+    """Kill the children, and on Linux theirs, which become children of this process."""
+    while True:
+        try:
+            with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123
+                children = [int(number) for number in file.read().split()]
+        except OSError:  # macOS has no such file
+            children = []
+            try:
+                os.killpg(program, _signal.SIGKILL)
+            except OSError:
+                return
+        for child in children:
+            os.kill(child, _signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def limit(**limits: str) -> None:
+    """Set limits that the program cannot lift."""
+    import resource  # noqa: PLC0415
+
+    for name, text in limits.items():
+        if text:
+            kind = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(kind)[1]
+            most = int(text) if hard == resource.RLIM_INFINITY else min(int(text), hard)
+            try:
+                resource.setrlimit(kind, (most, most))
+            except (OSError, ValueError):
+                if name != "AS":  # macOS has none
+                    raise
+
+
+def isolate() -> None:
+    """Let the children of this process have their own users, processes, network, IPC and host name.
+
+    Only the own user exists among them, and never as root, so that a program that starts has no capabilities.
+    """
+    user, group = os.getuid(), os.getgid()
+    _libc("unshare", _NEW_SPACES & ~0x02000000)  # but 0x02000000, a namespace of cgroups
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user or 65534} {user} 1"),
+        ("gid_map", f"{group or 65534} {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123
+            file.write(text)
+
+
+def start_first() -> None:
+    """Start the first process of the namespace. All others in it die with it, and it dies with this one."""
+    ending, held = os.pipe()
+    if os.fork() == 0:
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
+        os.close(held)
+        os.read(ending, 1)
+        os._exit(0)
+    os.close(ending)
+
+
+def hide(folder: str) -> None:
+    """Make everything read-only except `folder`, and hide other processes and devices except `DEVICES`."""
+    _libc("unshare", _NEW_MOUNTS)
+    _change("/", propagation=_PRIVATE)
+    opened = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES}
+    _mount("tmpfs", "/dev", "tmpfs", _NO_SUID, "size=16m,mode=755")
+    for name, number in opened.items():
+        os.close(os.open(f"/dev/{name}", os.O_CREAT))
+        _mount(f"/proc/self/fd/{number}", f"/dev/{name}", "", _BIND)
+    os.mkdir("/dev/shm")  # noqa: PTH102
+    os.symlink("/proc/self/fd", "/dev/fd")  # noqa: PTH211
+    _mount("proc", "/proc", "proc", _NO_SUID | _NO_DEVICES | _NO_PROGRAMS)
+    if folder:
+        _mount(folder, folder, "", _BIND)
+    _change("/", on=_READ_ONLY | _NO_SUID | _NO_DEVICES)
+    _change("/dev", off=_READ_ONLY | _NO_DEVICES)
+    if folder:
+        _change(folder, off=_READ_ONLY)
+    os.chdir(folder or "/")
+
+
+def _mount(source: str, place: str, kind: str, flags: int, data: str = "") -> None:
+    _libc("mount", *(text.encode() for text in (source, place, kind)), flags, data.encode())
+
+
+def _change(place: str, on: int = 0, off: int = 0, propagation: int = 0) -> None:
+    """Change all mounts at `place` and below."""
+    import ctypes  # noqa: PLC0415
+
+    attributes = (ctypes.c_uint64 * 4)(on, off, propagation, 0)
+    mount_setattr = 442  # on all architectures
+    _libc("syscall", mount_setattr, -100, place.encode(), _RECURSIVE, attributes, ctypes.sizeof(attributes))
+
+
+def _libc(function: str, *arguments: object) -> None:
+    import ctypes  # noqa: PLC0415
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, function)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{function}: {os.strerror(number)}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
