@@ -81,6 +81,7 @@ GENERATED = {
     "tot_lab.models.chat.replies": "of a key, escaped: it is a text",
     "tot_lab.core.tools": "of a tool's name; tried as `is_named_in`",
     "tot_lab.domains.multi_hop": "of a kind of thing; tried by `HANDS`",
+    "tot_lab.strategies.search.reward_model": "of the user; the default is tried as `_BLANK_LINES`",
     "tot_lab.domains.agent_player": "of a prompt's own words; tried by the simulated models",
     "tot_lab.strategies.research": "of a quote; tried as `altered`",
 }
