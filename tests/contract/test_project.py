@@ -150,7 +150,7 @@ def opens_with_its_rule(path):
 PURE = [p for p in FILES if p.relative_to(PACKAGE).parts[0] in ("core", "strategies", "domains")]
 # Several rooms need what writes files, starts processes or knows the environment's keys; players draw seeded
 # numbers.
-SHARED = ("files.py", "processes.py", "scrubbing.py")
+SHARED = ("files.py", "keeper.py", "processes.py", "scrubbing.py")
 PURE = [p for p in PURE if p.name not in SHARED and not p.stem.endswith("player")]
 OUTSIDE = {"time", "random", "asyncio", "os", "socket", "datetime", "secrets", "threading", "subprocess"}
 

@@ -545,6 +545,7 @@ def test_a_journal_that_another_process_holds_is_left_to_it_and_read(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_at_one_sweep_have_the_same_whole_table(tmp_path):
     make = """
 import asyncio, sys, tot_lab as tl

@@ -71,7 +71,15 @@ def over_http(server, folder=None, most=None, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategies", [METHODS["samples"], SEARCH, METHODS], ids=["samples", "beam", "all"])
+@pytest.mark.parametrize(
+    "strategies",
+    [
+        pytest.param(METHODS["samples"], marks=pytest.mark.nightly),
+        SEARCH,
+        pytest.param(METHODS, marks=pytest.mark.nightly),
+    ],
+    ids=["samples", "beam", "all"],
+)
 def test_after_a_quarter_of_the_calls_a_fifth_of_the_runs_is_finished(strategies):
     asked = tasks(12 if strategies is METHODS else 60)
     lab, model = virtual_lab(concurrency=8, spread=1.0)

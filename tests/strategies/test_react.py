@@ -783,7 +783,7 @@ def test_m11_limits_are_no_part_of_a_cache_key(tmp_path):
     assert call.options == {"timeout": 3.0, "retries": 4}
     assert tool_call("0", "counted", {"a": 1}, limits={"timeout": None}).options == {}
     assert results(lab, ("counted", {"a": 1})) == ["1"]
-    assert lab.gateway.known(call) is not None
+    assert wait(lab.gateway.known(call)) is not None
 
 
 # M12.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
@@ -62,7 +63,7 @@ def compute_optimal(df: Any, bins: pandas.DataFrame, *, confidence: float = 0.95
 
     Args:
         df: A table with one row per run, a sweep or several runs. Only tasks that have graded runs of all
-            settings count.
+            settings count, and bins of at least two.
         bins: The bin of each task, as `difficulty_bins` returns them.
         confidence: Confidence level of the intervals, between 0 and 1.
 
@@ -73,7 +74,7 @@ def compute_optimal(df: Any, bins: pandas.DataFrame, *, confidence: float = 0.95
         the success rate of one setting for all bins, chosen and scored in the same way.
 
     Raises:
-        ValueError: If a bin has fewer than two tasks.
+        ValueError: If no bin has two tasks.
 
     Warns:
         UserWarning: If tasks are left out.
@@ -87,19 +88,22 @@ def compute_optimal(df: Any, bins: pandas.DataFrame, *, confidence: float = 0.95
     rates = shares["mean"].unstack("setting", sort=False)
     bin_of = dict(zip(bins["task"], bins["bin"], strict=True))
     kept = rates[rates.notna().all(axis=1) & rates.index.isin(list(bin_of))].astype(float)
+    sizes_of = Counter(bin_of[task] for task in kept.index)
+    kept = kept[[sizes_of[bin_of[task]] > 1 for task in kept.index]]
     if lost := len(rates) - len(kept):
         warn(
-            f"{lost:,} of {len(rates):,} tasks are left out: they have no bin, or no graded run of a setting",
+            f"{lost:,} of {len(rates):,} tasks are left out: they have no bin, are alone in it, or have no "
+            f"graded run of a setting",
             UserWarning,
             stacklevel=2,
         )
+    if kept.empty:
+        raise ValueError("no bin has two tasks with graded runs of all settings")
     numbers = numpy.array([bin_of[task] for task in kept.index], int)
     rng, values = numpy.random.default_rng(SEED), kept.to_numpy()
     half = numpy.zeros(len(kept), int)
     for number in set(numbers):
         places = rng.permutation(numpy.flatnonzero(numbers == number))
-        if len(places) < 2:
-            raise ValueError(f"bin {number} has one task, and two are needed. Use fewer bins.")
         half[places[: len(places) // 2]] = 1
     single, chosen = numpy.zeros(len(kept)), numpy.zeros(len(kept))
     sizes = shares["size"].unstack("setting", sort=False).loc[kept.index].min(axis=1).to_numpy(float)

@@ -82,5 +82,8 @@ def test_what_is_left_out_is_said():
     with pytest.warns(UserWarning, match="2 of 5 tasks are left out"):
         found = tl.stats.compute_optimal(frame, bins_of(1, 1, 1, 1))
     assert list(found["tasks"]) == [3, 3]
-    with pytest.raises(ValueError, match="bin 2 has one task"):
-        tl.stats.compute_optimal(runs(a=[[True]] * 3), bins_of(1, 1, 2))
+    with pytest.warns(UserWarning, match="1 of 3 tasks are left out: they have no bin, are alone in it"):
+        found = tl.stats.compute_optimal(runs(a=[[True]] * 3), bins_of(1, 1, 2))
+    assert list(found["tasks"]) == [2, 2]
+    with pytest.warns(UserWarning, match="2 of 2"), pytest.raises(ValueError, match="no bin has two tasks"):
+        tl.stats.compute_optimal(runs(a=[[True]] * 2), bins_of(1, 2))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from support import ROOT, wait
+from support import ROOT, mostly_nightly, wait
 from support.providers import Fault, Providers, Said
 
 import tot_lab as tl
@@ -71,6 +71,7 @@ def test_errors_of_a_server_are_shown_with_escapes(place, monkeypatch):
         shown("sweep", *words, "--name", "errors", "--out", "table.csv")
 
 
+@pytest.mark.nightly
 def test_names_of_files_and_texts_in_them_are_shown_with_escapes(place):
     journal = hostile_run(place / "runs", NAME)
     (place / f"log{NAME}").write_text(HOSTILE)
@@ -96,23 +97,27 @@ def test_names_of_files_and_texts_in_them_are_shown_with_escapes(place):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        [HOSTILE],
-        ["run", HOSTILE, "--task", "general", "x", "--model", "sim/general"],
-        ["run", "one_answer", HOSTILE, "--task", "general", "x", "--model", "sim/general"],
-        ["run", "one_answer", f"{HOSTILE}=1", "--task", "general", "x", "--model", "sim/general"],
-        ["run", "one_answer", "--task", HOSTILE, "x", "--model", "sim/general"],
-        ["run", "one_answer", "--task", "general", HOSTILE, "--model", "sim/general"],
-        ["run", "one_answer", "--task", "general", "x", "--model", HOSTILE],
-        ["run", "one_answer", "--task", "general", "x", "--tools", HOSTILE, "--model", "sim/general"],
-        ["model", "pull", HOSTILE],
-        ["cache", HOSTILE],
-    ],
+    mostly_nightly(
+        [
+            [HOSTILE],
+            ["run", HOSTILE, "--task", "general", "x", "--model", "sim/general"],
+            ["run", "one_answer", HOSTILE, "--task", "general", "x", "--model", "sim/general"],
+            ["run", "one_answer", f"{HOSTILE}=1", "--task", "general", "x", "--model", "sim/general"],
+            ["run", "one_answer", "--task", HOSTILE, "x", "--model", "sim/general"],
+            ["run", "one_answer", "--task", "general", HOSTILE, "--model", "sim/general"],
+            ["run", "one_answer", "--task", "general", "x", "--model", HOSTILE],
+            ["run", "one_answer", "--task", "general", "x", "--tools", HOSTILE, "--model", "sim/general"],
+            ["model", "pull", HOSTILE],
+            ["cache", HOSTILE],
+        ],
+        [["cache", HOSTILE], ["run", "one_answer", "--task", "general", HOSTILE, "--model", "sim/general"]],
+    ),
 )
 def test_arguments_are_shown_with_escapes(words, place):
     assert r"\x1b" in shown(*words)
 
 
+@pytest.mark.nightly
 def test_a_file_of_settings_is_shown_with_escapes(place):
     escapes = HOSTILE.encode("unicode_escape").decode().replace(r"\x", r"\u00")
     for text in (
@@ -125,6 +130,7 @@ def test_a_file_of_settings_is_shown_with_escapes(place):
         assert "tot-lab: " in shown("think", "Why?")
 
 
+@pytest.mark.nightly
 def test_a_demo_in_a_folder_with_a_hostile_name(place):
     assert r"\x1b" in shown("demo", f"d{NAME}")
 

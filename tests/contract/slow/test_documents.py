@@ -217,13 +217,15 @@ def test_the_experiment_of_the_guide_is_what_the_guide_says(tmp_path, monkeypatc
     problem_file(tmp_path)
     with Providers(reply_of_a_server) as server:
         server.pages["/pooling"] = rewards
-        *experiment, answers = blocks("docs/how-to/search_and_learn.md")
+        *experiment, answers, estimates, _ = blocks("docs/how-to/search_and_learn.md")
         names = execute(at_this_server("\n".join(experiment), server), {})
         generated = [asked for asked in server.calls if summands(asked)]  # `lab.check` has others
         rewarded = [asked for asked in server.asked if asked.path == "/pooling"]
         server.asked.clear()
         assert len(execute(answers, names)["answers"].df()) == 3 * len(SUMS)
-        assert not [asked for asked in server.asked if asked.method == "POST"]
+        shown = execute(estimates, names)["estimates"]
+        assert not [asked for asked in server.asked if asked.method == "POST"], "no further call"
+        assert [list(frame["k"]) for frame in shown] == [[1, 2, 4, 8, 16]] * 4
     frame = names["sweep"].df()
     assert len(frame) == 6 * 2 * len(SUMS)
     assert frame.error.isna().all()

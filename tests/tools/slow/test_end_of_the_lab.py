@@ -14,7 +14,7 @@ isolated = pytest.mark.skipif(not can_isolate(), reason="needs: namespaces for u
 TOOLS = [pytest.param("tool", marks=isolated), "open tool"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGKILL])
 @pytest.mark.parametrize("kind", [*TOOLS, "grader"])
 def test_programs_end_with_the_lab(kind, how, tmp_path):
     lab = Dying(tmp_path / "t", kind)
@@ -23,13 +23,14 @@ def test_programs_end_with_the_lab(kind, how, tmp_path):
     lab.end(how)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.nightly)])
 def test_workers_and_converters_end_with_the_lab(how, tmp_path):
     lab = Dying(tmp_path / "t", "pattern", "math", "page")
     soon(lambda: len(descendants(lab.process.pid)) >= 6)
     lab.end(how)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [*TOOLS, "grader"])
 def test_a_lab_that_ends_at_once_leaves_nothing(kind, tmp_path):
     """Before a program runs, its limits, namespaces and folder are made."""
@@ -39,7 +40,11 @@ def test_a_lab_that_ends_at_once_leaves_nothing(kind, tmp_path):
         lab.end(signal.SIGKILL)
 
 
-@pytest.mark.parametrize("kind", [*TOOLS, "grader", "pattern", "math", "page"])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.nightly) for kind in ("open tool", "grader", "math", "page")]
+    + [pytest.param("tool", marks=isolated), "pattern"],
+)
 def test_programs_end_in_time_though_nobody_watches(kind, tmp_path):
     """The lab is stopped, as by a debugger or a closed laptop."""
     lab = Dying(tmp_path / "t", kind, seconds=2)
@@ -50,6 +55,7 @@ def test_programs_end_in_time_though_nobody_watches(kind, tmp_path):
     lab.process.wait()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [*TOOLS, "grader"])
 def test_the_end_of_one_lab_leaves_the_programs_of_others(kind, tmp_path):
     """Labs that start processes at the same time inherit each other's files."""
