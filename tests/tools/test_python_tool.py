@@ -124,6 +124,7 @@ def test_cancelling_ends_the_process():
     lab = lab_with(tl.tools.Python())
 
     async def cut():
+        before = len(asyncio.all_tasks())
         task = asyncio.create_task(lab.run(errand(("python", {"code": code})), TASK))
         for _ in range(200):
             await asyncio.sleep(0.02)
@@ -134,6 +135,8 @@ def test_cancelling_ends_the_process():
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await asyncio.to_thread(soon_gone, mark)
+        while len(asyncio.all_tasks()) > before:  # the tool's task waits for its keeper
+            await asyncio.sleep(0.02)
 
     wait(cut())
 

@@ -345,11 +345,18 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 
 async def end_async(process: asyncio.subprocess.Process) -> None:
-    """As `end`, for a process of asyncio."""
-    with suppress(ProcessLookupError, TimeoutError):
+    """As `end`, for a process of asyncio. The keeper is told at once, also if this task is cancelled."""
+    with suppress(ProcessLookupError):
         process.terminate()
-        await asyncio.wait_for(process.wait(), GRACE)
-    kill_group(process.pid)
+    await asyncio.shield(_until_ended(process))
+
+
+async def _until_ended(process: asyncio.subprocess.Process) -> None:
+    try:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), GRACE)
+    finally:
+        kill_group(process.pid)
     await process.wait()
 
 

@@ -103,7 +103,7 @@ class Python(Tool):
                 try:
                     status = await process.wait()
                 finally:
-                    await asyncio.shield(end_async(process))
+                    await end_async(process)
                 return self._result(status, output, folder)
         finally:
             await asyncio.to_thread(delete_folder, folder)

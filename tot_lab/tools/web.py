@@ -171,7 +171,7 @@ async def readable(page: bytes, charset: str, *, html: bool, seconds: float) -> 
     try:
         text, error = await process.communicate(page)
     finally:
-        await asyncio.shield(end_async(process))
+        await end_async(process)
     if process.returncode != 0:
         raise RuntimeError(f"the page cannot be read: {error.decode(errors='replace')[-200:].strip()}")
     return text.decode()
