@@ -345,7 +345,7 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 
 async def end_async(process: asyncio.subprocess.Process) -> None:
-    """As `end`, for a process of asyncio. The keeper gets its signal at once, also if this task is cancelled."""
+    """As `end`, for a process of asyncio. The keeper gets its signal even if this task is cancelled."""
     with suppress(ProcessLookupError):
         process.terminate()
     await asyncio.shield(_until_ended(process))
