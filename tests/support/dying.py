@@ -95,7 +95,7 @@ def running() -> dict[tuple[int, str], tuple[int, str]]:
 def descendants(pid: int) -> dict[tuple[int, str], str]:
     """Return the commands of the processes that a process has started, directly or not."""
     all_of_them, found, parents = running(), {}, {pid}
-    while new := {key: told for key, told in all_of_them.items() if told[0] in parents and key not in found}:
+    while new := {key: one for key, one in all_of_them.items() if one[0] in parents and key not in found}:
         found.update({key: command for key, (_, command) in new.items()})
         parents = {number for number, _ in new}
     return found

@@ -93,11 +93,11 @@ def watch(kind: str) -> None:
             lab = started(kind, secret)
         before = state(lab.pid), files(), processes()
         code = programs({"LAB": lab.pid, "OUT": OUT, "HOME": HOME, "PACKAGE": PACKAGE, **ports})[name]
-        told = told_by(lab, code)
+        output = output_of(lab, code)
         wrong = []
-        if told is None or lab.poll() is not None:
+        if output is None or lab.poll() is not None:
             wrong.append("the lab is dead")
-        elif secret in told:
+        elif secret in output:
             wrong.append("the secret was printed")
         wrong += [f"reached by {way}" for way, server in sockets.items() if is_reached(server)]
         until = time.monotonic() + 3
@@ -134,12 +134,12 @@ def started(kind: str, secret: str) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, "LAB_SECRET": secret, "HOME": HOME, "TOT_LAB_CACHE": f"{TOP}/cache"},
     )
-    assert told_by(lab, "print('ready')") is not None, "the lab does not start"
+    assert output_of(lab, "print('ready')") is not None, "the lab does not start"
     return lab
 
 
-def told_by(lab: subprocess.Popen[str], code: str) -> str | None:
-    """Run a program in the lab. Return what the lab was told, or `None` if it did not survive."""
+def output_of(lab: subprocess.Popen[str], code: str) -> str | None:
+    """Run a program in the lab. Return its output, or `None` if it did not survive."""
     assert lab.stdin is not None
     assert lab.stdout is not None
     try:
@@ -223,8 +223,8 @@ def lab(kind: str) -> None:
     kept = os.environ["LAB_SECRET"].encode() * 3
     for line in sys.stdin:
         code = json.loads(line)
-        told = result(tool, {"code": code}) if kind == "tool" else passes_tests([code], "raise", 1)
-        print(json.dumps(str(told)), flush=True)
+        output = result(tool, {"code": code}) if kind == "tool" else passes_tests([code], "raise", 1)
+        print(json.dumps(str(output)), flush=True)
     del kept
 
 

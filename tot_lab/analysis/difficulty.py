@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from tot_lab.analysis.estimators import samples
-from tot_lab.analysis.frames import typed_frame
+from tot_lab.analysis.frames import rows_frame
 from tot_lab.analysis.statistics import SEED, check_share, wilson
 from tot_lab.analysis.tables import solved, table
+from tot_lab.record.losses import losses_by, warn_of
 
 if TYPE_CHECKING:
     import pandas
@@ -77,12 +78,13 @@ def compute_optimal(df: Any, bins: pandas.DataFrame, *, confidence: float = 0.95
         ValueError: If no bin has two tasks.
 
     Warns:
-        UserWarning: If tasks are left out.
+        UserWarning: If tasks are left out, or more than 5 % of the calls of a role were lost.
     """
     import numpy  # noqa: PLC0415
 
     check_share(confidence, "confidence")
     frame = table(df, ["setting", "task", "correct"])
+    warn_of(losses_by(frame, ["setting"]))
     frame = frame.assign(solved=solved(frame).astype("Float64")).dropna(subset="solved")
     shares = frame.groupby(["task", "setting"], sort=False, observed=True)["solved"].agg(["mean", "size"])
     rates = shares["mean"].unstack("setting", sort=False)
@@ -124,7 +126,9 @@ def compute_optimal(df: Any, bins: pandas.DataFrame, *, confidence: float = 0.95
         first, second = (None if number is None else names[number, side] for side in (0, 1))
         rates_here = float(chosen[inside].mean()), low, high, float(single[inside].mean())
         rows.append((number, int(inside.sum()), first, second, *rates_here))
-    kinds = {"bin": "Int64", "tasks": "Int64", "first": "string", "second": "string"}
-    kinds |= dict.fromkeys(("rate", "low", "high", "single"), "Float64")
-    columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
-    return typed_frame({name: (kind, list(values)) for (name, kind), values in columns})
+    return rows_frame(
+        rows,
+        **dict.fromkeys(("bin", "tasks"), "Int64"),
+        **dict.fromkeys(("first", "second"), "string"),
+        **dict.fromkeys(("rate", "low", "high", "single"), "Float64"),
+    )

@@ -2,8 +2,8 @@
 
 A sample is one independent try at a task: an attempt of `SelfConsistency`, `BestOf` or `WeightedBestOf`, a
 continuation of a tree search of depth 1 with `Continue`, and of any other strategy a whole run, of which
-repeats give several. A table has one row per sample and the
-columns `setting`, `task` and `correct`, for votes also `answer`, and for scores `score`; `samples` makes it.
+repeats give several. A table has one row per sample and the columns `setting`, `task` and `correct`, for
+votes also `answer`, and for scores `score`; `samples` makes it.
 
 Each estimate is the mean over all ways to draw k of a task's samples without replacement. Its interval is
 over tasks, as in `tl.stats.success_rates`. Samples without a grade are left out.
@@ -18,9 +18,9 @@ from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from warnings import warn
 
-from tot_lab.analysis.frames import calls_of, each, typed_frame
-from tot_lab.analysis.statistics import SEED, check_share, wilson
-from tot_lab.analysis.tables import failed, placed, solved, strategy_of, table
+from tot_lab.analysis.frames import calls_of, rows_frame
+from tot_lab.analysis.statistics import SEED, Numbers, check_share, wilson
+from tot_lab.analysis.tables import failed, placed, solved, table
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import Decided, Scored
 from tot_lab.core.task import Task
@@ -31,11 +31,8 @@ from tot_lab.strategies.search import TreeOfThoughts
 from tot_lab.strategies.search.continuation import Continue
 
 if TYPE_CHECKING:
-    import numpy
     import pandas
     from numpy.random import Generator
-
-Numbers: TypeAlias = "numpy.ndarray[Any, Any]"
 
 DRAWS = 1_000
 """Random draws of each task where an exact value takes too long."""
@@ -45,22 +42,6 @@ ENUMERATED = 5_000
 
 EXACT = 1_000
 """Samples of a task up to which a vote is exact. With more, the numbers of subsets exceed a float."""
-
-
-class Sample(NamedTuple):
-    """A row of `samples`."""
-
-    setting: str
-    task: str
-    run_id: str
-    sample: int
-    answer: str | None
-    same: int | None
-    correct: bool | None
-    score: float | None
-    output_tokens: int | None
-    error: str | None
-    simulated: bool
 
 
 def samples(runs: Any) -> pandas.DataFrame:
@@ -75,48 +56,44 @@ def samples(runs: Any) -> pandas.DataFrame:
         the task. correct: boolean, NA without a reference or a reply. score: Float64, 0 to 1, that of the
         judge or the reward model, NA if there is none. output_tokens: Int64, those of the sample without its
         judge, NA if unknown. error: string, why the sample failed, NA if it did not. simulated: boolean.
+
+    Raises:
+        ValueError: If the strategy of a run is a class that is not imported.
     """
-    rows: list[Sample] = []
-    known: dict[tuple[str, str], dict[Hashable, int]] = {}
+    rows: list[tuple[Any, ...]] = []
+    known_keys: dict[tuple[str, str], dict[Hashable, int]] = {}
+    same: dict[tuple[tuple[str, str], str], int] = {}
     numbers: dict[tuple[str, str], int] = {}
     for place in placed(runs, "samples"):
         if (run := place.run) is None:
             continue
         group = place.setting, place.task
-        keys = known.setdefault((place.task, repr(run.header.task)), {})
+        keys = known_keys.setdefault((place.task, repr(run.header.task)), {})
         found = _attempts(run)
-        grades = iter(run.grades([one.answer for one in found if one.error is None]))
+        answers = list(dict.fromkeys(one.answer for one in found if one.error is None))
+        grades = dict(zip(answers, run.grades(answers), strict=True))
+        for answer in filter(None, answers):
+            key = answer if run.task is None else run.task.domain.same(run.task, answer)
+            same[group, answer] = keys.setdefault(key, len(keys))
         for number, one in enumerate(found, numbers.get(group, 0)):
-            same = correct = None
-            if one.error is None:
-                grade = next(grades)
-                correct = None if grade is None else grade == 1.0
-                if one.answer and run.task is not None:
-                    same = keys.setdefault(run.task.domain.same(run.task, one.answer), len(keys))
-            rows.append(
-                Sample(
-                    *group,
-                    run.id,
-                    number,
-                    one.answer or None,
-                    same,
-                    correct,
-                    one.score,
-                    one.output_tokens,
-                    one.error,
-                    run.simulated,
-                )
-            )
+            grade = None if one.error is not None else grades[one.answer]
+            correct = None if grade is None else grade == 1.0
+            known = one.answer or None, same.get((group, one.answer)), correct, one.score, one.output_tokens
+            rows.append((*group, run.id, number, *known, one.error, run.simulated))
         numbers[group] = numbers.get(group, 0) + len(found)
-    settings, tasks = [row.setting for row in rows], [row.task for row in rows]
-    return typed_frame(
-        {
-            "setting": (tuple(dict.fromkeys(settings)), settings),
-            "task": (tuple(dict.fromkeys(tasks)), tasks),
-            **each(rows, run_id="string", sample="Int64", answer="string", same="Int64"),
-            **each(rows, correct="boolean", score="Float64", output_tokens="Int64"),
-            **each(rows, error="string", simulated="boolean"),
-        }
+    return rows_frame(
+        rows,
+        setting=tuple(dict.fromkeys(row[0] for row in rows)),
+        task=tuple(dict.fromkeys(row[1] for row in rows)),
+        run_id="string",
+        sample="Int64",
+        answer="string",
+        same="Int64",
+        correct="boolean",
+        score="Float64",
+        output_tokens="Int64",
+        error="string",
+        simulated="boolean",
     )
 
 
@@ -129,7 +106,7 @@ class _Attempt(NamedTuple):
 
 def _attempts(run: Run) -> list[_Attempt]:
     """Return the samples of a run, without attempts that the end of the run cut off."""
-    strategy, task = strategy_of(run), run.task
+    strategy, task = run.strategy, run.task  # a missing class of the user is an error: it may make attempts
     propose = strategy.propose if isinstance(strategy, TreeOfThoughts) and strategy.stop.depth == 1 else None
     if task is not None and isinstance(propose, Continue):
         return _continuations(run, task, propose.count)
@@ -325,15 +302,14 @@ def _estimated(
             tokens = n * float(numpy.mean([given.tasks[number].output_tokens for number in has]))
             numbers_of = setting, name, n, len(has), given.errors
             rows.append((*numbers_of, float(shares.mean()), low, high, error, tokens, given.simulated))
-    kinds: dict[str, str | tuple[str, ...]] = {
-        "setting": tuple(dict.fromkeys(str(row[0]) for row in rows)),
-        "estimate": "string",
+    return rows_frame(
+        rows,
+        setting=tuple(dict.fromkeys(row[0] for row in rows)),
+        estimate="string",
         **dict.fromkeys(("k", "tasks", "errors"), "Int64"),
         **dict.fromkeys(("rate", "low", "high", "error", "output_tokens"), "Float64"),
-        "simulated": "boolean",
-    }
-    columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
-    return typed_frame({name: (kind, list(values)) for (name, kind), values in columns})
+        simulated="boolean",
+    )
 
 
 def _warn(text: str) -> None:
@@ -370,23 +346,21 @@ def _settings(df: Any, needs: Sequence[str]) -> dict[str, _Setting]:
         for name in ("score", "output_tokens")
     )
     simulated = frame.get("simulated", nothing).astype("boolean").fillna(False).to_numpy(bool)
-    found: dict[str, _Setting] = {}
+    tasks: dict[str, list[_Task]] = {}
     groups: Any = frame.groupby(["setting", "task"], sort=False, observed=True)
-    for (name, _), places in groups.indices.items():
-        given = found.get(str(name), _Setting([], 0, 0, False))
+    for (setting, _), places in groups.indices.items():
         rows = places[~numpy.isnan(correct[places])]
         if len(rows):
             known, place = numpy.unique(same[rows], return_inverse=True)
             mean = float(tokens[rows].mean())
-            given.tasks.append(_Task(correct[rows], place - (known[0] < 0), score[rows], mean))
-        found[str(name)] = _Setting(
-            given.tasks,
-            given.errors + int(broken[places].sum()),
-            given.samples + len(places),
-            given.simulated or bool(simulated[places].any()),
-        )
-    if empty := [name for name, given in found.items() if not given.tasks]:
-        raise ValueError(f"no sample of {empty[0]!r} has a grade")
+            task = _Task(correct[rows], place - (known[0] < 0), score[rows], mean)
+            tasks.setdefault(str(setting), []).append(task)
+    found: dict[str, _Setting] = {}
+    for setting, rows in frame.groupby("setting", sort=False, observed=True).indices.items():
+        if str(setting) not in tasks:
+            raise ValueError(f"no sample of {str(setting)!r} has a grade")
+        errors, is_simulated = int(broken[rows].sum()), bool(simulated[rows].any())
+        found[str(setting)] = _Setting(tasks[str(setting)], errors, len(rows), is_simulated)
     return found
 
 

@@ -447,6 +447,13 @@ def each(things: Sequence[Any], **dtypes: str) -> dict[str, tuple[str, list[Any]
     }
 
 
+def rows_frame(rows: Sequence[Sequence[Any]], **dtypes: str | tuple[str, ...]) -> pandas.DataFrame:
+    """Return rows as a frame, with the names and dtypes of their columns in order (see `typed_frame`)."""
+    return typed_frame(
+        {name: (dtype, [row[place] for row in rows]) for place, (name, dtype) in enumerate(dtypes.items())}
+    )
+
+
 def typed_frame(columns: dict[str, tuple[str | tuple[str, ...], list[Any]]]) -> pandas.DataFrame:
     """Return the columns as a DataFrame. A tuple of words as dtype is a category with these words, whichever
     occur, so that concatenated frames of several runs keep the category."""

@@ -120,7 +120,7 @@ def isolate() -> None:
     Only the own user exists among them, and never as root, so that a program that starts has no capabilities.
     """
     user, group = os.getuid(), os.getgid()
-    _libc("unshare", _NEW_SPACES & ~0x02000000)  # but 0x02000000, a namespace of cgroups
+    _libc("unshare", _NEW_SPACES)
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user or 65534} {user} 1"),

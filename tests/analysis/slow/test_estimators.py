@@ -4,6 +4,7 @@ from itertools import combinations, permutations
 from math import comb, prod
 from random import Random
 
+import msgspec
 import numpy
 import pandas
 import pytest
@@ -141,6 +142,17 @@ def test_a_large_vote_is_the_binomial_one():
     assert rates(found) == pytest.approx([wanted])
 
 
+def test_a_vote_of_more_than_a_thousand_samples_is_drawn():
+    """1,400 samples, whose numbers of subsets exceed a float: the hypergeometric tail, within the error."""
+    n, c, k = 1_400, 720, 33
+    found = tl.stats.majority_at_k(table([[("a", True, None)] * c + [("b", False, None)] * (n - c)]), k)
+    wanted = sum(comb(c, j) * comb(n - c, k - j) for j in range(17, k + 1)) / comb(n, k)
+    assert 0 < found["error"][0] < 0.02
+    assert abs(found["rate"][0] - wanted) <= 4 * found["error"][0]
+    exact = tl.stats.majority_at_k(table([[("a", True, None)] * 500 + [("b", False, None)] * 500]), [1, 999])
+    assert rates(exact) == pytest.approx([0.5, 0.5])
+
+
 def test_tasks_with_too_few_samples_are_said():
     df = table([[("a", True, None)] * 4, [("b", False, None)] * 2])
     assert list(tl.stats.pass_at_k(df)["k"]) == [1, 2]
@@ -275,6 +287,15 @@ def test_simulated_samples_are_named_so():
     assert tl.stats.samples(run)["simulated"].all()
     assert tl.stats.pass_at_k(run)["simulated"].all()
     assert not tl.stats.pass_at_k(sweep(tl.SelfConsistency(attempts=3)))["simulated"].any()
+
+
+def test_a_strategy_that_is_not_imported_is_an_error():
+    """Its runs could hold several samples each."""
+    run = wait(tl.Lab(scripted(guesses), runs=None).run(tl.SelfConsistency(attempts=3), TASKS[1]))
+    gone = {**run.header.strategy, "strategy": {"kind": "tests/gone"}}
+    header = msgspec.structs.replace(run.header, strategy=gone)
+    with pytest.raises(ValueError, match="tests/gone"):
+        tl.stats.samples(tl.Run(header, run.lines, task=run.task))
 
 
 def test_the_score_of_a_vote_is_not_that_of_a_sample():

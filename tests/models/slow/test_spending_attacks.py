@@ -12,6 +12,7 @@ import time
 import pytest
 from aiohttp import web
 from support import TASK, wait
+from support.dollars import PRICE, USAGE, Asks, compatible, each_path
 from support.endpoint import scripted
 from support.providers import Closed, Fault, Half, Hang, Providers, Raw, Said
 
@@ -22,35 +23,7 @@ from tot_lab.models import retries
 from tot_lab.models.reward_servers import VLLMScore
 from tot_lab.models.stack import Failure
 
-PRICE = (0.0, 100_000.0)
-"""A token of a reply costs 10 cents, so that a reply of 10 tokens costs a dollar."""
-
 ANSWER = Said("Yes.", output_tokens=10)
-USAGE = {"prompt_tokens": 7, "completion_tokens": 10, "total_tokens": 17}
-
-
-class Asks(tl.Strategy):
-    """Makes `count` calls one after another, or all at once."""
-
-    kind = "test_spending_attacks.asks"
-    count: int = 10
-    at_once: bool = False
-    same: bool = False
-    max_tokens: int = 10
-
-    def think(self, task, at="0"):
-        yield Thought(at, None, task.question)
-        messages = [(Message("user", "ask" if self.same else f"ask {k:03}"),) for k in range(self.count)]
-        calls = [
-            Call(at, "ask", each, k if self.same else 0, max_tokens=self.max_tokens)
-            for k, each in enumerate(messages)
-        ]
-        if self.at_once:
-            yield from tl.gather([tl.ask(call) for call in calls], at_most=1)
-        else:
-            for call in calls:
-                yield from tl.ask(call)
-        return tl.Answer("", "answered")
 
 
 @pytest.fixture(scope="module")
@@ -66,18 +39,6 @@ def server(provider, loaded, monkeypatch):
     provider.otherwise = ANSWER
     return provider
 
-
-def compatible(server, **more):
-    return tl.OpenAICompatible(model="m", base_url=server.base("openai"), price=PRICE, **more)
-
-
-def by_litellm(server, **more):
-    base = server.base("openai")
-    return tl.LiteLLM(model="openai/m", api_base=base, api_key="sk-none-0123456789", price=PRICE, **more)
-
-
-PATHS = {"compatible": compatible, "litellm": by_litellm}
-each_path = pytest.mark.parametrize("model", PATHS.values(), ids=PATHS)
 
 UNREPORTED = {
     "cut body": Half(Said("a " * 40, output_tokens=10)),
@@ -103,7 +64,7 @@ def test_another_lab_counts_what_was_reserved_for_replies_that_report_nothing(
 
     server.otherwise = answer
     first = lab()
-    made = wait(first.run(Asks(), TASK))
+    made = wait(first.run(Asks(count=10), TASK))
     assert (len(server.calls), first.spent) == (3, pytest.approx(3.0))
     assert made.usage.paid == pytest.approx(3.0)
     server.otherwise = ANSWER
@@ -140,7 +101,7 @@ def test_a_run_that_is_cancelled_again_and_again_does_not_exceed_the_limit(
 
         async def cancelled(lab=lab, path=path, before=before):
             watch = (lambda lines: None) if watched else None
-            running = lab.run(Asks(), TASK, watch=watch) if path is None else lab.resume(path)
+            running = lab.run(Asks(count=10), TASK, watch=watch) if path is None else lab.resume(path)
             task = asyncio.ensure_future(running)
             await until(lambda: len(server.calls) == before + 2 or task.done())
             await asyncio.sleep(0.1)
@@ -160,7 +121,7 @@ def test_a_call_that_waits_for_a_slot_or_another_try_is_free_when_it_is_cancelle
     lab = tl.Lab(model(server, concurrency=1), runs=tmp_path, mode="off", spend=3.0)
 
     async def cancelled():
-        task = asyncio.ensure_future(lab.run(Asks(at_once=True), TASK))
+        task = asyncio.ensure_future(lab.run(Asks(count=10, at_once=True), TASK))
         await until(lambda: server.calls)
         await asyncio.sleep(0.1)
         task.cancel()
@@ -184,7 +145,7 @@ PRICE = {PRICE}
 {inspect.getsource(Asks)}
 model = tl.OpenAICompatible(model="m", base_url=sys.argv[1], price=PRICE)
 lab = tl.Lab(model, runs=sys.argv[2], mode="off", spend=3.0)
-asyncio.run(lab.run(Asks(at_once=True), TASK))
+asyncio.run(lab.run(Asks(count=10, at_once=True), TASK))
 """
 
 
@@ -252,7 +213,7 @@ def piece(text, **more):
 def test_a_stream_that_an_error_ends_was_processed(server, model, code):
     server.otherwise = stream(piece("so "), piece("so "), {"error": {"message": "overloaded", "code": code}})
     lab = tl.Lab(model(server, retries=2), runs=None, mode="off", spend=3.0)
-    made = wait(lab.run(Asks(), TASK, watch=lambda lines: None))
+    made = wait(lab.run(Asks(count=10), TASK, watch=lambda lines: None))
     assert (len(server.calls), lab.spent, made.stop_reason) == (3, pytest.approx(3.0), "budget:spend")
 
 
@@ -400,7 +361,7 @@ def test_a_redirect_costs_once(server, model):
     server.otherwise = charged
     server.will(moved)
     lab = tl.Lab(model(server), runs=None, mode="off", spend=3.0)
-    wait(lab.run(Asks(), TASK))
+    wait(lab.run(Asks(count=10), TASK))
     assert sum(paid) == pytest.approx(lab.spent) == pytest.approx(3.0)
 
 
@@ -408,14 +369,14 @@ def test_a_request_of_an_event_loop_that_was_closed_counts(server):
     server.otherwise = Hang(30)
     lab = tl.Lab(compatible(server), runs=None, mode="off", spend=3.0)
     loop = asyncio.new_event_loop()
-    task = loop.create_task(lab.run(Asks(), TASK))
+    task = loop.create_task(lab.run(Asks(count=10), TASK))
     deadline = time.monotonic() + 60
     while not server.calls and time.monotonic() < deadline:
         loop.run_until_complete(asyncio.sleep(0.01))
     task._log_destroy_pending = False
     loop.close()
     server.otherwise = ANSWER
-    wait(lab.run(Asks(), TASK))
+    wait(lab.run(Asks(count=10), TASK))
     assert (len(server.calls), lab.spent) == (3, pytest.approx(3.0))
 
 

@@ -220,7 +220,8 @@ class _Options:
         return _Named(own if own in labels else labels[0] if len(labels) == 1 else None, match.end())
 
     def text_beside(self, label: str | None, text: str, at: int) -> _Named | None:
-        return self.text_at(text, next(_BESIDE.finditer(text, at)).end(), label)
+        beside = _BESIDE.match(text, at)
+        return self.text_at(text, beside.end() if beside else at, label)
 
     def one_at(self, text: str, at: int) -> _Named | None:
         """Return what is named at a place: by its label, its text, or both. The label is `None` if they

@@ -115,7 +115,7 @@ class RewardModel(Evaluator):
     def _steps(self, path: Path) -> list[str]:
         """The steps of a path, without blank lines."""
         parts = path if self.split is None else re.split(self.split, "\n\n".join(path))
-        steps = [_BLANK_LINES.sub("\n", part.strip("\n")) for part in parts if part and part.strip()]
+        steps = [_BLANK_LINES.sub("\n", part.strip("\n")) for part in parts if part.strip()]
         return steps or [""]
 
 
