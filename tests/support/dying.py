@@ -120,13 +120,23 @@ def grade(seconds: int, program: str) -> None:
 def match(seconds: int) -> None:
     from tot_lab.core.processes import found_in
 
+    found_in("a", ["a"], 60)
+    worker_started()
     found_in(r"(a+)+$", ["a" * 60 + "b"], seconds)
 
 
 def calculate(seconds: int) -> None:
     from tot_lab.core.processes import Worker
 
-    Worker("def answer(request): return 9 ** 9 ** 9 > 1").request(None, seconds)
+    worker = Worker("def answer(request): return request ** request ** request > 1")
+    worker.request(2, 60)
+    worker_started()
+    worker.request(9, seconds)
+
+
+def worker_started() -> None:
+    """From now on, a worker computes only what it was asked for."""
+    Path(os.environ["TMPDIR"], "worker started").touch()
 
 
 async def call_tools(seconds: int, kinds: set[str]) -> None:
