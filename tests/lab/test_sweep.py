@@ -646,7 +646,7 @@ def test_a_run_collects_seldom_and_leaves_the_collector_as_it_was(fails):
         with pytest.raises(Halt) if fails else nullcontext():
             wait(tl.Lab(model, runs=None).run(tl.OneAnswer(), TASKS[0]))
         assert gc.get_threshold() == before
-        assert during[0] > before
+        assert during[0][0] >= 1_000_000  # a run that another test left in a closed loop may hold it there
     finally:
         gc.set_threshold(*before)
 
