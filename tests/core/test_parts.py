@@ -287,6 +287,10 @@ def test_r12_the_designs_names_of_settings_are_accepted():
             reflexion(strategy=tl.ReAct(parallel=False), kernel_max_iterations=2),
             reflexion(strategy=tl.ReAct(parallel=False, max_iterations=2)),
         ),
+        (
+            tl.PlanExecute(step_kernel_max_iterations=2),
+            tl.PlanExecute(strategy=tl.ReAct(max_iterations=2)),
+        ),
         (reflexion().with_(kernel_max_iterations=7), reflexion(strategy=tl.ReAct(max_iterations=7))),
         (reflexion(self_critique_depth="shallow"), reflexion(critique_depth="shallow")),
         (

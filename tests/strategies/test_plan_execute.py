@@ -1,7 +1,9 @@
 """Plan–Execute–Reflect: dispatch, references, waves, recovery, reflection, and what a plan cut off does."""
 
 import asyncio
+import json
 import re
+from random import Random
 
 import pytest
 from pydantic import ValidationError
@@ -10,7 +12,7 @@ from support.contract import FIRST
 from support.plans import GOOD, TASK, Planner, add, echo, plan, run, think, tool
 
 import tot_lab as tl
-from tot_lab.core.calls import Call
+from tot_lab.core.calls import Call, Reply, ToolCall
 from tot_lab.testing import PROMISES, Trial
 
 BAD = "UNSATISFIED: the doubling is missing.\nAnswer: 7"
@@ -330,10 +332,102 @@ def test_r4_a_plan_with_wrong_references_is_carried_out_and_its_wrong_steps_are_
     assert made.answer == "14"
 
 
-def test_r8_required_calls_ask_for_what_an_analysis_lists():
-    model = Planner(plan=plan(think("List the cities.")), analysis="Oslo, Rome, Kyiv", review=GOOD)
+def test_r8_the_model_writes_the_arguments_of_missing_calls_once():
+    model = Planner(
+        plan=plan(tool("echo", text="moon"), think("Sum up {{from_step:s1}}.")),
+        augment=plan(tool("echo", text="tides"), tool("echo", text="stars")),
+        analysis="summed up",
+        review=GOOD,
+    )
+    made = run(model, tl.PlanExecute(required_tools={"echo": 3}))
+    assert model.kinds == ["plan", "augment", "analysis", "review"]
+    assert "- echo: 2 more" in model.asked("augment")[0].prompt
+    assert made.tools_df()["result"].tolist() == ["moon", "tides", "stars"]
+    (analysis,) = model.asked("analysis")
+    assert all(word in analysis.prompt for word in ("moon", "tides", "stars")), "it uses the added calls too"
+    assert len(made.plans) == made.plans[0].version == 1
+
+
+def test_r8_calls_may_use_the_items_that_an_analysis_lists():
+    items = [tool("echo", text=f"{{{{from_step:s1:item:{k}}}}}") for k in (1, 2, 3)]
+    model = Planner(
+        plan=plan(think("List the cities.")), augment=plan(*items), analysis="Oslo, Rome, Kyiv", review=GOOD
+    )
     made = run(model, tl.PlanExecute(required_tools={"echo": 3}))
     assert made.tools_df()["result"].tolist() == ["Oslo", "Rome", "Kyiv"]
+
+
+@pytest.mark.parametrize("settings", [{"effects": ("files",)}, {}], ids=["files", "undeclared"])
+def test_r8_a_tool_that_may_have_effects_is_called_only_as_a_model_chose(settings):
+    deleted = []
+
+    @tl.tool(**settings)
+    def delete_file(path: str) -> str:
+        """Deletes a file."""
+        deleted.append(path)
+        return "deleted"
+
+    model = Planner(
+        plan=plan(think("Which files are old?")),
+        analysis="The old ones are those of May.",
+        act=[
+            Reply(tool_calls=(ToolCall("a", "delete-file", '{"path": "may.log"}'),)),
+            Reply(tool_calls=(ToolCall("b", "final-answer", '{"answer": "deleted may.log"}'),)),
+        ],
+        review=GOOD,
+    )
+    made = run(model, tl.PlanExecute(required_tools={"delete-file": 1}), tools=[delete_file])
+    assert deleted == ["may.log"]
+    assert model.kinds == ["plan", "analysis", "act", "act", "review"]
+    assert "The old ones are those of May." in model.asked("act")[0].prompt
+    assert made.plans[0].steps[-1].tool_hints == ("delete-file",)
+
+
+@pytest.mark.parametrize("augment", ["no steps", plan(tool("echo", text="one"))])
+def test_r8_a_requirement_that_is_not_met_is_recorded(augment):
+    model = Planner(plan=plan(think("Sum up.")), augment=augment, analysis="ok", review=GOOD)
+    made = run(model, tl.PlanExecute(required_tools={"echo": 3}))
+    (note,) = notes(made, "requirement_failed")
+    missing = 2 if "one" in augment else 3
+    assert (note.data["tool"], note.data["required"], note.data["missing"]) == ("echo", 3, missing)
+    assert made.stop_reason == "answered"
+
+
+def test_r8_each_argument_of_an_added_call_was_written_by_the_model():
+    """In generated plans with required tools, each text that a tool receives stands in a reply."""
+
+    @tl.tool(effects=("network",))
+    def send(to: str) -> str:
+        """Sends a message."""
+        return f"sent to {to}"
+
+    random = Random(0)
+    words = [f"word{k}" for k in range(50)]
+    for _ in range(200):
+        steps = [
+            random.choice([tool("echo", text=random.choice(words)), think(f"Think {{{{from_step:s{k}}}}}.")])
+            if k
+            else tool("echo", text=random.choice(words))
+            for k in range(random.randint(1, 4))
+        ]
+        further = [tool("echo", text=random.choice(words)) for _ in range(random.randint(0, 6))]
+        lists = "a list: " + ", ".join(random.sample(words, 3))
+        acts = [
+            Reply(tool_calls=(ToolCall("a", "send", json.dumps({"to": random.choice(words)})),)),
+            Reply(tool_calls=(ToolCall("b", "final-answer", '{"answer": "sent"}'),)),
+        ]
+        mode = random.choice(["linear", "dag"])
+        model = Planner(plan=plan(*steps), augment=plan(*further), analysis=lists, act=acts * 9, review=GOOD)
+        quantities = {"echo": random.randint(1, 6), "send": random.randint(1, 3)}
+        made = run(
+            model,
+            tl.PlanExecute(required_tools=quantities, plan_mode=mode),
+            tools=[echo, send],
+        )
+        written = json.dumps([steps, further]) + acts[0].tool_calls[0].arguments
+        for arguments in made.tools_df()["arguments"]:
+            for text in json.loads(arguments).values():
+                assert text in written
 
 
 def test_r8_a_call_for_several_entities_is_one_call_each():
@@ -451,15 +545,11 @@ def test_r2_a_review_that_states_satisfied_runs_no_further_tool_call(verdict):
     assert model.kinds == ["plan", "review"]
 
 
-def test_required_calls_are_added_and_told_to_the_planner():
-    model = Planner(plan=plan(tool("echo", text="moon"), think("Sum up.")), analysis="ok", review=GOOD)
-    made = run(model, tl.PlanExecute(required_tools={"echo": 3}))
-    assert "- echo: 3 or more steps of the type tool_call" in model.calls[0].prompt
-    assert [step.result for step in made.plans[0].steps if step.tool_name == "echo"] == [
-        "moon",
-        f"{TASK.question} (part 2 of 3)",
-        f"{TASK.question} (part 3 of 3)",
-    ]
+def test_the_planner_is_shown_the_required_calls():
+    model = Planner(plan=plan(*[tool("echo", text=word) for word in "abc"]), review=GOOD)
+    run(model, tl.PlanExecute(required_tools={"echo": 3}))
+    assert "TOOL CALL REQUIREMENTS\n- echo: 3 or more steps of the type tool_call" in model.calls[0].prompt
+    assert model.kinds == ["plan", "review"]
     assert tl.PlanExecute(required_tools=["echo×3"]) == tl.PlanExecute(required_tools={"echo": 3})
     with pytest.raises(ValidationError, match="expected a tool with a quantity, such as web-search×4: got"):
         tl.PlanExecute(required_tools=["three echoes"])

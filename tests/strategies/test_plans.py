@@ -24,10 +24,12 @@ from tot_lab.strategies.plans import (
     PlanDraft,
     PlanStep,
     filled_in,
+    further_calls,
+    inserted,
     items_in,
+    missing_calls,
     planned,
     rewritten,
-    with_required,
 )
 
 SEARCH = ToolSpec(
@@ -320,25 +322,61 @@ def test_quantities_are_read():
             read_quantities([bad])
 
 
-def test_missing_calls_of_a_required_tool_are_added():
-    there = steps_of(call("web-search", {"query": "moon"}), think())
-    made = with_required(there, {"web-search": 4}, [SEARCH, ADD], "the tides")
-    assert made[:2] == there
-    assert [(step.id, step.type, step.tool_name) for step in made[2:]] == [
-        (f"s{k}", "tool_call", "web-search") for k in (3, 4, 5)
-    ]
-    assert [step.tool_args["query"] for step in made[2:]] == [f"the tides (part {k} of 4)" for k in (2, 3, 4)]
-    assert with_required(made, {"web-search": 4}, [SEARCH], "the tides") == made
-    after = with_required(steps_of(think("List the cities.")), {"web-search": 2}, [SEARCH], "the tides")
-    assert [(step.type, step.tool_hints, step.depends_on) for step in after[1:]] == [
-        ("tool_call", (), ("s1",))
-    ] * 2
-    assert [step.tool_args["query"] for step in after[1:]] == [
-        "{{from_step:s1:item:1}}",
-        "{{from_step:s1:item:2}}",
-    ], "what the analysis lists is what to ask"
-    (numbers,) = with_required([], {"add": 1}, [ADD], "7 and 8")  # a goal is no integer
-    assert (numbers.type, numbers.tool_hints) == ("composite", ("add",))
+def searches(*queries, before=(), **more):
+    return further_calls(
+        draft(*[call("web-search", {"query": query}, **more) for query in queries]),
+        before,
+        {"web-search": 2},
+        TOOLS,
+        "linear",
+        20,
+    )
+
+
+def test_missing_calls_are_those_of_tool_call_steps():
+    there = steps_of(call("web-search", {"query": "moon"}), call(), think())
+    assert missing_calls(there, {"web-search": 4, "add": 1}) == {"web-search": 3}
+    hinted = steps_of({"type": "composite", "instruction": "search", "toolHints": ["web-search"]})
+    assert missing_calls(hinted, {"web-search": 1}) == {"web-search": 1}
+
+
+def test_of_a_draft_of_further_calls_only_the_missing_ones_are_taken():
+    there = steps_of(call("web-search", {"query": "moon"}))
+    assert [step.tool_args["query"] for step in searches("a", "b", "c", before=there)] == ["a", "b"]
+    with pytest.raises(ValueError, match="no step is a tool_call of web-search"):
+        further_calls(draft(think(), call("add", {"a": 1})), there, {"web-search": 2}, TOOLS, "linear", 20)
+
+
+def test_steps_that_use_the_results_of_a_tool_use_the_added_ones_too():
+    there = steps_of(
+        call("web-search", {"query": "moon"}),
+        think("Compare {{from_step:s1}}."),
+        call("add", {"a": 1}),
+        think("Sum up {{from_step:s2:summary}}."),
+        think("List {{from_step:s1}}."),
+        mode="linear",
+    )
+    made = inserted(there, searches("tides", "stars", before=there))
+    assert [step.id for step in made] == [f"s{k}" for k in range(1, 8)] == [f"s{step.seq}" for step in made]
+    assert [step.tool_args.get("query") for step in made[:3]] == ["moon", "tides", "stars"]
+    assert {step.instruction: step.depends_on for step in made if step.type == "analysis"} == {
+        "Compare {{from_step:s1}}.": ("s1", "s2", "s3"),
+        "Sum up {{from_step:s4:summary}}.": ("s4",),
+        "List {{from_step:s1}}.": ("s1", "s2", "s3"),
+    }
+
+
+def test_an_added_call_comes_after_the_steps_that_it_uses():
+    there = steps_of(
+        call("web-search", {"query": "moon"}),
+        think("Which moons? {{from_step:s1}}"),
+        think("Compare {{from_step:s1}}."),
+        mode="linear",
+    )
+    made = inserted(there, searches("{{from_step:s2:item:1}}", before=there))
+    assert [step.type for step in made] == ["tool_call", "analysis", "tool_call", "analysis"]
+    assert made[2].tool_args == {"query": "{{from_step:s2:item:1}}"}
+    assert [step.depends_on for step in made] == [(), ("s1",), ("s2",), ("s1", "s3")]
 
 
 # In SQLite, as it runs.
@@ -521,7 +559,7 @@ def test_killed_in_a_wave_and_gone_on_with_no_completed_step_runs_again(tmp_path
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
     store = tmp_path / "plans.db"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while time.monotonic() < until:
             plans = tl.PlanStore(store).all() if (tmp_path / "hanging").exists() else []
             if plans and [step.status for step in plans[0].steps[:2]] == ["completed"] * 2:

@@ -645,13 +645,23 @@ def test_when_little_is_new_it_is_told_to_write():
     pages = [said(("read", {"page": page})) for page in range(3)]
     made = act(model := Script(*pages, said(final("26"))))
     (enough,) = notes(made, "react.enough")
-    assert enough["new_words"] == pytest.approx(1 / 8)  # "again", of eight words of four letters or more
+    assert enough["new_words"] == pytest.approx(1 / 8)  # "again", of eight words
     assert "only 12% of the words in the last result are new" in model.shown(3)
     assert all("Enough" not in call.prompt for call in model.calls[:3])
-    numbers = act(Script(*[said(("read", {"page": 3}))] * 4, said(final("26"))))
-    assert notes(numbers, "react.enough") == []  # no words: nothing can be said of them
+    numbers = act(Script(*[said(("read", {"page": 3}))] * 3, said(final("26"))))
+    assert notes(numbers, "react.enough")[0]["new_words"] == 0
     required = act(Script(*pages, said(final("26"))), tl.ReAct(required_tools={"read": 4}, max_iterations=4))
     assert notes(required, "react.enough") == []
+
+
+def test_r17_numbers_and_short_words_are_new_words():
+    @tl.tool(effects=())
+    def price(day: int) -> str:
+        """The price of a day."""
+        return f"Price today: {50 + day} or {90 + day}"
+
+    asked = [said(("price", {"day": day})) for day in range(4)]
+    assert notes(act(Script(*asked, said(final("26"))), tools=[price]), "react.enough") == []
 
 
 # R18.

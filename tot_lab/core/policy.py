@@ -6,6 +6,7 @@ its own policy denies. A strategy does not offer the tools that it denies, and d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, field_serializer
@@ -19,7 +20,8 @@ class EffectPolicy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     mode: Literal["deny_all", "allow_list", "allow_all"] = "allow_list"
     """`deny_all` permits only tools without effects, `allow_list` only the effects or tools in `allow`, and
-    `allow_all` everything.
+    `allow_all` everything. A tool whose effects are not declared counts as having effects, and can be allowed
+    by its name only.
     """
 
     allow: frozenset[str] = frozenset()
@@ -34,12 +36,25 @@ class EffectPolicy(BaseModel):
 
     def refusal(self, tool: ToolSpec) -> str | None:
         """Return why `tool` may not be called, or `None` if it may."""
-        denied = sorted(self.deny & {tool.name, *tool.effects})
+        effects = tool.effects or ()
+        denied = sorted(self.deny & {tool.name, *effects})
         if denied:
             return f"the effect policy denies {', '.join(denied)}"
-        if not tool.effects or self.mode == "allow_all":
+        if tool.effects == () or self.mode == "allow_all":
             return None
         if self.mode == "deny_all":
-            return f"the effect policy denies all effects; {tool.name} has {', '.join(tool.effects)}"
-        lacking = [] if tool.name in self.allow else sorted({*tool.effects} - self.allow)
+            return f"the effect policy denies all effects; {tool.name} has {described_effects(tool.effects)}"
+        if tool.name in self.allow:
+            return None
+        if tool.effects is None:
+            return f"the effect policy does not allow {tool.name}, which has {described_effects(None)}"
+        lacking = sorted({*effects} - self.allow)
         return f"the effect policy does not allow {', '.join(lacking)}" if lacking else None
+
+
+def described_effects(effects: Sequence[str] | None) -> str:
+    """Return the effects of a tool in words."""
+    return UNDECLARED if effects is None else ", ".join(effects) or "none"
+
+
+UNDECLARED = "undeclared effects (declare them: @tl.tool(effects=()) if there are none)"

@@ -59,8 +59,9 @@ class Tool(Part):
     from it. A function is identified by its source, so other data that it reads must not change.
     """
 
-    effects: Effects = ()
-    """Names of its effects, such as `network` or `files`; see `tl.EffectPolicy`."""
+    effects: Effects | None = ()
+    """Names of its effects, such as `network` or `files`; see `tl.EffectPolicy`. `None` means that they are
+    not declared, the default of a function that is not `pure`: a policy then allows it by its name only."""
 
     timeout: Annotated[float, Field(gt=0)] = 15.0
     """Seconds for one attempt."""
@@ -273,6 +274,7 @@ def _tool_of(function: Callable[..., Any], settings: dict[str, Any]) -> Function
             "description": inspect.getdoc(function) or "",
             "parameters": accepted.schema,
             "function": given,
+            "effects": () if settings.get("pure") else None,
             **settings,
         }
     )

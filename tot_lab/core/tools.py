@@ -53,14 +53,15 @@ class ToolSpec(BaseModel):
     parameters: dict[str, Any]
     """JSON schema of its arguments, an object."""
 
-    effects: tuple[str, ...] = ()
-    """What it changes or reaches outside (`network`, `process`, …). Empty for a tool that only computes."""
+    effects: tuple[str, ...] | None = ()
+    """What it changes or reaches outside (`network`, `process`, …). Empty for a tool that only computes.
+    `None` if that is not declared."""
 
     guidance: str = ""
     """Text about the tool in the system prompt of an agent that has it."""
 
     used_when_named: bool = False
-    """Whether it must be called if the request names it."""
+    """Whether it must be called if the task requests it by name; see `is_requested_in`."""
 
     output: bool = False
     """Whether it delivers the result of the work instead of finding something out."""
@@ -71,16 +72,40 @@ class ToolSpec(BaseModel):
         few = ("guidance", "used_when_named", "output")
         return {name: value for name, value in data.items() if value or name not in few}
 
-    def is_named_in(self, text: str) -> bool:
-        """Whether `text` names the tool. `deep-think` is also matched as `deep_think`, `Deep Think` or
-        `deepthink`.
+    def has_effect(self, effect: str) -> bool:
+        """Whether the tool declares `effect`."""
+        return effect in (self.effects or ())
+
+    @property
+    def text_argument(self) -> str | None:
+        """The only required argument, if it is a free text and the tool has no effects. Otherwise `None`."""
+        required = self.parameters.get("required", [])
+        if self.effects != () or len(required) != 1:
+            return None
+        schema = self.parameters.get("properties", {}).get(required[0], {})
+        narrowed = {"enum", "const", "format", "pattern"} & schema.keys()
+        return required[0] if schema.get("type") == "string" and not narrowed else None
+
+    def is_requested_in(self, text: str) -> bool:
+        """Whether `text` requests the tool by its name. `deep-think` is also matched as `deep_think`, `Deep
+        Think` or `deepthink`. A name in code is no request, nor is one in a sentence with a negation.
         """
         words = "[-_ ]?".join(map(re.escape, self.name.split("-")))
-        return re.search(rf"(?<![\w-]){words}(?![\w-])", text, re.IGNORECASE) is not None
+        name = re.compile(rf"(?<![\w.-]){words}(?![\w(-]|\.\w)", re.IGNORECASE)
+        sentences = _END_OF_SENTENCE.split(_CODE_BLOCK.sub("\n", text))
+        return any(name.search(sentence) and not _NEGATION.search(sentence) for sentence in sentences)
 
     def offered(self) -> dict[str, Any]:
         """The tool as an entry of `Call.tools`."""
         return {"name": self.name, "description": self.description, "parameters": self.parameters}
+
+
+_CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_END_OF_SENTENCE = re.compile(r"[.!?](?=\s)|[;\n]| but ")
+_NEGATION = re.compile(
+    r"\b(?:not|cannot|never|no|without|avoid|instead of|rather than|except|neither|nor|forbid\w*)\b|n['’]t\b",
+    re.IGNORECASE,
+)
 
 
 def tool_name(name: str) -> str:

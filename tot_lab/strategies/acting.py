@@ -191,21 +191,18 @@ class Acting(ToolLimits, Prompting):
         return {**dict.fromkeys(self.named(task, available), 1), **stated}
 
     def named(self, task: Task, available: AvailableTools) -> list[str]:
-        """The tools that the question names and that must be called in that case (`used_when_named`)."""
+        """The tools that the question requests by name and that must be called then (`used_when_named`)."""
         return [
             name
             for name, spec in available.tools.items()
-            if spec.used_when_named and spec.is_named_in(task.question)
+            if spec.used_when_named and spec.is_requested_in(task.question)
         ]
 
     def called_for_model(
         self, task: Task, available: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
     ) -> Thinking[list[Observation]]:
-        """Call tools that the question names and that the model did not call. The results become children of
-        `at`.
-
-        Each required string argument is the question. An argument `context` is the context of the task and
-        the results `known` since.
+        """Call tools that the question requests by name and that the model did not call, see
+        `arguments_for_model`. The results become children of `at`.
         """
         calls = yield from self._calls_for_model(task, available, at, names, known)
         return (yield from self.carry_out(available, Turn(at, calls=tuple(calls), native=False)))
@@ -216,12 +213,18 @@ class Acting(ToolLimits, Prompting):
         calls = []
         for name in names:
             yield Note("tools.called_for_model", at, {"tool": name}, fallback=True)
-            parameters = available.tools[name].parameters
-            given = dict.fromkeys(parameters.get("required", []), task.question)
-            if "context" in parameters.get("properties", {}):
-                given["context"] = "\n\n".join(filter(None, [task.context, *known]))
+            given = self.arguments_for_model(task, available.tools[name], known)
             calls.append(ToolCall(f"named-{name}", name, json.dumps(given)))
         return calls
+
+    def arguments_for_model(self, task: Task, tool: ToolSpec, known: Sequence[str]) -> dict[str, str]:
+        """The arguments of a tool that is called for the model: its required arguments are the question, and
+        an argument `context` is the context of the task with the results `known` since.
+        """
+        given = dict.fromkeys(tool.parameters.get("required", []), task.question)
+        if "context" in tool.parameters.get("properties", {}):
+            given["context"] = "\n\n".join(filter(None, [task.context, *known]))
+        return given
 
     def turn(
         self,

@@ -172,7 +172,7 @@ class GatherThenThink(Prompting):
         above = parent_of(at) or at
         thought = yield from emit(Thought(at, above, _instruction(category)))
         part = task.domain.part(task, thought.text, "")
-        looking = tuple(tool for tool in task.tools if MODEL not in tool.effects)  # reasoning comes later
+        looking = tuple(tool for tool in task.tools if not tool.has_effect(MODEL))  # reasoning comes later
         part = part.model_copy(update={"tools": looking})
         answer = yield from intercept(
             watch,

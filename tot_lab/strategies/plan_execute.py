@@ -31,19 +31,34 @@ from tot_lab.core.tools import Quantities
 from tot_lab.strategies.acting import Acting, AvailableTools
 from tot_lab.strategies.continued import all_but_the_root
 from tot_lab.strategies.conversation import shortened
-from tot_lab.strategies.plan_prompts import AUGMENT, HOW, ORDER, PATCH, PLAN, REQUIREMENTS, STEPS, VERDICT
+from tot_lab.strategies.plan_prompts import (
+    AUGMENT,
+    FURTHER_CALLS,
+    HOW,
+    ORDER,
+    PATCH,
+    PLAN,
+    REQUIREMENTS,
+    STEPS,
+    VERDICT,
+)
 from tot_lab.strategies.plans import (
     DROPPED,
+    SUMMARY,
     Mode,
     PlanDraft,
     PlanStep,
+    added_calls,
+    calls_to_choose,
     filled_in,
+    further_calls,
+    inserted,
+    missing_calls,
     planned,
     rewritten,
     shown,
     text_of,
     with_edited_text,
-    with_required,
 )
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.structured import RETRIES, Tier, ask_json, calls_per_ask
@@ -72,8 +87,8 @@ class PlanExecute(Acting):
 
     Best for tasks that fall into steps known beforehand, more so if tools do most of them. Trade-off: a bad
     plan costs its steps before it is noticed. Calls: 1 for the plan and 1 for the reflection, 1 for each
-    analysis step, those of `strategy` for each composite step, 1 for each patch, 2 for each refinement, and 1
-    with `classify_tools`; none for a tool_call step.
+    analysis step, those of `strategy` for each composite step, 1 for each patch, 2 for each refinement, 1
+    with `classify_tools`, and 1 if required calls are missing; none for a tool_call step.
 
     A reflection that states SATISFIED ends the work, so no further step runs. One that states neither
     SATISFIED nor UNSATISFIED is recorded as unreadable and counts as not satisfied.
@@ -86,8 +101,13 @@ class PlanExecute(Acting):
     kind = "plan_execute"
     aliases: ClassVar[tuple[str, ...]] = ("plan-execute-reflect",)
 
+    setting_aliases: ClassVar[Mapping[str, str]] = {
+        "step_kernel_max_iterations": "strategy.kernel_max_iterations"  # only ReAct has it
+    }
+
     strategy: Strategy = ReAct(max_iterations=3)
-    """The strategy that solves a composite step. The step is its task, with the tools that the step names."""
+    """The strategy that solves a composite step. The step is its task, with the tools that the step names.
+    `step_kernel_max_iterations` stands for its `max_iterations` if it is `tl.ReAct`."""
 
     plan_mode: Mode = "linear"
     """`linear` executes the steps in order. `dag` executes every step whose dependencies are done,
@@ -114,8 +134,10 @@ class PlanExecute(Acting):
 
     required_tools: Quantities = {}
     """Minimum number of calls of each tool by steps of the plan, as `{"web-search": 4}` or
-    `["web-search×4"]`. Missing calls are added as steps. A tool that the task names and that must be used in
-    that case (`deep-think`) is required once, even if no plan can be read.
+    `["web-search×4"]`. Steps are added for missing calls: the model is asked once more for the arguments of
+    tools without effects that take one text, and a composite step decides on calls of other tools. A tool
+    that the task requests by name and that must be used then (`deep-think`) is required once, even if no plan
+    can be read.
     """
 
     classify_tools: bool = False
@@ -167,11 +189,12 @@ class PlanExecute(Acting):
             return None
         reviews = self.max_refinements + 1
         plans = reviews + self.max_patches
+        asked = plans + bool(self.required_tools or self.classify_tools)
         named = sum(spec.used_when_named for spec in task.tools)
         classified = MAX_REQUIRED * len(task.tools) if self.classify_tools else 0
         added = sum(self.required_tools.values()) + named + classified
         carried_out = (self.max_steps * plans + added) * steps
-        return self.classify_tools + plans * calls_per_ask(self.max_retries) + carried_out + reviews + 1
+        return self.classify_tools + asked * calls_per_ask(self.max_retries) + carried_out + reviews + 1
 
     def _calls_per_step(self, task: Task) -> int | None:
         inner = self.strategy.max_calls(task.domain.part(task, "", ""))  # the instruction is not known yet
@@ -214,8 +237,7 @@ class _Work:
             if not named:
                 return (yield from self._ended(stop))
             steps, required = [], {name: required[name] for name in named}
-        tools, task = list(self.available.tools.values()), self.task
-        steps = with_required(steps, required, tools, task.question, task.context)
+        steps = yield from self._with_required(steps, required)
         yield from self._taken("plan.created", steps, goal=self.task.question, mode=self.by.plan_mode)
         while True:
             yield from self._execute()
@@ -235,6 +257,37 @@ class _Work:
                 stop = yield from self._augment(review)
             if stop:
                 return (yield from self._ended(stop))
+
+    def _with_required(self, steps: list[PlanStep], required: Mapping[str, int]) -> Thinking[list[PlanStep]]:
+        """Add the calls that the plan lacks. No argument is invented: in one further request, the model
+        writes those of tools without effects that take one text; composite steps choose those of other tools.
+        A tool that the task requests by name receives the task.
+        """
+        tools, task = self.available.tools, self.task
+        missing = missing_calls(steps, required)
+        named = missing.keys() & {*self.by.named(task, self.available)}
+        written = {name: n for name, n in missing.items() if name not in named and tools[name].text_argument}
+        for name, count in missing.items():
+            if name in named:
+                given = self.by.arguments_for_model(task, tools[name], [])
+                steps = inserted(steps, added_calls(steps, name, count, given))
+            elif name not in written:
+                steps = inserted(steps, calls_to_choose(steps, name, count, task.question))
+        if not written:
+            return steps
+        lines = [f"- {name}: {count} more" for name, count in written.items()]
+        parts = [f"The plan so far:\n{shown(steps, SUMMARY)}", "\n".join([FURTHER_CALLS, *lines])]
+        by, before = self.by, steps
+
+        def read(draft: PlanDraft) -> list[PlanStep]:
+            return further_calls(draft, before, written, tools, by.plan_mode, by.max_steps)
+
+        more, stop = yield from self._ask_planner("augment", read, *parts)
+        steps = inserted(steps, more or [])
+        for name, count in missing_calls(steps, {name: required[name] for name in written}).items():
+            data = {"tool": name, "required": required[name], "missing": count, "stop": stop}
+            yield Note("plan.requirement_failed", self.at, data, fallback=True)
+        return steps
 
     # Execute.
 

@@ -8,14 +8,23 @@ PLAN = "Do not answer yet. Write a plan for it: steps that lead to the answer, a
 
 STEPS = """\
 Each step has one of three types.
-tool_call: calls one tool, named in toolName, with the arguments in toolArgs; no model sees it.
+tool_call: calls one tool, named in toolName, with the arguments in toolArgs; no model sees it. Write one
+step for each thing that a tool is asked: four cities to look up are four steps.
 analysis: one piece of thinking in words, as its instruction says.
 composite: a small problem of its own, as its instruction says, with the tools named in toolHints.
 dependsOn names the steps whose results a step needs. {{from_step:s1}} in toolArgs or in an instruction
-stands for the whole result of s1, {{from_step:s1:summary}} for its first 500 characters."""
+stands for the whole result of s1, {{from_step:s1:summary}} for its first 500 characters, and
+{{from_step:s1:item:2}} for the second item that it lists."""
 
-REQUIREMENTS = "TOOL CALL REQUIREMENTS\nOne step for each thing that a tool is asked."
+REQUIREMENTS = "TOOL CALL REQUIREMENTS"
 """Above the tools that a plan must call, with how often each."""
+
+FURTHER_CALLS = (
+    "Some tools must be called more often than the plan does. Write these further steps of the type "
+    "tool_call and no others, each with arguments of its own. They are numbered on from the last one above, "
+    "and can depend on those."
+)
+"""Above the tools that a plan calls too seldom, with how many calls are missing."""
 
 ORDER = {
     "linear": "Steps are carried out in turn, and named s1, s2, … by their place. Write {most} at most.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Literal
@@ -32,6 +33,7 @@ Mode = Literal["linear", "dag"]
 OPEN = ("pending", "failed", "skipped")
 """Statuses of a step that a patch may rewrite."""
 
+_ID = re.compile(r"\bs[0-9]+\b")
 _REFERENCE = re.compile(r"\{\{\s*from_step\s*:([^{}]*)\}\}")
 _CALL_BEGINS = re.compile(r"(?<![a-z0-9-])[0-9-]*+([a-z][a-z0-9-]*+)\(\{")
 
@@ -330,56 +332,113 @@ def reopened(step: PlanStep) -> PlanStep:
     return step.changed(status="pending", error=None) if open_again else step
 
 
-def with_required(
-    steps: Sequence[PlanStep],
-    quantities: Mapping[str, int],
-    tools: Sequence[ToolSpec],
-    goal: str,
-    context: str = "",
-) -> list[PlanStep]:
-    """Append the calls that `steps` lack of `quantities`, by tool name.
+def missing_calls(steps: Sequence[PlanStep], required: Mapping[str, int]) -> dict[str, int]:
+    """The number of calls that `steps` lack of `required`, by tool name."""
+    there = Counter(step.tool_name for step in steps if step.type == "tool_call")
+    return {name: count - there[name] for name, count in required.items() if count > there[name]}
 
-    If an analysis precedes all calls of the tool, added call k asks for item k of its result, in each
-    required string argument. Otherwise it asks for the goal. A tool with other required arguments is called
-    by a composite step, which determines them. An argument `context` receives the context of the task.
+
+def further_calls(
+    draft: PlanDraft,
+    steps: Sequence[PlanStep],
+    missing: Mapping[str, int],
+    tools: Mapping[str, ToolSpec],
+    mode: Mode,
+    most: int,
+) -> list[PlanStep]:
+    """The tool_call steps of `draft` that call the tools in `missing`, at most as often as they are missing.
+
+    Raises:
+        ValueError: If there are none.
     """
-    made = list(steps)
-    schemas = {spec.name: spec.parameters for spec in tools}
-    for name, count in quantities.items():
-        calls = [step.seq for step in steps if step.type == "tool_call" and step.tool_name == name]
-        there, first = len(calls), min(calls, default=len(steps) + 1)
-        analysis = next((s.id for s in reversed(steps) if s.type == "analysis" and s.seq < first), None)
-        needed = schemas.get(name, {}).get("required", [])
-        properties = schemas.get(name, {}).get("properties", {})
-        given = {"context": context} if context and "context" in properties else {}
-        texts = all(properties.get(field, {}).get("type") == "string" for field in needed)
-        for number in range(there + 1, count + 1):
-            seq = len(made) + 1
-            instruction = f"{goal} (part {number} of {count})" if count > 1 else goal
-            if analysis is not None:
-                instruction = f"{{{{from_step:{analysis}:item:{number}}}}}"
-            common = {
-                "id": f"s{seq}",
-                "seq": seq,
-                "title": f"{name}, {number} of {count}",
-                "depends_on": () if analysis is None else (analysis,),
-            }
-            made.append(
-                PlanStep(
-                    **common,
-                    type="tool_call",
-                    tool_name=name,
-                    tool_args={**dict.fromkeys(needed, instruction), **given},
-                )
-                if texts
-                else PlanStep(
-                    **common,
-                    type="composite",
-                    instruction=f"Call the tool {name}, for this and nothing else: {instruction}",
-                    tool_hints=(name,),
-                )
+    left = Counter(missing)
+    made = []
+    for step in planned(draft, steps, tools, mode, most)[len(steps) :]:
+        if step.type == "tool_call" and step.error is None and left[step.tool_name or ""] > 0:
+            left[step.tool_name or ""] -= 1
+            made.append(step)
+    if not made:
+        raise ValueError(f"no step is a tool_call of {', '.join(missing)}")
+    kept = {step.id for step in (*steps, *made)}
+    for step in made:
+        if lacking := next((id for id in step.depends_on if id not in kept), None):
+            raise ValueError(
+                f"{step.id}: it depends on {lacking}, which is no tool_call of {', '.join(missing)}"
             )
     return made
+
+
+def added_calls(
+    steps: Sequence[PlanStep], name: str, count: int, arguments: Mapping[str, str]
+) -> list[PlanStep]:
+    """Steps that call the tool `name` with these arguments."""
+    step = {"title": name, "type": "tool_call", "tool_name": name, "tool_args": dict(arguments)}
+    return [PlanStep(**step, id=f"s{seq}", seq=seq) for seq in _next(steps, count)]
+
+
+def _next(steps: Sequence[PlanStep], count: int) -> range:
+    return range(len(steps) + 1, len(steps) + count + 1)
+
+
+def calls_to_choose(steps: Sequence[PlanStep], name: str, count: int, goal: str) -> list[PlanStep]:
+    """Composite steps, each for one call of the tool `name`, whose model chooses the arguments. It sees the
+    results of the analyses that do not depend on such a call.
+    """
+    calls = {step.id for step in steps if _called_alone(step) == name}
+    known = [step.id for step in steps if step.type == "analysis" and not calls & {*step.depends_on}]
+    return [
+        PlanStep(
+            id=f"s{seq}",
+            seq=seq,
+            title=f"call {name}",
+            instruction=f"Call the tool {name} for this, if it is needed, and do nothing else: {goal}",
+            type="composite",
+            tool_hints=(name,),
+            depends_on=tuple(known),
+        )
+        for seq in _next(steps, count)
+    ]
+
+
+def inserted(steps: Sequence[PlanStep], added: Sequence[PlanStep]) -> list[PlanStep]:
+    """Insert `added` before the first step that uses a result of one of their tools. That step and later ones
+    that do use the results of `added` as well. Steps are numbered anew.
+    """
+    made = list(steps)
+    for step in added:
+        same = {one.id for one in made if _called_alone(one) == _called_alone(step)}
+        first = 1 + max((place for place, one in enumerate(made) if one.id in step.depends_on), default=-1)
+        users = [place for place, one in enumerate(made) if place >= first and same & {*one.depends_on}]
+        for place in users:
+            made[place] = made[place].changed(depends_on=(*made[place].depends_on, step.id))
+        made.insert(users[0] if users else len(made), step)
+    new = {step.id: f"s{seq}" for seq, step in enumerate(made, 1)}
+    return [_renumbered(step, seq, new) for seq, step in enumerate(made, 1)]
+
+
+def _called_alone(step: PlanStep) -> str | None:
+    """The tool that a step calls, or the only one that a composite step may call."""
+    if step.type == "composite" and len(step.tool_hints) == 1:
+        return step.tool_hints[0]
+    return step.tool_name if step.type == "tool_call" else None
+
+
+def _renumbered(step: PlanStep, seq: int, new: Mapping[str, str]) -> PlanStep:
+    def renamed(match: re.Match[str]) -> str:
+        id, colon, form = match[1].partition(":")
+        return f"{{{{from_step:{new.get(id.strip(), id)}{colon}{form}}}}}"
+
+    def rename(text: str) -> str:
+        return _REFERENCE.sub(renamed, text)
+
+    return step.changed(
+        id=new[step.id],
+        seq=seq,
+        depends_on=tuple(new[id] for id in step.depends_on),
+        instruction=rename(step.instruction),
+        tool_args=_with_texts(step.tool_args, rename),
+        error=step.error and _ID.sub(lambda match: new.get(match[0], match[0]), step.error),
+    )
 
 
 def _check_count(count: int, most: int) -> None:

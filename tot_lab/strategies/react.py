@@ -61,7 +61,7 @@ _NO_CALL = (
     f"That was no tool call. Call a tool, or give the answer: call {FINAL.name}, or write it alone as "
     f'{{"name": "{FINAL.name}", "arguments": {{"answer": "<the answer>"}}}}'
 )
-_WORD = re.compile(r"[^\W\d_]{4,}")
+_WORD = re.compile(r"[^\W_]+")
 
 
 class ReAct(Acting):

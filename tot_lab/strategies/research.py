@@ -208,7 +208,8 @@ class _Reading(NamedTuple):
 
 def is_web_tool(tool: ToolSpec) -> bool:
     """Whether a tool accesses the web: it has the effect `network`, and a parameter `url` or `query`."""
-    return "network" in tool.effects and bool({"url", "query"} & tool.parameters.get("properties", {}).keys())
+    arguments = tool.parameters.get("properties", {}).keys()
+    return tool.has_effect("network") and bool({"url", "query"} & arguments)
 
 
 def fetcher(tools: Iterable[ToolSpec]) -> ToolSpec | None:

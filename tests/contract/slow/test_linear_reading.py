@@ -79,7 +79,7 @@ EXEMPT = {
 
 GENERATED = {
     "tot_lab.models.chat.replies": "of a key, escaped: it is a text",
-    "tot_lab.core.tools": "of a tool's name; tried as `is_named_in`",
+    "tot_lab.core.tools": "of a tool's name; tried as `is_requested_in`",
     "tot_lab.domains.multi_hop": "of a kind of thing; tried by `HANDS`",
     "tot_lab.strategies.search.reward_model": "of the user; the default is tried as `_BLANK_LINES`",
     "tot_lab.domains.agent_player": "of a prompt's own words; tried by the simulated models",
@@ -478,7 +478,7 @@ TABLE: dict[str, Callable[[str], object]] = {
     "as_recorded": lambda text: conversation.as_recorded(
         conversation.Turn("0.0", "x"), Thought("0.0", "0", text), ("calculator",)
     ),
-    "is_named_in": TOOL.is_named_in,
+    "is_requested_in": TOOL.is_requested_in,
     "tool_name": tools.tool_name,
     "value_of": value_of,
     "altered": lambda text: research.altered(text, "a page"),

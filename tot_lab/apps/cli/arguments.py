@@ -20,6 +20,7 @@ from pydantic import ConfigDict, ValidationError, validate_call
 
 from tot_lab.apps.cli.help import PRESETS, Formatter
 from tot_lab.core.parts import REGISTRY, Part, class_of, known_names
+from tot_lab.core.policy import described_effects
 from tot_lab.core.registry import built_in, offered
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Domain, Task
@@ -243,8 +244,8 @@ def effect_policy_for(words: Sequence[str] | None, tools: Sequence[Tool]) -> Eff
     allowed = parse_effects(words) or []
     if not tools and allowed:
         raise InvalidArgument("--allow needs --tools: no tools are given.")
-    effects = sorted({effect for tool in tools for effect in tool.effects})
-    if words is None and effects:
+    effects = sorted({effect for tool in tools for effect in tool.effects or ()})
+    if words is None and tools:
         known = {*effects, *(tool.name for tool in tools)}
         allowed = sorted(known & allowed_by_user())
     for name in allowed:
@@ -253,14 +254,11 @@ def effect_policy_for(words: Sequence[str] | None, tools: Sequence[Tool]) -> Eff
     policy = EffectPolicy(allow=frozenset(allowed))
     refused = [tool for tool in tools if policy.refusal(tool.spec)]
     if refused:
-        reach = "; ".join(f"{tool.name} has {_join(tool.effects)}" for tool in refused)
-        lacking = ",".join(sorted({effect for tool in refused for effect in tool.effects} | {*allowed}))
+        reach = "; ".join(f"{tool.name} has {described_effects(tool.effects)}" for tool in refused)
+        needed = {name for tool in refused for name in tool.effects or (tool.name,)}
+        lacking = ",".join(sorted(needed | {*allowed}))
         raise InvalidArgument(f"The effects of these tools are not allowed: {reach}; add --allow {lacking}")
     return policy if tools else None
-
-
-def _join(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
 
 
 def parse_budget(words: Sequence[str] | None) -> Budget | None:
