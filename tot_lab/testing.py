@@ -47,7 +47,7 @@ from tot_lab.views.figures import figures_of
 
 T = TypeVar("T")
 
-SECONDS = 30.0
+SECONDS = 120.0
 """Time limit of one run. A strategy that does not end breaks its promise."""
 
 

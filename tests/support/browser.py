@@ -38,6 +38,9 @@ CHROMIUM_FLAGS = [
     *("--disable-extensions", "--force-color-profile=srgb", "--disable-background-timer-throttling"),
     *("--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding", "--use-mock-keychain"),
 ]
+PATIENCE = 60_000
+"""Milliseconds until something that a page should show counts as missing."""
+
 TOKEN = "for-tests-on-loopback"
 CELL: dict[str, Any] = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
 
@@ -75,8 +78,9 @@ def running_chromium() -> Iterator[str]:
 @contextmanager
 def browsing(address: str) -> Iterator[Browser]:
     """A running Chromium, without the contexts of others. Playwright holds the event loop of its thread."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         browser = playwright.chromium.connect_over_cdp(address)
         try:
@@ -91,7 +95,7 @@ class Watched:
     def __init__(self, browser: Browser, **options: Any) -> None:
         self.context = browser.new_context(accept_downloads=True, **options)
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(PATIENCE)
         self.asked: list[str] = []
         self.errors: list[str] = []
         self.page.on("request", lambda request: self.asked.append(request.url))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -50,6 +51,7 @@ class Dying:
             env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(folder)},
             stdin=subprocess.DEVNULL,
         )
+        weakref.finalize(self, self.process.kill)  # also after a test that failed
 
     def ready(self, programs: int) -> None:
         """Wait until so many programs run."""
