@@ -112,7 +112,7 @@ def test_a_killed_run_goes_on_and_carries_no_tool_out_again(tmp_path):
     ):
         wait(lab_with(fine, runs=tmp_path).resume(cut))
     with pytest.raises(ValueError, match="must have the effect_policy of the run"):
-        wait(lab_with(counted, fine, effect_policy=tl.EffectPolicy(allow={"files"})).resume(cut))
+        wait(lab_with(counted, fine, effect_policy=tl.EffectPolicy(allow={"counted", "fine"})).resume(cut))
 
 
 def test_a_branch_carries_nothing_out_that_its_parent_did():
@@ -173,7 +173,7 @@ def test_sweeps_share_no_runs_when_their_tools_differ(tmp_path):
 def test_dask_workers_have_the_tools(tmp_path):
     distributed = pytest.importorskip("distributed")
 
-    @tl.tool
+    @tl.tool(effects=())
     def nested(a: int, tool_context: dict) -> int:
         return a + tool_context["more"]
 

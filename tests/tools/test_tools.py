@@ -555,7 +555,7 @@ def test_m12_a_tool_that_the_lab_denies_is_an_error_at_construction(tmp_path):
     ]:
         with pytest.raises(ValueError, match=rf"'counted' \(effects: network, files\).*{why}"):
             lab_with(reaching, cache=tmp_path, effect_policy=policy)
-    with pytest.raises(ValueError, match=r"'fine' \(effects: none\).*denies fine"):
+    with pytest.raises(ValueError, match=r"'fine' \(effects: not declared .*denies fine"):
         lab_with(fine, effect_policy=tl.EffectPolicy(deny={"fine"}))
     assert COUNTED == [(1, 0)]
     lab_with(reaching, effect_policy=tl.EffectPolicy(allow={"network", "files"}))
@@ -570,9 +570,40 @@ def test_m12_tools_given_by_name_and_those_of_a_replay_keep_the_policy():
     lab_with(effect_policy=tl.EffectPolicy(mode="deny_all"))  # without tools, a policy denies none
 
 
+@pytest.mark.parametrize(
+    ("settings", "policy", "allowed"),
+    [
+        ({}, tl.EffectPolicy(mode="deny_all"), False),
+        ({}, tl.EffectPolicy(), False),
+        ({}, tl.EffectPolicy(allow={"network"}), False),
+        ({}, tl.EffectPolicy(allow={"act"}), True),
+        ({}, tl.EffectPolicy(mode="allow_all"), True),
+        ({"effects": ()}, tl.EffectPolicy(), True),
+        ({"effects": ()}, tl.EffectPolicy(mode="deny_all"), True),
+        ({"pure": True}, tl.EffectPolicy(mode="deny_all"), True),
+    ],
+)
+def test_undeclared_effects_count_as_effects(settings, policy, allowed):
+    """The author of a function that deletes files may not have read about effects."""
+
+    @tl.tool(**settings)
+    def act(what: str) -> str:
+        """Does something."""
+        return what
+
+    model = Scripted(lambda call: tl.Reply("Answer: 26"))
+    wait(tl.Lab(model, runs=None, tools=[act]).run(tl.ReAct(effect_policy=policy), TASK))
+    assert all(("act" in [tool["name"] for tool in call.tools]) == allowed for call in model.calls)
+    if allowed:
+        tl.Lab(model, runs=None, tools=[act], effect_policy=policy)
+    else:
+        with pytest.raises(ValueError, match=r"'act' \(effects: not declared .*effects=\(\)"):
+            tl.Lab(model, runs=None, tools=[act], effect_policy=policy)
+
+
 def test_m12_a_tool_that_a_strategy_denies_is_not_offered():
     model = Scripted(lambda call: tl.Reply("Answer: 26"))
-    lab = tl.Lab(model, runs=None, tools=[changed(counted, effects=("files",)), fine])
+    lab = tl.Lab(model, runs=None, tools=[changed(counted, effects=("files",)), changed(fine, effects=())])
     wait(lab.run(tl.ReAct(effect_policy=tl.EffectPolicy(deny={"files"})), TASK))
     assert model.calls
     for call in model.calls:

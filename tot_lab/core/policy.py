@@ -43,18 +43,17 @@ class EffectPolicy(BaseModel):
         if tool.effects == () or self.mode == "allow_all":
             return None
         if self.mode == "deny_all":
-            return f"the effect policy denies all effects; {tool.name} has {described_effects(tool.effects)}"
+            return f"the effect policy denies all effects; those of {tool.name} are {written(tool.effects)}"
         if tool.name in self.allow:
             return None
         if tool.effects is None:
-            return f"the effect policy does not allow {tool.name}, which has {described_effects(None)}"
+            return f"the effect policy does not allow {tool.name}, whose effects are {written(None)}"
         lacking = sorted({*effects} - self.allow)
         return f"the effect policy does not allow {', '.join(lacking)}" if lacking else None
 
 
-def described_effects(effects: Sequence[str] | None) -> str:
-    """Return the effects of a tool in words."""
-    return UNDECLARED if effects is None else ", ".join(effects) or "none"
-
-
-UNDECLARED = "undeclared effects (declare them: @tl.tool(effects=()) if there are none)"
+def written(effects: Sequence[str] | None) -> str:
+    """Return the effects of a tool as text."""
+    if effects is None:
+        return "not declared (write @tl.tool(effects=()) if it has none)"
+    return ", ".join(effects) or "none"

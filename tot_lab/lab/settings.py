@@ -28,7 +28,7 @@ from typing import Any, Self
 from pydantic import Field, PrivateAttr
 
 from tot_lab.core.files import config_folder
-from tot_lab.core.policy import described_effects
+from tot_lab.core.policy import written
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.model_settings import TABLES, ModelSettings, bound_keys, check, model_places, unknown
@@ -146,13 +146,13 @@ class Settings(ModelSettings):
             if one.effects != () and place is not None and place.is_project:
                 raise SettingsError(
                     f"{place.name}: tools: a project file may name only tools that compute: got {one.name}, "
-                    f"which has {described_effects(one.effects)}. Pass --tools, or name it in "
+                    f"whose effects are {written(one.effects)}. Pass --tools, or name it in "
                     f"{config_folder() / FILE}."
                 )
             if policy.refusal(one.spec):
                 lacking = (one.name,) if one.effects is None else one.effects
                 raise SettingsError(
-                    f"tools: {one.name} has {described_effects(one.effects)}, not allowed here. "
+                    f"tools: the effects of {one.name} are {written(one.effects)}, which is not allowed. "
                     f"Pass --allow {','.join(lacking)}, or set `allow` in {config_folder() / FILE}."
                 )
         return {"tools": tools, "effect_policy": policy} if tools else {}

@@ -18,7 +18,7 @@ from pydantic_core import to_json
 
 from tot_lab.core.calls import Call, CallObserver, Halt, Reply, format_error, readable
 from tot_lab.core.parts import UserFunction, needs_functions
-from tot_lab.core.policy import EffectPolicy, described_effects
+from tot_lab.core.policy import EffectPolicy, written
 from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.scrubbing import scrubbed, secrets_in
 from tot_lab.core.tool import Tool, Unfit, tool
@@ -78,7 +78,7 @@ class Toolbox:
             _expect_distinguishable(made)
             if refusal := self._refusal(made):
                 raise ValueError(
-                    f"The tool {made.name!r} (effects: {described_effects(made.effects)}) cannot be used: "
+                    f"The tool {made.name!r} (effects: {written(made.effects)}) cannot be used: "
                     f"{refusal}. Leave it out, or pass an effect_policy that allows it."
                 )
             self.tools[made.name] = made

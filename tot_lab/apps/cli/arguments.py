@@ -20,7 +20,7 @@ from pydantic import ConfigDict, ValidationError, validate_call
 
 from tot_lab.apps.cli.help import PRESETS, Formatter
 from tot_lab.core.parts import REGISTRY, Part, class_of, known_names
-from tot_lab.core.policy import described_effects
+from tot_lab.core.policy import written
 from tot_lab.core.registry import built_in, offered
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Domain, Task
@@ -254,7 +254,7 @@ def effect_policy_for(words: Sequence[str] | None, tools: Sequence[Tool]) -> Eff
     policy = EffectPolicy(allow=frozenset(allowed))
     refused = [tool for tool in tools if policy.refusal(tool.spec)]
     if refused:
-        reach = "; ".join(f"{tool.name} has {described_effects(tool.effects)}" for tool in refused)
+        reach = "; ".join(f"{tool.name}: {written(tool.effects)}" for tool in refused)
         needed = {name for tool in refused for name in tool.effects or (tool.name,)}
         lacking = ",".join(sorted(needed | {*allowed}))
         raise InvalidArgument(f"The effects of these tools are not allowed: {reach}; add --allow {lacking}")
