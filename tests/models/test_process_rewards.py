@@ -75,9 +75,11 @@ def test_the_requests_are_the_published_ones(server, published):
 
 @pytest.mark.parametrize("published", PUBLISHED, ids=lambda one: one.kind)
 @pytest.mark.parametrize("is_old", [False, True], ids=["", "old"])
-def test_the_rewards_are_those_of_the_authors_code(server, published, is_old):
+@pytest.mark.parametrize("steps", [STEPS, (" So ", "it is 3. "), ("26",)], ids=["", "spaces", "one"])
+def test_the_rewards_are_those_of_the_authors_code(server, published, is_old, steps):
     AsVLLM(is_old).serve(server)
-    steps = [line for step in STEPS for line in step.split("\n")] if published.separator == "\n" else STEPS
+    if published.separator == "\n":
+        steps = [line for step in steps for line in step.split("\n")]
     reply = replied(served(server, published), reward_call(*steps))
     expected = published.score(QUESTION, published.separator.join(steps))
     assert scores_in(reply) == pytest.approx(expected, rel=1e-9)

@@ -447,6 +447,21 @@ def test_budget_and_timeout_hold_for_a_function_that_takes_its_time():
     assert late.tree["0.0"].reason.startswith("timeout")
 
 
+@pytest.mark.slow
+def test_a_timeout_holds_for_a_plain_function_that_takes_its_time():
+    released = threading.Event()
+
+    def slow(task, paths):
+        released.wait(60)
+        return [0.5] * len(paths)
+
+    lab = tl.Lab(Scripted(letters), runs=None, timeout=0.2)
+    late = wait(lab.run(tl.TreeOfThoughts(evaluate=slow), TASK_OF_LETTERS))
+    released.set()
+    assert late.stop_reason == "error"
+    assert late.tree["0.0"].reason.startswith("timeout")
+
+
 def test_calls_of_a_budget_are_those_of_a_model():
     made = run(tl.TreeOfThoughts(evaluate=by_letter_of_samples), TASK, budget=tl.Budget(calls=15))
     assert (made.usage.calls, made.stop_reason) == (15, "limit:depth")

@@ -36,7 +36,7 @@ class Toy:
             if part in self.special:
                 ids.append(self.special[part])
                 continue
-            words = re.findall(r"[^\w\s]+\n*|\s*\n+|\s?\w+|\s+", part)
+            words = re.findall(r"[^\w\s]+\n*|\s*\n+|\s?\w+|\s", part)
             assert "".join(words) == part
             ids += [self.known.get(word, 200 + zlib.crc32(word.encode()) % 100_000) for word in words]
         return ids

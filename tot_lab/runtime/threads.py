@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 
-_THREAD = ThreadPoolExecutor(1, "tot_lab_function")
+_THREAD: list[ThreadPoolExecutor] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_THREAD.clear)  # the thread is one of the parent
 
 
 async def text_of(function: Callable[[], Awaitable[str] | str]) -> str:
@@ -20,6 +23,8 @@ async def text_of(function: Callable[[], Awaitable[str] | str]) -> str:
     if inspect.iscoroutinefunction(function):
         text: str = await function()
         return text
+    if not _THREAD:
+        _THREAD.append(ThreadPoolExecutor(1, "tot_lab_function"))
     loop, context = asyncio.get_running_loop(), copy_context()
-    made: Awaitable[str] | str = await loop.run_in_executor(_THREAD, context.run, function)
+    made: Awaitable[str] | str = await loop.run_in_executor(_THREAD[0], context.run, function)
     return made if isinstance(made, str) else await made
