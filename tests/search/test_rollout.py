@@ -9,7 +9,7 @@ from support.reply_trees import ENDED, ReplyTree, begun, case
 from support.step_searches import BOX, GREEDY, PublishedDVTS
 
 import tot_lab as tl
-from tot_lab.core.calls import Call, Reply
+from tot_lab.core.calls import Call, Reply, ToolCall
 from tot_lab.core.records import Note
 from tot_lab.models.openai_compatible import VLLM
 from tot_lab.record.losses import losses_of
@@ -240,6 +240,22 @@ def test_another_proposer_can_continue_the_thoughts():
     rollout = tl.evaluators.Rollout(propose=tl.proposers.Continue(), depth=1, evaluate=lambda task, path: 0.5)
     made = one_step(rollout, Scripted(), propose="propose")
     assert {call.messages[-1].role for call in rollouts(made)} == {"assistant"}
+
+
+def test_a_continuation_can_use_tools():
+    def reply(call):
+        if call.purpose == "rollout" and call.messages[-1].role != "tool":
+            return Reply(tool_calls=(ToolCall("1", "legs", '{"animal": "spider"}'),))
+        return f"so {call.messages[-1].content}" if call.purpose == "rollout" else "one"
+
+    seen = []
+    made = one_step(
+        tl.evaluators.Rollout(depth=1, evaluate=lambda task, path: seen.append(path[-1]) or 0.5),
+        Scripted(reply),
+        propose=tl.WithTools(proposer=tl.Sample(count=1)),
+    )
+    assert [e.purpose for e in made.events if isinstance(e, Call)] == ["sample", "rollout", "tool", "rollout"]
+    assert seen == ["so 8"]
 
 
 def test_to_the_end_is_one_call_that_no_separator_ends():

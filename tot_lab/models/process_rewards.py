@@ -61,8 +61,8 @@ class _Labeller(VLLMReward):
     """A language model of vLLM that labels each step with the token `+` or `-`.
 
     The reward of a step is the probability of `+` among the two, in the distribution of the token after the
-    step. Each step is a prompt of its own, with all steps before it, as in the authors' code. Let vLLM cache
-    prefixes, which it does by default.
+    step. Each step is a prompt of its own with all steps before it, so that what is sent grows with the
+    square of their number. vLLM processes common prefixes once, unless prefix caching is turned off.
     """
 
     kind: ClassVar[str] = ""
