@@ -62,13 +62,60 @@ def test_a_model_that_is_trained_to_reward_gets_the_conversation_alone():
 def test_the_problem_can_be_stated_in_another_way():
     (user, *_) = rewarded(searched("0.5", prompt="Problem: {problem}"))[0].messages
     assert (user.role, user.content) == ("user", f"Problem: {TASK.question}")
-    system, user, *_ = rewarded(searched("0.5", prompt="You are a verifier."))[0].messages
-    assert (system.role, system.content) == ("system", "You are a verifier.")
-    assert user.content == TASK.question
     with_context = TASK.model_copy(update={"context": "A duck has two legs."})
     evaluate = tl.evaluators.RewardModel(model=by_step)
     made = run(tl.TreeOfThoughts(evaluate=evaluate, stop=STOP), with_context)
     assert "A duck has two legs." in rewarded(made)[0].messages[0].content
+
+
+def test_a_system_message_is_its_own():
+    system, user, *_ = rewarded(searched("0.5", system="You are a verifier."))[0].messages
+    assert (system.role, system.content) == ("system", "You are a verifier.")
+    assert user.content == TASK.question
+
+
+INSTRUCTED = TASK.model_copy(update={"system_prompt": "Count {problem} in eights."})
+
+
+@pytest.mark.parametrize(
+    ("settings", "system"),
+    [
+        ({}, None),
+        ({"system": "Be exact."}, "Be exact."),
+        ({"system": "{system_prompt}"}, INSTRUCTED.system_prompt),
+        ({"system": "Asked was: {system_prompt}"}, f"Asked was: {INSTRUCTED.system_prompt}"),
+    ],
+)
+def test_the_instructions_of_the_generator_are_shown_only_on_request(settings, system):
+    evaluate = tl.evaluators.RewardModel(model=by_step, **settings)
+    inner = tl.TreeOfThoughts(evaluate=evaluate, stop=STOP)
+    for strategy in (inner, tl.WithThinking(strategy=inner, level="high")):
+        made = run(strategy, INSTRUCTED)
+        assert rewarded(made)
+        for call in rewarded(made):
+            shown = [message.content for message in call.messages if message.role == "system"]
+            assert shown == ([] if system is None else [system])
+        others = [
+            event for event in made.events if isinstance(event, tl.Call) and event not in rewarded(made)
+        ]
+        assert others
+        assert all(call.messages[0].content.startswith(INSTRUCTED.system_prompt) for call in others)
+        assert wait(made.replay()).identical
+
+
+def test_a_prompt_without_the_problem_is_an_error():
+    with pytest.raises(
+        ValueError, match=r"prompt must contain \{problem\}: got 'Judge.'. Set system instead"
+    ):
+        tl.evaluators.RewardModel(prompt="Judge.")
+
+
+def test_a_prompt_of_an_earlier_version_without_slots_is_the_system_message():
+    old = {"kind": "reward_model", "prompt": "You are a verifier.", "aggregate": "min"}
+    expected = tl.evaluators.RewardModel(system="You are a verifier.", aggregate="min")
+    assert tl.part_of(old) == expected
+    kept = tl.evaluators.RewardModel(prompt="Problem: {problem}")
+    assert tl.part_of(kept.settings()) == kept
 
 
 SOLUTION = "Step 1: A spider has eight legs.\n\nThree have 24.\nStep 2: A duck has two.\n\n \nAnswer: 26"

@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import re
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -359,6 +360,49 @@ def test_a_plain_function_of_paths_is_a_batch_too():
     assert tl.part_of(json.loads(json.dumps(strategy.settings()))).settings() == strategy.settings()
 
 
+def test_a_model_in_this_process_blocks_no_run_and_is_called_once_at_a_time():
+    """As a PRM that is loaded here: a plain function, called for a batch of paths by two runs at once."""
+    started, released = threading.Event(), threading.Event()
+    under_way, most, threads, batches = [0], [0], set(), []
+
+    def prm(task, paths):
+        under_way[0] += 1
+        most[0] = max(most[0], under_way[0])
+        threads.add(threading.current_thread())
+        batches.append(len(paths))
+        started.set()
+        assert released.wait(30), "the event loop stands still"
+        under_way[0] -= 1
+        return [len("".join(path)) / 10 for path in paths]
+
+    async def go():
+        strategy = tl.TreeOfThoughts(propose=tl.Sample(count=3), evaluate=prm, stop=tl.Stop(depth=2))
+        lab = tl.Lab(Scripted(letters), runs=None)
+        runs = [asyncio.create_task(lab.run(strategy, TASK_OF_LETTERS)) for _ in range(2)]
+        while not started.is_set():
+            await asyncio.sleep(0.001)  # so the loop goes on until the function runs, and while it does
+        released.set()
+        return await asyncio.gather(*runs)
+
+    one, other = wait(go())
+    assert one.events == other.events
+    assert {node.score for node in one.tree if node.depth} == {0.1, 0.2}
+    assert most == [1]
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads
+    assert batches == [3, 3, 6, 6]
+    assert wait(one.replay()).identical
+    assert len(batches) == 4
+
+
+def test_a_plain_callable_may_return_what_is_awaited():
+    def judged(task, paths):
+        return Batch()(task, paths)
+
+    made, _ = searched(lambda tree, frontier: [], evaluate=judged)
+    assert {made.tree[id].score for id in made.tree.root.children} == {0.1}
+
+
 def test_a_batch_that_fails_costs_its_thoughts_and_not_the_run():
     def away(paths):
         raise ConnectionError("no route to the judge")
@@ -399,6 +443,21 @@ def test_budget_and_timeout_hold_for_a_function_that_takes_its_time():
     assert capped.answer  # a thought that has no score yet
     lab = tl.Lab(Scripted(letters), runs=None, timeout=0.2)
     late = wait(lab.run(tl.TreeOfThoughts(evaluate=slow), TASK_OF_LETTERS))
+    assert late.stop_reason == "error"
+    assert late.tree["0.0"].reason.startswith("timeout")
+
+
+@pytest.mark.slow
+def test_a_timeout_holds_for_a_plain_function_that_takes_its_time():
+    released = threading.Event()
+
+    def slow(task, paths):
+        released.wait(60)
+        return [0.5] * len(paths)
+
+    lab = tl.Lab(Scripted(letters), runs=None, timeout=0.2)
+    late = wait(lab.run(tl.TreeOfThoughts(evaluate=slow), TASK_OF_LETTERS))
+    released.set()
     assert late.stop_reason == "error"
     assert late.tree["0.0"].reason.startswith("timeout")
 

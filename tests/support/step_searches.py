@@ -16,6 +16,9 @@ from operator import attrgetter
 from support.reply_trees import CUT, ENDED, SEPARATED, Samples, begun
 
 AGGREGATES = {"last": lambda rewards: rewards[-1], "min": min, "prod": math.prod}
+GREEDY = "greedy"
+"""The sample of a request at temperature 0."""
+
 BOX = re.compile(r"\\boxed\{\d\}")
 
 
@@ -164,7 +167,24 @@ class PublishedBeam(SearchAndLearn):
 
 
 class PublishedDVTS(SearchAndLearn):
-    """`n // m` subtrees, each of which goes on with the best of `m` steps until that one ends."""
+    """`n // m` subtrees, each of which goes on with the best of `m` steps until that one ends.
+
+    A step is scored with up to `lookahead` further steps, which are not sampled but always the same.
+    """
+
+    lookahead = 0
+
+    def after(self, parent, steps, end):
+        one = super().after(parent, steps, end)
+        if one is not None and self.lookahead:
+            ahead = [*one.steps]
+            for _ in range(self.lookahead):
+                if end != SEPARATED:
+                    break
+                step, end = self.tree.reply(begun(ahead), GREEDY)
+                ahead.append(step)
+            one.score = self.aggregate(self.tree.rewards(ahead))
+        return one
 
     def run(self, n, m):
         going_on, chosen = dict.fromkeys(range(n // m), Candidate()), {}

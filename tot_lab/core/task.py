@@ -337,7 +337,8 @@ class Task(BaseModel):
     """Steps taken before the strategy's root. Every path that a domain receives begins with them."""
 
     system_prompt: _Text = ""
-    """System text before every model call of a run on this task, whatever the strategy."""
+    """System text before every model call of a run on this task, whatever the strategy. Calls of a reward
+    model do not have it; see `RewardModel(system=…)`."""
 
     reference: Any = None
     """Ground truth. It is removed before a strategy receives the task."""

@@ -115,11 +115,11 @@ class Effect(NamedTuple):
     Attributes:
         call: The call, made by `core.tools.function_call`.
         carry_out: Returns the text of the reply. An exception becomes the reply's error. It is not called if
-            the journal already holds the reply.
+            the journal already holds the reply. A function that is not async runs in a thread.
     """
 
     call: Call
-    carry_out: Callable[[], Awaitable[str]]
+    carry_out: Callable[[], Awaitable[str] | str]
 
 
 class Request(msgspec.Struct, frozen=True):

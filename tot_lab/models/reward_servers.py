@@ -72,12 +72,7 @@ class RewardServer(ServedModel):
 
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
         solutions = {call.messages: solution_of(call) for call in calls}  # samples of a reward are equal
-        body, options = self._body(list(solutions.values())), calls[0].options
-        if taken := options.keys() & body.keys():
-            raise Failure(f"options must hold further fields of the request: got {min(taken)!r}")
-        async with self._posted(self._path, body | options) as response:
-            page = page_of(await body_of(response))
-            usage = self._usage(page, response.headers)
+        page, usage = await self._reported(list(solutions.values()), calls[0].options)
         try:
             each = self._rows(page, list(solutions.values()))
             texts = {messages: self._text(rows) for messages, rows in zip(solutions, each, strict=True)}
@@ -88,6 +83,18 @@ class RewardServer(ServedModel):
         name = page.get("model") if isinstance(page, dict) else None
         return Answers(choices, name if isinstance(name, str) else None, usage)
 
+    async def _reported(self, solutions: list[Solution], options: dict[str, Any]) -> tuple[Any, Usage | None]:
+        """Return what the server reports for the solutions, and the usage."""
+        return await self._page_for(self._body(solutions), options)
+
+    async def _page_for(self, body: dict[str, Any], options: dict[str, Any]) -> tuple[Any, Usage | None]:
+        """Make one request. Returns the response and its usage."""
+        if taken := options.keys() & body.keys():
+            raise Failure(f"options must hold further fields of the request: got {min(taken)!r}")
+        async with self._posted(self._path, body | options) as response:
+            page = page_of(await body_of(response))
+            return page, self._usage(page, response.headers)
+
     def _usage_in(self, usage: dict[str, Any]) -> Usage | None:
         return usage_of(usage)
 
@@ -96,7 +103,7 @@ class RewardServer(ServedModel):
         rows = [row if isinstance(row, list) else [row] for row in rows]
         rewards = [self._reward(row) for row in rows]
         if len({len(row) for row in rows}) > 1:
-            raise _unreadable("the steps have different numbers of classes")
+            raise not_readable("the steps have different numbers of classes")
         several = len(rows[0]) > 1
         if self._per_step:
             return json.dumps({"scores": rewards, "raw": rows} if several else rewards)
@@ -106,19 +113,19 @@ class RewardServer(ServedModel):
         """Return the reward in the values of the classes."""
         values = [number for value in row if (number := finite(value)) is not None]
         if not row or len(values) < len(row):
-            raise _unreadable(f"expected finite numbers: got {row!r:.100}")
+            raise not_readable(f"expected finite numbers: got {row!r:.100}")
         if not all(0 <= value <= 1 for value in values):
-            raise _unreadable(
+            raise not_readable(
                 f"expected numbers from 0 to 1: got {row!r:.100}. Let the server apply its activation"
             )
-        if len(values) > 1 and abs(math.fsum(values) - 1) > _ROUNDING:
-            raise _unreadable(f"expected probabilities that add up to 1: got {row!r:.100}")
+        if len(values) > 1 and abs(math.fsum(values) - 1) > ROUNDING:
+            raise not_readable(f"expected probabilities that add up to 1: got {row!r:.100}")
         return self._chosen(values)
 
     def _chosen(self, values: list[float]) -> float:
         """Return the value of the class that means correct."""
         if len(values) > 1:
-            raise _unreadable(f"expected one number: got {values!r:.100}")
+            raise not_readable(f"expected one number: got {values!r:.100}")
         return values[0]
 
     @property
@@ -141,17 +148,23 @@ class RewardServer(ServedModel):
         return usage_of(page.get("usage")) if isinstance(page, dict) else None
 
 
-_ROUNDING = 0.01
+ROUNDING = 0.01
 """How far probabilities in half precision may be from 1 in total."""
 
 
-class _Classes(RewardServer):
-    """A reward model that reports the probability of each class."""
+class VLLMReward(RewardServer):
+    """A reward model of vLLM."""
 
     kind: ClassVar[str] = ""
     base_url: str = "http://localhost:8000/v1"
     _provider: ClassVar[str] = "vllm"
     _reports: ClassVar[Sequence[str]] = ("/version",)
+
+
+class _Classes(VLLMReward):
+    """A reward model that reports the probability of each class."""
+
+    kind: ClassVar[str] = ""
 
     correct: int = -1
     """Index of the class whose probability is the reward. -1 means the last one."""
@@ -164,14 +177,15 @@ class _Classes(RewardServer):
         try:
             return values[self.correct]
         except IndexError:
-            raise _unreadable(f"there is no class {self.correct}: got {values!r:.100}") from None
+            raise not_readable(f"there is no class {self.correct}: got {values!r:.100}") from None
 
 
 class VLLMPooling(_Classes):
     """A reward model of vLLM's `/pooling`, as `vllm_pooling/NAME`: process rewards, or an outcome reward.
 
     vLLM returns the probabilities of the classes at each step separator, which for Qwen2.5-Math-PRM are wrong
-    and correct. For Math-Shepherd, vLLM needs a `--pooler-config`.
+    and correct. The published formats of four models, with everything around the steps, are `qwen_prm/`,
+    `math_shepherd/`, `rlhflow_prm/` and `skywork_prm/`.
 
     References:
         vLLM, docs/models/pooling_models/reward.md; model card of Qwen2.5-Math-PRM-7B (separator).
@@ -198,13 +212,15 @@ class VLLMPooling(_Classes):
         return {"model": self.model, "messages": solution.conversation(text)}
 
     def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
-        ((values,), (solution,)) = _each(_data(page), "data", 1), solutions
+        ((values,), (solution,)) = each_of(data_of(page), "data", 1), solutions
         if not isinstance(values, list) or not values:
-            raise _unreadable(f"expected a list of numbers: got {values!r:.100}")
+            raise not_readable(f"expected a list of numbers: got {values!r:.100}")
         if self.separator is None:
             return [[values[-1] if isinstance(values[-1], list) else values]]
         if len(values) != len(solution.steps):
-            raise _unreadable(f"expected {len(solution.steps)} rewards, one for each step: got {len(values)}")
+            raise not_readable(
+                f"expected {len(solution.steps)} rewards, one for each step: got {len(values)}"
+            )
         return [values]
 
 
@@ -223,10 +239,10 @@ class VLLMClassify(_Classes):
         return {"model": self.model, "messages": solution.conversation(solution.text)}
 
     def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
-        return [_each(_data(page), "probs", 1)]
+        return [each_of(data_of(page), "probs", 1)]
 
 
-class VLLMScore(RewardServer):
+class VLLMScore(VLLMReward):
     """A cross-encoder of vLLM's `/score`, as `vllm_score/NAME`, which scores a question with its solutions.
 
     References:
@@ -235,10 +251,7 @@ class VLLMScore(RewardServer):
     """
 
     kind: ClassVar[str] = "vllm_score"
-    base_url: str = "http://localhost:8000/v1"
     _path: ClassVar[str] = "/score"
-    _provider: ClassVar[str] = "vllm"
-    _reports: ClassVar[Sequence[str]] = ("/version",)
 
     def list_key(self, call: Call) -> Hashable | None:
         return _question_key(call)
@@ -248,10 +261,10 @@ class VLLMScore(RewardServer):
         return {"model": self.model, "text_1": solutions[0].question, "text_2": texts}
 
     def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
-        return [[score] for score in _each(_data(page), "score", len(solutions))]
+        return [[score] for score in each_of(data_of(page), "score", len(solutions))]
 
 
-class VLLMLikelihood(RewardServer):
+class VLLMLikelihood(VLLMReward):
     """A language model of vLLM's `/v1/completions`, as `vllm_likelihood/NAME`: how likely is each step?
 
     The reward of a step is the geometric mean of the probabilities of the tokens that begin in it, given the
@@ -264,10 +277,7 @@ class VLLMLikelihood(RewardServer):
     """
 
     kind: ClassVar[str] = "vllm_likelihood"
-    base_url: str = "http://localhost:8000/v1"
     _path: ClassVar[str] = "completions"
-    _provider: ClassVar[str] = "vllm"
-    _reports: ClassVar[Sequence[str]] = ("/version",)
 
     @property
     def _per_step(self) -> bool:
@@ -282,7 +292,7 @@ class VLLMLikelihood(RewardServer):
 
     def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
         choices = page.get("choices") if isinstance(page, dict) else None
-        reported = _each(choices, "logprobs", len(solutions))
+        reported = each_of(choices, "logprobs", len(solutions))
         return [_likelihoods(one, solution) for one, solution in zip(reported, solutions, strict=True)]
 
 
@@ -291,10 +301,10 @@ def _likelihoods(reported: Any, solution: Solution) -> list[float]:
     reported = reported if isinstance(reported, dict) else {}
     tokens, logprobs = reported.get("tokens"), reported.get("token_logprobs")
     if not (isinstance(tokens, list) and isinstance(logprobs, list) and len(tokens) == len(logprobs)):
-        raise _unreadable(f"expected a log-probability for each token: got {reported!r:.100}")
+        raise not_readable(f"expected a log-probability for each token: got {reported!r:.100}")
     text = "".join(map(str, tokens))
     if not text.endswith(solution.text):  # a token may hold a part of a character
-        raise _unreadable(f"the tokens do not spell the solution: got {text[-100:]!r}")
+        raise not_readable(f"the tokens do not spell the solution: got {text[-100:]!r}")
     begins = list(accumulate((len(str(token)) for token in tokens), initial=0))
     rows: list[float] = []
     begin = len(text) - len(solution.text)
@@ -305,7 +315,7 @@ def _likelihoods(reported: Any, solution: Solution) -> list[float]:
         ]
         known = [number for number in numbers if number is not None]
         if not known or len(known) < len(numbers) or max(known) > 0:
-            raise _unreadable(f"expected log-probabilities of {step!r:.50}: got {numbers!r:.100}")
+            raise not_readable(f"expected log-probabilities of {step!r:.50}: got {numbers!r:.100}")
         rows.append(math.exp(math.fsum(known) / len(known)))
         begin = end + len("\n\n")
     return rows
@@ -357,7 +367,7 @@ class TEIRerank(_TEI):
         return {"query": solutions[0].question, "texts": texts, "truncate": False}
 
     def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
-        return [[score] for score in _each(page, "score", len(solutions))]
+        return [[score] for score in each_of(page, "score", len(solutions))]
 
 
 class TEIPredict(_TEI):
@@ -391,10 +401,10 @@ class TEIPredict(_TEI):
         except (LookupError, TypeError):
             scores = {}
         if not scores or len(scores) < len(page):
-            raise _unreadable(f"expected a label and a score for each class: got {page!r:.100}")
+            raise not_readable(f"expected a label and a score for each class: got {page!r:.100}")
         correct = next(iter(scores)) if self.correct is None and len(scores) == 1 else self.correct
         if correct not in scores:
-            raise _unreadable(f"correct must be one of the classes {sorted(scores)!r:.100}: got {correct!r}")
+            raise not_readable(f"correct must be one of the classes {sorted(scores)!r:.100}: got {correct!r}")
         return [[[scores[label] for label in sorted(scores, key=lambda label: (label == correct, label))]]]
 
     def _chosen(self, values: list[float]) -> float:
@@ -403,7 +413,7 @@ class TEIPredict(_TEI):
 
 def solution_of(call: Call) -> Solution:
     """Return the solution that `call` shows. Raises `Failure` if it shows none."""
-    place = _place_of_solution(call)
+    place = place_of_solution(call)
     if place is None:
         raise Failure(
             "a reward model needs a solution: the call has no message of the assistant. Use "
@@ -412,41 +422,42 @@ def solution_of(call: Call) -> Solution:
     return Solution(call.messages[:place], call.messages[place].content.split("\n\n"))
 
 
-def _place_of_solution(call: Call) -> int | None:
+def place_of_solution(call: Call) -> int | None:
+    """Return the index of the last message of the assistant, or `None`."""
     places = reversed(range(len(call.messages)))
     return next((place for place in places if call.messages[place].role == "assistant"), None)
 
 
-def _data(page: Any) -> Any:
+def data_of(page: Any) -> Any:
     return page.get("data") if isinstance(page, dict) else None
 
 
 def _question_key(call: Call) -> Hashable | None:
     """Return the question and the options of `call`, or `None` if it shows no solution."""
-    place = _place_of_solution(call)
+    place = place_of_solution(call)
     return None if place is None else (call.messages[:place], _options_key(call))
 
 
 def _options_key(call: Call) -> Hashable | None:
     """Return the options of `call`, or `None` if it shows no solution."""
-    return None if _place_of_solution(call) is None else repr(sorted(call.options.items()))
+    return None if place_of_solution(call) is None else repr(sorted(call.options.items()))
 
 
-def _each(entries: Any, name: str, count: int) -> list[Any]:
+def each_of(entries: Any, name: str, count: int) -> list[Any]:
     """Return a field of each of `count` entries of a response, ordered by their index."""
     if not isinstance(entries, list) or len(entries) != count:
         got = f"{len(entries)} entries" if isinstance(entries, list) else repr(entries)[:100]
         expected = "one entry" if count == 1 else f"{count} entries"
-        raise _unreadable(f"expected {expected}: got {got}")
+        raise not_readable(f"expected {expected}: got {got}")
     found: dict[int, Any] = {}
     for entry in entries:
         index = entry.get("index") if isinstance(entry, dict) and name in entry else None
         if type(index) is not int or not 0 <= index < count or index in found:
             place = "index 0" if count == 1 else f"an index below {count} of its own"
-            raise _unreadable(f"expected an entry with {place} and {name}: got {entry!r:.100}")
+            raise not_readable(f"expected an entry with {place} and {name}: got {entry!r:.100}")
         found[index] = entry[name]
     return [found[index] for index in range(count)]
 
 
-def _unreadable(why: str) -> Failure:
+def not_readable(why: str) -> Failure:
     return Failure(f"the server's answer cannot be read: {why}", unreadable=True)

@@ -36,6 +36,7 @@ from tot_lab.runtime.pending import PendingCall
 from tot_lab.runtime.recorder import Divergence, Recorder
 from tot_lab.runtime.slots import pool_of
 from tot_lab.runtime.stepper import Branch, Stepper, default_answer
+from tot_lab.runtime.threads import text_of
 
 LIMITS = {
     "lab": "",
@@ -460,7 +461,7 @@ class Workers:
                 self._start()
             try:
                 if pending.carry_out is not None:
-                    reply = Reply(await pending.carry_out())
+                    reply = Reply(await text_of(pending.carry_out))
                 elif pending.branch.scope.slots is None:
                     reply = await self.ask(pending.call, pending)
                 else:

@@ -70,7 +70,7 @@ class PendingCall:
         branch: Branch,
         position: Position,
         call: Call,
-        carry_out: Callable[[], Awaitable[str]] | None,
+        carry_out: Callable[[], Awaitable[str] | str] | None,
     ):
         self.reports = reports
         self.branch = branch

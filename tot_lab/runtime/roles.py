@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tot_lab.core.calls import Call, Message
 from tot_lab.core.model_setting import ModelSetting
 from tot_lab.core.parts import Part, known_names, part_of
-from tot_lab.core.purposes import ROLES, role_of
+from tot_lab.core.purposes import ROLES, UNINSTRUCTED, role_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Samples, Thinking, map_steps
@@ -105,7 +105,7 @@ def thinking_of(
 
     Args:
         strategy: The strategy.
-        task: The task. Each model call gets its system prompt.
+        task: The task. Each model call gets its system prompt, except those of `UNINSTRUCTED` purposes.
         roles: The settings of model calls, by role.
         edits: Thoughts and scores that a person changed for a branch of a run.
     """
@@ -123,7 +123,7 @@ def _instructed(system_prompt: str, call: Call) -> Call:
     """Return `call` with the system prompt first. Providers accept one system message, so an existing one is
     appended to it.
     """
-    if call.purpose == TOOL:
+    if call.purpose == TOOL or call.purpose in UNINSTRUCTED:
         return call
     first, *rest = call.messages or (Message("system", ""),)
     if first.role == "system":

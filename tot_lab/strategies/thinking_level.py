@@ -21,6 +21,7 @@ import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.purposes import UNINSTRUCTED
 from tot_lab.core.reading.scores import read_confidence
 from tot_lab.core.records import Note, Thought, call_failed
 from tot_lab.core.strategy import Strategy
@@ -264,6 +265,8 @@ class ThinkingManager:
             reply = yield from ask(step)
             self.saw_tool(name, reply)
             return reply
+        if step.purpose in UNINSTRUCTED:
+            return (yield from ask(step))
         call = self._instructed(step)
         why = self.why_reflect()
         if why is not None:

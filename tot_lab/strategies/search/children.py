@@ -40,7 +40,9 @@ class Children:
             return [thought, *(yield from emit_as_list(duplicate))]
         path = self.place.path_to(thought.text)
         reply = reply if thought.text == text else None
-        return [thought, *(yield from score(self.sampler, self.evaluate, path, thought.id, reply))]
+        end = self.place.ended.get(number, "")
+        sampler = self.sampler._replace(end=end) if end else self.sampler
+        return [thought, *(yield from score(sampler, self.evaluate, path, thought.id, reply))]
 
 
 def score(

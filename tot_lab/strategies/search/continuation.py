@@ -78,8 +78,11 @@ class Continue(Sample):
     def asks_for_answer(self) -> bool:
         return True
 
+    def to_the_end(self) -> Proposer | None:
+        return _ToTheEnd(**{**dict(self), "count": 1})
+
     def finisher(self) -> Proposer | None:
-        return _ToTheEnd(**{**dict(self), "count": 1}) if self.finish else None
+        return self.to_the_end() if self.finish else None
 
     def _default_prompt(self, task: Task, path: Path) -> str:
         return task.domain.answer_prompt(task, True)

@@ -13,7 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import msgspec
 from pydantic import field_validator
@@ -64,6 +64,10 @@ class Evaluator(Part):
             made = FunctionEvaluator(function=function)
             return BatchEvaluator(function=made.function) if "paths" in made.function.parameters else made
         return super()._short_form(value)
+
+    def for_thoughts_of(self, propose: Any) -> Self:
+        """The evaluator of thoughts that the proposer `propose` makes. `Rollout` continues them with it."""
+        return self
 
     def calls_per_thought(self, task: Task) -> int:
         """The most calls that score one thought by itself."""
@@ -385,13 +389,21 @@ class FunctionEvaluator(Evaluator):
         return (yield from self._emit(id, scores[0]))
 
     def _judged(
-        self, place: Place, paths: Sequence[Path], judge: Callable[[], Awaitable[Sequence[Any]]]
+        self, place: Place, paths: Sequence[Path], judge: Callable[[], Any]
     ) -> Thinking[tuple[list[Any], str | None]]:
         """Run `judge` for `paths` as a recorded call. Returns the scores, or an error."""
 
-        async def text() -> str:
-            return json.dumps([_plain(score) for score in await judge()])
+        async def awaited(scores: Awaitable[Any]) -> str:
+            return _text(await scores)
 
+        async def in_loop() -> str:
+            return _text(await judge())
+
+        def in_thread() -> str | Awaitable[str]:
+            scores = judge()
+            return awaited(scores) if inspect.isawaitable(scores) else _text(scores)
+
+        text = in_loop if inspect.iscoroutinefunction(self.function.wrapped) else in_thread
         name, index = self.function.name, place.take_sample_index("evaluate")
         call = function_call(place.node, "evaluate", name, json.dumps([[*path] for path in paths]), index)
         reply = yield from carry_out(Effect(call, text))
@@ -410,11 +422,13 @@ class FunctionEvaluator(Evaluator):
 
 
 class BatchEvaluator(FunctionEvaluator):
-    """A function `(task, paths) -> scores` that scores all new children of a pick.
+    """A function `(task, paths) -> scores` that scores all new children of a pick, such as a reward model in
+    this process.
 
-    `paths` are in the order of the children's ids. The function may be async, and runs as one recorded call
-    with the purpose `evaluate`. `TreeOfThoughts(evaluate=function)` is short for it if the function has a
-    parameter named `paths`.
+    `paths` are in the order of the children's ids. The function runs as one recorded call with the purpose
+    `evaluate`. `TreeOfThoughts(evaluate=function)` is short for it if the function has a parameter named
+    `paths`. It may be async. Other functions run in one thread, one call at a time in all runs of the
+    process, so that the event loop goes on and a model needs no lock.
     """
 
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "pick"
@@ -424,18 +438,16 @@ class BatchEvaluator(FunctionEvaluator):
     ) -> Thinking[list[Event]]:
         in_order = sorted(candidates, key=lambda candidate: id_key(candidate[0]))
         task, paths = sampler.task.without_steps(), [path for _, path in in_order]
-
-        async def judge() -> Sequence[Any]:
-            scores = self.function(task, paths)
-            given: Sequence[Any] = await scores if inspect.isawaitable(scores) else scores
-            return given
-
-        scores, error = yield from self._judged(place, paths, judge)
+        scores, error = yield from self._judged(place, paths, partial(self.function, task, paths))
         events: list[Event] = []
         for k, (id, _) in enumerate(in_order):
             step = emit_as_list(failed(id, error)) if error is not None else self._emit(id, scores[k])
             events += yield from step
         return events
+
+
+def _text(scores: Sequence[Any]) -> str:
+    return json.dumps([_plain(score) for score in scores])
 
 
 def _plain(score: Any) -> Any:

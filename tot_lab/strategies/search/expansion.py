@@ -22,6 +22,7 @@ def expand(
 
     Their sample indices are reserved by this call, and not when the returned generator starts.
     """
+    evaluate = evaluate.for_thoughts_of(propose)
     children = Children(sampler, evaluate, place)
     if evaluate.logprobs:
         sampler = sampler._replace(logprobs=evaluate.logprobs)

@@ -66,6 +66,10 @@ class Proposer(Part):
         """
         raise NotImplementedError(f"the proposer {self.kind!r} has no grow")
 
+    def to_the_end(self) -> Proposer | None:
+        """The proposer that writes the rest of a path in one step. `None` if there is none."""
+        return None
+
     def finisher(self) -> Proposer | None:
         """The proposer that completes the best path in one step if the search has finished none."""
         return None
@@ -89,6 +93,10 @@ class Around(Proposer):
     @property
     def asks_for_answer(self) -> bool:
         return self.proposer.asks_for_answer
+
+    def to_the_end(self) -> Proposer | None:
+        inner = self.proposer.to_the_end()
+        return None if inner is None else self.with_(proposer=inner)
 
     def finisher(self) -> Proposer | None:
         inner = self.proposer.finisher()

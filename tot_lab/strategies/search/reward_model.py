@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from pydantic import field_validator
@@ -19,7 +19,7 @@ from tot_lab.core.records import Event, Scored
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import Evaluator
-from tot_lab.strategies.search.sampling import Sampler, emit_as_list, failed, unreadable
+from tot_lab.strategies.search.sampling import SLOT, Sampler, emit_as_list, failed, unreadable
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last": lambda rewards: rewards[-1],
@@ -32,20 +32,23 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
 class RewardModel(Evaluator):
     """Scores each thought by the reward of its path: an outcome reward, or the process rewards of its steps.
 
-    The call, of purpose `reward`, is a conversation: the problem (user), the steps of the solution so far,
-    separated by blank lines (assistant), and `instruction` (user). `split` says what a step is. The reply is
-    one number from 0 to 1, or a JSON list with one number per step, which are recorded as the
+    The call, of purpose `reward`, is a conversation: `system`, the problem (user), the steps of the solution
+    so far, separated by blank lines (assistant), and `instruction` (user). `split` says what a step is. The
+    reply is one number from 0 to 1, or a JSON list with one number per step, which are recorded as the
     samples of the thought. Any other reply is unreadable, such as a list of another length or a logit.
 
-    `model="vllm_pooling/NAME"` is a process reward model of vLLM. `vllm_classify/`, `vllm_score/`,
-    `tei_rerank/` and `tei_predict/` are outcome reward models. Their servers do not receive `instruction`.
+    `model="qwen_prm/NAME"`, `math_shepherd/`, `rlhflow_prm/` and `skywork_prm/` are process reward models of
+    vLLM in their published formats, and `vllm_pooling/` is one with a separator of its own. `vllm_classify/`,
+    `vllm_score/`, `tei_rerank/` and `tei_predict/` are outcome reward models. These servers do not receive
+    `instruction`.
 
     Each thought is a call of its own, and the calls of all children of a pick are made at the same time, so
     that a server can batch them. Those of `vllm_score/`, `vllm_likelihood/` and `tei_rerank/` are one
     request.
 
     A function can wrap a reward model: `RewardModel(model=reward)` with `async def reward(call) -> str`. It
-    finds the path in `call.messages` and returns the numbers as text.
+    finds the path in `call.messages` and returns the numbers as text. A model in this process that scores
+    paths is an evaluator of its own, a function `(task, paths) -> scores`; see `BatchEvaluator`.
 
     References:
         Lightman et al. 2023, section 2.6 (`product`, `min`); Snell et al. 2024, section 5.1 (`last`).
@@ -61,9 +64,12 @@ class RewardModel(Evaluator):
     """How the rewards of the steps become one score."""
 
     prompt: str = "{problem}"
-    """The first message, with the slots `{problem}` and `{steps}`. The default is the problem without the
-    generator's instructions, which is what process reward models are trained on. A text without slots is sent
-    before it as the system message."""
+    """The message of the user, with the slots `{problem}` and `{steps}`. The default is the problem without
+    the generator's instructions, which is what process reward models are trained on."""
+
+    system: str = ""
+    """The system message, with the slot `{system_prompt}` for the system prompt of the task. "" sends none:
+    the system prompt of the task instructs the generator."""
 
     split: str | None = r"\n\s*\n"
     """A regular expression that matches what separates the steps of a solution. The default makes each
@@ -78,6 +84,13 @@ class RewardModel(Evaluator):
     """The last message of the conversation. "" sends none, for a model that is trained to reward the
     conversation itself."""
 
+    @field_validator("prompt")
+    @classmethod
+    def _shows_the_problem(cls, prompt: str) -> str:
+        if not SLOT.search(prompt):
+            raise ValueError(f"prompt must contain {{problem}}: got {prompt!r}. Set system instead.")
+        return prompt
+
     @field_validator("split")
     @classmethod
     def _is_a_pattern(cls, split: str | None) -> str | None:
@@ -90,13 +103,23 @@ class RewardModel(Evaluator):
                 raise ValueError(f"split must have no groups but (?:…): got {split!r}.")
         return split
 
+    @classmethod
+    def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """Convert a `prompt` without slots, which was the system message up to version 0.1.0."""
+        prompt = settings.get("prompt")
+        if isinstance(prompt, str) and not SLOT.search(prompt):
+            settings = {name: value for name, value in settings.items() if name != "prompt"}
+            settings["system"] = prompt
+        return super().migrated(settings)
+
     def calls_per_thought(self, task: Task) -> int:
         return 1
 
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         task = sampler.task
         prompt = sampler.prompt(self.prompt, path, partial(task.domain.statement, task))
-        call = sampler.call(id, "reward", path, prompt, 0)
+        system = self.system.replace("{system_prompt}", task.system_prompt)
+        call = sampler.call(id, "reward", path, prompt._replace(system=system), 0)
         steps = self._steps(path)
         messages = [*call.messages, Message("assistant", "\n\n".join(steps))]
         if self.instruction:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from pydantic import field_validator
+from pydantic import Field, field_validator, model_validator
 
-from tot_lab.core.records import Decided, Event, Scored, call_failed
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.records import END_OF_REPLY, Decided, Event, Note, Scored, call_failed
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, ask, map_steps, resample
+from tot_lab.core.thinking import SampleCounter, Thinking, map_steps, resample
+from tot_lab.core.tools import TOOL
+from tot_lab.strategies.search.children import Children
 from tot_lab.strategies.search.evaluators import Evaluator, Value
+from tot_lab.strategies.search.place import Place
+from tot_lab.strategies.search.proposers import Proposer, Sample
 from tot_lab.strategies.search.sampling import (
     Count,
     Sampler,
@@ -22,25 +27,42 @@ from tot_lab.strategies.search.sampling import (
 
 
 class Rollout(Evaluator):
-    """Scores each thought by sampled continuations to the end: the mean reward of the paths that they reach.
+    """Scores each thought by sampled continuations: the mean reward of the paths that they reach.
 
     The reward of a path is what the domain knows of it (`Domain.assess`), else the score by `evaluate`. A
-    continuation samples one step at a time. It ends when the domain says that its path is complete, or after
-    `depth` steps. One evaluation serves all continuations that reach the same path. The steps are recorded as
-    calls, not as thoughts. Calls: for each thought and sample, one per step and those of `evaluate`.
+    continuation adds one step at a time with the proposer of the run. It ends when the path is finished, or
+    after `depth` steps. With `depth=None` the proposer writes the rest of the solution in one call, and a
+    server that takes several samples of one prompt gets one request for all continuations of a thought.
+
+    One evaluation serves all continuations that reach the same path. The steps are recorded as calls, not as
+    thoughts. Calls: for each thought and sample, those of each step and of `evaluate`.
 
     References:
-        Hao et al. 2023 (RAP), arXiv:2305.14992, section 3.3, simulation.
+        Hao et al. 2023 (RAP), arXiv:2305.14992, section 3.3, simulation; Wang et al. 2024, Math-Shepherd,
+        arXiv:2312.08935, section 3.3 (labels by Monte Carlo estimation: `depth=None`, and `aggregate`);
+        Snell et al. 2024, arXiv:2408.03314, section 5.2, and search-and-learn, `generate_k_steps`
+        (lookahead: `depth` steps at `temperature=0`).
     """
 
     samples: Count = 1
     """Continuations of each thought."""
 
-    depth: Count = 3
-    """The most steps of a continuation."""
+    depth: Count | None = 3
+    """The most steps of a continuation. `None` continues to the end of the solution in one call, for
+    proposers that continue a reply, such as `Continue`."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    """Sampling temperature of the continuations. `None` means that of the proposer."""
+
+    aggregate: Literal["mean", "max"] = "mean"
+    """How the rewards of the continuations become one score. For rewards of 0 and 1, `mean` is the soft and
+    `max` the hard estimation of Math-Shepherd."""
 
     evaluate: Evaluator = Value()
     """Scores the paths that are reached. It must score each by itself."""
+
+    propose: Proposer | None = None
+    """Continues the thoughts. `None` means the proposer of the run."""
 
     @field_validator("evaluate")
     @classmethod
@@ -51,12 +73,34 @@ class Rollout(Evaluator):
             )
         return evaluate
 
+    @model_validator(mode="after")
+    def _can_continue(self) -> Self:
+        if self.depth is None and self.propose is not None and self.propose.to_the_end() is None:
+            raise ValueError(
+                f"depth=None needs a proposer that continues a reply, such as Continue: got "
+                f"{self.propose.kind!r}. Set depth to the most steps of a continuation."
+            )
+        return self
+
+    def for_thoughts_of(self, propose: Any) -> Self:
+        evaluate = self.evaluate.for_thoughts_of(propose)
+        return self.with_(propose=self.propose or propose, evaluate=evaluate)
+
+    @property
+    def _proposer(self) -> Proposer:
+        """The proposer of the steps."""
+        propose = self.propose or Sample()
+        return (None if self.depth else propose.to_the_end()) or propose
+
     def calls_per_thought(self, task: Task) -> int:
-        return self.samples * (self.depth + self.evaluate.calls_per_thought(task))
+        steps = (self.depth or 1) * self._proposer.max_calls(1)
+        return self.samples * (steps + self.evaluate.calls_per_thought(task))
 
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
-        rolling = [resample(k, self._continue(sampler, path, id)) for k in range(self.samples)]
-        ends = yield from sampler.gather(rolling, at_most=self.depth)
+        proposer = self._proposer
+        rolling = [resample(k, self._continue(sampler, proposer, path, id)) for k in range(self.samples)]
+        most = (self.depth or 1) * proposer.max_calls(1)
+        ends = yield from sampler.gather(rolling, at_most=most)
         paths = list(dict.fromkeys(end for end, _ in ends if end))
         rewarding = [self._reward(sampler, end, id) for end in paths]
         most = self.evaluate.calls_per_thought(sampler.task)
@@ -71,26 +115,38 @@ class Rollout(Evaluator):
             events += yield from emit_as_list(call_failed(id, "rollout", error))
         rewards = tuple(reward for reward, _ in outcomes)
         read = [reward for reward in rewards if reward is not None]
-        mean = sum(read) / len(read) if read else None
-        return events + (yield from emit_as_list(Scored(id, mean, mean, rewards, "rollout")))
+        score = None if not read else max(read) if self.aggregate == "max" else sum(read) / len(read)
+        return events + (yield from emit_as_list(Scored(id, score, score, rewards, "rollout")))
 
-    def _continue(self, sampler: Sampler, path: Path, id: str) -> Thinking[tuple[tuple[str, ...], str]]:
+    def _continue(
+        self, sampler: Sampler, proposer: Proposer, path: Path, id: str
+    ) -> Thinking[tuple[tuple[str, ...], str]]:
         """The path that a continuation reaches, or `()` with the error of a call, "" if it was unreadable."""
-        task, domain, path = sampler.task, sampler.task.domain, [*path]
-        for index in range(self.depth):
-            if domain.complete(task, path) or (domain.is_text and domain.states_answer(task, path)):
+        sampler = sampler._replace(samples=SampleCounter(by_thought=True))  # the calls of `id` are numbered
+        path, end = [*path], sampler.end
+        for _ in range(self.depth or 1):
+            if _is_finished(sampler.task, path, end):
                 break
-            prompt = sampler.prompt(None, path, partial(domain.sample_prompt, task, path))
-            call = sampler.call(id, "sample", path, prompt, index)
-            reply = yield from ask(msgspec.structs.replace(call, purpose="rollout"))
-            if reply.error is not None:
-                return (), reply.error
-            step = domain.read_sample(task, path, reply.text)
-            if step is None:
-                yield unreadable(id, "rollout", index)
-                return (), ""
-            path.append(step)
+            place = Place(id, path, len(path), open=end == "open")
+            step = _Step(sampler, self.evaluate, place)
+            growing = proposer.grow(sampler, place, 1, step)
+            events = yield from map_steps(self._as_rollout, growing, (Call, Note))
+            error = next(filter(None, map(error_in, events)), "")
+            if error or step.text is None:
+                return (), error
+            path, end = [*place.path_to(step.text)], place.ended.get(step.number, "")
         return tuple(path), ""
+
+    def _as_rollout(self, step: Call | Note) -> Call | Note | None:
+        """A step of the proposer as a step of this evaluator, `None` for one that it records itself."""
+        if isinstance(step, Call):
+            if step.purpose == TOOL:
+                return step
+            temperature = step.temperature if self.temperature is None else self.temperature
+            return msgspec.structs.replace(step, purpose="rollout", temperature=temperature)
+        if step.name == "call.failed":
+            return None
+        return msgspec.structs.replace(step, data={**step.data, "kind": "rollout"})
 
     def _reward(self, sampler: Sampler, path: Path, id: str) -> Thinking[tuple[float | None, str]]:
         """The reward of a path at its end, or `None` with the error of its evaluation, "" if unreadable."""
@@ -106,3 +162,30 @@ class Rollout(Evaluator):
         for index in (k for k, sample in enumerate(last.samples) if sample is None):
             yield unreadable(id, purpose, index)
         return last.score, ""
+
+
+class _Step(Children):
+    """The next step of a continuation, which is neither recorded nor scored."""
+
+    text: str | None = None
+    number: int = 0
+
+    def __init__(self, sampler: Sampler, evaluate: Evaluator, place: Place) -> None:
+        super().__init__(sampler, evaluate, place)
+        self.calls_per_child = 0
+
+    def add(
+        self, number: int, text: str, *, repeats: int | None = None, reply: Reply | None = None
+    ) -> Thinking[list[Event]]:
+        if self.text is None:
+            self.number, self.text = number, text
+        yield from ()
+        return []
+
+
+def _is_finished(task: Task, path: Path, end: str) -> bool:
+    """Whether a path needs no further step. `end` is the entry of its last step in `Place.ended`."""
+    domain = task.domain
+    if domain.complete(task, path) or (domain.is_text and end == END_OF_REPLY):
+        return True
+    return domain.is_text and end not in ("cut", "open") and domain.states_answer(task, path) is True

@@ -25,12 +25,12 @@ Count = Annotated[int, Field(ge=1)]
 Retries = Annotated[int, Field(ge=0)]
 Unit = Annotated[float, Field(ge=0, le=1)]
 
-_SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
+SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
 
 
 def checked_template(template: str | None) -> str | None:
     """`template`, if it names the problem or has no slot at all. Raises ValueError otherwise."""
-    if template is not None and _SLOT.search(template) and "{problem}" not in template:
+    if template is not None and SLOT.search(template) and "{problem}" not in template:
         raise ValueError("the template must contain {problem}, or no slot at all: then it is the system text")
     return template
 
@@ -54,6 +54,7 @@ class Sampler(NamedTuple):
         calls_per_ask: The most calls that `ask` makes.
         logprobs: Alternatives per token whose log-probabilities the calls request.
         temperature: The highest temperature that `ask` gives calls, if it changes theirs.
+        end: The entry of `Place.ended` of the thought that is scored.
     """
 
     strategy: Prompting
@@ -64,6 +65,7 @@ class Sampler(NamedTuple):
     calls_per_ask: int = 1
     logprobs: int = 0
     temperature: float | None = None
+    end: str = ""
 
     def prompt(self, template: str | None, path: Path, default: Callable[[], str], **slots: Any) -> Prompt:
         """The prompt of `template`, or of the domain (`default`) if there is none.
@@ -72,11 +74,11 @@ class Sampler(NamedTuple):
         """
         if template is None:
             return Prompt(default())
-        if _SLOT.search(template) is None:
+        if SLOT.search(template) is None:
             return Prompt(default(), template)
         domain = self.task.domain
         known = {"problem": domain.statement(self.task), "steps": domain.steps(path), **slots}
-        return Prompt(_SLOT.sub(lambda slot: str(known.get(slot[1], slot[0])), template))
+        return Prompt(SLOT.sub(lambda slot: str(known.get(slot[1], slot[0])), template))
 
     def call(self, at: str, purpose: str, path: Path, prompt: Prompt, sample_index: int) -> Call:
         """A call for the thought `at` with the sampling settings of the strategy."""

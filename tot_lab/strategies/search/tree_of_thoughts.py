@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tot_lab.core.acts import Change, Graft, Prune, RaiseBudget, Rescore
 from tot_lab.core.calls import halts
@@ -105,6 +105,11 @@ class TreeOfThoughts(Prompting):
     expands every path up to the depth limit, as the presets `beam_search` and `state_machine` do.
     """
 
+    @model_validator(mode="after")
+    def _can_evaluate(self) -> Self:
+        self.evaluate.for_thoughts_of(self.propose)
+        return self
+
     @classmethod
     def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
         return migrate_settings(settings)
@@ -144,7 +149,7 @@ class TreeOfThoughts(Prompting):
 
 def calls_per_expansion(propose: Proposer, evaluate: Evaluator, task: Task, count: int) -> int:
     """The most calls that one expansion into `count` children makes."""
-    alone = count * evaluate.calls_per_thought(task)
+    alone = count * evaluate.for_thoughts_of(propose).calls_per_thought(task)
     return propose.max_calls(count) + alone + evaluate.calls_per_siblings(count)
 
 
