@@ -165,6 +165,11 @@ stats = Namespace(
         ),
     },
 )
+training = Namespace(
+    "training",
+    "Runs as training data of reward models and policies.",
+    {"tot_lab.analysis.training": "math_shepherd preference prm800k stepwise unpaired"},
+)
 records = Namespace(
     "records",
     "What runs, calls, plans and notes are made of, and runs made of the results of other packages.",
@@ -196,7 +201,19 @@ errors = Namespace(
         "tot_lab.runtime.recorder": "Divergence",
     },
 )
-_NAMESPACES = (methods, proposers, evaluators, searches, answers, sim, figures, stats, records, errors)
+_NAMESPACES = (
+    methods,
+    proposers,
+    evaluators,
+    searches,
+    answers,
+    sim,
+    figures,
+    stats,
+    training,
+    records,
+    errors,
+)
 
 __all__ = sorted([*_NAMES, *(namespace.__name__ for namespace in _NAMESPACES), "__version__"])  # noqa: PLE0605
 

@@ -54,7 +54,7 @@ def test_rows_in_any_order_are_the_same_tree(seed):
 
 
 def test_foreign_ids_are_kept_in_a_note():
-    run = tl.read_nodes(ROWS)
+    run = tl.read_nodes(ROWS, score_range=(0, 10))
     assert list(run.tree.nodes) == ["0", "0.0", "0.1", "0.0.0"]
     events = run.events_df()
     (data,) = events.data[events["name"] == "imported.ids"]
@@ -100,7 +100,8 @@ def test_a_run_of_nodes_is_stored_like_any_other(tmp_path):
     again = tl.load(run.save(tmp_path / "a.jsonl"))
     assert (again.header, again.lines) == (run.header, run.lines)
     assert tl.read_nodes(ROWS, score="score", score_range=(0, 10)).id == run.id
-    assert tl.read_nodes(ROWS).id != run.id
+    assert tl.read_nodes(ROWS, score_range=(-10, 10)).id == run.id
+    assert tl.read_nodes(ROWS[:-1], score_range=(0, 10)).id != run.id
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_lines_are_counted_with_blank_ones(tmp_path):
     path = tmp_path / "nodes.jsonl"
     path.write_text("\n\n" + "\n\n".join(map(json.dumps, with_cell(2, parent="w"))) + "\n")
     with pytest.raises(tl.errors.JournalError, match=r"nodes\.jsonl, line 7, field 'parent'"):
-        tl.read_nodes(path)
+        tl.read_nodes(path, score_range=(0, 10))
     path.write_text(f"{json.dumps(ROWS[0])}\n\n{{oops\n")
     with pytest.raises(tl.errors.JournalError, match=r"nodes\.jsonl, line 3: invalid JSON"):
         tl.read_nodes(path)
@@ -197,6 +198,7 @@ CALLS = [
     ),
 ]
 COLUMNS = {"prompt": "prompt", "reply": "reply", "tokens": ("in", "out"), "state": "kept"}
+COLUMNS |= {"score_range": (0, 10)}
 
 
 def test_calls_have_prompts_replies_tokens_and_times():
@@ -216,14 +218,15 @@ def test_calls_have_prompts_replies_tokens_and_times():
 
 
 def test_the_time_of_a_node_is_not_that_of_its_call():
-    run = tl.read_nodes([{**row, "at": k} for k, row in enumerate(CALLS)], time="at", **COLUMNS)
+    with pytest.warns(RuntimeWarning, match="Not used: 'began', 'ended'"):
+        run = tl.read_nodes([{**row, "at": k} for k, row in enumerate(CALLS)], time="at", **COLUMNS)
     assert run.header.unknown == ("durations",)
     assert run.seconds == 3
     assert run.calls_df().seconds.isna().all()
 
 
 def test_a_call_without_a_reply_is_open():
-    run = tl.read_nodes(with_cell(1, prompt="Go on."), prompt="prompt")
+    run = tl.read_nodes(with_cell(1, prompt="Go on."), prompt="prompt", score_range=(0, 10))
     assert run.header.unknown == ("replies", "times", "calls")
     assert run.calls_df().reply.isna().all()
 
@@ -234,6 +237,7 @@ def test_several_roots_get_one_with_the_question_of_the_task():
         [{**row, "parent": None, "state": "answer" if row["id"] == "z" else ""} for row in ROWS[1:]],
         task=task,
         state="state",
+        score_range=(0, 10),
     )
     assert [(node.id, node.parent) for node in run.tree] == [
         ("0", None),
@@ -246,7 +250,7 @@ def test_several_roots_get_one_with_the_question_of_the_task():
 
 def test_a_root_that_does_not_hold_the_question_is_a_step():
     task = tl.general("How many legs?")
-    run = tl.read_nodes([{**ROWS[1], "parent": None}], task=task)
+    run = tl.read_nodes([{**ROWS[1], "parent": None}], task=task, score_range=(0, 10))
     assert run.steps("0.0") == [ROWS[1]["text"]]
 
 
@@ -256,7 +260,7 @@ def test_the_answer_is_that_of_the_best_node_in_the_state_answer():
     run = tl.read_nodes(rows, score="score", score_range=(0, 10), state="state")
     assert (run.answer, run.best.text, run.score) == ("10", "Answer: 10", 1.0)
     assert [node.text for node in run.candidates] == ["Answer: 10", "A bird has 4 legs."]
-    assert tl.read_nodes(ROWS, answer="ten").answer == "ten"
+    assert tl.read_nodes(ROWS, answer="ten", score_range=(0, 10)).answer == "ten"
 
 
 def test_a_reply_has_the_position_of_its_call_and_every_other_record_its_own():

@@ -24,7 +24,7 @@ def expand(
     """
     children = Children(sampler, evaluate, place)
     if evaluate.logprobs:
-        sampler = sampler._replace(logprobs=evaluate.logprobs)
+        sampler = sampler._replace(logprobs=evaluate.logprobs, alternatives=evaluate.alternatives)
     proposing = sampler
     if place.source_paths:
         proposing = sampler._replace(task=propose.with_sources(sampler.task, place.source_paths))
