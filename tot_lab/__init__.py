@@ -177,6 +177,7 @@ records = Namespace(
         "tot_lab.core.calls": "Message TokenLogprob ToolCall halts stop_of",
         "tot_lab.core.records": "Decided Ended Scored parent_of",
         "tot_lab.lab.lab": "Stream",
+        "tot_lab.record.logs.completions": "from_completions",
         "tot_lab.record.logs.objects": "from_its_hub from_treequest",
         "tot_lab.record.marks": "Mark",
         "tot_lab.record.routed": "Routed",

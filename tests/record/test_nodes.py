@@ -317,6 +317,83 @@ def test_recorded_scores_judge_the_evaluator_and_a_rule_answers():
     assert tl.stats.judge_evaluator([run]).measures["read"] == 3
 
 
+# Columns that are found.
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {},
+        {"id": "node_id", "parent": "parent_id", "text": "thought", "score": "value"},
+        {"id": "node", "text": "content", "score": "reward"},
+    ],
+)
+def test_columns_are_found_by_their_usual_names(file, names):
+    """The line in README."""
+    renamed = [{names.get(name, name): cell for name, cell in row.items()} for row in ROWS]
+    run = tl.read_nodes(file(renamed), score_range=(0, 10))
+    assert [node.raw for node in run.tree] == [None, 8, 1, 10]
+    assert [node.score for node in run.tree] == [None, 0.8, 0.1, 1.0]
+    assert shape(run) == shape(tl.read_nodes(ROWS, score="score", score_range=(0, 10)))
+
+
+def test_columns_that_were_not_used_are_named(file):
+    rows = [{**row, "prior": 0.5, "value": 3} for row in ROWS]
+    with pytest.warns(
+        RuntimeWarning, match=r"^nodes\.jsonl: read id, .*score.* Not used: 'prior', 'value'\.$"
+    ):
+        run = tl.read_nodes(file(rows), score_range=(0, 10))
+    assert [node.raw for node in run.tree] == [None, 8, 1, 10]
+    with pytest.warns(RuntimeWarning, match=r"text from 'note'.* Not used: 'text', 'score'\."):
+        tl.read_nodes(
+            [{**row, "note": row["text"], "value": 0.5} for row in ROWS], text="note", score="value"
+        )
+
+
+def test_a_column_that_only_has_the_name_of_a_state_is_not_used():
+    """In searches on puzzles, the state is often what is left of the problem."""
+    rows = [{**row, "state": "4 6 8", "open": "yes"} for row in ROWS]
+    with pytest.warns(RuntimeWarning, match="Not used: 'state', 'open'"):
+        run = tl.read_nodes(rows, score_range=(0, 10))
+    assert {node.state for node in run.tree} == {"proposed"}
+    found = tl.read_nodes([{**row, "state": "kept"} for row in ROWS], score_range=(0, 10))
+    assert {node.state for node in found.tree} == {"kept"}
+
+
+def test_a_table_of_many_runs_is_a_list(file):
+    task, other = (
+        tl.general(ROWS[0]["text"], answer=10, grade="number"),
+        tl.general("And a spider?", answer=8),
+    )
+    spider = [{"id": "q", "parent": None, "text": other.question}, {"id": "x", "parent": "q", "text": "8"}]
+    spider[1]["state"] = "answer"
+    rows = [{**row, "run_id": "one", "strategy": "beam", "repeat": 2} for row in ROWS]
+    rows += [{**row, "run_id": "two/2", "strategy": "dfs"} for row in spider]
+    first, second = tl.read_nodes(shuffled(rows, 3), score_range=(0, 10), task=[task, other])
+    if first.question != task.question:
+        first, second = second, first
+    assert (first.id, first.name, first.header.repeat, len(first.tree)) == ("one", "beam", 2, 4)
+    assert (second.name, second.answer, second.task.reference) == ("dfs", "8", 8)
+    assert "/" not in second.id  # it becomes a part of a file name
+    assert first.task.reference == 10
+    rows[2]["parent"] = "nobody"
+    with pytest.raises(tl.errors.JournalError, match=r"nodes\.jsonl, line 3, field 'parent': unknown parent"):
+        tl.read_nodes(file(rows), score_range=(0, 10))
+    rows[2] |= {"parent": "q", "merged": "nobody"}
+    with pytest.raises(tl.errors.JournalError, match=r"line 3, field 'merged': unknown node: got 'nobody'"):
+        tl.read_nodes(file(rows), score_range=(0, 10))
+
+
+def test_open_thoughts_join_to_the_answer():
+    rows = [
+        {"id": "0", "parent": None, "text": "How many legs?"},
+        {"id": "0.0", "parent": "0", "text": "Answer: 1", "open": True},
+        {"id": "0.0.0", "parent": "0.0", "text": "0", "state": "answer"},
+    ]
+    run = tl.read_nodes(rows, task=tl.general("How many legs?", answer=10, grade="number"))
+    assert (run.answer, run.correct, run.steps("0.0.0")) == ("10", True, ["Answer: 10"])
+
+
 # Round trip.
 
 

@@ -2,9 +2,9 @@
 
 The label of a thought says whether a right answer can be reached from it. It comes from the first of these
 sources that knows: a person's mark, the domain (`Domain.solvable`), or the grades of the answers in the
-leaves below. Without any of them a thought has no label: a path that was pruned before its answer is unknown,
-not wrong. As in Math-Shepherd, the hard label says whether any answer below is right, and the soft one
-(`values`) is their mean grade.
+leaves below. The end of a path with an answer has the grade of that answer. Without any of them a thought has
+no label: a path that was pruned before its answer is unknown, not wrong. As in Math-Shepherd, the hard label
+says whether any answer below is right, and the soft one (`values`) is their mean grade.
 
 Every row names its run and its thought, and rows that repeat another one are left out.
 
@@ -138,7 +138,8 @@ class Labelled:
             labels[node.id] = Label(total[0] / total[2], total[1], "leaves")
             below.setdefault(node.parent, []).append(total)
         for id, can in Known(run).solvable.items():
-            labels[id] = Label(float(can), can, "domain")
+            if id not in self.answers:  # a grade may be partial
+                labels[id] = Label(float(can), can, "domain")
         for id, mark in run.marks.items():
             if mark.verdict is not None:
                 labels[id] = Label(float(mark.verdict == "right"), mark.verdict == "right", "person")

@@ -118,19 +118,19 @@ def read_nodes(
     Warns:
         RuntimeWarning: If columns were not used. The message names them, and those that were found.
     """
-    rows, place = _rows(source)
+    rows, place = rows_of(source)
     table = _Table(rows, place)
     table.find({"id": id, "parent": parent, "text": text, "score": score, "state": state, "run": run})
     calls = _calls(table, prompt, reply, tokens, time, call)
     times = table.column(time if isinstance(time, str) else time and time[1], _seconds)
     nodes, further = _nodes(table, calls, times, state), _Further(table)
-    rows_of: dict[str | None, list[int]] = {}
+    members: dict[str | None, list[int]] = {}
     for k, own_id in enumerate(table.column(table.columns.get("run"), _id)):
-        rows_of.setdefault(own_id, []).append(k)
+        members.setdefault(own_id, []).append(k)
     file = Path(source).name if isinstance(source, str | os.PathLike) else "nodes"
     table.report(file, [prompt, reply, call, *_names(tokens), *_names(time)])
     runs = []
-    for own_id, own_rows in rows_of.items():
+    for own_id, own_rows in members.items():
         own = [nodes[k] for k in own_rows]
 
         def where(k: int, field: str, own_rows: Sequence[int] = own_rows) -> str:
@@ -498,8 +498,8 @@ def _content(value: Any) -> str:
 _row_decoder = msgspec.json.Decoder()
 
 
-def _rows(source: Any) -> tuple[list[Any], Callable[[int], str]]:
-    """The rows of a source, and a function that names the place of a row by its number (from 0)."""
+def rows_of(source: Any) -> tuple[list[Any], Callable[[int], str]]:
+    """Return the rows of a source, and a function that names the place of a row by its number (from 0)."""
     if not isinstance(source, str | os.PathLike):
         if hasattr(source, "columns") and hasattr(source, "to_dict"):  # a DataFrame; pandas is not imported
             source = source.to_dict("records")
