@@ -116,7 +116,8 @@ def read_nodes(
         JournalError: For a bad row. The message names the file, the line (or row) and the column.
 
     Warns:
-        RuntimeWarning: If columns were not used. The message names them, and those that were found.
+        RuntimeWarning: If columns were not used. The message names them, and those that were found. Of
+            `nodes_df`, the columns about calls are not used: the runs have no calls.
     """
     rows, place = rows_of(source)
     table = _Table(rows, place)
@@ -169,8 +170,14 @@ _FURTHER = (
 )
 """Further columns of `nodes_df` that are read."""
 
-_DERIVED = ("depth", "children", "task")
+_DERIVED = {"depth", "children", "task"}
 """Columns of `nodes_df` that follow from the others."""
+
+_OF_CALLS = {
+    *("thinking", "samples", "unreadable_samples", "calls", "input_tokens", "output_tokens", "cost", "paid"),
+    *("strategy", "selected_strategy", "simulated"),
+}
+"""Columns of `nodes_df` about calls, which its rows do not hold: `Header.unknown` says so."""
 
 _RUN_ID = re.compile(r"[\w-]{1,64}")
 """Ids of runs that are kept. Others are made anew, since they become parts of file names."""
@@ -283,6 +290,8 @@ class _Table:
     def report(self, table: str, used: Iterable[str | None]) -> None:
         """Warn of the columns that were not used. `used` are those of calls."""
         known = {*self.columns.values(), *used, *_DERIVED}
+        if self.names.keys() >= _OF_CALLS:
+            known |= _OF_CALLS
         unused = [str(name) for name in self.names if name not in known]
         if not unused:
             return
