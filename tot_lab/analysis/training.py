@@ -117,11 +117,13 @@ class Labelled:
         if run.best is not None and run.answer_state in ("unfinished", "cut"):
             decided.discard(run.best.id)
         held = {node.id: _answer(task, run.steps(node.id), node.id in decided) for node in ends}
-        answers = {id: text for id, text in held.items() if text is not None}
-        grades = zip(answers, run.grades(list(answers.values())), strict=True)
-        return {
-            id: Label(grade, grade == 1.0, "leaves") for id, grade in grades if grade is not None
-        } | marked
+        texts = list(dict.fromkeys(text for text in held.values() if text is not None))
+        grades = dict(zip(texts, run.grades(texts), strict=True))
+        known = {id: grades[text] for id, text in held.items() if text is not None}
+        graded = {
+            id: Label(grade, grade == 1.0, "leaves") for id, grade in known.items() if grade is not None
+        }
+        return graded | marked
 
     def _labels(self) -> dict[str, Label]:
         run = self.run

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -130,6 +131,7 @@ def read_nodes(
         members.setdefault(own_id, []).append(k)
     file = Path(source).name if isinstance(source, str | os.PathLike) else "nodes"
     table.report(file, [prompt, reply, call, *_names(tokens), *_names(time)])
+    tasks = {} if isinstance(task, Task | None) else {one.question.strip(): one for one in task}
     runs = []
     for own_id, own_rows in members.items():
         own = [nodes[k] for k in own_rows]
@@ -140,12 +142,12 @@ def read_nodes(
         made = run_of_nodes(
             own,
             name=further.names[own_rows[0]] or file,
-            task=task if isinstance(task, Task | None) else _task_of(own, task),
+            task=task if isinstance(task, Task | None) else _task_of(own, tasks),
             end=further.end(own_rows, own, answer),
             score_range=score_range,
             started=_started(rows[own_rows[0]], own, time, where),
             where=where,
-            id=own_id if own_id is not None and _RUN_ID.fullmatch(own_id) else "",
+            id=_run_id(own_id),
         )
         further.mark(made, own_rows, own)
         runs.append(made)
@@ -178,9 +180,6 @@ _OF_CALLS = {
     *("strategy", "selected_strategy", "simulated"),
 }
 """Columns of `nodes_df` about calls, which its rows do not hold: `Header.unknown` says so."""
-
-_RUN_ID = re.compile(r"[\w-]{1,64}")
-"""Ids of runs that are kept. Others are made anew, since they become parts of file names."""
 
 
 def _nodes(
@@ -248,10 +247,17 @@ class _Further:
                 run._marks[own.get(node.id, node.id)] = Mark(self.marks[k], self.notes[k] or "")
 
 
-def _task_of(nodes: Sequence[LoggedNode], tasks: Iterable[Task]) -> Task | None:
-    """Return the task with the question of the run."""
-    roots = [node.text.strip() for node in nodes if node.parent is None]
-    return next((task for task in tasks if task.question.strip() in roots), None)
+def _task_of(nodes: Sequence[LoggedNode], tasks: Mapping[str, Task]) -> Task | None:
+    """Return the task with the question of the run, of tasks by their questions."""
+    roots = (node.text.strip() for node in nodes if node.parent is None)
+    return next((tasks[text] for text in roots if text in tasks), None)
+
+
+def _run_id(own: str | None) -> str:
+    """Return an id of a run that may become a part of a file name: its own one if possible."""
+    if own is None or re.fullmatch(r"[\w-]{1,64}", own):
+        return own or ""
+    return f"{zlib.crc32(own.encode('utf-8', 'replace')):08x}"
 
 
 class _Table:
@@ -277,6 +283,8 @@ class _Table:
             if found is not None or field in _REQUIRED:
                 self.columns[field] = found or field
         known = set(self.columns.values())
+        if "mark" not in self.names:
+            known.add("note")  # a person's note is beside the mark
         self.columns |= {name: name for name in _FURTHER if name in self.names and name not in known}
 
     def found(self, field: str, read: Callable[[Any], Any], plain: type | None = None) -> list[Any]:
