@@ -19,7 +19,7 @@ from tot_lab.core.calls import Call, Reply, TokenLogprob
 LOWEST = -100.0
 """The lowest log-probability that counts. Servers report -9999 for tokens whose probability is unknown."""
 
-_DIGITS = 4
+_DIGITS = 6
 """Decimals of the log-probabilities of alternatives."""
 
 
