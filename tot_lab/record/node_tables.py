@@ -221,6 +221,7 @@ class _Further:
 
     def __init__(self, table: _Table) -> None:
         self.on_path = table.found("on_solution_path", _flag, bool)
+        self.keeps_states = "on_solution_path" in table.columns
         self.marks = table.found("mark", _verdict)
         self.notes = table.found("note", _text, str)
         self.names = table.found("setting" if "setting" in table.columns else "strategy", _text)
@@ -236,7 +237,8 @@ class _Further:
         above = {node.parent for node in path}
         final = [*(node for node in path if node.id not in above), *final]
         ids = list(dict.fromkeys(node.id for node in final))
-        return LoggedEnd(answer, ids, repeat=self.repeats[rows[0]] or 0)
+        repeat = self.repeats[rows[0]] or 0
+        return LoggedEnd(answer, ids, repeat=repeat, keeps_states=self.keeps_states)
 
     def mark(self, run: Run, rows: Sequence[int], nodes: Sequence[LoggedNode]) -> None:
         """Give the run the marks of people in the table."""

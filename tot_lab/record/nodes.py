@@ -123,6 +123,7 @@ class LoggedEnd(NamedTuple):
         repeat: Which repeat of the task it is.
         complete: Whether the log holds all calls, with their tokens as far as the model reported them. `None`
             if it does when each node but the root has a call.
+        keeps_states: Whether the states of the nodes are those of the log even where the answer is.
     """
 
     answer: str | None = None
@@ -132,6 +133,7 @@ class LoggedEnd(NamedTuple):
     notes: Mapping[str, Mapping[str, Any]] = {}
     repeat: int = 0
     complete: bool | None = None
+    keeps_states: bool = False
 
 
 Place: TypeAlias = Callable[[int, str], str]
@@ -462,7 +464,7 @@ class _Lines:
         for name, data in end.notes.items():
             if data:
                 self.add(time, Note(name, best or "0", dict(data)))
-        if best is not None and nodes[tree.numbers[end.nodes[0]]].state != "answer":
+        if best is not None and not end.keeps_states and nodes[tree.numbers[end.nodes[0]]].state != "answer":
             self.add(time, Decided(best, "answer"))
         answer = end.answer
         if answer is None and ranked:

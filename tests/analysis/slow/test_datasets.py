@@ -64,7 +64,8 @@ def generated(seed):
         best = f"{best}.999"
         ids.append(best)
     if best is not None:
-        records.append(Decided(best, "answer", "best_leaf"))
+        if dice.random() < 0.7:
+            records.append(Decided(best, "answer", "best_leaf"))
         records.append(Ended("answered", "?", best, None, (best,)))
     settings = {"kind": "recorded", "name": dice.choice(["beam", "mcts, c=1"])}
     header = Header.now(task=task.settings(), strategy=settings, repeat=seed % 3)
