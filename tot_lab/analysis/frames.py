@@ -22,6 +22,7 @@ from tot_lab.core.purposes import role_of
 from tot_lab.core.records import DECISIONS, Decided, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import asks_no_model, tool_of
 from tot_lab.record.marks import Mark, Verdict
+from tot_lab.record.nodes import CallSums, call_sums
 from tot_lab.record.run import Run, Usage, selected_strategies, usage_of
 from tot_lab.record.search_notes import SearchNotes
 
@@ -137,7 +138,8 @@ def nodes_df(run: Run) -> pandas.DataFrame:
       selected for this part of the tree, NA if none was selected
     - simulated: boolean, whether a simulated model took part in the run
 
-    The sums of calls, tokens, cost and paid equal those of `run.usage`.
+    The sums of calls, tokens, cost and paid equal those of `run.usage`. Of a run that `tl.read_nodes` made of
+    such a table, the columns about calls are those of that table, and `run.usage` is unknown.
     """
     nodes = list(run.tree)
     by_node = usage_by_node(run)
@@ -147,28 +149,35 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     lossy = "calls" in run.header.unknown
     known, nothing = run.marks, Mark()
     marks = [known.get(node.id, nothing) for node in nodes]
-    return typed_frame(
-        {
-            **each(nodes, id="string", parent="string", depth="Int64", text="string"),
-            "thinking": ("string", [thinking.get(node.id) for node in nodes]),
-            **each(nodes, score="Float64", raw="Float64", unreadable="boolean"),
-            "samples": ("Int64", [len(node.samples) for node in nodes]),
-            "unreadable_samples": ("Int64", [node.samples.count(None) for node in nodes]),
-            "by": ("string", [node.by or None for node in nodes]),
-            "state": (STATES, [node.state for node in nodes]),
-            "reason": ("string", [node.reason or None for node in nodes]),
-            **each(nodes, merged="string", open="boolean"),
-            "children": ("Int64", [len(node.children) for node in nodes]),
-            "on_solution_path": ("boolean", [node.id in path for node in nodes]),
-            "calls": ("Int64", [None if lossy else used.calls for used in usage]),
-            **each(usage, input_tokens="Int64", output_tokens="Int64", cost="Float64", paid="Float64"),
-            "mark": (MARKS, [mark.verdict for mark in marks]),
-            "note": ("string", [mark.note or None for mark in marks]),
-            "strategy": ("string", [run.name] * len(nodes)),
-            "selected_strategy": ("string", _selected(run, [node.id for node in nodes])),
-            "simulated": ("boolean", [run.simulated] * len(nodes)),
-        }
-    )
+    columns: dict[str, tuple[str | tuple[str, ...], list[Any]]] = {
+        **each(nodes, id="string", parent="string", depth="Int64", text="string"),
+        "thinking": ("string", [thinking.get(node.id) for node in nodes]),
+        **each(nodes, score="Float64", raw="Float64", unreadable="boolean"),
+        "samples": ("Int64", [len(node.samples) for node in nodes]),
+        "unreadable_samples": ("Int64", [node.samples.count(None) for node in nodes]),
+        "by": ("string", [node.by or None for node in nodes]),
+        "state": (STATES, [node.state for node in nodes]),
+        "reason": ("string", [node.reason or None for node in nodes]),
+        **each(nodes, merged="string", open="boolean"),
+        "children": ("Int64", [len(node.children) for node in nodes]),
+        "on_solution_path": ("boolean", [node.id in path for node in nodes]),
+        "calls": ("Int64", [None if lossy else used.calls for used in usage]),
+        **each(usage, input_tokens="Int64", output_tokens="Int64", cost="Float64", paid="Float64"),
+        "mark": (MARKS, [mark.verdict for mark in marks]),
+        "note": ("string", [mark.note or None for mark in marks]),
+        "strategy": ("string", [run.name] * len(nodes)),
+        "selected_strategy": ("string", _selected(run, [node.id for node in nodes])),
+        "simulated": ("boolean", [run.simulated] * len(nodes)),
+    }
+    sums = call_sums(run)
+    for name in CallSums.__struct_fields__ if sums else ():
+        dtype, own = columns[name]
+        of_table = [sums.get(node.id) for node in nodes]
+        columns[name] = (
+            dtype,
+            [value if row is None else getattr(row, name) for row, value in zip(of_table, own, strict=True)],
+        )
+    return typed_frame(columns)
 
 
 @gc_paused()

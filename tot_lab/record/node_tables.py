@@ -31,7 +31,9 @@ from tot_lab.record.logs.common import UNREADABLE, contents, decoded, kind, tool
 from tot_lab.record.marks import Mark, Verdict
 from tot_lab.record.nodes import (
     RECORDED,
+    ROWS,
     STATES,
+    CallSums,
     LoggedCall,
     LoggedEnd,
     LoggedNode,
@@ -80,8 +82,9 @@ def read_nodes(
 
     Columns that are not named are found by their usual names (`COLUMNS`), also the further ones of
     `run.nodes_df()`: raw, by, reason, merged, open, unreadable, on_solution_path, mark and note, setting or
-    strategy (the name of the run) and repeat. Prompts, replies, tokens and times are read only if they are
-    named here.
+    strategy (the name of the run) and repeat. Its columns about calls (tokens, costs and others) are kept for
+    `nodes_df` of the new run; the calls themselves are unknown. Of other tables, prompts, replies, tokens and
+    times are read only if they are named here.
 
     Args:
         source: A file (JSON Lines, JSON with a list of objects, or Parquet), a pandas DataFrame, or an
@@ -117,8 +120,7 @@ def read_nodes(
         JournalError: For a bad row. The message names the file, the line (or row) and the column.
 
     Warns:
-        RuntimeWarning: If columns were not used. The message names them, and those that were found. Of
-            `nodes_df`, the columns about calls are not used: the runs have no calls.
+        RuntimeWarning: If columns were not used. The message names them, and those that were found.
     """
     rows, place = rows_of(source)
     table = _Table(rows, place)
@@ -175,11 +177,9 @@ _FURTHER = (
 _DERIVED = {"depth", "children", "task"}
 """Columns of `nodes_df` that follow from the others."""
 
-_OF_CALLS = {
-    *("thinking", "samples", "unreadable_samples", "calls", "input_tokens", "output_tokens", "cost", "paid"),
-    *("strategy", "selected_strategy", "simulated"),
-}
-"""Columns of `nodes_df` about calls, which its rows do not hold: `Header.unknown` says so."""
+_OF_CALLS = dict.fromkeys(CallSums.__struct_fields__)
+"""Columns of `nodes_df` about the calls behind the nodes. The calls are unknown (`Header.unknown`); the cells
+are kept if a table has all of them."""
 
 
 def _nodes(
@@ -226,6 +226,7 @@ class _Further:
         self.notes = table.found("note", _text, str)
         self.names = table.found("setting" if "setting" in table.columns else "strategy", _text)
         self.repeats = table.found("repeat", _count)
+        self.sums = _sums(table) if table.names.keys() >= _OF_CALLS.keys() else None
 
     def end(self, rows: Sequence[int], nodes: Sequence[LoggedNode], answer: str | None) -> LoggedEnd:
         """Return the end of the run in `rows`: the deepest node on the path to the answer, and the nodes in
@@ -237,8 +238,9 @@ class _Further:
         above = {node.parent for node in path}
         final = [*(node for node in path if node.id not in above), *final]
         ids = list(dict.fromkeys(node.id for node in final))
+        sums = {node.id: self.sums[k] for k, node in zip(rows, nodes, strict=True)} if self.sums else {}
         repeat = self.repeats[rows[0]] or 0
-        return LoggedEnd(answer, ids, repeat=repeat, keeps_states=self.keeps_states)
+        return LoggedEnd(answer, ids, notes={ROWS: sums}, repeat=repeat, keeps_states=self.keeps_states)
 
     def mark(self, run: Run, rows: Sequence[int], nodes: Sequence[LoggedNode]) -> None:
         """Give the run the marks of people in the table."""
@@ -247,6 +249,19 @@ class _Further:
         for k, node in zip(rows, nodes, strict=True):
             if self.marks[k] is not None or self.notes[k] is not None:
                 run._marks[own.get(node.id, node.id)] = Mark(self.marks[k], self.notes[k] or "")
+
+
+def _sums(table: _Table) -> list[dict[str, Any]]:
+    """Return the cells about calls of each row."""
+    columns = {name: table.cells(name, required=False) for name in _OF_CALLS}
+    made = []
+    for k, cells in enumerate(zip(*columns.values(), strict=True)):
+        try:
+            sums = msgspec.convert(dict(zip(columns, cells, strict=True)), CallSums, strict=False)
+        except msgspec.ValidationError as error:
+            raise JournalError(f"{table.place(k)}: {error}") from None
+        made.append(msgspec.to_builtins(sums))
+    return made
 
 
 def _task_of(nodes: Sequence[LoggedNode], tasks: Mapping[str, Task]) -> Task | None:
@@ -300,8 +315,8 @@ class _Table:
     def report(self, table: str, used: Iterable[str | None]) -> None:
         """Warn of the columns that were not used. `used` are those of calls."""
         known = {*self.columns.values(), *used, *_DERIVED}
-        if self.names.keys() >= _OF_CALLS:
-            known |= _OF_CALLS
+        if self.names.keys() >= _OF_CALLS.keys():
+            known |= _OF_CALLS.keys()
         unused = [str(name) for name in self.names if name not in known]
         if not unused:
             return

@@ -43,6 +43,9 @@ from tot_lab.record.run import Run
 MAX_DEPTH = 1000
 """Steps below the root that a tree may have."""
 
+ROWS = "imported.rows"
+"""The note with what a table says of the calls behind each node: a `CallSums` by the id of the node."""
+
 RECORDED = "recorded"
 """The evaluator of scores that a log holds without saying how they were made."""
 
@@ -53,6 +56,31 @@ State: TypeAlias = Literal[
 could not be read, and `proposed` or an empty text for neither."""
 
 STATES = ("", "proposed", "unreadable", *DECISIONS)
+
+
+class CallSums(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a table says of the calls behind a node, in the columns of `nodes_df` of these names."""
+
+    thinking: str | None = None
+    samples: int | None = None
+    unreadable_samples: int | None = None
+    calls: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    paid: float | None = None
+    strategy: str | None = None
+    selected_strategy: str | None = None
+    simulated: bool | None = None
+
+
+def call_sums(run: Run) -> dict[str, CallSums]:
+    """Return what the table says of the calls behind each node, for a run made of one. Else it is empty."""
+    noted = next((e.data for e in run.events if isinstance(e, Note) and e.name == ROWS), {})
+    try:
+        return msgspec.convert(noted, dict[str, CallSums])
+    except msgspec.ValidationError:  # of another tool
+        return {}
 
 
 class LoggedCall(msgspec.Struct, gc=False, array_like=True):

@@ -4,7 +4,7 @@ import random
 
 import pandas as pd
 import pytest
-from support import wait
+from support import SETTINGS, STRATEGIES, TASK, for_each, run, wait
 
 import tot_lab as tl
 from tot_lab.core.records import END_OF_REPLY, Decided, Ended, Line, Scored, Thought
@@ -14,10 +14,6 @@ from tot_lab.record.run import Run
 
 pytest.importorskip("datasets", reason="the package datasets is not installed")
 
-LOST = [  # what a table of nodes says of the calls behind them, and not of the tree
-    *("thinking", "samples", "unreadable_samples", "calls", "input_tokens", "output_tokens", "cost", "paid"),
-    *("strategy", "selected_strategy", "simulated"),
-]
 TASKS = [tl.general(f"What is {k} + {k}?\n\nThink  twice.", answer=2 * k, grade="number") for k in range(20)]
 WORDS = [
     "Answer: 4",
@@ -101,17 +97,16 @@ def test_runs_come_back_from_their_rows(tmp_path, monkeypatch, count):
     runs = [generated(seed) for seed in range(count)]
     rows = through_datasets(table_of(runs), tmp_path)
     back = tl.read_nodes(rows, task=TASKS)
-    assert [run.id for run in back] == [run.id for run in runs]
-    for run, again in zip(runs, back, strict=True):
-        before, after = (each.nodes_df().drop(columns=LOST) for each in (run, again))
-        pd.testing.assert_frame_equal(after, before)
-        assert [again.steps(node.id) for node in again.tree] == [run.steps(node.id) for node in run.tree]
-        assert (again.name, again.header.repeat, again.task) == (run.name, run.header.repeat, run.task)
-        assert (again.best and again.best.id) == (run.best and run.best.id)
-        assert again.marks == run.marks
+    assert [one.id for one in back] == [one.id for one in runs]
+    for made, again in zip(runs, back, strict=True):
+        pd.testing.assert_frame_equal(again.nodes_df(), made.nodes_df())
+        assert [again.steps(node.id) for node in again.tree] == [made.steps(node.id) for node in made.tree]
+        assert (again.name, again.header.repeat, again.task) == (made.name, made.header.repeat, made.task)
+        assert (again.best and again.best.id) == (made.best and made.best.id)
+        assert again.marks == made.marks
         assert "calls" in again.header.unknown
-        assert again.tree.closing == run.tree.closing
-        pd.testing.assert_frame_equal(tl.training.stepwise(again), tl.training.stepwise(run))
+        assert again.tree.closing == made.tree.closing
+        pd.testing.assert_frame_equal(tl.training.stepwise(again), tl.training.stepwise(made))
         again.save(tmp_path / "a.jsonl")
         assert tl.load(tmp_path / "a.jsonl").tree == again.tree
     assert {"merged", "answer", "failed", "unreadable", "proposed"} <= {n.state for r in runs for n in r.tree}
@@ -146,10 +141,21 @@ def test_the_way_back_of_a_sweep_needs_no_columns():
     tasks = tl.game24_tasks(3)
     sweep = wait(lab.sweep(settings, tasks))
     back = tl.read_nodes(sweep.nodes_df(), task=tasks)
-    assert {run.id for run in back} == set(sweep.df().run_id)
+    assert {one.id for one in back} == set(sweep.df().run_id)
     for again in back:
-        run = sweep.run(again.id)
-        assert again.answer == run.answer
-        assert again.correct == run.correct or not run.answer  # a table does not say how a run ended
-        pd.testing.assert_frame_equal(again.nodes_df().drop(columns=LOST), run.nodes_df().drop(columns=LOST))
-    assert {run.name for run in back} == {"width 1", "attempts"}
+        made = sweep.run(again.id)
+        assert again.answer == made.answer
+        assert again.correct == made.correct or not made.answer  # a table does not say how a run ended
+        pd.testing.assert_frame_equal(again.nodes_df(), made.nodes_df())
+    assert {one.name for one in back} == {"width 1", "attempts"}
+
+
+@pytest.mark.nightly
+def test_the_trees_of_all_strategies_come_back():
+    def comes_back(kind):
+        made = run(kind(**SETTINGS.get(kind, {})))
+        again = tl.read_nodes(made.nodes_df(), task=TASK)
+        pd.testing.assert_frame_equal(again.nodes_df(), made.nodes_df())
+        assert again.answer == made.answer
+
+    for_each(STRATEGIES, comes_back)
