@@ -128,7 +128,8 @@ def nodes(run: int, count: int) -> str:
 
 def read_nodes(path: Path) -> tl.Run:
     score: dict[str, Any] = {"score": "score", "score_range": (0, 10)}
-    return tl.read_nodes(path, **score, prompt="prompt", reply="reply", tokens="tokens")
+    run: tl.Run = tl.read_nodes(path, **score, prompt="prompt", reply="reply", tokens="tokens")
+    return run
 
 
 def parsed(path: Path) -> Any:

@@ -165,6 +165,11 @@ stats = Namespace(
         ),
     },
 )
+training = Namespace(
+    "training",
+    "Runs as training data of reward models and policies.",
+    {"tot_lab.analysis.training": "math_shepherd preference prm800k stepwise unpaired"},
+)
 records = Namespace(
     "records",
     "What runs, calls, plans and notes are made of, and runs made of the results of other packages.",
@@ -172,6 +177,7 @@ records = Namespace(
         "tot_lab.core.calls": "Message TokenLogprob ToolCall halts stop_of",
         "tot_lab.core.records": "Decided Ended Scored parent_of",
         "tot_lab.lab.lab": "Stream",
+        "tot_lab.record.logs.completions": "from_completions",
         "tot_lab.record.logs.objects": "from_its_hub from_treequest",
         "tot_lab.record.marks": "Mark",
         "tot_lab.record.routed": "Routed",
@@ -196,7 +202,19 @@ errors = Namespace(
         "tot_lab.runtime.recorder": "Divergence",
     },
 )
-_NAMESPACES = (methods, proposers, evaluators, searches, answers, sim, figures, stats, records, errors)
+_NAMESPACES = (
+    methods,
+    proposers,
+    evaluators,
+    searches,
+    answers,
+    sim,
+    figures,
+    stats,
+    training,
+    records,
+    errors,
+)
 
 __all__ = sorted([*_NAMES, *(namespace.__name__ for namespace in _NAMESPACES), "__version__"])  # noqa: PLE0605
 

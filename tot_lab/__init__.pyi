@@ -35,6 +35,11 @@ from tot_lab.analysis.statistics import lost_calls as _lost_calls
 from tot_lab.analysis.statistics import minimum_detectable_difference as _minimum_detectable_difference
 from tot_lab.analysis.statistics import required_sample_size as _required_sample_size
 from tot_lab.analysis.statistics import success_rates as _success_rates
+from tot_lab.analysis.training import math_shepherd as _math_shepherd
+from tot_lab.analysis.training import preference as _preference
+from tot_lab.analysis.training import prm800k as _prm800k
+from tot_lab.analysis.training import stepwise as _stepwise
+from tot_lab.analysis.training import unpaired as _unpaired
 from tot_lab.apps.deep_thinking import NoModel as _NoModel
 from tot_lab.apps.deep_thinking import think as think
 from tot_lab.core.calls import Call as Call
@@ -103,6 +108,7 @@ from tot_lab.models import Local as Local
 from tot_lab.models import OpenAICompatible as OpenAICompatible
 from tot_lab.record.importers import load as load
 from tot_lab.record.journal import JournalError as _JournalError
+from tot_lab.record.logs.completions import from_completions as _from_completions
 from tot_lab.record.logs.objects import from_its_hub as _from_its_hub
 from tot_lab.record.logs.objects import from_treequest as _from_treequest
 from tot_lab.record.marks import Mark as _Mark
@@ -398,6 +404,15 @@ class stats:
     samples = _samples
     success_rates = _success_rates
 
+class training:
+    """Runs as training data of reward models and policies."""
+
+    math_shepherd = _math_shepherd
+    preference = _preference
+    prm800k = _prm800k
+    stepwise = _stepwise
+    unpaired = _unpaired
+
 class records:
     """What runs, calls, plans and notes are made of, and runs made of the results of other packages."""
 
@@ -419,6 +434,7 @@ class records:
     TokenLogprob: TypeAlias = _TokenLogprob
     ToolCall: TypeAlias = _ToolCall
     Usage: TypeAlias = _Usage
+    from_completions = _from_completions
     from_its_hub = _from_its_hub
     from_treequest = _from_treequest
     halts = _halts

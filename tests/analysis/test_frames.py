@@ -15,7 +15,8 @@ NODES = {
     "id": "string", "parent": "string", "depth": "Int64", "text": "string", "thinking": "string",
     "score": "Float64", "raw": "Float64", "unreadable": "boolean", "samples": "Int64",
     "unreadable_samples": "Int64", "by": "string", "state": "category",
-    "reason": "string", "merged": "string", "children": "Int64", "on_solution_path": "boolean",
+    "reason": "string", "merged": "string", "open": "boolean", "children": "Int64",
+    "on_solution_path": "boolean",
     "calls": "Int64", "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64",
     "paid": "Float64", "mark": "category", "note": "string", "strategy": "string",
     "selected_strategy": "string", "simulated": "boolean",
@@ -28,7 +29,8 @@ CALLS = {
     "output_tokens": "Int64", "cost": "Float64", "paid": "Float64", "shared_tokens": "boolean",
     "asked": "float64", "seconds": "Float64", "source": "category",
     "sent": "Float64", "tries": "Int64", "cached_tokens": "Int64", "prefill_tokens_per_second": "Float64",
-    "decode_tokens_per_second": "Float64", "simulated": "boolean",
+    "decode_tokens_per_second": "Float64", "mean_logprob": "Float64", "min_logprob": "Float64",
+    "simulated": "boolean",
 }  # fmt: skip
 EVENTS = {
     "position": "string", "seconds": "float64", "name": "string", "node": "string", "data": "object",

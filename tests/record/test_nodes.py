@@ -54,7 +54,7 @@ def test_rows_in_any_order_are_the_same_tree(seed):
 
 
 def test_foreign_ids_are_kept_in_a_note():
-    run = tl.read_nodes(ROWS)
+    run = tl.read_nodes(ROWS, score_range=(0, 10))
     assert list(run.tree.nodes) == ["0", "0.0", "0.1", "0.0.0"]
     events = run.events_df()
     (data,) = events.data[events["name"] == "imported.ids"]
@@ -100,7 +100,8 @@ def test_a_run_of_nodes_is_stored_like_any_other(tmp_path):
     again = tl.load(run.save(tmp_path / "a.jsonl"))
     assert (again.header, again.lines) == (run.header, run.lines)
     assert tl.read_nodes(ROWS, score="score", score_range=(0, 10)).id == run.id
-    assert tl.read_nodes(ROWS).id != run.id
+    assert tl.read_nodes(ROWS, score_range=(-10, 10)).id == run.id
+    assert tl.read_nodes(ROWS[:-1], score_range=(0, 10)).id != run.id
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_lines_are_counted_with_blank_ones(tmp_path):
     path = tmp_path / "nodes.jsonl"
     path.write_text("\n\n" + "\n\n".join(map(json.dumps, with_cell(2, parent="w"))) + "\n")
     with pytest.raises(tl.errors.JournalError, match=r"nodes\.jsonl, line 7, field 'parent'"):
-        tl.read_nodes(path)
+        tl.read_nodes(path, score_range=(0, 10))
     path.write_text(f"{json.dumps(ROWS[0])}\n\n{{oops\n")
     with pytest.raises(tl.errors.JournalError, match=r"nodes\.jsonl, line 3: invalid JSON"):
         tl.read_nodes(path)
@@ -197,6 +198,7 @@ CALLS = [
     ),
 ]
 COLUMNS = {"prompt": "prompt", "reply": "reply", "tokens": ("in", "out"), "state": "kept"}
+COLUMNS |= {"score_range": (0, 10)}
 
 
 def test_calls_have_prompts_replies_tokens_and_times():
@@ -216,14 +218,15 @@ def test_calls_have_prompts_replies_tokens_and_times():
 
 
 def test_the_time_of_a_node_is_not_that_of_its_call():
-    run = tl.read_nodes([{**row, "at": k} for k, row in enumerate(CALLS)], time="at", **COLUMNS)
+    with pytest.warns(RuntimeWarning, match="Not used: 'began', 'ended'"):
+        run = tl.read_nodes([{**row, "at": k} for k, row in enumerate(CALLS)], time="at", **COLUMNS)
     assert run.header.unknown == ("durations",)
     assert run.seconds == 3
     assert run.calls_df().seconds.isna().all()
 
 
 def test_a_call_without_a_reply_is_open():
-    run = tl.read_nodes(with_cell(1, prompt="Go on."), prompt="prompt")
+    run = tl.read_nodes(with_cell(1, prompt="Go on."), prompt="prompt", score_range=(0, 10))
     assert run.header.unknown == ("replies", "times", "calls")
     assert run.calls_df().reply.isna().all()
 
@@ -234,6 +237,7 @@ def test_several_roots_get_one_with_the_question_of_the_task():
         [{**row, "parent": None, "state": "answer" if row["id"] == "z" else ""} for row in ROWS[1:]],
         task=task,
         state="state",
+        score_range=(0, 10),
     )
     assert [(node.id, node.parent) for node in run.tree] == [
         ("0", None),
@@ -246,7 +250,7 @@ def test_several_roots_get_one_with_the_question_of_the_task():
 
 def test_a_root_that_does_not_hold_the_question_is_a_step():
     task = tl.general("How many legs?")
-    run = tl.read_nodes([{**ROWS[1], "parent": None}], task=task)
+    run = tl.read_nodes([{**ROWS[1], "parent": None}], task=task, score_range=(0, 10))
     assert run.steps("0.0") == [ROWS[1]["text"]]
 
 
@@ -256,7 +260,7 @@ def test_the_answer_is_that_of_the_best_node_in_the_state_answer():
     run = tl.read_nodes(rows, score="score", score_range=(0, 10), state="state")
     assert (run.answer, run.best.text, run.score) == ("10", "Answer: 10", 1.0)
     assert [node.text for node in run.candidates] == ["Answer: 10", "A bird has 4 legs."]
-    assert tl.read_nodes(ROWS, answer="ten").answer == "ten"
+    assert tl.read_nodes(ROWS, answer="ten", score_range=(0, 10)).answer == "ten"
 
 
 def test_a_reply_has_the_position_of_its_call_and_every_other_record_its_own():
@@ -311,6 +315,83 @@ def test_recorded_scores_judge_the_evaluator_and_a_rule_answers():
     assert not run.correct
     assert run.with_answer(tl.answers.BestLeaf()).correct
     assert tl.stats.judge_evaluator([run]).measures["read"] == 3
+
+
+# Columns that are found.
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {},
+        {"id": "node_id", "parent": "parent_id", "text": "thought", "score": "value"},
+        {"id": "node", "text": "content", "score": "reward"},
+    ],
+)
+def test_columns_are_found_by_their_usual_names(file, names):
+    """The line in README."""
+    renamed = [{names.get(name, name): cell for name, cell in row.items()} for row in ROWS]
+    run = tl.read_nodes(file(renamed), score_range=(0, 10))
+    assert [node.raw for node in run.tree] == [None, 8, 1, 10]
+    assert [node.score for node in run.tree] == [None, 0.8, 0.1, 1.0]
+    assert shape(run) == shape(tl.read_nodes(ROWS, score="score", score_range=(0, 10)))
+
+
+def test_columns_that_were_not_used_are_named(file):
+    rows = [{**row, "prior": 0.5, "value": 3} for row in ROWS]
+    with pytest.warns(
+        RuntimeWarning, match=r"^nodes\.jsonl: read id, .*score.* Not used: 'prior', 'value'\.$"
+    ):
+        run = tl.read_nodes(file(rows), score_range=(0, 10))
+    assert [node.raw for node in run.tree] == [None, 8, 1, 10]
+    with pytest.warns(RuntimeWarning, match=r"text from 'note'.* Not used: 'text', 'score'\."):
+        tl.read_nodes(
+            [{**row, "note": row["text"], "value": 0.5} for row in ROWS], text="note", score="value"
+        )
+
+
+def test_a_column_that_only_has_the_name_of_a_state_is_not_used():
+    """In searches on puzzles, the state is often what is left of the problem."""
+    rows = [{**row, "state": "4 6 8", "open": "yes"} for row in ROWS]
+    with pytest.warns(RuntimeWarning, match="Not used: 'state', 'open'"):
+        run = tl.read_nodes(rows, score_range=(0, 10))
+    assert {node.state for node in run.tree} == {"proposed"}
+    found = tl.read_nodes([{**row, "state": "kept"} for row in ROWS], score_range=(0, 10))
+    assert {node.state for node in found.tree} == {"kept"}
+
+
+def test_a_table_of_many_runs_is_a_list(file):
+    task, other = (
+        tl.general(ROWS[0]["text"], answer=10, grade="number"),
+        tl.general("And a spider?", answer=8),
+    )
+    spider = [{"id": "q", "parent": None, "text": other.question}, {"id": "x", "parent": "q", "text": "8"}]
+    spider[1]["state"] = "answer"
+    rows = [{**row, "run_id": "one", "strategy": "beam", "repeat": 2} for row in ROWS]
+    rows += [{**row, "run_id": "two/2", "strategy": "dfs"} for row in spider]
+    first, second = tl.read_nodes(shuffled(rows, 3), score_range=(0, 10), task=[task, other])
+    if first.question != task.question:
+        first, second = second, first
+    assert (first.id, first.name, first.header.repeat, len(first.tree)) == ("one", "beam", 2, 4)
+    assert (second.name, second.answer, second.task.reference) == ("dfs", "8", 8)
+    assert "/" not in second.id  # it becomes a part of a file name
+    assert first.task.reference == 10
+    rows[2]["parent"] = "nobody"
+    with pytest.raises(tl.errors.JournalError, match=r"nodes\.jsonl, line 3, field 'parent': unknown parent"):
+        tl.read_nodes(file(rows), score_range=(0, 10))
+    rows[2] |= {"parent": "q", "merged": "nobody"}
+    with pytest.raises(tl.errors.JournalError, match=r"line 3, field 'merged': unknown node: got 'nobody'"):
+        tl.read_nodes(file(rows), score_range=(0, 10))
+
+
+def test_open_thoughts_join_to_the_answer():
+    rows = [
+        {"id": "0", "parent": None, "text": "How many legs?"},
+        {"id": "0.0", "parent": "0", "text": "Answer: 1", "open": True},
+        {"id": "0.0.0", "parent": "0.0", "text": "0", "state": "answer"},
+    ]
+    run = tl.read_nodes(rows, task=tl.general("How many legs?", answer=10, grade="number"))
+    assert (run.answer, run.correct, run.steps("0.0.0")) == ("10", True, ["Answer: 10"])
 
 
 # Round trip.

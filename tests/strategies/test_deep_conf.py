@@ -16,7 +16,8 @@ from support.chains import CASES, KINDS, model_of
 
 import tot_lab as tl
 from tot_lab.core.calls import TokenLogprob
-from tot_lab.strategies.confidence import confidence_of, quantile, token_confidences
+from tot_lab.core.logprobs import token_confidences
+from tot_lab.strategies.confidence import confidence_of, quantile
 
 SCRIPT = GOLDEN / "deep_conf_votes.py"
 VOTES = SCRIPT.with_suffix(".json")

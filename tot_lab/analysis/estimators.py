@@ -1,9 +1,10 @@
 """What N samples of each task say about fewer samples: pass@k, majority@k and best of k, without a call.
 
 A sample is one independent try at a task: an attempt of `SelfConsistency`, `BestOf` or `WeightedBestOf`, a
-continuation of a tree search of depth 1 with `Continue`, and of any other strategy a whole run, of which
-repeats give several. A table has one row per sample and the columns `setting`, `task` and `correct`, for
-votes also `answer`, and for scores `score`; `samples` makes it.
+continuation of a tree search of depth 1 with `Continue`, a completion of an imported run whose thoughts are
+all children of the question, and of any other strategy a whole run, of which repeats give several. A table
+has one row per sample and the columns `setting`, `task` and `correct`, for votes also `answer`, and for
+scores `score`; `samples` makes it.
 
 Each estimate is the mean over all ways to draw k of a task's samples without replacement. Its interval is
 over tasks, as in `tl.stats.success_rates`. Samples without a grade are left out.
@@ -110,6 +111,8 @@ def _attempts(run: Run) -> list[_Attempt]:
     propose = strategy.propose if isinstance(strategy, TreeOfThoughts) and strategy.stop.depth == 1 else None
     if task is not None and isinstance(propose, Continue):
         return _continuations(run, task, propose.count)
+    if task is not None and strategy is None and _is_flat(run):
+        return _recorded(run, task)
     if task is None or not isinstance(strategy, SelfConsistency | JudgedAttempts):
         if run.stop_reason in (None, "cancelled"):
             return []
@@ -136,6 +139,27 @@ def _attempts(run: Run) -> list[_Attempt]:
         elif attempt in errors or not run.interrupted:
             found.append(_Attempt("", None, tokens[attempt], errors.get(attempt)))
     return found
+
+
+def _is_flat(run: Run) -> bool:
+    """Whether all thoughts of a run are children of the question, and there are several."""
+    return len(run.tree) > 2 and len(run.tree.root.children) == len(run.tree) - 1
+
+
+def _recorded(run: Run, task: Task) -> list[_Attempt]:
+    """Return the completions of an imported run, each made by one call if the log holds one for each."""
+    nodes = [run.tree[id] for id in run.tree.root.children]
+    calls = calls_of(run)
+    replies = [row.reply for row in calls] if len(calls) == len(nodes) else [None] * len(nodes)
+    return [
+        _Attempt(
+            task.domain.answer(task, run.steps(node.id)) or "",
+            node.score,
+            None if reply is None else reply.output_tokens,
+            None if reply is None else reply.error,
+        )
+        for node, reply in zip(nodes, replies, strict=True)
+    ]
 
 
 def _continuations(run: Run, task: Task, count: int) -> list[_Attempt]:

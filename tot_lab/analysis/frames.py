@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
@@ -16,10 +17,12 @@ import msgspec
 from tot_lab.analysis.turns import steps_of
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.logprobs import logprobs_of
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import DECISIONS, Decided, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import asks_no_model, tool_of
 from tot_lab.record.marks import Mark, Verdict
+from tot_lab.record.nodes import CallSums, call_sums
 from tot_lab.record.run import Run, Usage, selected_strategies, usage_of
 from tot_lab.record.search_notes import SearchNotes
 
@@ -124,6 +127,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     - by: string, the evaluator, NA if there is none
     - state: category, the last decision (`STATES`); reason: string, the rule that made it
     - merged: string, id of the thought whose state it reached, NA if there is none
+    - open: boolean, whether the thoughts below continue its text, even in the middle of a word
     - children: Int64
     - on_solution_path: boolean, whether it leads to the answer
     - calls: Int64, answered calls for it without refused ones, NA if the record lacks some
@@ -134,7 +138,8 @@ def nodes_df(run: Run) -> pandas.DataFrame:
       selected for this part of the tree, NA if none was selected
     - simulated: boolean, whether a simulated model took part in the run
 
-    The sums of calls, tokens, cost and paid equal those of `run.usage`.
+    The sums of calls, tokens, cost and paid equal those of `run.usage`. Of a run that `tl.read_nodes` made of
+    such a table, the columns about calls are those of that table, and `run.usage` is unknown.
     """
     nodes = list(run.tree)
     by_node = usage_by_node(run)
@@ -144,28 +149,35 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     lossy = "calls" in run.header.unknown
     known, nothing = run.marks, Mark()
     marks = [known.get(node.id, nothing) for node in nodes]
-    return typed_frame(
-        {
-            **each(nodes, id="string", parent="string", depth="Int64", text="string"),
-            "thinking": ("string", [thinking.get(node.id) for node in nodes]),
-            **each(nodes, score="Float64", raw="Float64", unreadable="boolean"),
-            "samples": ("Int64", [len(node.samples) for node in nodes]),
-            "unreadable_samples": ("Int64", [node.samples.count(None) for node in nodes]),
-            "by": ("string", [node.by or None for node in nodes]),
-            "state": (STATES, [node.state for node in nodes]),
-            "reason": ("string", [node.reason or None for node in nodes]),
-            "merged": ("string", [node.merged for node in nodes]),
-            "children": ("Int64", [len(node.children) for node in nodes]),
-            "on_solution_path": ("boolean", [node.id in path for node in nodes]),
-            "calls": ("Int64", [None if lossy else used.calls for used in usage]),
-            **each(usage, input_tokens="Int64", output_tokens="Int64", cost="Float64", paid="Float64"),
-            "mark": (MARKS, [mark.verdict for mark in marks]),
-            "note": ("string", [mark.note or None for mark in marks]),
-            "strategy": ("string", [run.name] * len(nodes)),
-            "selected_strategy": ("string", _selected(run, [node.id for node in nodes])),
-            "simulated": ("boolean", [run.simulated] * len(nodes)),
-        }
-    )
+    columns: dict[str, tuple[str | tuple[str, ...], list[Any]]] = {
+        **each(nodes, id="string", parent="string", depth="Int64", text="string"),
+        "thinking": ("string", [thinking.get(node.id) for node in nodes]),
+        **each(nodes, score="Float64", raw="Float64", unreadable="boolean"),
+        "samples": ("Int64", [len(node.samples) for node in nodes]),
+        "unreadable_samples": ("Int64", [node.samples.count(None) for node in nodes]),
+        "by": ("string", [node.by or None for node in nodes]),
+        "state": (STATES, [node.state for node in nodes]),
+        "reason": ("string", [node.reason or None for node in nodes]),
+        **each(nodes, merged="string", open="boolean"),
+        "children": ("Int64", [len(node.children) for node in nodes]),
+        "on_solution_path": ("boolean", [node.id in path for node in nodes]),
+        "calls": ("Int64", [None if lossy else used.calls for used in usage]),
+        **each(usage, input_tokens="Int64", output_tokens="Int64", cost="Float64", paid="Float64"),
+        "mark": (MARKS, [mark.verdict for mark in marks]),
+        "note": ("string", [mark.note or None for mark in marks]),
+        "strategy": ("string", [run.name] * len(nodes)),
+        "selected_strategy": ("string", _selected(run, [node.id for node in nodes])),
+        "simulated": ("boolean", [run.simulated] * len(nodes)),
+    }
+    sums = call_sums(run)
+    for name in CallSums.__struct_fields__ if sums else ():
+        dtype, own = columns[name]
+        of_table = [sums.get(node.id) for node in nodes]
+        columns[name] = (
+            dtype,
+            [value if row is None else getattr(row, name) for row, value in zip(of_table, own, strict=True)],
+        )
+    return typed_frame(columns)
 
 
 @gc_paused()
@@ -201,6 +213,8 @@ def calls_df(run: Run) -> pandas.DataFrame:
       prefill_tokens_per_second: Float64, its speed of processing the others; decode_tokens_per_second:
       Float64, its speed of generating the reply. NA if the server does not report it, and for calls that were
       not sent or that joined another
+    - mean_logprob, min_logprob: Float64, mean and lowest log-probability of the tokens of the reply, NA if
+      none were requested or reported
     - simulated: boolean, whether a simulated model replied, NA while open
     """
     return _calls_frame(run, calls_of(run))
@@ -208,6 +222,7 @@ def calls_df(run: Run) -> pandas.DataFrame:
 
 def _calls_frame(run: Run, calls: list[CallRow]) -> pandas.DataFrame:
     replies = [row.reply for row in calls]
+    logprobs = [logprobs_of(reply) if reply is not None else [] for reply in replies]
     by_place = call_status_of(run)
     ways = [by_place[row.line.p] for row in calls]
     made = [None if row.answered is None else bool(usage_of([row.answered]).calls) for row in calls]
@@ -243,6 +258,8 @@ def _calls_frame(run: Run, calls: list[CallRow]) -> pandas.DataFrame:
             ),
             **each(ways, sent="Float64", tries="Int64", cached_tokens="Int64"),
             **each(ways, prefill_tokens_per_second="Float64", decode_tokens_per_second="Float64"),
+            "mean_logprob": ("Float64", [fmean(values) if values else None for values in logprobs]),
+            "min_logprob": ("Float64", [min(values, default=None) for values in logprobs]),
             **each(replies, simulated="boolean"),
         }
     )

@@ -70,7 +70,10 @@ class Call(
         stop: Texts that end the reply.
         seed: Sampling seed. The provider receives `seed + sample_index`.
         response_format: A JSON schema for the reply, or `None`.
-        logprobs: Number of alternatives per token with log-probabilities. 0 means none.
+        logprobs: Number of alternatives per token whose log-probabilities are requested. 0 requests none.
+        alternatives: How many of them a real model's reply keeps per token, with their texts. 0 keeps only
+            the value of the token and the mean of its alternatives. `None` means all for a reply of one token
+            (`max_tokens=1`), and 0 for others.
         tools: Tools the model may call, each a JSON-ready dict with name, description and parameters (a JSON
             schema).
         tool_choice: `auto`, `none`, `required`, or the name of a tool.
@@ -96,6 +99,7 @@ class Call(
     tool_choice: str | None = None
     effort: str | None = None
     options: dict[str, Any] = {}
+    alternatives: int | None = None
 
     @property
     def prompt(self) -> str:
@@ -131,7 +135,7 @@ class Reply(
         output_tokens: Likewise.
         cost: Price of this reply in USD. `None` if the price is not known.
         finish_reason: Why the model stopped (stop, length, …). `None` if it does not say.
-        logprobs: Per generated token, if requested and supported.
+        logprobs: Per generated token, if requested and supported, and if the call keeps alternatives.
         tool_calls: The tools that the model wants to call.
         simulated: Whether the reply came from something other than a language model.
         tool: Name of the tool whose result this is. `None` for a model's reply.
@@ -146,6 +150,9 @@ class Reply(
             the server does not tell.
         shared_tokens: Whether the model reports tokens only for several replies together, so that those of
             this one are a share of them.
+        surprisals: Minus the log-probability of each generated token, in thousandths, in place of `logprobs`.
+        confidences: Minus the mean log-probability of the alternatives of each token, in hundredths, in place
+            of them.
     """
 
     text: str = ""
@@ -166,6 +173,8 @@ class Reply(
     raw_text: str = ""
     ended: bool | None = None
     shared_tokens: bool = False
+    surprisals: tuple[int, ...] = ()
+    confidences: tuple[int, ...] = ()
 
 
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Reply | str, None]]

@@ -51,6 +51,7 @@ class Request(
     tool_choice: str | None = None
     effort: str | None = None
     options: dict[str, Any] = {}
+    alternatives: int | None = None  # keys of calls that do not set it are those of earlier versions
 
     @cached_property
     def key(self) -> str:
@@ -95,6 +96,7 @@ def request_of(call: Call, model: dict[str, Any]) -> Request:
         call.tool_choice,
         call.effort,
         {name: _plain(name, call.options[name]) for name in sorted(call.options)} if call.options else {},
+        call.alternatives,
     )
 
 

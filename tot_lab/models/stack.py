@@ -4,6 +4,7 @@
     SingleFlight   merges equal calls in flight, unless the mode is `off`       flight.py
     Batched        makes one request of several samples or short judgements     batching.py
     StoreReplies   stores replies on disk before they are used                  cache.py
+    Condensed      keeps the log-probabilities that a call asks for        condensing.py
     Ready          loads the endpoint outside the timeout of a call             ready.py
     Warmed         lets the first of several calls fill a prompt cache          warming.py
     Spending       keeps real spending within a limit                           spending.py

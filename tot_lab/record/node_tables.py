@@ -8,22 +8,39 @@ A bad cell is an error that names the file, the line (or row) and the column.
 from __future__ import annotations
 
 import os
+import re
+import warnings
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import MAX_TOKENS, Message, Reply, is_token_count
+from tot_lab.core.parquet import MAGIC, parquet_rows
 from tot_lab.core.reading.values import finite
+from tot_lab.core.records import Note, Scored
 from tot_lab.core.task import Task
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import UNREADABLE, contents, decoded, kind, tool_call_of
-from tot_lab.record.nodes import STATES, LoggedCall, LoggedEnd, LoggedNode, Place, run_of_nodes, start_of
+from tot_lab.record.marks import Mark, Verdict
+from tot_lab.record.nodes import (
+    RECORDED,
+    ROWS,
+    STATES,
+    CallSums,
+    LoggedCall,
+    LoggedEnd,
+    LoggedNode,
+    Place,
+    run_of_nodes,
+    start_of,
+)
 from tot_lab.record.run import Run
 
 Tokens = str | tuple[str, str] | None
@@ -37,41 +54,52 @@ Times = str | tuple[str, str] | None
 def read_nodes(
     source: str | os.PathLike[str] | Iterable[Mapping[str, Any]] | Any,
     *,
-    id: str = "id",
-    parent: str = "parent",
-    text: str = "text",
+    id: str | None = None,
+    parent: str | None = None,
+    text: str | None = None,
     score: str | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
     state: str | None = None,
+    run: str | None = None,
     prompt: str | None = None,
     reply: str | None = None,
     tokens: Tokens = None,
     time: Times = None,
     call: str | None = None,
-    task: Task | None = None,
+    task: Task | Iterable[Task] | None = None,
     answer: str | None = None,
-) -> Run:
-    """Make a run of a table with one row per node, such as the log of a search of your own.
+) -> Any:
+    """Make a run of a table with one row per node, such as the log of a search of your own, or a list of runs
+    of a table of many.
 
-        run = tl.read_nodes("nodes.jsonl", text="thought", score="value", score_range=(0, 10))
+        run = tl.read_nodes("nodes.jsonl", text="idea", score="rating", score_range=(0, 10))
         run = tl.read_nodes(df, prompt="messages", reply="completion", tokens=("in", "out"), task=task)
+        runs = tl.read_nodes(sweep.nodes_df())
 
     Rows come in any order. A row without a parent is the root and holds the question; if there are several,
     they become children of a root with the question of `task`. What the rows do not hold is unknown. The
     usage of the run sums the calls in the rows.
 
+    Columns that are not named are found by their usual names (`COLUMNS`), also the further ones of
+    `run.nodes_df()`: raw, by, reason, merged, open, unreadable, on_solution_path, mark and note, setting or
+    strategy (the name of the run) and repeat. Its columns about calls (tokens, costs and others) are kept for
+    `nodes_df` of the new run; the calls themselves are unknown. Of other tables, prompts, replies, tokens and
+    times are read only if they are named here.
+
     Args:
-        source: A file (JSON Lines, or JSON with a list of objects), a pandas DataFrame, or an iterable of
-            dicts.
-        id: Column with the id of the node: a text or a whole number.
-        parent: Column with the id of its parent, empty for a root.
-        text: Column with the thought.
-        score: Column with the score.
+        source: A file (JSON Lines, JSON with a list of objects, or Parquet), a pandas DataFrame, or an
+            iterable of dicts.
+        id: Column with the id of the node: a text or a whole number. `None` takes `id`, `node_id` or `node`.
+        parent: Column with the id of its parent, empty for a root. `None` takes `parent` or `parent_id`.
+        text: Column with the thought. `None` takes `text`, `thought`, `content` or `step`.
+        score: Column with the score. `None` takes `score`, `value` or `reward`.
         score_range: The lowest and the highest score. The run's scores are from 0 to 1, and `raw` keeps those
             of the rows.
         state: Column with what became of the node: `kept`, `pruned`, another word of
             `tl.records.Decided`, or true (kept) and false (pruned). `answer` marks the nodes that hold the
-            final answers; the best score is first.
+            final answers; the best score is first. `None` takes `state`, if it holds such words only.
+        run: Column with the id of the run. `None` takes `run_id` or `run`. With such a column the result is a
+            list, in the order in which the runs begin in the table.
         prompt: Column with the prompt that led to the node: a text, or chat messages with `role` and
             `content`.
         reply: Column with the model's reply.
@@ -80,42 +108,173 @@ def read_nodes(
             the times of its call and of the reply.
         call: Column with a name of the call, if one call led to several nodes. Rows without it, and rows with
             different names, have calls of their own.
-        task: The task. `None` makes one of the question in the root, which is not graded.
+        task: The task, or tasks of which each run gets the one with its question. `None` makes one of the
+            question in the root, which is not graded.
         answer: The final answer. `None` takes it from the nodes in the state `answer`.
+
+    Returns:
+        The run, or the list of runs.
 
     Raises:
         OSError: If the file cannot be read.
         JournalError: For a bad row. The message names the file, the line (or row) and the column.
+
+    Warns:
+        RuntimeWarning: If columns were not used. The message names them, and those that were found.
     """
-    rows, place = _rows(source)
+    rows, place = rows_of(source)
     table = _Table(rows, place)
+    table.find({"id": id, "parent": parent, "text": text, "score": score, "state": state, "run": run})
     calls = _calls(table, prompt, reply, tokens, time, call)
+    times = table.column(time if isinstance(time, str) else time and time[1], _seconds)
+    nodes, further = _nodes(table, calls, times, state), _Further(table)
+    members: dict[str | None, list[int]] = {}
+    for k, own_id in enumerate(table.column(table.columns.get("run"), _id)):
+        members.setdefault(own_id, []).append(k)
+    file = Path(source).name if isinstance(source, str | os.PathLike) else "nodes"
+    table.report(file, [prompt, reply, call, *_names(tokens), *_names(time)])
+    tasks = {} if isinstance(task, Task | None) else {one.question.strip(): one for one in task}
+    runs = []
+    for own_id, own_rows in members.items():
+        own = [nodes[k] for k in own_rows]
+
+        def where(k: int, field: str, own_rows: Sequence[int] = own_rows) -> str:
+            return f"{place(own_rows[k])}, field {table.columns.get(field, time)!r}"
+
+        made = run_of_nodes(
+            own,
+            name=further.names[own_rows[0]] or file,
+            task=task if isinstance(task, Task | None) else _task_of(own, tasks),
+            end=further.end(own_rows, own, answer),
+            score_range=score_range,
+            started=_started(rows[own_rows[0]], own, time, where),
+            where=where,
+            id=_run_id(own_id),
+        )
+        further.mark(made, own_rows, own)
+        runs.append(made)
+    return runs if "run" in table.columns else runs[0]
+
+
+COLUMNS = {
+    "id": ("id", "node_id", "node"),
+    "parent": ("parent", "parent_id"),
+    "text": ("text", "thought", "content", "step"),
+    "score": ("score", "value", "reward"),
+    "state": ("state",),
+    "run": ("run_id", "run"),
+}
+"""Names of columns that are found, the first that the table has, for each argument of `read_nodes`."""
+
+_REQUIRED = ("id", "parent", "text")
+
+_FURTHER = (
+    *("raw", "by", "reason", "merged", "open", "unreadable", "on_solution_path", "mark", "note"),
+    *("setting", "strategy", "repeat"),
+)
+"""Further columns of `nodes_df` that are read."""
+
+_DERIVED = {"depth", "children", "task"}
+"""Columns of `nodes_df` that follow from the others."""
+
+_OF_CALLS = dict.fromkeys(CallSums.__struct_fields__)
+"""Columns of `nodes_df` about the calls behind the nodes. The calls are unknown (`Header.unknown`); the cells
+are kept if a table has all of them."""
+
+
+def _nodes(
+    table: _Table, calls: list[list[LoggedCall]], times: list[Any], state: str | None
+) -> list[LoggedNode]:
+    """Return the nodes of a table. `state` is the column of the states if the caller named it."""
+    scores = table.column(table.columns.get("score"), _score, float)
+    raws = table.found("raw", _score, float)
+    evaluators = table.found("by", _text, str)
+    unreadable = table.found("unreadable", _flag, bool)
+    says_more = not {"raw", "by", "unreadable"}.isdisjoint(table.columns)
+    scored: list[Scored | None] = [None] * len(scores)
+    for k, (score, raw, by, lost) in enumerate(zip(scores, raws, evaluators, unreadable, strict=True)):
+        if says_more and (score is not None or by is not None or lost):
+            own = raw if "raw" in table.columns else score
+            scored[k] = Scored("", None, own, (), by or ("" if "by" in table.columns else RECORDED))
     columns = (
-        table.ids(id),
-        table.ids(parent, optional=True),
-        table.texts(text),
-        table.column(score, _score, float),
-        [cell or "" for cell in table.column(state, _state)],
+        table.ids("id"),
+        table.ids("parent", optional=True),
+        table.texts("text"),
+        scores,
+        _filled(table.column(state, _state) if state else table.found("state", _state), ""),
         calls,
-        table.column(time if isinstance(time, str) else time and time[1], _seconds),
+        times,
+        _filled(table.found("open", _flag, bool), False),
+        scored,
+        _filled(table.found("reason", _text, str), ""),
+        table.found("merged", _id),
     )
-    nodes = [LoggedNode(*fields) for fields in zip(*columns, strict=True)]
-    final = [node for node in nodes if node.state == "answer"]
-    final.sort(key=lambda node: -1.0 if node.score is None else -node.score)
-    names = {"id": id, "parent": parent, "score": score, "time": time}
+    return [LoggedNode(*fields) for fields in zip(*columns, strict=True)]
 
-    def where(k: int, field: str) -> str:
-        return f"{place(k)}, field {names[field]!r}"
 
-    return run_of_nodes(
-        nodes,
-        name=Path(source).name if isinstance(source, str | os.PathLike) else "nodes",
-        task=task,
-        end=LoggedEnd(answer, [node.id for node in final]),
-        score_range=score_range,
-        started=_started(table, nodes, time, where),
-        where=where,
-    )
+def _filled(cells: list[Any], value: Any) -> list[Any]:
+    return [value if cell is None else cell for cell in cells]
+
+
+class _Further:
+    """What a table says of its runs besides their nodes."""
+
+    def __init__(self, table: _Table) -> None:
+        self.on_path = table.found("on_solution_path", _flag, bool)
+        self.keeps_states = "on_solution_path" in table.columns
+        self.marks = table.found("mark", _verdict)
+        self.notes = table.found("note", _text, str)
+        self.names = table.found("setting" if "setting" in table.columns else "strategy", _text)
+        self.repeats = table.found("repeat", _count)
+        self.sums = _sums(table) if table.names.keys() >= _OF_CALLS.keys() else None
+
+    def end(self, rows: Sequence[int], nodes: Sequence[LoggedNode], answer: str | None) -> LoggedEnd:
+        """Return the end of the run in `rows`: the deepest node on the path to the answer, and the nodes in
+        the state `answer`, the best score first.
+        """
+        final = [node for node in nodes if node.state == "answer"]
+        final.sort(key=lambda node: -1.0 if node.score is None else -node.score)
+        path = [node for k, node in zip(rows, nodes, strict=True) if self.on_path[k]]
+        above = {node.parent for node in path}
+        final = [*(node for node in path if node.id not in above), *final]
+        ids = list(dict.fromkeys(node.id for node in final))
+        sums = {node.id: self.sums[k] for k, node in zip(rows, nodes, strict=True)} if self.sums else {}
+        repeat = self.repeats[rows[0]] or 0
+        return LoggedEnd(answer, ids, notes={ROWS: sums}, repeat=repeat, keeps_states=self.keeps_states)
+
+    def mark(self, run: Run, rows: Sequence[int], nodes: Sequence[LoggedNode]) -> None:
+        """Give the run the marks of people in the table."""
+        ids = next((e.data for e in run.events if isinstance(e, Note) and e.name == "imported.ids"), None)
+        own = {node: id for id, node in ids.items()} if ids else {}
+        for k, node in zip(rows, nodes, strict=True):
+            if self.marks[k] is not None or self.notes[k] is not None:
+                run._marks[own.get(node.id, node.id)] = Mark(self.marks[k], self.notes[k] or "")
+
+
+def _sums(table: _Table) -> list[dict[str, Any]]:
+    """Return the cells about calls of each row."""
+    columns = {name: table.cells(name, required=False) for name in _OF_CALLS}
+    made = []
+    for k, cells in enumerate(zip(*columns.values(), strict=True)):
+        try:
+            sums = msgspec.convert(dict(zip(columns, cells, strict=True)), CallSums, strict=False)
+        except msgspec.ValidationError as error:
+            raise JournalError(f"{table.place(k)}: {error}") from None
+        made.append(msgspec.to_builtins(sums))
+    return made
+
+
+def _task_of(nodes: Sequence[LoggedNode], tasks: Mapping[str, Task]) -> Task | None:
+    """Return the task with the question of the run, of tasks by their questions."""
+    roots = (node.text.strip() for node in nodes if node.parent is None)
+    return next((tasks[text] for text in roots if text in tasks), None)
+
+
+def _run_id(own: str | None) -> str:
+    """Return an id of a run that may become a part of a file name: its own one if possible."""
+    if own is None or re.fullmatch(r"[\w-]{1,64}", own):
+        return own or ""
+    return f"{zlib.crc32(own.encode('utf-8', 'replace')):08x}"
 
 
 class _Table:
@@ -124,17 +283,54 @@ class _Table:
     def __init__(self, rows: Sequence[Any], place: Callable[[int], str]) -> None:
         self.rows = rows
         self.place = place
+        self.columns: dict[str, str] = {}
+        """The column of each field."""
         if not set(map(type, rows)) <= {dict}:
             for k, row in enumerate(rows):
                 if not isinstance(row, Mapping):
                     raise JournalError(f"{place(k)}: a row must be an object with fields: got {kind(row)}.")
         if not rows:
             raise JournalError(f"{place(0)}: there are no rows.")
+        self.names = dict.fromkeys(name for row in rows for name in row)
+
+    def find(self, named: Mapping[str, str | None]) -> None:
+        """Find the columns of the fields, those included that are not `named`."""
+        for field, given in named.items():
+            found = given or next((name for name in COLUMNS[field] if name in self.names), None)
+            if found is not None or field in _REQUIRED:
+                self.columns[field] = found or field
+        known = set(self.columns.values())
+        if "mark" not in self.names:
+            known.add("note")  # a person's note is beside the mark
+        self.columns |= {name: name for name in _FURTHER if name in self.names and name not in known}
+
+    def found(self, field: str, read: Callable[[Any], Any], plain: type | None = None) -> list[Any]:
+        """The values of the column that was found for a field. One that holds something else is not used."""
+        try:
+            return self.column(self.columns.get(field), read, plain)
+        except JournalError:
+            del self.columns[field]
+            return [None] * len(self.rows)
+
+    def report(self, table: str, used: Iterable[str | None]) -> None:
+        """Warn of the columns that were not used. `used` are those of calls."""
+        known = {*self.columns.values(), *used, *_DERIVED}
+        if self.names.keys() >= _OF_CALLS.keys():
+            known |= _OF_CALLS.keys()
+        unused = [str(name) for name in self.names if name not in known]
+        if not unused:
+            return
+        read = ", ".join(
+            field if field == name else f"{field} from {name!r}" for field, name in self.columns.items()
+        )
+        warnings.warn(
+            f"{table}: read {read}. Not used: {', '.join(map(repr, unused))}.", RuntimeWarning, stacklevel=4
+        )
 
     def cells(self, name: str, required: bool) -> list[Any]:
         """The cells of a column, `None` where they are empty."""
         cells = [row.get(name) for row in self.rows]
-        if not any(name in row for row in self.rows):
+        if name not in self.names:
             has = ", ".join(map(repr, self.rows[0])) or "none"
             raise JournalError(f"{self.place(0)}: field {name!r} is missing: got the fields {has}.")
         kinds = set(map(type, cells))
@@ -168,11 +364,13 @@ class _Table:
             raise JournalError(f"{self.place(len(values))}, field {name!r}: {error}") from None
         return values
 
-    def ids(self, name: str, *, optional: bool = False) -> list[Any]:
+    def ids(self, field: str, *, optional: bool = False) -> list[Any]:
+        name = self.columns[field]
         cells = self.cells(name, not optional)
         return cells if set(map(type, cells)) <= {str, type(None)} else self.read(name, cells, _id)
 
-    def texts(self, name: str) -> list[Any]:
+    def texts(self, field: str) -> list[Any]:
+        name = self.columns[field]
         cells = self.cells(name, required=True)
         return cells if set(map(type, cells)) == {str} else self.read(name, cells, _text)
 
@@ -208,6 +406,18 @@ def _score(cell: Any) -> float:
     return number
 
 
+def _flag(cell: Any) -> bool:
+    if not isinstance(cell, bool):
+        raise ValueError(f"must be true or false: got {cell!r:.80}.")
+    return cell
+
+
+def _verdict(cell: Any) -> str:
+    if cell not in get_args(Verdict):
+        raise ValueError(f"unknown mark: got {cell!r:.80}.")
+    return str(cell)
+
+
 def _state(cell: Any) -> str:
     state = {True: "kept", False: "pruned"}[cell] if isinstance(cell, bool) else cell
     if state not in STATES:
@@ -239,13 +449,17 @@ def _seconds(cell: Any) -> float:
     return number
 
 
-def _started(table: _Table, nodes: Sequence[LoggedNode], time: Times, where: Place) -> str:
+def _names(columns: str | tuple[str, str] | None) -> tuple[str | None, ...]:
+    return columns if isinstance(columns, tuple) else (columns,)
+
+
+def _started(row: Mapping[str, Any], nodes: Sequence[LoggedNode], time: Times, where: Place) -> str:
     """The first time as a date, ISO 8601. Empty if the times are numbers, whose clock is unknown."""
     first = start_of(nodes, where)
     if time is None or first is None:
         return ""
     column = time if isinstance(time, str) else time[1]
-    if finite(table.rows[0].get(column)) is not None:
+    if finite(row.get(column)) is not None:
         return ""
     return datetime.fromtimestamp(first, UTC).isoformat(timespec="seconds")
 
@@ -318,8 +532,8 @@ def _content(value: Any) -> str:
 _row_decoder = msgspec.json.Decoder()
 
 
-def _rows(source: Any) -> tuple[list[Any], Callable[[int], str]]:
-    """The rows of a source, and a function that names the place of a row by its number (from 0)."""
+def rows_of(source: Any) -> tuple[list[Any], Callable[[int], str]]:
+    """Return the rows of a source, and a function that names the place of a row by its number (from 0)."""
     if not isinstance(source, str | os.PathLike):
         if hasattr(source, "columns") and hasattr(source, "to_dict"):  # a DataFrame; pandas is not imported
             source = source.to_dict("records")
@@ -329,6 +543,11 @@ def _rows(source: Any) -> tuple[list[Any], Callable[[int], str]]:
             )
         return list(source), lambda k: f"row {k + 1}"
     path, data = Path(source), contents(source)
+    if data.startswith(MAGIC):
+        try:
+            return list(parquet_rows(path)), lambda k: f"{path}, row {k + 1}"
+        except ValueError as error:
+            raise JournalError(str(error)) from None
     if data.lstrip()[:1] == b"[":
         return decoded(data, list[Any], f"{path}: invalid JSON"), lambda k: f"{path}, entry {k + 1}"
 

@@ -26,6 +26,7 @@ from tot_lab.core.reading.values import finite
 from tot_lab.core.records import (
     CENTURY,
     DECISIONS,
+    END_OF_REPLY,
     Decided,
     Ended,
     Line,
@@ -42,6 +43,9 @@ from tot_lab.record.run import Run
 MAX_DEPTH = 1000
 """Steps below the root that a tree may have."""
 
+ROWS = "imported.rows"
+"""The note with what a table says of the calls behind each node: a `CallSums` by the id of the node."""
+
 RECORDED = "recorded"
 """The evaluator of scores that a log holds without saying how they were made."""
 
@@ -52,6 +56,31 @@ State: TypeAlias = Literal[
 could not be read, and `proposed` or an empty text for neither."""
 
 STATES = ("", "proposed", "unreadable", *DECISIONS)
+
+
+class CallSums(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a table says of the calls behind a node, in the columns of `nodes_df` of these names."""
+
+    thinking: str | None = None
+    samples: int | None = None
+    unreadable_samples: int | None = None
+    calls: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    paid: float | None = None
+    strategy: str | None = None
+    selected_strategy: str | None = None
+    simulated: bool | None = None
+
+
+def call_sums(run: Run) -> dict[str, CallSums]:
+    """Return what the table says of the calls behind each node, for a run made of one. Else it is empty."""
+    noted = next((e.data for e in run.events if isinstance(e, Note) and e.name == ROWS), {})
+    try:
+        return msgspec.convert(noted, dict[str, CallSums])
+    except msgspec.ValidationError:  # of another tool
+        return {}
 
 
 class LoggedCall(msgspec.Struct, gc=False, array_like=True):
@@ -90,6 +119,10 @@ class LoggedNode(msgspec.Struct, gc=False, array_like=True):
         state: Whether it was kept or pruned, as far as the log says so (`State`).
         calls: The calls that made and evaluated it.
         time: When it was made, in seconds on the clock of the calls. `None` takes the end of its last call.
+        open: Whether the nodes below continue its text, even in the middle of a word.
+        scored: The evaluation, if the log says more of it than the score, which is in `score`.
+        reason: The rule behind `state`.
+        merged: The id of the node whose state it reached.
     """
 
     id: str
@@ -99,6 +132,10 @@ class LoggedNode(msgspec.Struct, gc=False, array_like=True):
     state: State = ""
     calls: list[LoggedCall] = []
     time: float | None = None
+    open: bool = False
+    scored: Scored | None = None
+    reason: str = ""
+    merged: str | None = None
 
 
 class LoggedEnd(NamedTuple):
@@ -114,6 +151,7 @@ class LoggedEnd(NamedTuple):
         repeat: Which repeat of the task it is.
         complete: Whether the log holds all calls, with their tokens as far as the model reported them. `None`
             if it does when each node but the root has a call.
+        keeps_states: Whether the states of the nodes are those of the log even where the answer is.
     """
 
     answer: str | None = None
@@ -123,6 +161,7 @@ class LoggedEnd(NamedTuple):
     notes: Mapping[str, Mapping[str, Any]] = {}
     repeat: int = 0
     complete: bool | None = None
+    keeps_states: bool = False
 
 
 Place: TypeAlias = Callable[[int, str], str]
@@ -139,6 +178,7 @@ def run_of_nodes(
     score_range: tuple[float, float] = (0.0, 1.0),
     started: str = "",
     where: Place = "node {}, field {!r}".format,
+    id: str = "",
 ) -> Run:
     """Make a run of the nodes of a log.
 
@@ -154,6 +194,7 @@ def run_of_nodes(
         score_range: The lowest and the highest score of the log.
         started: The time of the first record, ISO 8601. Empty if it is unknown.
         where: Names the place of a node and a field in an error message.
+        id: The id of the run. An empty one is made of the nodes.
 
     Raises:
         JournalError: If the nodes form no tree, a score is out of range, or the times span over a century.
@@ -172,12 +213,10 @@ def run_of_nodes(
     made.end(nodes, tree, task, end)
     settings = {} if task is None else task.settings()
     # The same nodes are the same run, wherever their file lies.
-    digest = f"{zlib.crc32(encoder.encode((name, settings, nodes, end))):08x}"
+    id = id or f"{zlib.crc32(encoder.encode((name, settings, nodes, end))):08x}"
     strategy = {"kind": "recorded", "name": name}
     unknown = _unknown(nodes, calls, start is not None, end.complete)
-    header = Header(
-        SCHEMA, __version__, digest, started, settings, strategy, repeat=end.repeat, unknown=unknown
-    )
+    header = Header(SCHEMA, __version__, id, started, settings, strategy, repeat=end.repeat, unknown=unknown)
     return Run(header, made.lines, task=task)
 
 
@@ -257,6 +296,9 @@ def _tree(nodes: Sequence[LoggedNode], top: int | None, where: Place) -> _Tree:
         k = next(k for k, node in enumerate(nodes) if index[node.id] != k)
         place = where(index[nodes[k].id], "id")
         raise JournalError(f"{place}: duplicate id: got {nodes[k].id!r} again.")
+    for k, node in enumerate(nodes):
+        if node.merged is not None and node.merged not in index:
+            raise JournalError(f"{where(k, 'merged')}: unknown node: got {node.merged!r}.")
     order = _order(nodes, index, where)
     ids = dict.fromkeys(index, "0")
     born: dict[str | None, int] = {}
@@ -406,17 +448,21 @@ class _Lines:
             for call in node.calls:
                 if parent is not None and call.purpose not in own:
                     self.call(call, parent, time)
-            add(time, Thought(id, parent, node.text))
+            add(time, Thought(id, parent, node.text, open=node.open))
             for call in node.calls:
                 if parent is None or call.purpose in own:
                     self.call(call, id, time)
             if share is not None:
                 self._scores[id] = share
+            if node.scored is not None:
+                add(time, msgspec.structs.replace(node.scored, id=id, score=share))
+            elif share is not None or node.state == "unreadable":
                 add(time, Scored(id, share, node.score, (), RECORDED))
-            elif node.state == "unreadable":
-                add(time, Scored(id, None, None, (), RECORDED))
             if node.state in DECISIONS:
-                add(time, Decided(id, node.state))
+                if node.state == "answer" and not node.text:  # it ended the reply, which is no step
+                    add(time, Decided(id, "complete", END_OF_REPLY))
+                other = None if node.merged is None else ids[node.merged]
+                add(time, Decided(id, node.state, node.reason, other))
 
     def call(self, call: LoggedCall, node: str, time: float) -> None:
         """Add a call and its reply, unless another node has added it. `time` is that of its node."""
@@ -446,7 +492,7 @@ class _Lines:
         for name, data in end.notes.items():
             if data:
                 self.add(time, Note(name, best or "0", dict(data)))
-        if best is not None and nodes[tree.numbers[end.nodes[0]]].state != "answer":
+        if best is not None and not end.keeps_states and nodes[tree.numbers[end.nodes[0]]].state != "answer":
             self.add(time, Decided(best, "answer"))
         answer = end.answer
         if answer is None and ranked:
@@ -466,15 +512,20 @@ def _answer(task: Task | None, nodes: Sequence[LoggedNode], index: Mapping[str, 
     """Return the answer that a node holds, according to the task's domain."""
     if task is None:
         return nodes[index[own]].text
-    texts: list[str] = []
+    path: list[LoggedNode] = []
     above: str | None = own
     while above is not None:
-        node = nodes[index[above]]
-        texts.append(node.text)
-        above = node.parent
-    if texts[-1].strip() == task.question.strip():
-        texts.pop()
-    return task.domain.answer(task, task.path(texts[::-1])) or ""
+        path.append(nodes[index[above]])
+        above = path[-1].parent
+    texts: list[str] = []
+    is_open = False
+    for node in reversed(path):
+        if is_open:
+            texts[-1] += node.text
+        elif node.text and node.text.strip() != task.question.strip():
+            texts.append(node.text)
+        is_open = node.open
+    return task.domain.answer(task, task.path(texts)) or ""
 
 
 def _unknown(

@@ -19,6 +19,7 @@ from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.models import ready
 from tot_lab.models.batching import Batched
 from tot_lab.models.cache import Cache, Cached, Mode, StoreReplies
+from tot_lab.models.condensing import Condensed
 from tot_lab.models.entries import DamagedEntry
 from tot_lab.models.flight import Flight, SingleFlight
 from tot_lab.models.function import Function
@@ -241,7 +242,7 @@ class Gateway:
             end: Backend = model if model.concurrency is not None else Measured(model, model)
             stack: Backend = Retried(end, model)
             stack = Spending(Limited(stack, model), model, self.spend_limiter)
-            stack = Ready(Warmed(stack, model.cached_beginning), model)
+            stack = Condensed(Ready(Warmed(stack, model.cached_beginning), model))
         else:
             stack = self._end(model)
         if self.is_cached(model) and self.mode != "replay":

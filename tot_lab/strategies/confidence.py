@@ -10,21 +10,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
-from tot_lab.core.calls import TokenLogprob
-
 ALTERNATIVES = 20
 """Number of requested log-probabilities, the most that OpenAI reports."""
 
-LOWEST = -100.0
-"""The lowest log-probability that counts. Servers report -9999 for tokens whose probability is unknown."""
-
 Confidence: TypeAlias = Literal["lowest", "bottom", "tail", "mean"]
-
-
-def token_confidences(tokens: Sequence[TokenLogprob]) -> list[float]:
-    """Minus the mean log-probability of the alternatives of each token, from 0 to `-LOWEST`."""
-    reported = [[*token.top.values()] or [token.logprob] for token in tokens]
-    return [-sum(max(LOWEST, value) for value in values) / len(values) for values in reported]
 
 
 def confidence_of(tokens: Sequence[float], kind: Confidence, group: int) -> float:

@@ -9,6 +9,7 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import halts, stop_of
+from tot_lab.core.logprobs import confidences_of
 from tot_lab.core.records import Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
@@ -18,7 +19,6 @@ from tot_lab.strategies.confidence import (
     Confidence,
     confidence_of,
     quantile,
-    token_confidences,
 )
 from tot_lab.strategies.voting import choose_by_vote, votes_of
 
@@ -77,7 +77,7 @@ class DeepConf(Prompting):
         thought = yield from emit(Thought(f"{at}.{number}", at, reply.text))
         text = task.domain.read_answer(task, thought.text) or ""
         confidence = None
-        if tokens := token_confidences(reply.logprobs):
+        if tokens := confidences_of(reply):
             confidence = confidence_of(tokens, self.confidence, self.group)
         else:
             reason = "the model reported no log-probabilities"

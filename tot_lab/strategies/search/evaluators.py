@@ -57,6 +57,10 @@ class Evaluator(Part):
     logprobs: ClassVar[int] = 0
     """Alternatives per token whose log-probabilities the proposals must report."""
 
+    alternatives: ClassVar[int | None] = None
+    """How many of them `score_reply` reads from `Reply.logprobs`. `None` means that the values of the tokens
+    and the means of their alternatives are enough (`tot_lab.core.logprobs`)."""
+
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         if is_function(value) and issubclass(FunctionEvaluator, cls):

@@ -25,7 +25,7 @@ def expand(
     evaluate = evaluate.for_thoughts_of(propose)
     children = Children(sampler, evaluate, place)
     if evaluate.logprobs:
-        sampler = sampler._replace(logprobs=evaluate.logprobs)
+        sampler = sampler._replace(logprobs=evaluate.logprobs, alternatives=evaluate.alternatives)
     proposing = sampler
     if place.source_paths:
         proposing = sampler._replace(task=propose.with_sources(sampler.task, place.source_paths))

@@ -6,6 +6,7 @@ import math
 from typing import ClassVar, Literal
 
 from tot_lab.core.calls import Reply
+from tot_lab.core.logprobs import logprobs_of
 from tot_lab.core.records import Event, Scored
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.evaluators import Evaluator
@@ -32,8 +33,8 @@ class Likelihood(Evaluator):
     product, which favours short thoughts."""
 
     def score_reply(self, id: str, reply: Reply | None) -> Thinking[list[Event]]:
-        tokens = reply.logprobs if reply is not None else ()
-        total = sum(token.logprob for token in tokens)
+        tokens = logprobs_of(reply) if reply is not None else []
+        total = sum(tokens)
         if not tokens:
             return (yield from no_score(id, "likelihood", why_without_tokens(reply)))
         score = min(math.exp(total / len(tokens) if self.per_token else total), 1.0)

@@ -53,6 +53,7 @@ class Sampler(NamedTuple):
         ask: How a proposer's call is made: directly, or with tools before the reply.
         calls_per_ask: The most calls that `ask` makes.
         logprobs: Alternatives per token whose log-probabilities the calls request.
+        alternatives: How many of them the replies keep (`Call.alternatives`).
         temperature: The highest temperature that `ask` gives calls, if it changes theirs.
         end: The entry of `Place.ended` of the thought that is scored.
     """
@@ -64,6 +65,7 @@ class Sampler(NamedTuple):
     ask: Callable[[Call], Thinking[Reply]] = ask
     calls_per_ask: int = 1
     logprobs: int = 0
+    alternatives: int | None = None
     temperature: float | None = None
     end: str = ""
 
@@ -85,7 +87,7 @@ class Sampler(NamedTuple):
         format = self.task.domain.response_format(purpose, self.task, path)
         call = self.strategy.call(at, purpose, prompt.text, sample_index, format)
         if self.logprobs:
-            call = msgspec.structs.replace(call, logprobs=self.logprobs)
+            call = msgspec.structs.replace(call, logprobs=self.logprobs, alternatives=self.alternatives)
         if prompt.system:
             call = msgspec.structs.replace(call, messages=(Message("system", prompt.system), *call.messages))
         return call

@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from tot_lab.core.calls import Reply
+from tot_lab.core.logprobs import LOWEST, confidences_of
 from tot_lab.core.records import Event, Scored
 from tot_lab.core.thinking import Thinking
-from tot_lab.strategies.confidence import (
-    ALTERNATIVES,
-    LOWEST,
-    Confidence,
-    confidence_of,
-    token_confidences,
-)
+from tot_lab.strategies.confidence import ALTERNATIVES, Confidence, confidence_of
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.likelihood import why_without_tokens
 from tot_lab.strategies.search.sampling import Count, emit_as_list, no_score
@@ -47,10 +42,10 @@ class SelfCertainty(Evaluator):
     """Tokens of a group. A shorter thought is one group."""
 
     def score_reply(self, id: str, reply: Reply | None) -> Thinking[list[Event]]:
-        tokens = reply.logprobs if reply is not None else ()
-        if not any(len(token.top) > 1 for token in tokens):
+        tokens = confidences_of(reply) if reply is not None else []
+        if reply is None or not (reply.confidences or any(len(token.top) > 1 for token in reply.logprobs)):
             why = "the model reported no alternatives of its tokens" if tokens else why_without_tokens(reply)
             return (yield from no_score(id, self.kind, why))
-        raw = confidence_of(token_confidences(tokens), self.confidence, self.group)
+        raw = confidence_of(tokens, self.confidence, self.group)
         score = min(max(raw / -LOWEST, 0.0), 1.0)
         return (yield from emit_as_list(Scored(id, score, raw, (score,), self.kind)))

@@ -1,0 +1,23 @@
+"""The layer that keeps what a call asks for of the log-probabilities, before a reply is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tot_lab.core.calls import Call, CallObserver, Reply
+from tot_lab.core.logprobs import condensed
+from tot_lab.models.stack import Backend
+
+
+class Condensed:
+    """The layer that condenses log-probabilities. It is below the cache, so that a journal and the cache hold
+    the same reply.
+    """
+
+    def __init__(self, inner: Backend) -> None:
+        self.inner = inner
+
+    async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
+        """Return the replies without what no call has asked for."""
+        replies = await self.inner.answer(calls, observer)
+        return [condensed(call, reply) for call, reply in zip(calls, replies, strict=True)]
