@@ -181,7 +181,6 @@ def test_a_method_that_cannot_come_near_is_warned_of_and_says_so():
     assert "small: search.width=1, expected 4 of 64 calls, not within 15%" in text
     assert "prm: search.width=2, expected 48 of 64 calls, not within 15%" in text
     assert "vote" not in text
-    assert "runs=" in text
     assert caught[0].filename == __file__
     assert "small: search.width=1, expected 4 of 64 calls, not within 15%" in repr(matched)
     assert "vote: attempts=64, expected 64 of 64 calls" in repr(matched)
@@ -193,7 +192,7 @@ def test_a_method_that_cannot_come_near_is_warned_of_and_says_so():
 
 def test_a_search_that_may_end_early_is_warned_of():
     early = tl.TreeOfThoughts(propose=tl.Sample(count=3), search="mcts", stop=tl.Stop(depth=3))
-    with pytest.warns(UserWarning, match=r"early: search.iterations=\d, expected \d+ to 60 of 64 calls"):
+    with pytest.warns(UserWarning, match=r"early: search.iterations=\d, expected \d+ to 60 of 64 .*runs="):
         tl.match({"early": early}, calls=64, task=tl.game24("4 5 6 10"))
 
 

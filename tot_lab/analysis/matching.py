@@ -191,10 +191,11 @@ def match(
         path = found[name].scale_setting()
         scale = None if path is None else _scale(found[name], path)
         rows.append(MatchedMethod(name, path, scale, unit, amount, low, high))
-    far = [_line(row) for row in rows if not row.near]
+    far = [row for row in rows if not row.near]
     if far:
-        advice = "" if runs is not None else " Recorded runs (runs=) tell what a method really uses."
-        warn(f"{'; '.join(far)}.{advice}", UserWarning, stacklevel=2)
+        unsure = any(row.low != row.high for row in far)
+        advice = " Recorded runs (runs=) tell what a method really uses." if unsure else ""
+        warn(f"{'; '.join(map(_line, far))}.{advice}", UserWarning, stacklevel=2)
     return Matched(found, rows)
 
 

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypeAlias
 from tot_lab.core.calls import Call, Message, Reply, is_made, refused
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import Line, Note, Position
-from tot_lab.core.tools import asks_no_model
 
 Params: TypeAlias = Mapping[str, float | None]
 """Parameters of models, by the name of a model, a purpose or a role."""
@@ -86,14 +85,11 @@ def params_in(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]
 
 def flops_by_call(lines: Sequence[Line], params: Params, unknown: Iterable[str]) -> dict[Position, Flops]:
     """The FLOPs of each model call that was made, in program order."""
-    calls = {line.p: line.e for line in lines if isinstance(line.e, Call) and not asks_no_model(line.e)}
-    replies = {
-        line.p: line.e
-        for line in sorted(lines, key=lambda line: line.p)
-        if isinstance(line.e, Reply) and line.p in calls and is_made(line.e)
-    }
+    replies = {line.p: line.e for line in lines if isinstance(line.e, Reply) and is_made(line.e)}
     if not any(params.values()):
         return dict.fromkeys(replies, Flops())
+    calls = {line.p: line.e for line in lines if isinstance(line.e, Call)}
+    replies = dict(sorted(replies.items()))
     made = [(calls[position], reply) for position, reply in replies.items()]
     sizes = [params_of(call, params) for call, _ in made]
     lacks_prompts = "prompts" in unknown
@@ -185,61 +181,79 @@ def _common(a: str, b: str) -> int:
 # Time.
 
 
-class _Branch(NamedTuple):
+class _Branch:
     """Calls that follow each other: their duration, and the times of the first call and the last reply."""
 
-    seconds: float
-    first: float
-    last: float
+    __slots__ = ("first", "last", "seconds")
+
+    def __init__(self, seconds: float, first: float, last: float) -> None:
+        self.seconds = seconds
+        self.first = first
+        self.last = last
+
+    def add(self, other: _Branch) -> None:
+        """Let calls follow."""
+        self.seconds += other.seconds
+        self.first = min(self.first, other.first)
+        self.last = max(self.last, other.last)
+
+
+_Branches: TypeAlias = dict[Position, _Branch]
 
 
 def _seconds_alone(lines: Sequence[Line]) -> float | None:
     """The duration of the longest chain of calls. `None` if one is unknown."""
+    asked: dict[Position, float] = {}
     sent: dict[Position, float] = {}
     untimed: set[Position] = set()
+    replies: list[Line] = []
     for line in lines:
-        if isinstance(note := line.e, Note) and not line.p and "call" in note.data:
-            place = tuple(note.data["call"])
-            if note.name == "call.sent":
-                sent[place] = line.t
-            elif note.name in ("call.cached", "call.joined", "call.queued"):
-                untimed.add(place)
-    levels: defaultdict[int, dict[Position, list[_Branch]]] = defaultdict(dict)  # by length of the position
-    untimed -= sent.keys()
-    asked: dict[Position, float] = {}
-    for line in lines:
-        if isinstance(line.e, Call):
+        event = line.e
+        if isinstance(event, Call):
             asked[line.p] = line.t
-        elif isinstance(line.e, Reply):
-            is_refused = refused(line.e.error)
-            if line.p in untimed and not is_refused:
-                return None
-            first = asked.pop(line.p)
-            start = sent.get(line.p, line.t if is_refused else first)
-            step = _Branch(max(line.t - start, 0.0), first, line.t)
-            levels[len(line.p)].setdefault(line.p[:-1], []).append(step)
-    if asked:
+        elif isinstance(event, Reply):
+            replies.append(line)
+        elif isinstance(event, Note) and not line.p and "call" in event.data:
+            if event.name == "call.sent":
+                sent[tuple(event.data["call"])] = line.t
+            elif event.name in ("call.cached", "call.joined", "call.queued"):
+                untimed.add(tuple(event.data["call"]))
+    if len(asked) > len(replies):
         return None
+    levels: defaultdict[int, _Branches] = defaultdict(dict)  # by length of the position
+    for reply in replies:
+        place, first = reply.p, asked[reply.p]
+        start = sent.get(place, first)
+        if refused(reply.e.error) and place not in sent:  # type: ignore[union-attr]
+            start = reply.t  # it was not made
+        elif place in untimed and place not in sent:
+            return None
+        _follow(levels[len(place)], place[:-1], _Branch(max(reply.t - start, 0.0), first, reply.t))
     for length in range(max(levels, default=1), 1, -2):
         ends: dict[Position, list[_Branch]] = {}
-        for branch, steps in levels.pop(length).items():
-            first, last = min(step.first for step in steps), max(step.last for step in steps)
-            whole = _Branch(fsum(step.seconds for step in steps), first, last)
+        for branch, whole in levels.pop(length).items():
             ends.setdefault(branch[:-1], []).append(whole)
         for gather, branches in ends.items():
-            levels[length - 2].setdefault(gather[:-1], []).append(_longest(branches))
-    return fsum(step.seconds for step in levels[1].get((), ()))
+            _follow(levels[length - 2], gather[:-1], _longest(branches))
+    return levels[1][()].seconds if levels else 0.0
+
+
+def _follow(branches: _Branches, branch: Position, step: _Branch) -> None:
+    if branch in branches:
+        branches[branch].add(step)
+    else:
+        branches[branch] = step
 
 
 def _longest(branches: Sequence[_Branch]) -> _Branch:
     """The longest chain of branches of a `gather`. A branch waited for another one if its first call was made
     after the last reply of the other, as where branches run one after the other."""
     ended = sorted(branches, key=lambda branch: branch.last)
-    chains: dict[_Branch, float] = {}
-    longest, place = 0.0, 0
+    longest, waited, place = 0.0, 0.0, 0
     for branch in sorted(branches, key=lambda branch: branch.first):
         while ended[place].last < branch.first:
-            longest = max(longest, chains[ended[place]])
+            waited = max(waited, ended[place].seconds)
             place += 1
-        chains[branch] = branch.seconds + longest
-    return _Branch(max(chains.values()), min(b.first for b in branches), ended[-1].last)
+        branch.seconds += waited  # from here on that of the chain
+        longest = max(longest, branch.seconds)
+    return _Branch(longest, min(branch.first for branch in branches), ended[-1].last)

@@ -361,7 +361,7 @@ class Run(RunMethods):
         if self.task is None or needs_functions(self.task.domain):
             return None
         held = [self.task.domain.answer(self.task, self.steps(leaf.id)) for leaf in self.tree.leaves()]
-        answers = [text for text in held if text is not None]
+        answers = list(dict.fromkeys(text for text in held if text is not None))
         grades = [grade for grade in self.grades(answers) if grade is not None]
         return max(grades, default=None if self.grade is None else 0.0)
 

@@ -378,14 +378,14 @@ class Sweep(SweepMethods):
             raise HeldByAnother(str(begun_there)) from None
 
     def whole(self, run: Run, cell: Cell) -> Run:
-        """Return the run of a cell with the functions of its strategy and task, which a file does not
-        hold, and the parameters of the lab's models, which may have been unknown when it was made.
+        """Give the run of a cell the functions of its strategy and task, which a file does not hold, and the
+        parameters of the lab's models, which may have been unknown when it was made.
         """
         strategy, task = self.part(cell)
         gateway = self.runner.gateway
-        whole = Run(run.header, run.lines, run.path, strategy=strategy, task=task, cache=gateway.opened)
-        whole.params = params_in(gateway.role_settings)
-        return whole
+        run.strategy, run.task, run.cache, run.loaded = strategy, task, gateway.opened, False
+        run.params = params_in(gateway.role_settings)
+        return run
 
     def row_of(self, run: Run, error: str | None) -> Row:
         """Return the row of a finished run."""
