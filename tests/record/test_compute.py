@@ -155,6 +155,14 @@ def test_samples_of_one_prompt_read_it_once():
     assert once([(prompt, "eight"), (prompt, "8"), (prompt, "six")]) == [first, 0, 0]
 
 
+def test_the_prompt_of_a_failed_call_was_not_read():
+    def reply(call):
+        return Reply(error="down") if call.attempt == (0,) else counted(call)
+
+    run = wait(lab({"answer": {"params": 0.5}}, reply).run(tl.SelfConsistency(attempts=4), TASK))
+    assert list(run.calls_df()["flops_prefix_once"]) == [0, 13, 3, 3]
+
+
 def test_a_step_continues_the_reply_before_it():
     """The separator alone is new: the steps before were generated, and count as such."""
     problem = ("user", "2 + 2 + 2?")

@@ -424,8 +424,8 @@ def _below(others: Numbers, without_answer: int, votes: int, most: int) -> Numbe
         rows, length = ways.shape
         longer = numpy.zeros((min(rows, most // votes) + 1, min(length + votes, most + 1)))
         if rows < votes:
-            drawn = numpy.array([numpy.convolve(row, fewer)[: most + 1] for row in ways])
-            longer[:rows, : drawn.shape[1]] = drawn
+            product = numpy.array([numpy.convolve(row, fewer)[: most + 1] for row in ways])
+            longer[:rows, : product.shape[1]] = product
         else:
             for drawn, number in enumerate(fewer):
                 part = longer[:rows, drawn : drawn + length]

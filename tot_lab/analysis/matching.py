@@ -95,7 +95,7 @@ class Matched(dict[str, Strategy]):
         """
         columns = {"setting": "string", "scaled": "string", "scale": "Int64", "unit": "string"}
         columns |= dict.fromkeys(("amount", "low", "high"), "Float64")
-        return typed_frame(each(self.methods, **columns, near="boolean"))
+        return typed_frame({**each(self.methods, **columns, near="boolean")})
 
     def __repr__(self) -> str:
         return "\n".join(_line(method) for method in self.methods)

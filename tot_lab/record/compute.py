@@ -97,7 +97,7 @@ def flops_by_call(lines: Sequence[Line], params: Params, unknown: Iterable[str])
     found = []
     for (_, reply), size, share in zip(made, sizes, repeated, strict=True):
         read, written = reply.input_tokens, reply.output_tokens
-        if reply.error is not None and read is None:
+        if _used_nothing(reply):
             read = written = 0
         if size is None or read is None or written is None:
             found.append(Flops())
@@ -105,6 +105,10 @@ def flops_by_call(lines: Sequence[Line], params: Params, unknown: Iterable[str])
             once = None if lacks_prompts else 2 * size * (read - round(read * share) + written)
             found.append(Flops(2 * size * (read + written), once))
     return dict(zip(replies, found, strict=True))
+
+
+def _used_nothing(reply: Reply) -> bool:
+    return reply.error is not None and reply.input_tokens is None
 
 
 def params_of(call: Call, params: Params) -> float | None:
@@ -126,7 +130,8 @@ def _repeated(made: Sequence[tuple[Call, Reply]], sizes: Sequence[float | None])
     for numbers in groups.values():
         prompts = [_text(made[number][0].messages) for number in numbers]
         wholes = [
-            prompt + _continuation(*made[number]) for number, prompt in zip(numbers, prompts, strict=True)
+            "" if _used_nothing(made[number][1]) else prompt + _continuation(*made[number])
+            for number, prompt in zip(numbers, prompts, strict=True)
         ]
         for number, prompt, common in zip(numbers, prompts, _common_with_earlier(wholes), strict=True):
             shares[number] = min(common, len(prompt)) / max(len(prompt), 1)
