@@ -33,7 +33,7 @@ from tot_lab.record.run import Run, expect_run, replies_of
 from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import called_model, requests_of
-from tot_lab.runtime.roles import roles_from, thinking_of
+from tot_lab.runtime.roles import calling_roles, roles_from, thinking_of
 from tot_lab.strategies.search import Proposer
 
 LACKING = "lacking: no record holds this call"
@@ -174,7 +174,7 @@ def _alike(run: Run) -> bytes:
             f"pass the original run instead of a loaded one"
         )
     header = run.header
-    return encoder.encode((header.task, header.model, header.roles, header.repeat))
+    return encoder.encode((header.task, header.model, calling_roles(header.roles), header.repeat))
 
 
 def result_of(thinking: Coroutine[Any, Any, T]) -> T:

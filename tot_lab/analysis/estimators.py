@@ -442,17 +442,23 @@ def _below(others: Numbers, without_answer: int, votes: int, most: int) -> Numbe
 
     rivals = [int(count) for count in others if count >= votes]
     free = without_answer + int(sum(count for count in others if count < votes))
-    ties = min(len(rivals), most // votes)
-    ways = numpy.zeros((ties + 1, most + 1))
-    ways[0, : min(free, most) + 1] = [comb(free, drawn) for drawn in range(min(free, most) + 1)]
+    ways = numpy.array([[float(comb(free, drawn)) for drawn in range(min(free, most) + 1)]])
     for count in rivals:
-        longer = numpy.zeros_like(ways)
-        for drawn in range(min(votes - 1, most) + 1):
-            longer[:, drawn:] += comb(count, drawn) * ways[:, : most + 1 - drawn]
-        if votes <= most:
-            longer[1:, votes:] += comb(count, votes) * ways[:-1, : most + 1 - votes]
+        fewer = numpy.array([float(comb(count, drawn)) for drawn in range(votes)])
+        rows, length = ways.shape
+        longer = numpy.zeros((min(rows, most // votes) + 1, min(length + votes, most + 1)))
+        if rows < votes:
+            product = numpy.array([numpy.convolve(row, fewer)[: most + 1] for row in ways])
+            longer[:rows, : product.shape[1]] = product
+        else:
+            for drawn, number in enumerate(fewer):
+                part = longer[:rows, drawn : drawn + length]
+                part += number * ways[:, : part.shape[1]]
+        part = longer[1:, votes:]
+        part += comb(count, votes) * ways[: part.shape[0], : part.shape[1]]
         ways = longer
-    total: Numbers = (ways / numpy.arange(1, ties + 2)[:, None]).sum(axis=0)
+    total = numpy.zeros(most + 1)
+    total[: ways.shape[1]] = (ways / numpy.arange(1, len(ways) + 1)[:, None]).sum(axis=0)
     return total
 
 

@@ -21,6 +21,7 @@ from tot_lab.core.logprobs import logprobs_of
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import DECISIONS, Decided, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import asks_no_model, tool_of
+from tot_lab.record.compute import flops_by_call
 from tot_lab.record.marks import Mark, Verdict
 from tot_lab.record.nodes import CallSums, call_sums
 from tot_lab.record.run import Run, Usage, selected_strategies, usage_of
@@ -200,6 +201,8 @@ def calls_df(run: Run) -> pandas.DataFrame:
       default
     - input_tokens, output_tokens: Int64; cost: Float64, USD without a cache; paid: Float64, USD really paid;
       NA if unknown. Of samples that were one request, each has the prompt's tokens and pays its part
+    - flops, flops_prefix_once: Float64, as in `tot_lab.record.compute.Flops`: with the prompt counted in
+      full, and without what it repeats of the beginning of earlier calls. NA without `params` of its role
     - shared_tokens: boolean, whether the server counted only the tokens of several replies together, so that
       the counts of this one are a share of them. NA while open
     - asked: float64, seconds since the start of the run; seconds: Float64, until its reply, NA while open.
@@ -227,6 +230,7 @@ def _calls_frame(run: Run, calls: list[CallRow]) -> pandas.DataFrame:
     ways = [by_place[row.line.p] for row in calls]
     made = [None if row.answered is None else bool(usage_of([row.answered]).calls) for row in calls]
     unknown = run.header.unknown
+    flops = flops_by_call(run.lines, run.params, unknown)
     replied = [bool(known) and "calls" not in unknown for known in made]
     return typed_frame(
         {
@@ -249,6 +253,7 @@ def _calls_frame(run: Run, calls: list[CallRow]) -> pandas.DataFrame:
             "temperature": ("Float64", [row.call.temperature for row in calls]),
             **each(replies, input_tokens="Int64", output_tokens="Int64", cost="Float64"),
             **each([row.answered for row in calls], paid="Float64"),
+            **each([flops.get(row.line.p) for row in calls], flops="Float64", flops_prefix_once="Float64"),
             **each(replies, shared_tokens="boolean"),
             "asked": ("float64", [None if "times" in unknown else row.line.t for row in calls]),
             "seconds": ("Float64", _seconds(run, calls)),

@@ -23,6 +23,7 @@ from tot_lab.analysis.tables import Placed, is_sweep, placed, table
 from tot_lab.core.calls import REFUSED, Call, Reply, believed, format_error, is_made, refused
 from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
+from tot_lab.record.compute import Flops, flops_by_call
 from tot_lab.record.edits import Edits
 from tot_lab.record.losses import ByRole, columns_of, losses_of
 from tot_lab.record.run import Run, Usage, replies_of
@@ -36,10 +37,13 @@ from tot_lab.runtime.roles import roles_from, thinking_of
 if TYPE_CHECKING:
     import pandas
 
-Unit = Literal["calls", "tokens", "cost"]
+Unit = Literal["calls", "tokens", "cost", "flops", "flops_prefix_once"]
+
+FRACTIONS: tuple[Unit, ...] = ("cost", "flops", "flops_prefix_once")
+"""Units of which a call may use any amount. Those of the others are whole numbers."""
 
 HALVINGS = 8
-"""A grid of tokens or USD begins at 2⁻⁸ of the most that a run used; one of calls at 1."""
+"""A grid of tokens, USD or FLOPs begins at 2⁻⁸ of the most that a run used; one of calls at 1."""
 
 
 class Point(NamedTuple):
@@ -51,6 +55,7 @@ class Point(NamedTuple):
     stop_reason: str | None = None
     error: str | None = None
     losses: ByRole | None = None
+    flops: Flops | None = None
 
 
 def anytime_performance(
@@ -67,17 +72,18 @@ def anytime_performance(
         runs: A sweep, a run, or an iterable of runs.
         at: Amounts. `None` means 1, 2, 3, 4, 6, 8, 12, … up to the largest use of a run.
         unit: Unit of the amounts: `calls`, `tokens` (input and output, estimated for models that do not count
-            them) or `cost` (USD if every call were paid). An amount of tokens or USD admits as many calls, in
-            canonical order, as fit into it; a live `Budget` reserves before each call and stops sooner.
+            them), `cost` (USD if every call were paid), `flops` or `flops_prefix_once` (see
+            `tot_lab.record.compute`). An amount other than of calls admits as many calls, in canonical order,
+            as fit into it; a live `Budget` reserves before each call and stops sooner, and has no FLOPs.
 
     Returns:
         One row per run and amount: setting, task (category); repeat (Int64); run_id (string); at (Int64,
-        or Float64 for USD); unit (category); calls, input_tokens, output_tokens (Int64) and cost
-        (Float64) used by then; ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated (Int64) as in
-        `sweep.df()`; answer (string); score (Float64); correct (boolean, NA without a grade); stop_reason
-        (category); error (string, what the strategy raised); changed (boolean, whether the answer differs
-        from that at the next smaller amount); simulated (boolean). For runs outside a sweep, `setting` lists
-        the settings that differ, and `task` is the question.
+        or Float64 for USD and FLOPs); unit (category); calls, input_tokens, output_tokens (Int64), cost,
+        flops and flops_prefix_once (Float64) used by then; ROLE_calls, ROLE_failed, ROLE_unreadable,
+        ROLE_truncated (Int64) as in `sweep.df()`; answer (string); score (Float64); correct (boolean, NA
+        without a grade); stop_reason (category); error (string, what the strategy raised); changed (boolean,
+        whether the answer differs from that at the next smaller amount); simulated (boolean). For runs
+        outside a sweep, `setting` lists the settings that differ, and `task` is the question.
 
     Raises:
         LookupError: For a run that was loaded from a file and has a user's functions, and for a search that
@@ -117,9 +123,10 @@ def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pand
             "task": (tuple(dict.fromkeys(task)), task),
             "repeat": ("Int64", repeat),
             "run_id": ("string", run_id),
-            "at": ("Float64" if unit == "cost" else "Int64", at),
+            "at": ("Float64" if unit in FRACTIONS else "Int64", at),
             "unit": ("category", [unit] * len(at)),
             **each(used, calls="Int64", input_tokens="Int64", output_tokens="Int64", cost="Float64"),
+            **each([point.flops for point in points], **dict.fromkeys(Flops._fields, "Float64")),
             **columns_of([point.losses for point in points]),
             "answer": ("string", answers),
             "score": ("Float64", [point.score for point in points]),
@@ -134,7 +141,7 @@ def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pand
 def at_matched_cost(
     runs: Any, budget: float, *, unit: Unit = "calls", confidence: float = 0.95
 ) -> pandas.DataFrame:
-    """Compute the success rate of each setting if every run may use `budget`.
+    """Compute the success rate of each setting if every run may use `budget`, an amount of `unit`.
 
     See `anytime_performance` for what is cut off, and `success_rates` for the columns.
     """
@@ -154,8 +161,8 @@ def pareto_frontier(
         df: A table with one row per run, as for `success_rates`.
         by: Column, or columns, that identify a setting; `["setting", "at"]` for points of
             `anytime_performance`.
-        unit: The cost: `calls`, `tokens`, `cost`, or a column such as `seconds`. Runs whose cost is not known
-            are left out of the mean.
+        unit: The cost: `calls`, `tokens`, `cost`, or a column such as `flops` or `seconds_alone`. Runs whose
+            cost is not known are left out of the mean.
         confidence: Confidence level of the intervals, between 0 and 1.
 
     Returns:
@@ -211,7 +218,7 @@ def _grid(runs: Any, unit: Unit) -> list[float]:
     """Return 2ᵏ and 1.5·2ᵏ up to the first that is at least the largest run. Every sweep gets the same
     amounts."""
     if isinstance(runs, list):
-        most = max(sum(_spent(place.run.lines, unit)) for place in runs)
+        most = max(sum(_spent(place.run, unit)) for place in runs)
     else:
         needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]
         most = table(runs, needs)[needs].astype("float64").sum(axis=1, skipna=False).max()
@@ -222,9 +229,9 @@ def _grid(runs: Any, unit: Unit) -> list[float]:
     last = ceil(log2(most))
     first = 0 if unit == "calls" else last - HALVINGS
     steps = [2.0**k * half for k in range(first, last + 1) for half in (1.0, 1.5)]
-    steps = [step for step in steps if unit == "cost" or (step >= 1 and step == int(step))]
+    steps = [step for step in steps if unit in FRACTIONS or (step >= 1 and step == int(step))]
     held = next(k for k, step in enumerate(steps) if step >= most)
-    return [step if unit == "cost" else int(step) for step in steps[: held + 1]]
+    return [step if unit in FRACTIONS else int(step) for step in steps[: held + 1]]
 
 
 def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
@@ -236,17 +243,27 @@ def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
             not isinstance(amount, Real)
             or not isfinite(amount)
             or amount < 0
-            or (unit != "cost" and amount != int(amount))
+            or (unit not in FRACTIONS and amount != int(amount))
         ):
-            whole = "a number" if unit == "cost" else "a whole number"
+            whole = "a number" if unit in FRACTIONS else "a whole number"
             raise ValueError(f"at must hold {whole} of {unit}, 0 or more, not {amount!r}")
     if not amounts:
         raise ValueError("at must not be empty")
     return sorted(set(amounts))
 
 
-def _spent(lines: Sequence[Line], unit: Unit) -> list[float]:
+def _spent(run: Run, unit: Unit) -> list[float]:
     """Return the usage of each call in canonical order."""
+    lines = run.lines
+    if unit in Flops._fields:
+        by_call = flops_by_call(lines, run.params, run.header.unknown).values()
+        known = [amount for flops in by_call if (amount := getattr(flops, unit)) is not None]
+        if len(known) < len(by_call):
+            raise ValueError(
+                "the FLOPs of some calls are not known: their roles need params, as in "
+                'Lab(roles={"propose": {"params": 1.5e9}}), and the models must count their tokens'
+            )
+        return known
     calls = {line.p: line.e for line in lines if isinstance(line.e, Call)}
     made = [(line.p, line.e) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
     made.sort(key=lambda pair: pair[0])
@@ -266,12 +283,12 @@ async def _points(place: Placed, amounts: Sequence[float], unit: Unit) -> list[P
     if place.run is None:
         return [Point(None, error=place.error)] * len(amounts)
     cut = _Cut(place.run)
-    sums = list(accumulate(_spent(place.run.lines, unit)))
+    sums = list(accumulate(_spent(place.run, unit)))
     if not cut.known:  # with any larger amount, one more call might have been admitted
         sums = sums[: len(cut.ends) - 1]
-        sums.append(sum(sums[-1:]) + (unit != "cost"))
+        sums.append(sum(sums[-1:]) + (unit not in FRACTIONS))
     # Sums of cents differ from the written amount in their last digits.
-    fits = [sum(spent <= amount * (1 + 1e-9) for spent in sums) for amount in amounts]
+    fits = [int(sum(spent <= amount * (1 + 1e-9) for spent in sums)) for amount in amounts]
     distinct = list(dict.fromkeys(fits))
     shown = with_progress(distinct, "anytime_performance, one run", len(distinct), "amount")
     at = {calls: await cut.point(calls) for calls in shown}
@@ -337,11 +354,14 @@ class _Cut:
             raise Divergence(f"run {self.run.id} cannot be repeated: {error}") from None
         except Exception:
             pass  # the strategy's own error, which is recorded
-        return Run(header, recorder.lines)
+        made = Run(header, recorder.lines)
+        made.params = self.run.params
+        return made
 
     def _graded(self, made: Run) -> Point:
+        used = losses_of(made), Flops(*made.compute[:2])
         if made.failure is not None:
-            return Point(made.usage, made.answer, None, made.stop_reason, made.failure, losses_of(made))
+            return Point(made.usage, made.answer, None, made.stop_reason, made.failure, *used)
         if made.answer not in self.grades:
             try:
                 self.grades[made.answer] = self.run.grades([made.answer])[0], None
@@ -349,9 +369,7 @@ class _Cut:
                 why = f"the answer cannot be graded: {format_error(error)}"
                 self.grades[made.answer] = None, why
         score, ungraded = self.grades[made.answer]
-        return Point(
-            made.usage, made.answer, score, made.stop_reason, made.error or ungraded, losses_of(made)
-        )
+        return Point(made.usage, made.answer, score, made.stop_reason, made.error or ungraded, *used)
 
 
 def _no_model(*_: object) -> Any:

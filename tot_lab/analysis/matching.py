@@ -1,9 +1,10 @@
 """Settings at matched cost: each method with the scale at which it spends the same amount.
 
 A method is scaled by one setting of its own: the attempts of self-consistency, the width of a beam, the
-iterations of MCTS. `Strategy.scale_setting` names it, and `Strategy.max_calls` says what it costs at most, so
-no model is called. Recorded runs tell how much a method really uses at the scales at which it was recorded.
-From there its use at another scale is expected in one of three ways:
+iterations of MCTS, the samples of a tree of depth 1. `Strategy.scale_setting` names it, and
+`Strategy.max_calls` says what it costs at most. A simulated player of the task shows whether it may cost much
+less. No other model is called. Recorded runs tell how much a method really uses at the scales at which it was
+recorded. From there its use at another scale is expected in one of three ways:
 
 - a search with a limit of thoughts: by the number of thoughts;
 - another method with a tree: by `max_calls`, or by the scale if the recorded runs stay far below it;
@@ -18,9 +19,11 @@ from functools import cache
 from math import exp, inf, log
 from numbers import Real
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from warnings import warn
 
-from tot_lab.analysis.rehearsal import rates_of, rehearse
+from tot_lab.analysis.frames import each, typed_frame
+from tot_lab.analysis.rehearsal import rates_of, rehearse, simulated_calls
 from tot_lab.analysis.tables import is_sweep, placed, strategy_of
 from tot_lab.core.records import Note
 from tot_lab.core.strategy import Strategy, strategy_named
@@ -28,12 +31,17 @@ from tot_lab.core.task import Task
 from tot_lab.domains.general import general
 from tot_lab.record.run import Run
 
+if TYPE_CHECKING:
+    import pandas
+
 LARGEST = 2**16
 """The largest scale that is tried."""
 
 TOLERANCE = 0.15
-"""How much a method may exceed the amount at its smallest scale, or fall short of it at the largest, as a
-share of the amount."""
+"""How far from the amount the use of a method may be without a warning, as a share of the amount."""
+
+SIMULATED = 2_000
+"""The most calls of a method that are simulated."""
 
 SATURATED = 0.2
 """A method is taken to end by itself if its use rises by less than this power between recorded scales."""
@@ -45,23 +53,83 @@ REHEARSED = 8
 """The most runs of each recorded scale that are rehearsed."""
 
 
+class MatchedMethod(NamedTuple):
+    """What a method of `Matched` is expected to use.
+
+    Attributes:
+        setting: Its name.
+        scaled: The setting that scales it, `None` if there is none.
+        scale: The value of that setting, `None` if it is `None` or there is none.
+        unit: Unit of the next three.
+        amount: The amount that was requested.
+        low: The least that it is expected to use, `None` if that is not known.
+        high: The most.
+    """
+
+    setting: str
+    scaled: str | None
+    scale: int | None
+    unit: str
+    amount: float
+    low: float | None
+    high: float
+
+    @property
+    def near(self) -> bool:
+        """Whether all that it may use is within 15% of the amount."""
+        least, most = self.amount * (1 - TOLERANCE), self.amount * (1 + TOLERANCE)
+        return self.low is not None and least <= self.low and self.high <= most
+
+
+class Matched(dict[str, Strategy]):
+    """Strategies by name, as `match` has scaled them. `df()` says what each is expected to use."""
+
+    def __init__(self, strategies: Mapping[str, Strategy], methods: Sequence[MatchedMethod]) -> None:
+        super().__init__(strategies)
+        self.methods = methods
+
+    def df(self) -> pandas.DataFrame:
+        """Return one row per method: setting: string; scaled: string, the setting that scales it, and scale:
+        Int64, its value, NA if there is none; unit: string; amount: Float64, the requested one; low, high:
+        Float64, the use that is expected, low NA if not known; near: boolean, whether that is within 15%.
+        """
+        columns = {"setting": "string", "scaled": "string", "scale": "Int64", "unit": "string"}
+        columns |= dict.fromkeys(("amount", "low", "high"), "Float64")
+        return typed_frame({**each(self.methods, **columns, near="boolean")})
+
+    def __repr__(self) -> str:
+        return "\n".join(_line(method) for method in self.methods)
+
+
+def _line(method: MatchedMethod) -> str:
+    low = "?" if method.low is None else f"{method.low:,.6g}"
+    high = f"{method.high:,.6g}"
+    scale = f"{method.scaled}={method.scale}" if method.scaled else "no setting of scale"
+    use = high if low == high else f"{low} to {high}"
+    apart = "" if method.near else f", not within {TOLERANCE:.0%}"
+    return f"{method.setting}: {scale}, expected {use} of {method.amount:,.6g} {method.unit}{apart}"
+
+
 def match(
     settings: Mapping[str, Strategy | str],
     *,
     calls: float | None = None,
     tokens: float | None = None,
+    output_tokens: float | None = None,
     usd: float | None = None,
+    flops: float | None = None,
     runs: Any = None,
     task: Task | None = None,
-) -> dict[str, Strategy]:
-    """Scale each method to spend the same amount per run. No model is called.
+) -> Matched:
+    """Scale each method to spend the same amount per run. No model is called but a simulated one.
 
         settings = tl.match({"beam": tl.TreeOfThoughts(), "vote": tl.SelfConsistency()}, calls=60)
         settings = tl.match(settings, tokens=20_000, runs=first)  # `first` is a sweep at small scales
         settings = tl.match(settings, tokens=20_000, runs=[first, second])  # more exact with each sweep
 
     Without `runs`, each strategy receives the largest scale at which it makes at most that many calls
-    (`max_calls`). A search that finds a solution early makes fewer.
+    (`max_calls`). A search that finds a solution early makes fewer: what it makes with two simulated players
+    of the task's domain, one that is always right and one that never is, shows by how many.
 
     With `runs`, each strategy receives the scale whose expected use is nearest to the amount. The expectation
     agrees with the mean use at every recorded scale. Further scales follow from the number of thoughts, from
@@ -73,11 +141,19 @@ def match(
 
     Args:
         settings: Strategies by name.
-        calls: Model calls per run. Give exactly one of the three amounts.
-        tokens: Input and output tokens per run. Requires `runs`.
-        usd: USD per run if every call were paid. Requires `runs`.
+        calls: Model calls per run. Give exactly one of the amounts.
+        tokens: Input and output tokens per run. Like all further amounts, it requires `runs`.
+        output_tokens: Output tokens per run.
+        usd: USD per run if every call were paid.
+        flops: FLOPs per run, with every prompt counted in full; see `Run.compute`.
         runs: A sweep, several sweeps, or runs, with the same methods at any scale.
         task: The task for which the calls are counted, in case their number depends on it.
+
+    Returns:
+        A dict of strategies. Its `df()` says what each is expected to use.
+
+    Warns:
+        UserWarning: If a method may use more than 15% more or less than the amount.
 
     Raises:
         ValueError: If the amount is not a positive number, or if a method costs more than it at its smallest
@@ -85,10 +161,11 @@ def match(
             message names it.
         TypeError: If one of `settings` is no strategy.
     """
-    amounts = {"calls": calls, "tokens": tokens, "usd": usd}
+    amounts = {"calls": calls, "tokens": tokens, "output_tokens": output_tokens, "usd": usd, "flops": flops}
     given = {unit: amount for unit, amount in amounts.items() if amount is not None}
     if len(given) != 1:
-        raise ValueError(f"match needs exactly one of calls=, tokens= and usd=: got {given or 'none'}.")
+        names = ", ".join(f"{unit}=" for unit in amounts)
+        raise ValueError(f"match needs exactly one of {names}: got {given or 'none'}.")
     ((unit, amount),) = given.items()
     if isinstance(amount, bool) or not isinstance(amount, Real) or not 0 < amount < inf:
         raise ValueError(f"{unit} must be a positive number: got {amount!r}.")
@@ -99,12 +176,27 @@ def match(
         raise ValueError(f"match with {unit}= needs recorded runs: pass runs=sweep, or match by calls=.")
     task = task or general("?")
     methods = {name: strategy_named(method) for name, method in settings.items()}
-    if runs is None:
-        return {name: _bounded(name, strategy, task, amount) for name, strategy in methods.items()}
-    recorded = [run for run in _recorded(runs) if _use(run, unit) is not None]
-    return {
-        name: _expected(name, strategy, task, amount, unit, recorded) for name, strategy in methods.items()
-    }
+    found: dict[str, Strategy] = {}
+    rows: list[MatchedMethod] = []
+    recorded = [] if runs is None else [run for run in _recorded(runs) if _use(run, unit) is not None]
+    for name, strategy in methods.items():
+        if runs is None:
+            found[name] = _bounded(name, strategy, task, amount)
+            most = found[name].max_calls(task)
+            high = inf if most is None else float(most)
+            low = simulated_calls(found[name], task, SIMULATED)
+        else:
+            found[name], high = _expected(name, strategy, task, amount, unit, recorded)
+            low = high
+        path = found[name].scale_setting()
+        scale = None if path is None else _scale(found[name], path)
+        rows.append(MatchedMethod(name, path, scale, unit, amount, low, high))
+    far = [row for row in rows if not row.near]
+    if far:
+        unsure = any(row.low != row.high for row in far)
+        advice = " Recorded runs (runs=) tell what a method really uses." if unsure else ""
+        warn(f"{'; '.join(map(_line, far))}.{advice}", UserWarning, stacklevel=2)
+    return Matched(found, rows)
 
 
 def _bounded(name: str, strategy: Strategy, task: Task, most: float) -> Strategy:
@@ -114,10 +206,10 @@ def _bounded(name: str, strategy: Strategy, task: Task, most: float) -> Strategy
         return strategy
 
     def bound(scale: int | None) -> int:
-        return _max_calls(name, strategy.with_({path: scale}), task)
+        return _max_calls(name, strategy.at_scale(scale), task)
 
     if path.endswith("stop.nodes") and bound(None) <= most:
-        return strategy.with_({path: None})  # the whole tree fits
+        return strategy.at_scale(None)  # the whole tree fits
     scales = range(1, LARGEST + 1)
     scale = bisect_right(scales, most, key=bound)
     if scale == 0:
@@ -127,19 +219,20 @@ def _bounded(name: str, strategy: Strategy, task: Task, most: float) -> Strategy
     scale = bisect_left(scales, bound(scale), key=bound) + 1  # a wider beam than the tree costs no more
     if scale == LARGEST and bound(LARGEST + 1) <= most:
         raise ValueError(_beyond(name, f"makes at most {bound(LARGEST):,} calls", path, most, "calls"))
-    return strategy.with_({path: scale})
+    return strategy.at_scale(scale)
 
 
 def _expected(
     name: str, strategy: Strategy, task: Task, amount: float, unit: str, recorded: Sequence[Run]
-) -> Strategy:
-    """Return `strategy` with the scale whose expected use is nearest to `amount`."""
+) -> tuple[Strategy, float]:
+    """Return `strategy` with the scale whose expected use is nearest to `amount`, and that use."""
     path = strategy.scale_setting()
     by_scale = _same_method(strategy, recorded)
     if not by_scale:
-        raise ValueError(f"runs contain no run of {name!r} whose {unit} are known.")
+        hint = " FLOPs need the params of the roles: see tl.records.Role." if unit == "flops" else ""
+        raise ValueError(f"runs contain no run of {name!r} whose {unit} are known.{hint}")
     if path is None:
-        return strategy
+        return strategy, fmean(_use(run, unit) or 0.0 for run in by_scale[0])
     uses = {scale: fmean(_use(run, unit) or 0.0 for run in runs) for scale, runs in by_scale.items()}
     if not any(uses.values()):
         raise ValueError(f"the runs of {name!r} used 0 {unit}, so its use at other scales is not known.")
@@ -169,7 +262,7 @@ def _expected(
     scale = bisect_left(scales, use(scale), key=use) + 1
     if scale == LARGEST and use(scale) < amount * (1 - TOLERANCE):
         raise ValueError(_beyond(name, f"is expected to use {use(scale):,.6g} {unit}", path, amount, unit))
-    return strategy.with_({path: scale})
+    return strategy.at_scale(scale), use(scale)
 
 
 def _beyond(name: str, use: str, path: str, amount: float, unit: str) -> str:
@@ -196,7 +289,7 @@ def _measure(
     if any(isinstance(event, Note) and event.name == "tot.picked" for run in runs for event in run.events):
         # The thoughts of a tree depend on the states before them, so recorded replies do not fit elsewhere.
         def bound(scale: int) -> int:
-            return _max_calls(name, strategy.with_({path: scale}), task)
+            return _max_calls(name, strategy.at_scale(scale), task)
 
         possible = sum(bound(scale) * len(same) for scale, same in by_scale.items())
         made = sum(run.usage.calls for same in by_scale.values() for run in same)
@@ -204,7 +297,7 @@ def _measure(
     rates = rates_of(runs, unit)
 
     def rehearsed(scale: int) -> float:
-        return fmean(rehearse(strategy.with_({path: scale}), run, rates, limit) for run in runs)
+        return fmean(rehearse(strategy.at_scale(scale), run, rates, limit) for run in runs)
 
     return rehearsed
 
@@ -269,8 +362,7 @@ def _scale(strategy: Strategy, path: str) -> int | None:
 
 
 def _at_scale_one(strategy: Strategy) -> dict[str, Any]:
-    path = strategy.scale_setting()
-    return (strategy if path is None else strategy.with_({path: 1})).settings()
+    return strategy.at_scale(1).settings()
 
 
 def _use(run: Run, unit: str) -> float | None:
@@ -280,6 +372,10 @@ def _use(run: Run, unit: str) -> float | None:
         return None if "calls" in run.header.unknown else usage.calls
     if unit == "usd":
         return usage.cost
+    if unit == "flops":
+        return run.compute.flops
+    if unit == "output_tokens":
+        return usage.output_tokens
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
     return usage.input_tokens + usage.output_tokens

@@ -7,15 +7,19 @@ method uses, never how good its answers are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.strategy import Strategy
+from tot_lab.core.task import Task
 from tot_lab.core.thinking import Effect, Gather, Request, Thinking, WithBudget
+from tot_lab.core.tools import asks_no_model
+from tot_lab.models.named import model_named
+from tot_lab.record.compute import params_of
 from tot_lab.record.run import Run, replies_of
-from tot_lab.runtime.roles import thinking_of
+from tot_lab.runtime.roles import roles_from, thinking_of
 from tot_lab.runtime.stepper import default_answer
 
 NEAREST = 5
@@ -29,11 +33,15 @@ class Rates(NamedTuple):
     reply: float
 
 
+RatesOfCall: TypeAlias = Callable[[Call], Rates]
+"""The rates of a call, which may depend on its model."""
+
+
 class TooMuch(Exception):
-    """The rehearsal has used more than the limit."""
+    """The rehearsal has used more than the limit, or a player cannot answer a call."""
 
 
-def rehearse(strategy: Strategy, run: Run, rates: Rates | None, limit: float) -> float:
+def rehearse(strategy: Strategy, run: Run, rates: RatesOfCall | None, limit: float) -> float:
     """Return what `strategy` would use for the task of `run`, if the replies were like those of `run`.
 
     A call receives the reply to a recorded prompt of the same purpose: to the same prompt if it was recorded,
@@ -53,29 +61,73 @@ def rehearse(strategy: Strategy, run: Run, rates: Rates | None, limit: float) ->
         reply = recorded.reply(call)
         if reply.tool is None:
             tokens = _length(call) * recorded.tokens_per_character
-            used += 1 if rates is None else rates.prompt * tokens + rates.reply * (reply.output_tokens or 0)
+            each = None if rates is None else rates(call)
+            used += 1 if each is None else each.prompt * tokens + each.reply * (reply.output_tokens or 0)
         if used > limit:
             raise TooMuch
         return reply
 
     assert run.task is not None
     try:
-        _carry_out(thinking_of(strategy, run.task, {}), answer)
+        _carry_out(thinking_of(strategy, run.task, roles_from(run.header.roles)), answer)
     except TooMuch:
         return float("inf")
     return used
 
 
-def rates_of(runs: Iterable[Run], unit: str) -> Rates | None:
-    """Return the rates of `tokens`, or those of `usd` as the recorded calls show them. `None` for `calls`."""
+def simulated_calls(strategy: Strategy, task: Task, limit: int) -> int | None:
+    """Return the fewest calls that `strategy` makes with simulated players of the domain of `task`: one that
+    is always right, and one that never is. `None` if it makes more than `limit`, or calls tools or functions.
+    """
+    try:
+        player: Any = model_named(task.domain.player)
+        has_skill = "skill" in type(player).model_fields
+        players = [player.with_(skill=skill) for skill in (0.0, 1.0)] if has_skill else [player]
+        return min(_played_calls(strategy, task, player, limit) for player in players)
+    except Exception:  # such as that of a custom domain or evaluator, which a run would report
+        return None
+
+
+def _played_calls(strategy: Strategy, task: Task, player: Any, limit: int) -> int:
+    calls = 0
+
+    def answer(call: Call) -> Reply:
+        nonlocal calls
+        calls += 1
+        if calls > limit or asks_no_model(call):
+            raise TooMuch
+        try:
+            player(call).send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        raise TooMuch  # it waits for something
+
+    _carry_out(thinking_of(strategy, task, {}), answer)
+    return calls
+
+
+def rates_of(runs: Sequence[Run], unit: str) -> RatesOfCall | None:
+    """Return the rates of tokens, of `flops`, or of `usd` as the recorded calls show them. `None` for
+    `calls`."""
     import numpy  # noqa: PLC0415
 
+    if unit == "calls":
+        return None
+    if unit == "flops":
+        params = runs[0].params
+
+        def by_size(call: Call) -> Rates:
+            size = 2 * (params_of(call, params) or 0.0)
+            return Rates(size, size)
+
+        return by_size
     if unit != "usd":
-        return Rates(1.0, 1.0) if unit == "tokens" else None
+        return lambda call: Rates(float(unit == "tokens"), 1.0)
     replies = [reply for run in runs for reply in replies_of(run.lines).values() if reply.cost is not None]
     tokens = [[reply.input_tokens or 0, reply.output_tokens or 0] for reply in replies]
     prices = numpy.linalg.lstsq(numpy.array(tokens), [reply.cost or 0.0 for reply in replies], rcond=None)[0]
-    return Rates(*map(float, prices))
+    rates = Rates(*map(float, prices))
+    return lambda call: rates
 
 
 class _Replies:

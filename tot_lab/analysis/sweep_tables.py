@@ -24,7 +24,7 @@ from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.latex import latex_table
 from tot_lab.analysis.sweep_summary import losses_in, summary
-from tot_lab.analysis.tables import any_of_kept
+from tot_lab.analysis.tables import any_of_kept, compute_columns
 from tot_lab.core.calls import html_text
 from tot_lab.core.extras import requires
 from tot_lab.core.files import write_whole
@@ -65,7 +65,12 @@ def df(sweep: Sweep) -> pandas.DataFrame:
       of its judge or reward model are apart
     - cost: Float64, USD without a cache; paid: Float64, USD really paid; NA if unknown. Of equal calls of
       several runs, the first one sent is paid
-    - seconds: Float64, from start to end of the run, while other runs of the sweep were under way
+    - seconds: Float64, from start to end of the run, while other runs of the sweep were under way;
+      seconds_alone: Float64, what it would take without them: the time of the longest chain of calls that
+      wait for each other, NA if the duration of a call is unknown, such as that of a cached reply
+    - flops, flops_prefix_once: Float64, 2 FLOPs per parameter and token, with every prompt counted in full,
+      and with what it repeats of the beginning of earlier calls counted once. NA without `params` of the
+      roles of all calls; see `tot_lab.record.compute`
     - selected_strategy: string, the one that `tl.Adaptive` selected, NA if none; strategy_used: string, the
       one that did the work
     - simulated: boolean, whether a simulated model took part
@@ -98,6 +103,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         **each(rows, input_tokens="Int64", output_tokens="Int64"),
         **_tokens_by_role([row.tokens for row in rows]),
         **each(rows, cost="Float64", paid="Float64", seconds="Float64"),
+        **compute_columns(rows),
         **each(rows, selected_strategy="string", strategy_used="string", simulated="boolean"),
         **each(cells, run_id="string"),
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.core.strategy import Strategy
 from tot_lab.lab.sweeps.axes import label_strategies
+from tot_lab.record.compute import Compute
 from tot_lab.record.losses import columns_of, losses_of
 from tot_lab.record.run import Run
 from tot_lab.record.waiting import with_progress
@@ -124,10 +125,16 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
             **columns_of([losses_of(run) for _, run in rows]),
             **each(usages, input_tokens="Int64", output_tokens="Int64", cost="Float64", paid="Float64"),
             "seconds": ("Float64", [run.seconds for _, run in rows]),
+            **compute_columns([run.compute for _, run in rows]),
             "simulated": ("boolean", [run.simulated for _, run in rows]),
             "run_id": ("string", [run.id for _, run in rows]),
         }
     )
+
+
+def compute_columns(runs: Sequence[Any]) -> dict[str, tuple[str, list[Any]]]:
+    """Return the columns `flops`, `flops_prefix_once` and `seconds_alone` (Float64), as in `Compute`."""
+    return each(runs, **dict.fromkeys(Compute._fields, "Float64"))
 
 
 def any_of_kept(values: Sequence[bool | None]) -> dict[str, tuple[str, list[bool | None]]]:

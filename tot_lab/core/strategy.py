@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -24,6 +24,11 @@ class Strategy(Part):
     def scale_setting(self) -> str | None:
         """The path of the setting that scales the number of calls. `None` means no such setting."""
         return type(self).scale or None
+
+    def at_scale(self, scale: int | None) -> Self:
+        """This strategy with its setting of scale at `scale`."""
+        path = self.scale_setting()
+        return self if path is None else self.with_({path: scale})
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         """Reason about `task`.

@@ -20,6 +20,7 @@ from tot_lab.core.tool import Arguments, Effects, Name, Tool, fitting, schema_of
 from tot_lab.core.tools import MODEL, ToolSpec
 from tot_lab.domains.open_ended import open_ended
 from tot_lab.lab.lab import Lab, expect_lab
+from tot_lab.runtime.roles import calling_roles
 from tot_lab.strategies.deep_think import DeepThink
 
 MemoryMode = Literal["conversation", "reasoning"]
@@ -140,7 +141,7 @@ def deep_think(
         TypeError: If `lab` is not a `Lab`.
     """
     expect_lab(lab)
-    roles = {name: role.settings() for name, role in lab.gateway.roles.items()}
+    roles = calling_roles(lab.gateway.role_settings)
     model = {**lab.gateway.settings, **({"roles": roles} if roles else {})}
     made = DeepThinkTool(strategy=strategy or DeepThink(), model=model, memory_mode=memory_mode)
     made._lab = lab

@@ -26,6 +26,7 @@ from tot_lab.core.records import Decided, Ended, Line, Note, Position, Record, T
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task, Ungraded
 from tot_lab.core.tree import Node, Tree
+from tot_lab.record.compute import Compute, compute_of, params_in
 from tot_lab.record.journal import Header, JournalError, read_journal, write_journal
 from tot_lab.record.marks import Mark, Verdict, changed, made, read_marks, write_marks
 from tot_lab.record.methods import RunMethods
@@ -360,7 +361,7 @@ class Run(RunMethods):
         if self.task is None or needs_functions(self.task.domain):
             return None
         held = [self.task.domain.answer(self.task, self.steps(leaf.id)) for leaf in self.tree.leaves()]
-        answers = [text for text in held if text is not None]
+        answers = list(dict.fromkeys(text for text in held if text is not None))
         grades = [grade for grade in self.grades(answers) if grade is not None]
         return max(grades, default=None if self.grade is None else 0.0)
 
@@ -408,6 +409,18 @@ class Run(RunMethods):
         """What the model calls used. If the record lacks calls, only their number is given."""
         used = usage_of(self.lines)
         return Usage(used.calls, used.errors, *[None] * 4) if "calls" in self.header.unknown else used
+
+    @cached_property
+    def params(self) -> dict[str, float | None]:
+        """Parameters of the models, by the name of a model, a call purpose or a role, as the roles of the lab
+        state them (`Role.params`). Set it for a record that lacks them: `run.params = {"propose": 1.5e9}`.
+        """
+        return params_in(self.header.roles)
+
+    @property
+    def compute(self) -> Compute:
+        """FLOPs of the model calls, and the time that the run would take alone. `None` if unknown."""
+        return compute_of(self.lines, self.params, self.header.unknown)
 
     @property
     def turns(self) -> int:

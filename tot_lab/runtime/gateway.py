@@ -72,6 +72,11 @@ class Gateway:
         return self._roles
 
     @property
+    def role_settings(self) -> dict[str, dict[str, Any]]:
+        """The settings of the roles, for a header."""
+        return {name: role.settings() for name, role in self._roles.items()}
+
+    @property
     def endpoints(self) -> list[Endpoint]:
         """The lab's own model and those of roles and strategies, as far as they are endpoints."""
         models = (self._model, *self._named.values())

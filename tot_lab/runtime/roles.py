@@ -48,6 +48,11 @@ class Role(BaseModel):
     options: dict[str, Any] | None = None
     """Further options of the provider, as in `Call`."""
 
+    params: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Parameters of the model, for `Run.compute`: those that a token passes through, so the active ones of a
+    mixture of experts. They change no call. Without a `model`, they are those of the model that answers the
+    calls of the role."""
+
     @field_validator("model")
     @classmethod
     def _answers(cls, model: str | Part | None) -> str | Part | None:
@@ -60,6 +65,17 @@ class Role(BaseModel):
         set_here = {name: getattr(self, name) for name in type(self).model_fields}
         set_here["model"] = self.model.settings() if isinstance(self.model, Part) else self.model
         return {name: value for name, value in set_here.items() if value is not None}
+
+
+def calling_roles(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what of the settings of roles can change a call: no `params`, and no standard role that has
+    nothing else."""
+    calling = {name: {key: given[key] for key in given if key != "params"} for name, given in roles.items()}
+    return {
+        name: given
+        for name, given in calling.items()
+        if given or not roles[name] or not (name in ROLES or role_of(name))
+    }
 
 
 def roles_of(roles: Mapping[str, Any] | None) -> dict[str, Role]:

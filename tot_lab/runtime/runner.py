@@ -36,7 +36,7 @@ from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.gateway import Gateway, identity_of
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of, runnable
-from tot_lab.runtime.roles import thinking_of
+from tot_lab.runtime.roles import calling_roles, thinking_of
 from tot_lab.runtime.settings import RunnerSettings
 from tot_lab.runtime.steering import Steered, Steering, sample_counters
 from tot_lab.strategies.defaults import lab_defaults
@@ -138,7 +138,7 @@ class Runner:
             model=self.gateway.settings,
             budget=budget.model_dump(exclude_none=True) if budget else {},
             repeat=repeat,
-            roles={name: role.settings() for name, role in self.gateway.roles.items()},
+            roles=self.gateway.role_settings,
             tools={name: tool.settings() for name, tool in toolbox.tools.items()},
             effect_policy=toolbox.policy_settings,
             agent_id=self._given.agent_id,
@@ -150,11 +150,11 @@ class Runner:
 
         A function may have changed without notice; repeating the record will then detect it.
         """
-        roles = {name: role.settings() for name, role in self.gateway.roles.items()}
+        roles = calling_roles(self.gateway.role_settings)
         toolbox = self.gateway.toolbox
         for what, then, now in (
             ("model", _identity(header.model), _identity(self.gateway.settings)),
-            ("roles", header.roles, roles),
+            ("roles", calling_roles(header.roles), roles),
             ("tools", sorted(header.tools), sorted(toolbox.tools)),
             ("effect_policy", header.effect_policy, toolbox.policy_settings),
         ):

@@ -6,7 +6,7 @@ both have the same one.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -37,6 +37,9 @@ class Verified(Strategy):
     def scale_setting(self) -> str | None:
         path = self.strategy.scale_setting()
         return None if path is None else f"strategy.{path}"
+
+    def at_scale(self, scale: int | None) -> Self:
+        return self.with_(strategy=self.strategy.at_scale(scale))
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         answer = yield from self.strategy.think(task, at)

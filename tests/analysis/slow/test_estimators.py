@@ -330,3 +330,44 @@ def test_intervals_cover_the_rate(name):
     found = ESTIMATES[name][0](frame, k)
     covered = (found["low"] <= each.mean()) & (each.mean() <= found["high"])
     assert 0.90 <= covered.mean() <= 0.97
+
+
+def scored_sweeps(rng, sweeps, tasks, n):
+    """Samples with one of three answers, 0 being right, and a score that is only sometimes right about it."""
+    right = rng.random((sweeps, tasks, n)) < rng.beta(0.8, 2.0, (sweeps, tasks, 1))
+    answers = numpy.where(right, 0, rng.integers(1, 3, right.shape))
+    scores = numpy.clip(0.3 + 0.3 * right + 0.2 * rng.standard_normal(right.shape), 0.01, 1)
+    return right, answers, numpy.round(scores, 2)
+
+
+def wins_of_three(right, answers, scores, weighted):
+    """The share of groups of three samples that are won by a right one: a rule for arrays."""
+    if not weighted:
+        best = scores == scores.max(axis=-1, keepdims=True)
+        return ((right & best).sum(axis=-1) / best.sum(axis=-1)).mean()
+    votes = numpy.stack([(scores * (answers == answer)).sum(axis=-1) for answer in range(3)], axis=-1)
+    first = votes >= votes.max(axis=-1, keepdims=True) - 1e-9
+    return (first[..., 0] / first.sum(axis=-1)).mean()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["best", "weighted"])
+def test_intervals_of_scored_samples_cover_the_rate(name):
+    """500 sweeps of 60 tasks with 12 samples, against the rate in a million groups of three."""
+    rng = numpy.random.default_rng(6)
+    rate = wins_of_three(*scored_sweeps(rng, 1_000, 1_000, 3), weighted=name == "weighted")
+    sweeps, tasks, n = 500, 60, 12
+    right, answers, scores = scored_sweeps(rng, sweeps, tasks, n)
+    frame = pandas.DataFrame(
+        {
+            "setting": numpy.repeat(numpy.arange(sweeps), tasks * n),
+            "task": numpy.tile(numpy.repeat(numpy.arange(tasks), n), sweeps),
+            "correct": right.ravel(),
+            "answer": answers.ravel().astype(str),
+            "score": scores.ravel(),
+        }
+    )
+    found = ESTIMATES[name][0](frame, 3)
+    covered = (found["low"] <= rate) & (rate <= found["high"])
+    assert found["rate"].mean() == pytest.approx(rate, abs=0.01), "unbiased"
+    assert 0.90 <= covered.mean() <= 0.97

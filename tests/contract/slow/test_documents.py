@@ -229,6 +229,8 @@ def test_the_experiment_of_the_guide_is_what_the_guide_says(tmp_path, monkeypatc
     frame = names["sweep"].df()
     assert len(frame) == 6 * 2 * len(SUMS)
     assert frame.error.isna().all()
+    assert (frame.flops_prefix_once < frame.flops).all()
+    assert frame.seconds_alone.notna().any()
     assert set(frame.answer_state[frame.search.notna()]) == {"finished"}
     for asked in generated + rewarded:
         system, user, *reply = asked.json["messages"]

@@ -35,11 +35,13 @@ from tot_lab.lab.sweeps.methods import SweepMethods
 from tot_lab.models.keys import in_order, request_of
 from tot_lab.models.limits import are_congested
 from tot_lab.models.stack import Endpoint
+from tot_lab.record.compute import params_in
 from tot_lab.record.journal import HeldByAnother, JournalError, encoder, read_journal
 from tot_lab.record.losses import ByRole, losses_of
 from tot_lab.record.run import Run, Usage, load, usage_by_role
 from tot_lab.runtime.gateway import identity_of
 from tot_lab.runtime.recorder import take_away
+from tot_lab.runtime.roles import calling_roles
 from tot_lab.runtime.runner import Estimate, Execution, Runner, check_arguments, resumable
 
 ByWorkers: TypeAlias = Callable[["Sweep", Sequence["Cell"], int | None, Callable[[], None]], Awaitable[None]]
@@ -107,6 +109,9 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     credit: float | None = None
     answer_state: str | None = None
     tokens: dict[str, tuple[int | None, int | None]] | None = {}
+    flops: float | None = None
+    flops_prefix_once: float | None = None
+    seconds_alone: float | None = None
 
 
 class Counts(NamedTuple):
@@ -205,8 +210,8 @@ class Sweep(SweepMethods):
             [
                 identity_of(self.runner.gateway.model),
                 {
-                    name: [role.settings(), identity_of(self.model_of(name))]
-                    for name, role in self.runner.gateway.roles.items()
+                    name: [settings, identity_of(self.model_of(name))]
+                    for name, settings in calling_roles(self.runner.gateway.role_settings).items()
                 },
                 "state",  # a setting of earlier versions
                 self.budget.model_dump(exclude_none=True) if self.budget else {},
@@ -373,12 +378,14 @@ class Sweep(SweepMethods):
             raise HeldByAnother(str(begun_there)) from None
 
     def whole(self, run: Run, cell: Cell) -> Run:
-        """Return the run of a cell with the functions of its strategy and task, which a file does not
-        hold.
+        """Give the run of a cell the functions of its strategy and task, which a file does not hold, and the
+        parameters of the lab's models, which may have been unknown when it was made.
         """
         strategy, task = self.part(cell)
-        cache = self.runner.gateway.opened
-        return Run(run.header, run.lines, run.path, strategy=strategy, task=task, cache=cache)
+        gateway = self.runner.gateway
+        run.strategy, run.task, run.cache, run.loaded = strategy, task, gateway.opened, False
+        run.params = params_in(gateway.role_settings)
+        return run
 
     def row_of(self, run: Run, error: str | None) -> Row:
         """Return the row of a finished run."""
@@ -417,6 +424,7 @@ class Sweep(SweepMethods):
             credit,
             run.answer_state,
             None if "calls" in run.header.unknown else tokens,
+            *run.compute,
         )
 
     def keys_of(self, lines: Sequence[Line]) -> dict[Position, bytes]:

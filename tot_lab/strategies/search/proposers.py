@@ -50,6 +50,10 @@ class Proposer(Part):
         otherwise this proposer alone."""
         return {self.kind: self}
 
+    def scale_setting(self) -> str | None:
+        """The path of the setting that is the number of children. `None` means no such setting."""
+        return None
+
     def max_children(self) -> int:
         """Children per parent, if the search does not say how many."""
         raise NotImplementedError(f"the proposer {self.kind!r} has no max_children")
@@ -98,6 +102,10 @@ class Around(Proposer):
         inner = self.proposer.to_the_end()
         return None if inner is None else self.with_(proposer=inner)
 
+    def scale_setting(self) -> str | None:
+        inner = self.proposer.scale_setting()
+        return None if inner is None else f"proposer.{inner}"
+
     def finisher(self) -> Proposer | None:
         inner = self.proposer.finisher()
         return None if inner is None else self.with_(proposer=inner)
@@ -135,6 +143,9 @@ class _Prompted(Proposer):
     @classmethod
     def _names_the_problem(cls, template: str | None) -> str | None:
         return checked_template(template)
+
+    def scale_setting(self) -> str:
+        return "count"
 
     def max_children(self) -> int:
         return self.count

@@ -118,8 +118,23 @@ class TreeOfThoughts(Prompting):
         return {"ends_at_answer": False} if schema < 4 else {}
 
     def scale_setting(self) -> str:
-        """The setting of the search that scales it, or else the number of thoughts."""
-        return f"search.{self.search.scale}" if self.search.scale else "stop.nodes"
+        """The setting of the search that scales it, or else the number of thoughts. Where the search expands
+        the root alone whatever its scale, as best of N does, the number of children."""
+        count, scale = self.propose.scale_setting(), self.search.scale
+        if count is not None and self.stop.depth == 1:
+            searches = [self.search.with_({scale: size}) for size in (1, 2)] if scale else [self.search]
+            expansions = [search.max_expansions_by_count(2, 1) for search in searches]
+            if all(one is not None and [*one] == [(2, 1)] for one in expansions):
+                return f"propose.{count}"
+        return f"search.{scale}" if scale else "stop.nodes"
+
+    def at_scale(self, scale: int | None) -> Self:
+        """This search at another scale. A level of which it keeps all thoughts stays whole."""
+        width = getattr(self.search, "width", None)
+        scaled = super().at_scale(scale)
+        if not self.scale_setting().startswith("propose.") or width is None:
+            return scaled
+        return scaled.with_({"search.width": None}) if width >= self.propose.max_children() else scaled
 
     def checks_answers(self, task: Task) -> bool:
         return task.domain.verifies_paths and not self.answer.any_text

@@ -41,6 +41,9 @@ MEASURES = {
     "paid": "paid (USD per run)",
     "tokens": "tokens in and out (per run)",
     "seconds": "wall time (s per run)",
+    "seconds_alone": "wall time of a run alone (s per run)",
+    "flops": "FLOPs (per run)",
+    "flops_prefix_once": "FLOPs, shared prefixes once (per run)",
     **{f"{role}_input_tokens": f"tokens in, {role} calls (per run)" for role in (*ROLES, OTHER)},
     **{f"{role}_output_tokens": f"tokens out, {role} calls (per run)" for role in (*ROLES, OTHER)},
 }
@@ -50,6 +53,8 @@ BUDGET_TITLES = {
     "calls": ("by limit of model calls", "limit of model calls (per run)"),
     "tokens": ("by limit of tokens", "limit of tokens in and out (per run)"),
     "cost": ("by limit of cost", "limit of cost without cache hits (USD per run)"),
+    "flops": ("by limit of FLOPs", "limit of FLOPs (per run)"),
+    "flops_prefix_once": ("by limit of FLOPs", "limit of FLOPs, shared prefixes once (per run)"),
 }
 """For each `unit` of `tl.stats.anytime_performance`, a part of the figure's title and the title of the
 axis."""
@@ -327,7 +332,7 @@ def format_amount(value: float, column: str, rate: bool) -> str:
         f"${value:.3g}"
         if column in ("cost", "paid")
         else f"{value:,.3g}"
-        if abs(value) < 1000
+        if abs(value) < 1000 or abs(value) >= 1e10
         else f"{value:,.0f}"
     )
 

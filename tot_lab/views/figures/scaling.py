@@ -102,8 +102,9 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
             Or the estimates of `tl.stats.pass_at_k`, `majority_at_k` and `best_of_k`, or several of them by
             `pandas.concat`, with one line per setting and estimate.
         cost: The default `calls`, or `tokens` (in and out), `cost` (USD), or a column of the table such as
-            `output_tokens` or that of one role: `answer_output_tokens` and `propose_output_tokens` are
-            generated, and `evaluate_input_tokens` are read by a judge or reward model. Of estimates, the
+            `flops`, `flops_prefix_once`, `seconds_alone`, `output_tokens` or that of one role:
+            `answer_output_tokens` and `propose_output_tokens` are generated, and `evaluate_input_tokens` are
+            read by a judge or reward model. Of estimates, the
             default `k`, the number of samples, or `output_tokens`. The axis is logarithmic, so settings of
             unknown or no cost are left out. Methods are set apart by at most 3%, so that those of equal cost
             do not hide each other. Hovering shows the exact cost.
@@ -145,8 +146,8 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
                 **(interval_bars(rates, colour) if rates is method.success else {}),
             )
     _style(figure, frame, methods, cost, dark)
-    unit, lowest = ("$", -6) if cost == "cost" else ("", 0)
-    ticks = [factor * 10.0**power for power in range(lowest, 10) for factor in (1, 2, 3, 5, 7)]
+    unit, lowest = ("$", -6) if cost == "cost" else ("", -3 if cost.startswith("seconds") else 0)
+    ticks = [factor * 10.0**power for power in range(lowest, 25) for factor in (1, 2, 3, 5, 7)]
     if cost == "k":
         ticks = sorted(set(frame["k"]))
     share = "success rate (mean over tasks)" if is_estimated else axis_title("correct")
@@ -154,7 +155,7 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
         title=f"{_COSTS.get(cost) or axis_title(cost)}, logarithmic",
         type="log",
         tickvals=ticks,
-        ticktext=[f"{unit}{tick:,.0f}" if tick >= 1 else f"{unit}{tick:.1g}" for tick in ticks],
+        ticktext=[f"{unit}{tick:,.0f}" if 1 <= tick < 1e10 else f"{unit}{tick:.1g}" for tick in ticks],
     )
     figure.update_yaxes(title=share, range=(-0.04, 1.04), tickformat=".0%", dtick=0.2)
     return figure
