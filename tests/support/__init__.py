@@ -82,8 +82,9 @@ SETTINGS = {
     },
     tl.WithThinking: {"strategy": SMALL, "level": "medium", "reflect_every": 2},
     tl.WithSynthesis: {"strategy": tl.ReAct(), "synthesis": "deep", "above": 0},
+    tl.searches.PhiDecoding: {"beams": 2, "count": 2},
 }
-"""Settings of the strategies that cannot be made without any, or are large by default."""
+"""Settings of the strategies and searches that cannot be made without any, or are large by default."""
 
 
 class InParts(tl.domains.General):

@@ -27,6 +27,11 @@ def token_confidences(tokens: Sequence[TokenLogprob]) -> list[float]:
     return [-sum(max(LOWEST, value) for value in values) / len(values) for values in reported]
 
 
+def mean_logprob(tokens: Sequence[TokenLogprob]) -> float | None:
+    """The mean log-probability of the tokens. `None` if there are none."""
+    return sum(max(LOWEST, token.logprob) for token in tokens) / len(tokens) if tokens else None
+
+
 def confidence_of(tokens: Sequence[float], kind: Confidence, group: int) -> float:
     """The confidence of a text from those of its tokens. 0 if there are none."""
     if not tokens:

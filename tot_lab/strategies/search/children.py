@@ -40,6 +40,8 @@ class Children:
             return [thought, *(yield from emit_as_list(duplicate))]
         path = self.place.path_to(thought.text)
         reply = reply if thought.text == text else None
+        if reply is not None and reply.logprobs:
+            self.place.logprobs[number] = reply.logprobs
         return [thought, *(yield from score(self.sampler, self.evaluate, path, thought.id, reply))]
 
 

@@ -16,15 +16,21 @@ from tot_lab.strategies.search.sampling import Sampler
 
 
 def expand(
-    sampler: Sampler, propose: Proposer, evaluate: Evaluator, place: Place, count: int
+    sampler: Sampler,
+    propose: Proposer,
+    evaluate: Evaluator,
+    place: Place,
+    count: int,
+    logprobs: int = 0,
 ) -> Thinking[list[Event]]:
     """Add up to `count` children at `place`, and score them unless the evaluator compares whole picks.
 
-    Their sample indices are reserved by this call, and not when the returned generator starts.
+    Their sample indices are reserved by this call, and not when the returned generator starts. The proposals
+    request the log-probabilities of as many alternatives as the evaluator needs, and at least `logprobs`.
     """
     children = Children(sampler, evaluate, place)
-    if evaluate.logprobs:
-        sampler = sampler._replace(logprobs=evaluate.logprobs)
+    if most := max(evaluate.logprobs, logprobs):
+        sampler = sampler._replace(logprobs=most)
     proposing = sampler
     if place.source_paths:
         proposing = sampler._replace(task=propose.with_sources(sampler.task, place.source_paths))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tot_lab.core.calls import TokenLogprob
 from tot_lab.core.task import Path
 from tot_lab.core.tree import Tree
 
@@ -47,6 +49,9 @@ class Place:
 
     source_paths: tuple[Path, ...] = ()
     """The paths of `sources`."""
+
+    logprobs: dict[int, Sequence[TokenLogprob]] = field(default_factory=dict)
+    """The log-probabilities of the tokens of each child whose reply reports them, by the child's number."""
 
     ended: dict[int, str] = field(default_factory=dict)
     """Why the text of a child is the end of a reply, by the child's number: `cut` at the most tokens, `open`

@@ -15,9 +15,9 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
-from tot_lab.core.calls import Call
+from tot_lab.core.calls import Call, TokenLogprob
 from tot_lab.core.parts import Part, UserFunction, is_function
-from tot_lab.core.records import Decided
+from tot_lab.core.records import Decided, id_key
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import RandomNumbers, ThinkingStep
 from tot_lab.core.tree import Tree
@@ -125,6 +125,14 @@ class SearchState:
         nodes = self.tree.nodes
         return sorted(ids, key=lambda id: -nodes[id].rank)
 
+    def tokens(self, id: str) -> Sequence[TokenLogprob]:
+        """The tokens of the reply that made `id`, with their log-probabilities.
+
+        Empty if the model reported none, the reply holds other thoughts as well, or a person wrote `id`.
+        """
+        place = self.places.get(self.tree[id].parent or "")
+        return () if place is None else place.logprobs.get(id_key(id)[-1], ())
+
     def complete(self, id: str) -> bool | None:
         """Whether the path of `id` is complete.
 
@@ -156,6 +164,9 @@ class Search(Part):
     """Chooses the thoughts to expand next. Subclass it, or pass a function, for a custom search."""
 
     kind: ClassVar[str] = ""
+
+    logprobs: ClassVar[int] = 0
+    """Alternatives per token whose log-probabilities it needs of each proposal; see `SearchState.tokens`."""
 
     scale: ClassVar[str] = ""
     """The setting that scales the number of calls, such as `width`. "" means no such setting."""

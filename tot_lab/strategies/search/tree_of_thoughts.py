@@ -295,7 +295,7 @@ class _Run:
         Thoughts are counted before they are requested, so `stop.nodes` is never exceeded.
         """
         propose, evaluate = pick.proposer or self.settings.propose, self.settings.evaluate
-        counts = _counts(pick, propose)
+        counts, logprobs = _counts(pick, propose), self.settings.search.logprobs
         sampler = self.sampler
         if pick.context:
             sampler = sampler._replace(task=self.task.with_context(*pick.context))
@@ -311,7 +311,8 @@ class _Run:
                 if room is not None:
                     count = min(count, room)
                     room -= count
-                branches.append(expand(sampler, propose, evaluate, self._continued(parent), count))
+                place = self._continued(parent)
+                branches.append(expand(sampler, propose, evaluate, place, count, logprobs))
             grown = yield from gather(branches, at_most=at_most, at_once=at_once)
             for events in grown:
                 self._take(events, fresh)
