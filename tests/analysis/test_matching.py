@@ -141,7 +141,7 @@ TREE = tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(solved=None, d
 CHAIN = tl.ChainOfThought()
 GIVEN = {"best_of": tl.BestOf(strategy=CHAIN), "self_consistency": tl.SelfConsistency(strategy=CHAIN)}
 UNFIT = dict.fromkeys(
-    ("deep_conf", "deep_conf_online", "mur", "uncertainty_branching"),
+    ("deep_conf", "deep_conf_online", "mur", "phi_decoding", "uncertainty_branching"),
     "the player reports no log-probabilities",
 )
 

@@ -12,12 +12,22 @@ from tot_lab.strategies.search.sampling import Sampler, emit_as_list
 
 
 class Children:
-    """Records the children of one place and has each scored as soon as its text is known."""
+    """Records the children of one place and has each scored as soon as its text is known.
 
-    def __init__(self, sampler: Sampler, evaluate: Evaluator, place: Place) -> None:
+    Args:
+        sampler: Makes the calls.
+        evaluate: Scores the children.
+        place: Where they are added.
+        keep_tokens: Whether the place keeps the log-probabilities of their tokens, which can be long.
+    """
+
+    def __init__(
+        self, sampler: Sampler, evaluate: Evaluator, place: Place, *, keep_tokens: bool = False
+    ) -> None:
         self.sampler = sampler
         self.evaluate = evaluate
         self.place = place
+        self.keep_tokens = keep_tokens
         self.calls_per_child = evaluate.calls_per_thought(sampler.task)
 
     def add(
@@ -40,7 +50,7 @@ class Children:
             return [thought, *(yield from emit_as_list(duplicate))]
         path = self.place.path_to(thought.text)
         reply = reply if thought.text == text else None
-        if reply is not None and reply.logprobs:
+        if self.keep_tokens and reply is not None and reply.logprobs:
             self.place.logprobs[number] = reply.logprobs
         return [thought, *(yield from score(self.sampler, self.evaluate, path, thought.id, reply))]
 

@@ -25,10 +25,18 @@ def expand(
 ) -> Thinking[list[Event]]:
     """Add up to `count` children at `place`, and score them unless the evaluator compares whole picks.
 
-    Their sample indices are reserved by this call, and not when the returned generator starts. The proposals
-    request the log-probabilities of as many alternatives as the evaluator needs, and at least `logprobs`.
+    Their sample indices are reserved by this call, and not when the returned generator starts.
+
+    Args:
+        sampler: Makes the calls.
+        propose: Makes the children.
+        evaluate: Scores them.
+        place: Where they are added.
+        count: How many.
+        logprobs: Alternatives per token whose log-probabilities the search needs. The calls request at least
+            as many as the evaluator needs.
     """
-    children = Children(sampler, evaluate, place)
+    children = Children(sampler, evaluate, place, keep_tokens=logprobs > 0)
     if most := max(evaluate.logprobs, logprobs):
         sampler = sampler._replace(logprobs=most)
     proposing = sampler

@@ -116,7 +116,7 @@ class PhiDecoding(Search):
         means = {id: mean_logprob(state.tokens(id)) for id in steps}
         known = [mean for mean in means.values() if mean is not None]
         bar = fmean(known) - self.deviations * pstdev(known) - EXACT if known else -math.inf
-        low = [id for id, mean in means.items() if mean is not None and mean < bar]
+        low = {id: mean for id, mean in means.items() if mean is not None and mean < bar}
         yield from state.prune(low, "low probability")
         return [id for id in steps if id not in low]
 
@@ -160,7 +160,8 @@ class PhiDecoding(Search):
             if foresight.logprob is not None and earlier is not None:
                 gains[id] = foresight.logprob - earlier
         labels = clustered([foresight.text for foresight in ahead.values()], self.clusters)
-        shares = {id: labels.count(label) / len(labels) for id, label in zip(ahead, labels, strict=True)}
+        sizes = Counter(labels)
+        shares = {id: sizes[label] / len(labels) for id, label in zip(ahead, labels, strict=True)}
         advantage, alignment = softmax(gains, self.temperature), softmax(shares, self.temperature)
         drawn = draw(random, {id: advantage.get(id, 0.0) + alignment[id] for id in ahead}, count)
         terms = {

@@ -51,7 +51,8 @@ class Place:
     """The paths of `sources`."""
 
     logprobs: dict[int, Sequence[TokenLogprob]] = field(default_factory=dict)
-    """The log-probabilities of the tokens of each child whose reply reports them, by the child's number."""
+    """The log-probabilities of the tokens of each child, by the child's number, if the search needs them and
+    the reply reports them."""
 
     ended: dict[int, str] = field(default_factory=dict)
     """Why the text of a child is the end of a reply, by the child's number: `cut` at the most tokens, `open`

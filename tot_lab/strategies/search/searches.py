@@ -128,7 +128,8 @@ class SearchState:
     def tokens(self, id: str) -> Sequence[TokenLogprob]:
         """The tokens of the reply that made `id`, with their log-probabilities.
 
-        Empty if the model reported none, the reply holds other thoughts as well, or a person wrote `id`.
+        Empty if the search requests none, the model reported none, the reply holds other thoughts as well, or
+        a person wrote `id`.
         """
         place = self.places.get(self.tree[id].parent or "")
         return () if place is None else place.logprobs.get(id_key(id)[-1], ())
