@@ -1,6 +1,7 @@
 """MUR and uncertainty-guided branching: each equal to a second implementation on random trees of replies."""
 
 import math
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -193,3 +194,25 @@ def test_a_thought_that_a_person_writes_has_no_tokens():
     changed = wait(lab.branch(made, "0.0", content="mine"))
     assert [note for note in notes(changed, "score.missing") if note["by"] == "mur"]
     assert any(isinstance(event, Scored) and event.id == "0.0" for event in changed.events)
+
+
+class MostCertain(tl.searches.Search):
+    """A search of one's own: two steps, of which the one with the surest first token goes on."""
+
+    logprobs = 3
+
+    def run(self, state):
+        last = state.root
+        while last not in state.closed:
+            steps = yield tl.Pick([last], 2)
+            last = max(steps, key=lambda id: state.tokens(id)[0].logprob)
+
+
+def test_a_search_of_ones_own_may_read_the_tokens_of_its_proposals():
+    tree = Replies(4)
+    made = tree.run(MostCertain())
+    picks = [pick["parents"][0] for pick in notes(made, "tot.picked")]
+    assert len(picks) > 2
+    for parent, chosen in pairwise(picks):
+        first = {f"{parent}.{k}": tree.tokens(f"{parent}.{k}")[0][0] for k in range(2)}
+        assert chosen == max(first, key=first.get)
