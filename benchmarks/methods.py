@@ -87,9 +87,12 @@ LEFT_OUT = {
     "deep_think": "its effort is a level, and no number",
     "deep_conf": LOGPROBS,
     "deep_conf_online": LOGPROBS,
+    "mur": LOGPROBS,
+    "phi_decoding": LOGPROBS,
+    "uncertainty_branching": LOGPROBS,
     "budget_forcing": "the simulated players do not continue an unfinished reply",
 }
-"""Registered strategies that are not compared, each with the reason."""
+"""Registered strategies and searches that are not compared, each with the reason."""
 
 
 def methods(depth: int) -> dict[str, tl.Strategy]:
@@ -102,7 +105,8 @@ def methods(depth: int) -> dict[str, tl.Strategy]:
         if name not in LEFT_OUT:
             made[_title(name)] = given.get(name) or strategy_named(name)
     for name in names("searches"):
-        made[_title(name)] = tree.with_(search=name)
+        if name not in LEFT_OUT:
+            made[_title(name)] = tree.with_(search=name)
     order = ["chain of thought", "self-consistency", "self-consistency, checked"]
     return {name: made[name] for name in [*order, *(name for name in made if name not in order)]}
 

@@ -25,7 +25,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 LANES = ("slow", "nightly", "proof")
-LONG_NOTEBOOKS = {"05_exploring_a_search", "10_sweeps", "35_search_algorithms"}
+LONG_NOTEBOOKS = {
+    "05_exploring_a_search",
+    "10_sweeps",
+    "35_search_algorithms",
+    "50_inference_time_scaling",
+}
 """Notebooks that take longest. They run at night."""
 LONG_FILES = [
     *("test_contract", "test_documents", "test_distributed", "test_sweep_figures", "test_lite_llm"),

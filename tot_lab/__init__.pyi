@@ -205,8 +205,10 @@ from tot_lab.strategies.search.levin import Levin as _Levin
 from tot_lab.strategies.search.likelihood import Likelihood as _Likelihood
 from tot_lab.strategies.search.majority_vote import MajorityVote as _MajorityVote
 from tot_lab.strategies.search.mixture import Mixture as _Mixture
+from tot_lab.strategies.search.mur import MUR as _MUR
 from tot_lab.strategies.search.particle_filter import ParticleFilter as _ParticleFilter
 from tot_lab.strategies.search.particle_gibbs import ParticleGibbs as _ParticleGibbs
+from tot_lab.strategies.search.phi_decoding import PhiDecoding as _PhiDecoding
 from tot_lab.strategies.search.prm_beam import PRMBeam as _PRMBeam
 from tot_lab.strategies.search.rebase import REBASE as _REBASE
 from tot_lab.strategies.search.refine import Refine as _Refine
@@ -215,6 +217,7 @@ from tot_lab.strategies.search.rollout import Rollout as _Rollout
 from tot_lab.strategies.search.sampled_beam import SampledBeam as _SampledBeam
 from tot_lab.strategies.search.self_certainty import SelfCertainty as _SelfCertainty
 from tot_lab.strategies.search.tournament import Tournament as _Tournament
+from tot_lab.strategies.search.uncertainty_branching import UncertaintyBranching as _UncertaintyBranching
 from tot_lab.strategies.self_refine import SelfRefine as _SelfRefine
 from tot_lab.strategies.structured import ask_json as ask_json
 from tot_lab.strategies.synthesis import WithSynthesis as WithSynthesis
@@ -324,13 +327,16 @@ class searches:
     LATS: TypeAlias = _LATS
     Levin: TypeAlias = _Levin
     MCTS: TypeAlias = _MCTS
+    MUR: TypeAlias = _MUR
     PRMBeam: TypeAlias = _PRMBeam
     ParticleFilter: TypeAlias = _ParticleFilter
     ParticleGibbs: TypeAlias = _ParticleGibbs
+    PhiDecoding: TypeAlias = _PhiDecoding
     REBASE: TypeAlias = _REBASE
     SampledBeam: TypeAlias = _SampledBeam
     Search: TypeAlias = _Search
     SearchState: TypeAlias = _SearchState
+    UncertaintyBranching: TypeAlias = _UncertaintyBranching
 
 class answers:
     """What a tree search answers with."""

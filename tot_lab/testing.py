@@ -70,7 +70,24 @@ def dice(call: Call) -> random.Random:
 
 
 def answer_to(call: Call) -> str | Reply:
-    """Return a reply of the kind that the call requests. Some are duplicates, some are unreadable."""
+    """Return a reply of the kind that the call requests. Some are duplicates, some are unreadable.
+
+    If the call requests log-probabilities, each word is a token, and one reply in ten reports none.
+    """
+    reply = _answer_to(call)
+    roll = random.Random(dice(call).random())
+    if not call.logprobs or not isinstance(reply, str) or roll.random() < 0.1:
+        return reply
+    tokens = []
+    for word in re.findall(r"\s*\S+", reply):
+        likely = roll.uniform(0.4, 1)
+        top = {word: math.log(likely), " or": math.log((1 - likely) * 0.9 + 1e-9)}
+        alternatives = dict([*top.items()][: call.logprobs])
+        tokens.append(TokenLogprob(word, top[word], alternatives))
+    return Reply(reply, logprobs=tuple(tokens))
+
+
+def _answer_to(call: Call) -> str | Reply:
     roll = dice(call)
     if call.purpose == "logprob":
         yes = roll.uniform(0.01, 0.99)

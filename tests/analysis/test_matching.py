@@ -280,12 +280,15 @@ def spent(sweep, unit):
 TREE = tl.TreeOfThoughts(propose=tl.Sample(count=3), stop=tl.Stop(solved=None, depth=3))
 CHAIN = tl.ChainOfThought()
 GIVEN = {"best_of": tl.BestOf(strategy=CHAIN), "self_consistency": tl.SelfConsistency(strategy=CHAIN)}
-UNFIT = {"deep_conf": "the player reports no log-probabilities", "deep_conf_online": "likewise"}
+UNFIT = dict.fromkeys(
+    ("deep_conf", "deep_conf_online", "mur", "phi_decoding", "uncertainty_branching"),
+    "the player reports no log-probabilities",
+)
 
 
 def scalable():
-    """Every registered search, and every registered strategy that has a scale."""
-    made = {name: TREE.with_(search=name) for name in names("searches")}
+    """Every registered search, and every registered strategy that has a scale, without those of `UNFIT`."""
+    made = {name: TREE.with_(search=name) for name in names("searches") if name not in UNFIT}
     for name in names("strategies"):
         if name in GIVEN:
             made[name] = GIVEN[name]

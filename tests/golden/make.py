@@ -63,6 +63,13 @@ SEARCHES = {
     "bg_mcts": tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.searches.BGMCTS(iterations=6)),
     "ab_mcts_a": tl.TreeOfThoughts(search=tl.searches.ABMCTSA(iterations=8)),
     "ab_mcts_m": tl.TreeOfThoughts(search=tl.searches.ABMCTSM(iterations=8)),
+    "mur": tl.TreeOfThoughts(search=tl.searches.MUR(count=2, momentum=0.5), stop=tl.Stop(depth=4)),
+    "phi_decoding": tl.TreeOfThoughts(
+        evaluate="likelihood", search=tl.searches.PhiDecoding(beams=2, count=2, most=2), stop=tl.Stop(depth=4)
+    ),
+    "uncertainty_branching": tl.TreeOfThoughts(
+        search=tl.searches.UncertaintyBranching(count=2), stop=tl.Stop(depth=4)
+    ),
     "graph_of_thoughts": tl.TreeOfThoughts(search="graph_of_thoughts"),
     "vote": tl.TreeOfThoughts(propose=tl.Sample(count=2), evaluate=tl.Vote(samples=3), stop=tl.Stop(depth=2)),
 }

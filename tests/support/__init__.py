@@ -74,7 +74,7 @@ SETTINGS = {
     tl.methods.EarlyStopping: {"attempts": 6, "window": 2},
     tl.methods.ForestOfThoughts: {"strategy": SMALL, "trees": 3, "batch": 2},
     tl.methods.DeepConf: {"attempts": 6, "top": 0.5},
-    tl.methods.DeepConfOnline: {"attempts": 6, "warmup": 2, "batch": 2},
+    tl.methods.DeepConfOnline: {"attempts": 8, "warmup": 4, "batch": 2, "top": 1.0},
     tl.Reflexion: {"strategy": tl.ChainOfThought(), "max_retries": 2},
     tl.GatherThenThink: {
         "gatherer": tl.ReAct(max_iterations=3),
@@ -82,8 +82,9 @@ SETTINGS = {
     },
     tl.WithThinking: {"strategy": SMALL, "level": "medium", "reflect_every": 2},
     tl.WithSynthesis: {"strategy": tl.ReAct(), "synthesis": "deep", "above": 0},
+    tl.searches.PhiDecoding: {"beams": 2, "count": 2},
 }
-"""Settings of the strategies that cannot be made without any, or are large by default."""
+"""Settings of the strategies and searches that cannot be made without any, or are large by default."""
 
 
 class InParts(tl.domains.General):

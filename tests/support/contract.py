@@ -26,7 +26,7 @@ from tot_lab.testing import (
 )
 
 MADE = [kind(**SETTINGS.get(kind, {})) for kind in STRATEGIES]
-MADE += [tl.TreeOfThoughts(search=kind()) for kind in SEARCHES]
+MADE += [tl.TreeOfThoughts(search=kind(**SETTINGS.get(kind, {}))) for kind in SEARCHES]
 MADE += [tl.TreeOfThoughts(propose=kind(), stop=tl.Stop(depth=2)) for kind in PROPOSERS]
 MADE += [tl.TreeOfThoughts(evaluate=kind(), stop=tl.Stop(depth=2)) for kind in EVALUATORS]
 MADE += [tl.TreeOfThoughts(answer=kind(), stop=tl.Stop(depth=2)) for kind in ANSWERS]

@@ -89,6 +89,9 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "a_star": "tot_lab.strategies.search.a_star:AStar",
         "graph_of_thoughts": "tot_lab.strategies.search.graph_of_thoughts:GraphOfThoughts",
         "levin": "tot_lab.strategies.search.levin:Levin",
+        "mur": "tot_lab.strategies.search.mur:MUR",
+        "phi_decoding": "tot_lab.strategies.search.phi_decoding:PhiDecoding",
+        "uncertainty_branching": "tot_lab.strategies.search.uncertainty_branching:UncertaintyBranching",
     },
     "answers": {
         "best_path": "tot_lab.strategies.search:BestPath",

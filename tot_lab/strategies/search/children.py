@@ -12,12 +12,22 @@ from tot_lab.strategies.search.sampling import Sampler, emit_as_list
 
 
 class Children:
-    """Records the children of one place and has each scored as soon as its text is known."""
+    """Records the children of one place and has each scored as soon as its text is known.
 
-    def __init__(self, sampler: Sampler, evaluate: Evaluator, place: Place) -> None:
+    Args:
+        sampler: Makes the calls.
+        evaluate: Scores the children.
+        place: Where they are added.
+        keep_replies: Whether the place keeps the replies that made them, which can be long.
+    """
+
+    def __init__(
+        self, sampler: Sampler, evaluate: Evaluator, place: Place, *, keep_replies: bool = False
+    ) -> None:
         self.sampler = sampler
         self.evaluate = evaluate
         self.place = place
+        self.keep_replies = keep_replies
         self.calls_per_child = evaluate.calls_per_thought(sampler.task)
 
     def add(
@@ -40,6 +50,8 @@ class Children:
             return [thought, *(yield from emit_as_list(duplicate))]
         path = self.place.path_to(thought.text)
         reply = reply if thought.text == text else None
+        if self.keep_replies and reply is not None:
+            self.place.replies[number] = reply
         end = self.place.ended.get(number, "")
         sampler = self.sampler._replace(end=end) if end else self.sampler
         return [thought, *(yield from score(sampler, self.evaluate, path, thought.id, reply))]

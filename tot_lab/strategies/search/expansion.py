@@ -16,16 +16,36 @@ from tot_lab.strategies.search.sampling import Sampler
 
 
 def expand(
-    sampler: Sampler, propose: Proposer, evaluate: Evaluator, place: Place, count: int
+    sampler: Sampler,
+    propose: Proposer,
+    evaluate: Evaluator,
+    place: Place,
+    count: int,
+    logprobs: int = 0,
+    alternatives: int | None = None,
 ) -> Thinking[list[Event]]:
     """Add up to `count` children at `place`, and score them unless the evaluator compares whole picks.
 
     Their sample indices are reserved by this call, and not when the returned generator starts.
+
+    Args:
+        sampler: Makes the calls.
+        propose: Makes the children.
+        evaluate: Scores them.
+        place: Where they are added.
+        count: How many.
+        logprobs: Alternatives per token whose log-probabilities the search needs. The calls request at least
+            as many as the evaluator needs.
+        alternatives: How many of them the search reads (`Call.alternatives`).
     """
     evaluate = evaluate.for_thoughts_of(propose)
-    children = Children(sampler, evaluate, place)
-    if evaluate.logprobs:
-        sampler = sampler._replace(logprobs=evaluate.logprobs, alternatives=evaluate.alternatives)
+    children = Children(sampler, evaluate, place, keep_replies=logprobs > 0)
+    if most := max(evaluate.logprobs, logprobs):
+        if not logprobs:
+            alternatives = evaluate.alternatives
+        elif evaluate.logprobs and evaluate.alternatives != alternatives:
+            alternatives = most  # from all of them, both find what they need
+        sampler = sampler._replace(logprobs=most, alternatives=alternatives)
     proposing = sampler
     if place.source_paths:
         proposing = sampler._replace(task=propose.with_sources(sampler.task, place.source_paths))

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from tot_lab.core.calls import Reply
 from tot_lab.core.logprobs import logprobs_of
-from tot_lab.core.records import Event, Scored
+from tot_lab.core.records import Event, Note, Scored
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.sampling import emit_as_list, no_score
@@ -39,6 +39,11 @@ class Likelihood(Evaluator):
             return (yield from no_score(id, "likelihood", why_without_tokens(reply)))
         score = min(math.exp(total / len(tokens) if self.per_token else total), 1.0)
         return (yield from emit_as_list(Scored(id, score, total, (score,), "likelihood")))
+
+
+def note_without_tokens(id: str, by: str) -> Note:
+    """A note that `by` has no log-probabilities of the tokens of a thought."""
+    return Note("score.missing", id, {"by": by, "reason": "no log-probabilities of its own tokens are known"})
 
 
 def why_without_tokens(reply: Reply | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tot_lab.core.calls import Reply
 from tot_lab.core.task import Path
 from tot_lab.core.tree import Tree
 
@@ -47,6 +48,9 @@ class Place:
 
     source_paths: tuple[Path, ...] = ()
     """The paths of `sources`."""
+
+    replies: dict[int, Reply] = field(default_factory=dict)
+    """The reply that made a child alone, by the child's number, if the search needs its log-probabilities."""
 
     ended: dict[int, str] = field(default_factory=dict)
     """Why the text of a child is the end of a reply, by the child's number: `cut` at the most tokens, `open`

@@ -15,9 +15,10 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
-from tot_lab.core.calls import Call
+from tot_lab.core.calls import Call, Reply
+from tot_lab.core.logprobs import LOWEST, logprobs_of
 from tot_lab.core.parts import Part, UserFunction, is_function
-from tot_lab.core.records import Decided
+from tot_lab.core.records import Decided, id_key
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import RandomNumbers, ThinkingStep
 from tot_lab.core.tree import Tree
@@ -125,6 +126,20 @@ class SearchState:
         nodes = self.tree.nodes
         return sorted(ids, key=lambda id: -nodes[id].rank)
 
+    def reply(self, id: str) -> Reply | None:
+        """The reply that made `id`.
+
+        `None` if the search requests no log-probabilities, the reply holds other thoughts as well, or a
+        person wrote `id`.
+        """
+        place = self.places.get(self.tree[id].parent or "")
+        return None if place is None else place.replies.get(id_key(id)[-1])
+
+    def logprobs(self, id: str) -> list[float]:
+        """The log-probabilities of the tokens of `reply(id)`, each at least `LOWEST`. Empty if unknown."""
+        reply = self.reply(id)
+        return [] if reply is None else [max(LOWEST, value) for value in logprobs_of(reply)]
+
     def complete(self, id: str) -> bool | None:
         """Whether the path of `id` is complete.
 
@@ -156,6 +171,13 @@ class Search(Part):
     """Chooses the thoughts to expand next. Subclass it, or pass a function, for a custom search."""
 
     kind: ClassVar[str] = ""
+
+    logprobs: ClassVar[int] = 0
+    """Alternatives per token whose log-probabilities each proposal must report; see `SearchState.logprobs`."""
+
+    alternatives: ClassVar[int | None] = None
+    """How many of them it reads from `SearchState.reply`. `None` means that the values of the tokens are
+    enough."""
 
     scale: ClassVar[str] = ""
     """The setting that scales the number of calls, such as `width`. "" means no such setting."""

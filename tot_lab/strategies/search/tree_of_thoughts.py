@@ -315,7 +315,7 @@ class _Run:
         Thoughts are counted before they are requested, so `stop.nodes` is never exceeded.
         """
         propose, evaluate = pick.proposer or self.settings.propose, self.settings.evaluate
-        counts = _counts(pick, propose)
+        counts, search = _counts(pick, propose), self.settings.search
         sampler = self.sampler
         if pick.context:
             sampler = sampler._replace(task=self.task.with_context(*pick.context))
@@ -331,7 +331,9 @@ class _Run:
                 if room is not None:
                     count = min(count, room)
                     room -= count
-                branches.append(expand(sampler, propose, evaluate, self._continued(parent), count))
+                place = self._continued(parent)
+                needed = search.logprobs, search.alternatives
+                branches.append(expand(sampler, propose, evaluate, place, count, *needed))
             grown = yield from gather(branches, at_most=at_most, at_once=at_once)
             for events in grown:
                 self._take(events, fresh)
