@@ -173,7 +173,7 @@ class Search(Part):
     kind: ClassVar[str] = ""
 
     logprobs: ClassVar[int] = 0
-    """Alternatives per token whose log-probabilities each proposal must report; see `SearchState.logprobs`."""
+    """Alternatives per token whose log-probabilities each proposal reports, for `SearchState.logprobs`."""
 
     alternatives: ClassVar[int | None] = None
     """How many of them it reads from `SearchState.reply`. `None` means that the values of the tokens are
