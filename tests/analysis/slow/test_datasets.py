@@ -12,8 +12,6 @@ from tot_lab.record.journal import Header
 from tot_lab.record.marks import Mark
 from tot_lab.record.run import Run
 
-pytest.importorskip("datasets", reason="the package datasets is not installed")
-
 TASKS = [tl.general(f"What is {k} + {k}?\n\nThink  twice.", answer=2 * k, grade="number") for k in range(20)]
 WORDS = [
     "Answer: 4",
@@ -85,10 +83,9 @@ def table_of(runs):
 
 
 def through_datasets(frame, folder):
-    from datasets import Dataset
-
+    datasets = pytest.importorskip("datasets", reason="the package datasets is not installed")
     frame.to_parquet(folder / "rows.parquet", index=False)
-    return Dataset.from_parquet(str(folder / "rows.parquet"), cache_dir=str(folder / "cache"))
+    return datasets.Dataset.from_parquet(str(folder / "rows.parquet"), cache_dir=str(folder / "cache"))
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.nightly)])
