@@ -469,38 +469,46 @@ def _weighted_vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates
 
 
 def _by_draws(task: _Task, numbers: list[int], weights: Numbers, rng: Generator) -> Estimates:
-    """The mean over all subsets of k samples, or over random ones if there are too many."""
+    """The mean over all subsets of k samples, or over random ones if there are too many. The random ones are
+    the beginnings of the same random orders, so that each sample is counted once for all k."""
     import numpy  # noqa: PLC0415
 
     n = len(weights)
-    orders = None
+    orders, counted, done = None, None, 0
     rates, variances = [], []
     for k in numbers:
         exact = comb(n, k) <= ENUMERATED
         if exact:
-            draws = numpy.array(list(combinations(range(n), k)))
+            won = _won(task, _tally(task, numpy.array(list(combinations(range(n), k))), weights))
         else:
             if orders is None:
                 orders = rng.permuted(numpy.tile(numpy.arange(n), (DRAWS, 1)), axis=1)
-            draws = orders[:, :k]
-        won = _won(task, draws, weights)
+            more = _tally(task, orders[:, done:k], weights)
+            counted, done = more if counted is None else counted + more, k
+            won = _won(task, counted)
         rates.append(float(won.mean()))
         variances.append(0.0 if exact else float(won.var(ddof=1)) / DRAWS)
     return rates, variances
 
 
-def _won(task: _Task, draws: Numbers, weights: Numbers) -> Numbers:
-    """The share of correct answers among those with most votes, for each row of `draws`."""
+def _tally(task: _Task, draws: Numbers, weights: Numbers) -> Numbers:
+    """The weights of each answer and its samples in each row of `draws`, as two tables."""
     import numpy  # noqa: PLC0415
 
-    _, right = _counts(task)
-    same, weight = task.same[draws], weights[draws] * (task.same[draws] >= 0)
-    weight[weight.max(axis=1) <= 0] = 1.0
-    size = len(draws), len(right) + 1  # the last column is for samples without an answer
-    place = numpy.arange(size[0])[:, None] * size[1] + same % size[1]
-    votes = numpy.bincount(place.ravel(), weight.ravel(), size[0] * size[1]).reshape(size)[:, :-1]
-    drawn = numpy.bincount(place.ravel(), None, size[0] * size[1]).reshape(size)[:, :-1]
+    rows, columns = len(draws), len(_counts(task)[0]) + 1  # the last one is for samples without an answer
+    place = (numpy.arange(rows)[:, None] * columns + (task.same % columns)[draws]).ravel()
+    tables = [numpy.bincount(place, w, rows * columns) for w in (weights[draws].ravel(), None)]
+    return numpy.stack([table.reshape(rows, columns)[:, :-1] for table in tables])
+
+
+def _won(task: _Task, counted: Numbers) -> Numbers:
+    """The share of correct answers among those with most votes, for each row of a tally."""
+    import numpy  # noqa: PLC0415
+
+    votes, drawn = counted
+    votes = numpy.where(votes.max(axis=1, initial=0.0, keepdims=True) > 0, votes, drawn)
     tied = drawn * (votes >= votes.max(axis=1, initial=0.0, keepdims=True) * (1 - 1e-9))
+    _, right = _counts(task)
     found: Numbers = (tied * right).sum(axis=1) / numpy.maximum(tied.sum(axis=1), 1)
     return found
 

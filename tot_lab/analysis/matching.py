@@ -176,27 +176,33 @@ def match(
         raise ValueError(f"match with {unit}= needs recorded runs: pass runs=sweep, or match by calls=.")
     task = task or general("?")
     methods = {name: strategy_named(method) for name, method in settings.items()}
-    found: dict[str, Strategy] = {}
-    rows: list[MatchedMethod] = []
-    recorded = [] if runs is None else [run for run in _recorded(runs) if _use(run, unit) is not None]
-    for name, strategy in methods.items():
-        if runs is None:
-            found[name] = _bounded(name, strategy, task, amount)
-            most = found[name].max_calls(task)
-            high = inf if most is None else float(most)
-            low = simulated_calls(found[name], task, SIMULATED)
-        else:
-            found[name], high = _expected(name, strategy, task, amount, unit, recorded)
-            low = high
-        path = found[name].scale_setting()
-        scale = None if path is None else _scale(found[name], path)
-        rows.append(MatchedMethod(name, path, scale, unit, amount, low, high))
-    far = [row for row in rows if not row.near]
-    if far:
+    recorded = None if runs is None else [run for run in _recorded(runs) if _use(run, unit) is not None]
+    scaled = {
+        name: _scaled(name, strategy, task, amount, unit, recorded) for name, strategy in methods.items()
+    }
+    rows = [row for _, row in scaled.values()]
+    if far := [row for row in rows if not row.near]:
         unsure = any(row.low != row.high for row in far)
         advice = " Recorded runs (runs=) tell what a method really uses." if unsure else ""
         warn(f"{'; '.join(map(_line, far))}.{advice}", UserWarning, stacklevel=2)
-    return Matched(found, rows)
+    return Matched({name: strategy for name, (strategy, _) in scaled.items()}, rows)
+
+
+def _scaled(
+    name: str, strategy: Strategy, task: Task, amount: float, unit: str, recorded: Sequence[Run] | None
+) -> tuple[Strategy, MatchedMethod]:
+    """Return `strategy` at the scale that spends `amount`, and what it is expected to use."""
+    low: float | None
+    if recorded is None:
+        strategy = _bounded(name, strategy, task, amount)
+        most = strategy.max_calls(task)
+        low, high = simulated_calls(strategy, task, SIMULATED), inf if most is None else float(most)
+    else:
+        strategy, high = _expected(name, strategy, task, amount, unit, recorded)
+        low = high
+    path = strategy.scale_setting()
+    scale = None if path is None else _scale(strategy, path)
+    return strategy, MatchedMethod(name, path, scale, unit, amount, low, high)
 
 
 def _bounded(name: str, strategy: Strategy, task: Task, most: float) -> Strategy:

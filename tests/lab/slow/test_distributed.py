@@ -336,7 +336,7 @@ def test_settings_share_their_calls_and_what_was_paid_is_told(tmp_path, client):
     assert (
         again.df()
         .drop(columns=["seconds", "seconds_alone", "paid"])
-        .equals(sweep.df().drop(columns=["seconds", "paid"]))
+        .equals(sweep.df().drop(columns=["seconds", "seconds_alone", "paid"]))
     )
 
 
@@ -366,7 +366,7 @@ def test_a_machine_of_its_own_shares_answers_through_redis(tmp_path, client):
     assert (
         second.df()
         .drop(columns=["seconds", "seconds_alone", "paid"])
-        .equals(first.df().drop(columns=["seconds", "paid"]))
+        .equals(first.df().drop(columns=["seconds", "seconds_alone", "paid"]))
     )
 
 
@@ -605,7 +605,7 @@ def test_a_sweep_that_is_cancelled_stops_the_workers_and_goes_on_later(tmp_path,
     assert (
         whole.df()
         .drop(columns=["seconds", "seconds_alone", "paid"])
-        .equals(known.drop(columns=["seconds", "paid"]))
+        .equals(known.drop(columns=["seconds", "seconds_alone", "paid"]))
     )
 
 
