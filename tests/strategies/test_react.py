@@ -803,7 +803,7 @@ def test_a_strategy_may_allow_less_than_its_lab():
     careful = tl.ReAct(effect_policy=tl.EffectPolicy(mode="deny_all"))
     made = act(model := Script(said(("web-search", {"query": "ducks"})), said(final("26"))), careful)
     assert "web-search" not in [tool["name"] for tool in model.calls[0].tools]
-    assert "the effect policy denies all effects; web-search has network" in model.shown(1)
+    assert "the effect policy denies all effects; those of web-search are network" in model.shown(1)
     assert notes(made, "react.denied_tool")[0]["tool"] == "web-search"
     assert len(made.tools_df()) == 0
     again = tl.part_of(json.loads(json.dumps(careful.settings())))

@@ -610,7 +610,7 @@ def test_tools_may_do_what_the_users_own_settings_file_allows(tmp_path, monkeypa
     (tmp_path / "tot_lab.toml").write_text('allow = ["network"]\n')  # a project's file allows nothing here
     capsys.readouterr()
     assert main([*words, "web_fetch", "--out", "c.jsonl"]) == 2
-    assert "web-fetch has network; add --allow network,process" in capsys.readouterr().err
+    assert "web-fetch: network; add --allow network,process" in capsys.readouterr().err
     own.write_text("allow = 3\n")
     assert main([*words, "--out", "d.jsonl"]) == 2
     assert f"{own}: allow: " in capsys.readouterr().err
@@ -642,8 +642,8 @@ def test_a_sweep_has_the_tools_of_a_domain(tmp_path):
             "'multi_hop' names finished tools, which accept no settings: got digits",
         ),
         ("--tools calculator,calculator", "The names of tools must differ: got 'calculator' twice"),
-        ("--tools python", "python has process; add --allow process"),
-        ("--tools python,web_fetch --allow process", "web-fetch has network; add --allow network,process"),
+        ("--tools python", "python: process; add --allow process"),
+        ("--tools python,web_fetch --allow process", "web-fetch: network; add --allow network,process"),
         (
             "--tools python --allow proces",
             "--allow proces: no tool has this effect; did you mean 'process'?",
