@@ -161,7 +161,12 @@ def test_a_shell_takes_the_components_of_a_package(installed, tmp_path):
 
 def test_the_command_line_takes_the_tools_of_a_package(installed, tmp_path):
     words = ["run", "tool_loop", "--task", "acme_climb", "3", "--model", "acme/parrot", "--out", "a.jsonl"]
-    words += ["--tools", "acme_tools,acme_legs", "--allow", "search-of-acme,legs"]  # functions declare nothing
+    words += [
+        "--tools",
+        "acme_tools,acme_legs",
+        "--allow",
+        "search-of-acme,legs",
+    ]  # functions declare nothing
     tot_lab(installed, tmp_path, words)
     assert list(tl.load(tmp_path / "a.jsonl").header.tools) == ["reverse", "search-of-acme", "legs"]
 

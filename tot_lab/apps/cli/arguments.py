@@ -245,7 +245,7 @@ def effect_policy_for(words: Sequence[str] | None, tools: Sequence[Tool]) -> Eff
     if not tools and allowed:
         raise InvalidArgument("--allow needs --tools: no tools are given.")
     effects = sorted({effect for tool in tools for effect in tool.effects or ()})
-    if words is None and tools:
+    if words is None and any(tool.effects != () for tool in tools):
         known = {*effects, *(tool.name for tool in tools)}
         allowed = sorted(known & allowed_by_user())
     for name in allowed:
