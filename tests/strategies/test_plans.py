@@ -23,6 +23,7 @@ from tot_lab.core.tools import ToolSpec, read_quantities
 from tot_lab.strategies.plans import (
     PlanDraft,
     PlanStep,
+    StepDraft,
     filled_in,
     further_calls,
     inserted,
@@ -202,11 +203,13 @@ def test_r4_ids_that_a_model_writes_are_renumbered_with_what_refers_to_them():
     assert "the name of several steps" in again[2].error, "never a guess which s1 is meant"
 
 
-def test_r4_hints_that_are_left_out_are_all_tools():
+def test_r5_a_composite_step_has_the_tools_of_its_hints_and_no_others():
+    """Hints that are left out are those of the schema's default, `[]`."""
+    assert StepDraft.model_json_schema()["properties"]["toolHints"]["default"] == []
     some = {"type": "composite", "instruction": "do it"}
     for written, hints in (
-        (some, ("web-search", "add")),
-        ({**some, "toolHints": None}, ("web-search", "add")),
+        (some, ()),
+        ({**some, "toolHints": None}, ()),
         ({**some, "toolHints": []}, ()),
         ({**some, "toolHints": ["web_search"]}, ("web-search",)),
         (think(), ()),
