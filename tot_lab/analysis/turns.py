@@ -101,7 +101,7 @@ def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Though
 
 
 def _names(run: Run, thought: Thought, call: Call) -> dict[str, str]:
-    """Return the tools that the loop knew, by every name: those offered, and those described in the prompt."""
+    """Return the tools that the loop knew, by every name: those offered, and those in the prompt."""
     labels = (run.tree[id].text.partition(" ")[0] for id in run.tree[thought.id].children)
     tools = run.header.task.get("tools", ())
     aliases = {tool_name(alias): tool["name"] for tool in tools for alias in tool.get("aliases", ())}

@@ -83,7 +83,8 @@ _EXAMPLE: dict[str, Any] = {
 
 class StepDraft(BaseModel):
     """A step: its id (s1, s2, … by its place), title, instruction and type, the tool and the arguments of a
-    tool_call, the tools that a composite step may use, and no others, and the steps whose results it needs."""
+    tool_call, the tools that a composite step may use (no others), and the steps whose results it needs.
+    """
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
     id: Text = ""

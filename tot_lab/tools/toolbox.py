@@ -37,8 +37,8 @@ CLEANUP_SECONDS = 1.0
 
 
 _HOLDS_SECRET = (
-    "the arguments hold a secret (a key or password of the lab or its environment), which must not leave. The "
-    "tool was not called. Only an effect policy that allows 'secrets' permits it"
+    "the arguments hold a secret (a key or a password of the lab or of its environment). The tool was not "
+    "called. Leave the secret out; only an effect policy that allows 'secrets' lets it leave"
 )
 
 

@@ -487,7 +487,7 @@ def _path_html(run: Run) -> str:
 
 
 def outside_html(tool: str | None) -> str:
-    """Return the mark of a text that this tool brought from outside. `None` means that it is the run's own."""
+    """Return the mark of a text that `tool` brought from outside. `None` means that no tool did."""
     return f" <b class=outside>from outside ({escape(printable(tool))})</b>" if tool else ""
 
 
