@@ -450,6 +450,20 @@ def test_each_change_of_a_status_is_in_the_database_when_it_happens(tmp_path):
     assert store.all() == run.plans
 
 
+def test_r9_a_plan_whose_run_file_is_gone_is_a_clear_error(tmp_path):
+    lab = tl.Lab(model, runs=tmp_path, tools=[note], plans=tmp_path / "plans.db")
+    run = wait(lab.run(tl.PlanExecute(), TASK))
+    (plan,) = tl.PlanStore(tmp_path / "plans.db").all()
+    run.path.unlink()
+    with pytest.raises(FileNotFoundError) as gone:
+        wait(lab.resume(plan.journal))
+    assert plan.journal in str(gone.value)
+    assert "there is no such file" in str(gone.value)
+    in_memory = wait(tl.Lab(model, runs=None, tools=[note]).run(tl.PlanExecute(), TASK)).plans[0]
+    with pytest.raises(ValueError, match="A run with runs=None has none"):
+        wait(lab.resume(in_memory.journal))
+
+
 def test_a_database_that_cannot_be_written_costs_no_run(tmp_path):
     store = tl.PlanStore(tmp_path / "plans.db")
     with sqlite3.connect(store.path) as database:
