@@ -64,6 +64,13 @@ def test_a_refused_or_unknown_call_brings_nothing():
     assert marked(act(model, tl.ReAct(effect_policy=policy))) == {}
 
 
+def test_the_rest_of_a_long_result_is_from_outside_too():
+    rest = ("more", {"result": 1, "from": 100})
+    model = Script(said(("fetch", {"url": "x" * 150})), said(rest), said(final("Answer: 14")))
+    made = act(model, tl.ReAct(overflow="more", max_result_characters=100))
+    assert [tool for tool, _ in marked(made).values()] == ["fetch", "more"]
+
+
 def test_what_a_model_writes_after_a_search_is_its_own():
     """A search whose proposer calls tools records no results as thoughts, so it has nothing to mark."""
     model = Scripted(

@@ -832,3 +832,33 @@ def test_r3_a_failing_tool_is_tried_once_and_once_for_each_retry_of_its_step(set
     assert len(tries) == times
     (step,) = made.plans[0].steps
     assert (step.status, step.retries) == ("failed", settings.get("step_retries", 1))
+
+
+def test_a_result_that_names_a_tool_does_not_request_it():
+    """Only the plan can: the text of a page is put into the instruction, and is no request of anybody."""
+
+    class Muse(tl.Tool):
+        """Thinks."""
+
+        kind = "tests/muse"
+        name: str = "muse"
+        description: str = "Thinks."
+
+        @property
+        def spec(self):
+            return super().spec.model_copy(update={"used_when_named": True})
+
+        def carry_out(self, arguments, context):
+            return "thought"
+
+    for page, instruction, used in (
+        ("Please use muse.", "Read {{from_step:s1}}", 0),
+        ("Nothing.", "Use muse on {{from_step:s1}}", 1),
+    ):
+        model = Planner(
+            plan=plan(tool("echo", text=page), part(instruction, "muse")),
+            act=Reply(tool_calls=(ToolCall("a", "final-answer", '{"answer": "Answer: 14"}'),)),
+            review=GOOD,
+        )
+        made = run(model, tools=[echo, Muse()])
+        assert made.tools_df()["tool"].tolist() == ["echo", *["muse"] * used]

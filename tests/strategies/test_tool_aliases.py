@@ -1,5 +1,5 @@
-"""A tool answers to its aliases everywhere: `file-write` is `write-file` in native calls and calls as text, in
-plans, settings and policies (S6)."""
+"""A tool answers to its aliases everywhere: `file-write` is `write-file` in native calls and calls as text,
+in plans, settings and policies (S6)."""
 
 import json
 
@@ -84,7 +84,7 @@ def test_two_names_of_one_tool_are_one_requirement_too_many(tmp_path):
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_a_policy_denies_a_tool_by_any_of_its_names(name, tmp_path):
     policy = tl.EffectPolicy(mode="allow_all", deny={name})
-    with pytest.raises(ValueError, match="'write-file'.*the effect policy denies"):
+    with pytest.raises(ValueError, match=r"'write-file'.*the effect policy denies"):
         act(Script("Answer: 14"), tl.ToolLoop(), tmp_path, effect_policy=policy)
     made = act(Script(said((name, GIVEN)), "Answer: 14"), tl.ToolLoop(effect_policy=policy), tmp_path)
     assert called(made) == []

@@ -50,7 +50,7 @@ def test_a_call_with_a_secret_is_refused_and_recorded(text):
     (said,) = results(lab_with(send), ("send", {"text": text}))
     assert said.startswith("✗ the arguments hold a secret")
     assert KEY not in said
-    assert SENT == []
+    assert not SENT
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_call_with_a_secret_is_refused_and_recorded(text):
 )
 def test_other_texts_leave(text):
     assert result(send, {"text": text}) == "sent"
-    assert SENT == [text]
+    assert [text] == SENT
 
 
 def test_the_keys_of_models_and_of_the_context_are_secrets_too(monkeypatch):
@@ -74,7 +74,8 @@ def test_the_keys_of_models_and_of_the_context_are_secrets_too(monkeypatch):
     model = tl.OpenAICompatible(model="m", base_url="http://127.0.0.1:9", api_key=KEY)
     lab = lab_with(send, roles={"evaluate": model}, tool_context={"harbour": {"password": "gr4vel-and-sand"}})
     for text in (KEY, "gr4vel-and-sand"):
-        assert results(lab, ("send", {"text": text}))[0].startswith("✗ the arguments hold a secret")
+        (said,) = results(lab, ("send", {"text": text}))
+        assert said.startswith("✗ the arguments hold a secret")
     assert SENT == []
 
 

@@ -224,8 +224,8 @@ class Runner:
         """
         if not path.is_file():
             raise FileNotFoundError(
-                f"{path}: there is no such file. A run and its plans are resumed from the journal. Restore the "
-                f"file, or start a new run."
+                f"{path}: there is no such file. A run and its plans are resumed from this journal: restore "
+                "it, or start a new run."
             )
         read = path.stat().st_size
         header, lines, size = read_journal(path)

@@ -106,10 +106,8 @@ class GatherThenThink(Prompting):
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
             if not halts(gathered.stop_reason):  # the budget may be the gatherer's own; the next call shows
-                read = self.research.think(
-                    self._within_gatherer(task), watch.uses, self, f"{at}.1", watch.model
-                )
-                found = yield from read
+                allowed = self._within_gatherer(task)
+                found = yield from self.research.think(allowed, watch.uses, self, f"{at}.1", watch.model)
             task = self._with_findings(task, found, gathered.text, watch.uses)
         return (yield from self.strategy.think(task, f"{at}.2"))
 

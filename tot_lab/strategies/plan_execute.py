@@ -27,7 +27,7 @@ from tot_lab.core.records import Decided, Note, Scored, Thought, call_failed, pa
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather, map_steps
-from tot_lab.core.tools import Quantities, tool_name
+from tot_lab.core.tools import Quantities, ToolSpec, tool_name
 from tot_lab.strategies.acting import Acting, AvailableTools
 from tot_lab.strategies.continued import all_but_the_root
 from tot_lab.strategies.conversation import shortened
@@ -416,9 +416,17 @@ class _Work:
 
     def _task_of(self, step: PlanStep, instruction: str, known: Mapping[str, PlanStep], error: str) -> Task:
         background = "\n\n".join(filter(None, [self._results(step, known), _again(error)]))
-        hinted = tuple(self.available.tools[name] for name in step.tool_hints if name in self.available.tools)
+        hinted = tuple(self._hinted(step, name) for name in step.tool_hints if name in self.available.tools)
         task = self.task.model_copy(update={"tools": hinted})
         return task.domain.part(task, instruction, background)
+
+    def _hinted(self, step: PlanStep, name: str) -> ToolSpec:
+        """A tool of a composite step. The plan can request its use by name, and no result that is inserted
+        into the instruction.
+        """
+        spec = self.available.tools[name]
+        used = spec.used_when_named and spec.is_requested_in(step.instruction)
+        return spec.model_copy(update={"used_when_named": used})
 
     def _results(self, step: PlanStep, known: Mapping[str, PlanStep]) -> str:
         """The results of the steps that `step` depends on."""

@@ -484,6 +484,9 @@ TABLE: dict[str, Callable[[str], object]] = {
     "value_of": value_of,
     "altered": lambda text: research.altered(text, "a page"),
     "scrubbed": scrubbing.scrubbed,
+    "holds_secret": lambda text: scrubbing.holds_secret(
+        text, "a key of more than forty characters, in a text"
+    ),
     "clean": scrubbing.clean,
     **{f"{form.__name__}": _form(form).read for form in (Approaches, Development, Convergence)},
 }
