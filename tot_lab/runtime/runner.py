@@ -222,7 +222,7 @@ class Runner:
         Raises:
             FileNotFoundError: If there is no such file.
         """
-        if not path.is_file():
+        if not path.exists():
             raise FileNotFoundError(
                 f"{path}: there is no such file. A run and its plans are resumed from this journal: restore "
                 "it, or start a new run."
