@@ -425,7 +425,7 @@ class _Work:
         into the instruction.
         """
         spec = self.available.tools[name]
-        used = spec.used_when_named and spec.is_requested_in(step.instruction)
+        used = spec.used_when_named and spec.is_requested_in(step.instruction or step.title)
         return spec.model_copy(update={"used_when_named": used})
 
     def _results(self, step: PlanStep, known: Mapping[str, PlanStep]) -> str:
