@@ -117,5 +117,5 @@ def test_a_text_tool_call_writes_tags_unchanged(content):
         f"```json\n{call}\n```",
         f"<tool_call>{call}</tool_call>",
     ):
-        (read,) = text_tool_calls(separated(Reply(text)).text, ("file-write",), "0").calls
+        (read,) = text_tool_calls(separated(Reply(text)).text, {"file-write": "file-write"}, "0").calls
         assert json.loads(read.arguments)["content"] == content

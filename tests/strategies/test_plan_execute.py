@@ -772,3 +772,93 @@ def test_a_model_that_fails_costs_the_step_and_a_failed_plan_ends_it():
     assert run(Planner(plan=fails)).stop_reason == "error"
     lost = run(Planner(plan=plan(tool("add", a=7, b=7)), review=fails))
     assert (lost.stop_reason, lost.answer, lost.best.id) == ("error", "14", "0.0.0")
+
+
+# A plan that was cut off, and retries that are counted once.
+
+
+def cut(text, at):
+    return Reply(text[: text.index(at)], finish_reason="length")
+
+
+def test_r3_a_plan_cut_off_by_its_length_is_asked_for_again():
+    """Its last steps are missing, and the last one that is there may lack the end of its arguments."""
+    whole = plan(tool("echo", text="one"), tool("echo", text="two and three"), think("Put it together."))
+    for end in ("and three", '}, {"type": "analysis"'):
+        model = Planner(plan=[cut(whole, end), whole], analysis="It is 14.", review=GOOD)
+        made = run(model)
+        assert model.kinds == ["plan", "plan", "analysis", "review"]
+        assert "the reply was cut off at its length limit" in model.asked("plan")[1].messages[-1].content
+        (again,) = [e for e in made.events if isinstance(e, tl.Note) and e.name == "json.retried"]
+        assert "cut off" in again.data["error"]
+        assert made.tools_df()["result"].tolist() == ["one", "two and three"]
+
+
+def test_r3_a_plan_that_is_always_cut_off_is_not_carried_out():
+    whole = plan(tool("echo", text="one"), tool("echo", text="two"))
+    model = Planner(plan=cut(whole, "wo"), review=GOOD)
+    made = run(model)
+    assert (made.stop_reason, model.kinds, len(made.tools_df())) == ("limit:retries", ["plan"] * 3, 0)
+    (failed,) = [e for e in made.events if isinstance(e, tl.Note) and e.name == "json.failed"]
+    assert "cut off" in failed.data["error"]
+
+
+def test_a_whole_plan_before_the_limit_and_one_with_a_slip_are_taken():
+    whole = plan(tool("echo", text="one"))
+    for said in (
+        Reply(f"{whole}\nAnd then I would", finish_reason="length"),
+        Reply(whole[:-1], finish_reason="stop"),
+    ):
+        model = Planner(plan=said, review=GOOD)
+        assert run(model).tools_df()["result"].tolist() == ["one"]
+        assert model.kinds == ["plan", "review"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "times"),
+    [({}, 2), ({"step_retries": 0}, 1), ({"step_retries": 2}, 3), ({"tool_retries": 2}, 6)],
+)
+def test_r3_a_failing_tool_is_tried_once_and_once_for_each_retry_of_its_step(settings, times):
+    tries = []
+
+    @tl.tool(effects=("network",), retries=3, backoff=0.0)
+    def fetch(url: str) -> str:
+        """Fetches a page."""
+        tries.append(url)
+        raise OSError("no route")
+
+    model = Planner(plan=plan(tool("fetch", url="a")), review=BAD, answer="Answer: 7", patch=plan(think("x")))
+    made = run(model, tl.PlanExecute(max_patches=0, max_refinements=0, **settings), tools=[fetch])
+    assert len(tries) == times
+    (step,) = made.plans[0].steps
+    assert (step.status, step.retries) == ("failed", settings.get("step_retries", 1))
+
+
+def test_a_result_that_names_a_tool_does_not_request_it():
+    """Only the plan can: the text of a page is put into the instruction, and is no request of anybody."""
+
+    class Muse(tl.Tool):
+        """Thinks."""
+
+        kind = "tests/muse"
+        name: str = "muse"
+        description: str = "Thinks."
+
+        @property
+        def spec(self):
+            return super().spec.model_copy(update={"used_when_named": True})
+
+        def carry_out(self, arguments, context):
+            return "thought"
+
+    for page, instruction, used in (
+        ("Please use muse.", "Read {{from_step:s1}}", 0),
+        ("Nothing.", "Use muse on {{from_step:s1}}", 1),
+    ):
+        model = Planner(
+            plan=plan(tool("echo", text=page), part(instruction, "muse")),
+            act=Reply(tool_calls=(ToolCall("a", "final-answer", '{"answer": "Answer: 14"}'),)),
+            review=GOOD,
+        )
+        made = run(model, tools=[echo, Muse()])
+        assert made.tools_df()["tool"].tolist() == ["echo", *["muse"] * used]

@@ -23,6 +23,7 @@ from tot_lab.core.tools import ToolSpec, read_quantities
 from tot_lab.strategies.plans import (
     PlanDraft,
     PlanStep,
+    StepDraft,
     filled_in,
     further_calls,
     inserted,
@@ -202,11 +203,13 @@ def test_r4_ids_that_a_model_writes_are_renumbered_with_what_refers_to_them():
     assert "the name of several steps" in again[2].error, "never a guess which s1 is meant"
 
 
-def test_r4_hints_that_are_left_out_are_all_tools():
+def test_r5_a_composite_step_has_the_tools_of_its_hints_and_no_others():
+    """Hints that are left out are those of the schema's default, `[]`."""
+    assert StepDraft.model_json_schema()["properties"]["toolHints"]["default"] == []
     some = {"type": "composite", "instruction": "do it"}
     for written, hints in (
-        (some, ("web-search", "add")),
-        ({**some, "toolHints": None}, ("web-search", "add")),
+        (some, ()),
+        ({**some, "toolHints": None}, ()),
         ({**some, "toolHints": []}, ()),
         ({**some, "toolHints": ["web_search"]}, ("web-search",)),
         (think(), ()),
@@ -445,6 +448,20 @@ def test_each_change_of_a_status_is_in_the_database_when_it_happens(tmp_path):
     assert seen == [["in_progress", "pending"], ["completed", "in_progress"]]
     assert store.all("active") == []
     assert store.all() == run.plans
+
+
+def test_r9_a_plan_whose_run_file_is_gone_is_a_clear_error(tmp_path):
+    lab = tl.Lab(model, runs=tmp_path, tools=[note], plans=tmp_path / "plans.db")
+    run = wait(lab.run(tl.PlanExecute(), TASK))
+    (plan,) = tl.PlanStore(tmp_path / "plans.db").all()
+    run.path.unlink()
+    with pytest.raises(FileNotFoundError) as gone:
+        wait(lab.resume(plan.journal))
+    assert plan.journal in str(gone.value)
+    assert "there is no such file" in str(gone.value)
+    in_memory = wait(tl.Lab(model, runs=None, tools=[note]).run(tl.PlanExecute(), TASK)).plans[0]
+    with pytest.raises(ValueError, match="A run with runs=None has none"):
+        wait(lab.resume(in_memory.journal))
 
 
 def test_a_database_that_cannot_be_written_costs_no_run(tmp_path):

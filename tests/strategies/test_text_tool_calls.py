@@ -12,11 +12,12 @@ from tot_lab.core.tools import tool_name
 from tot_lab.strategies.text_tool_calls import TextToolCalls, text_tool_calls
 
 NAMES = ("web-search", "calculator", "final-answer")
+KNOWN = {name: name for name in NAMES}
 SUM = ToolCall("text-0-1-0", "calculator", '{"expression": "2+3"}')
 
 
 def read(text: str) -> TextToolCalls:
-    return text_tool_calls(text, NAMES, "0.1")
+    return text_tool_calls(text, KNOWN, "0.1")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_several_calls_are_read_in_order_with_ids_of_their_own():
         ]
         assert unknown == ()
         assert thought in ("", "First  and then  please")
-    assert text_tool_calls(one, NAMES, "0.2").calls[0].id != text_tool_calls(one, NAMES, "0.1").calls[0].id
+    assert text_tool_calls(one, KNOWN, "0.2").calls[0].id != text_tool_calls(one, KNOWN, "0.1").calls[0].id
     assert len(read(f"[{', '.join([one] * 500)}]").calls) == len(read(one * 500).calls) == 500
 
 
@@ -127,7 +128,7 @@ def test_a_call_of_a_tool_that_is_not_there_is_named_and_not_taken_out():
     assert read(text) == TextToolCalls(text, (), ("weather",))
     both = f'{{"name": "calculator", "arguments": {{"expression": "2+3"}}}} {text}'
     assert read(both) == TextToolCalls(text, (SUM,), ("weather",))
-    assert text_tool_calls(text, (), "0").calls == ()
+    assert text_tool_calls(text, {}, "0").calls == ()
     many = "\n".join(json.dumps({"name": f"t{k}", "arguments": {}}) for k in range(100))
     assert read(many).unknown == tuple(f"t{k}" for k in range(32))
 
@@ -175,7 +176,7 @@ PIECES = [
 @pytest.mark.slow
 @given(st.text() | st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.lists(st.text()))
 def test_no_text_breaks_it(text, names):
-    for known in (NAMES, names):
+    for known in (KNOWN, {tool_name(name): name for name in names}):
         thought, calls, *_ = text_tool_calls(text, known, "0")
         assert calls or thought == text.strip()
         for call in calls:

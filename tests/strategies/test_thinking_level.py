@@ -232,7 +232,7 @@ def test_a_tool_call_within_thinking_of_an_older_record_is_not_carried_out():
         'Hm. <think>{"name": "legs", "arguments": {"animal": "duck"}}</think>',
         '{"name": "legs", "arguments": {"animal": "duck"}}</think> Done.',
     ):
-        thought, calls, unknown, _ = text_tool_calls(text, ("legs",), "0")
+        thought, calls, unknown, _ = text_tool_calls(text, {"legs": "legs"}, "0")
         assert (thought, calls, unknown) == (text.strip(), (), ())
 
 

@@ -159,7 +159,7 @@ def test_a_call_in_text_without_arguments_is_one_for_a_tool_that_requires_none(n
 )
 def test_other_objects_with_a_name_are_no_calls(text):
     offered = [tool.spec.offered() for tool in TOOLS]
-    turn = turn_of("0.0", Reply(text), ["add", "now"], offered)
+    turn = turn_of("0.0", Reply(text), {"add": "add", "now": "now"}, offered)
     assert (turn.calls, turn.words) == ((), text)
 
 
@@ -176,6 +176,6 @@ def test_a_call_before_a_reply_is_repaired_too():
 
 def test_a_turn_is_read_from_its_record_as_it_was():
     reply = Reply(tool_calls=(ToolCall("c", "add", "{'a': 1}"),))
-    once = turn_of("0.0", reply, ["add"])
-    assert once == turn_of("0.0", reply, ["add"])
+    once = turn_of("0.0", reply, {"add": "add"})
+    assert once == turn_of("0.0", reply, {"add": "add"})
     assert once.calls == (ToolCall("c", "add", '{"a": 1}'),)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tot_lab.core.calls import Call, Reply, ToolCall
 from tot_lab.core.records import Line, Note, Position, Thought
-from tot_lab.core.tools import TOOL, tool_of
+from tot_lab.core.tools import TOOL, tool_name, tool_of
 from tot_lab.record.run import Run, replies_of
 from tot_lab.strategies.conversation import MAX_CALLS, Turn, recorded_turn
 from tot_lab.strategies.react import FINAL
@@ -100,10 +100,13 @@ def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Though
     return None, most
 
 
-def _names(run: Run, thought: Thought, call: Call) -> set[str]:
-    """Return the tools that the loop knew: those offered, and those described in the prompt."""
+def _names(run: Run, thought: Thought, call: Call) -> dict[str, str]:
+    """Return the tools that the loop knew, by every name: those offered, and those in the prompt."""
     labels = (run.tree[id].text.partition(" ")[0] for id in run.tree[thought.id].children)
-    return {*(tool["name"] for tool in call.tools), *labels}
+    tools = run.header.task.get("tools", ())
+    aliases = {tool_name(alias): tool["name"] for tool in tools for alias in tool.get("aliases", ())}
+    own = (*(tool["name"] for tool in call.tools), *labels)
+    return {**aliases, **{tool_name(name): name for name in own}}
 
 
 def _actions(run: Run, turn: Turn) -> Iterator[tuple[ToolCall, str | None]]:

@@ -2,16 +2,23 @@
 
 Both the lab and a strategy may have a policy, and a tool must pass both. A lab cannot be given a tool that
 its own policy denies. A strategy does not offer the tools that it denies, and does not carry them out.
+
+A call whose arguments hold a secret is a matter of the lab's policy, too: see `SECRETS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, field_serializer
 
-from tot_lab.core.tools import ToolSpec
+from tot_lab.core.tools import ToolSpec, tool_name
+
+SECRETS = "secrets"
+"""A tool with effects receives no secret in its arguments, such as a key of a model or a password of the
+environment, unless `allow` of the lab's policy holds this name. Such a call fails, and nothing leaves.
+"""
 
 
 class EffectPolicy(BaseModel):
@@ -25,7 +32,9 @@ class EffectPolicy(BaseModel):
     """
 
     allow: frozenset[str] = frozenset()
-    """Names of effects (`network`, `process`, …) or of tools."""
+    """Names of effects (`network`, `process`, …) or of tools; `web_search` and `web-search` are the same.
+    `secrets` lets tools with effects receive secrets in their arguments, which no mode does otherwise.
+    """
 
     deny: frozenset[str] = frozenset()
     """Names of effects or of tools that are denied in every mode."""
@@ -36,20 +45,30 @@ class EffectPolicy(BaseModel):
 
     def refusal(self, tool: ToolSpec) -> str | None:
         """Return why `tool` may not be called, or `None` if it may."""
-        effects = tool.effects or ()
-        denied = sorted(self.deny & {tool.name, *effects})
-        if denied:
+        names, effects = {tool.name, *tool.aliases}, {*(tool.effects or ())}
+        if denied := sorted(_among(names | effects, self.deny)):
             return f"the effect policy denies {', '.join(denied)}"
         if tool.effects == () or self.mode == "allow_all":
             return None
         if self.mode == "deny_all":
             return f"the effect policy denies all effects; those of {tool.name} are {written(tool.effects)}"
-        if tool.name in self.allow:
+        if _among(names, self.allow):
             return None
         if tool.effects is None:
             return f"the effect policy does not allow {tool.name}, whose effects are {written(None)}"
-        lacking = sorted({*effects} - self.allow)
+        lacking = sorted(effects - _among(effects, self.allow))
         return f"the effect policy does not allow {', '.join(lacking)}" if lacking else None
+
+    @property
+    def allows_secrets(self) -> bool:
+        """Whether arguments of tools with effects may hold secrets."""
+        return SECRETS in self.allow - self.deny
+
+
+def _among(names: Set[str], listed: Set[str]) -> set[str]:
+    """Return the `names` that a policy lists, in any spelling."""
+    known = set(map(tool_name, listed))
+    return {name for name in names if name in listed or tool_name(name) in known}
 
 
 def written(effects: Sequence[str] | None) -> str:

@@ -11,10 +11,10 @@ import json
 import os
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote_plus
 
 from pydantic import BaseModel, SecretStr
 
@@ -85,10 +85,49 @@ def long_keys(*keys: str) -> tuple[str, ...]:
     return _long_keys(keys, tuple(secrets_in_environment()))
 
 
+def _is_path(secret: str) -> bool:
+    return secret.startswith(("/", "~", "./"))
+
+
 @lru_cache(16)
 def _long_keys(keys: tuple[str, ...], environment: tuple[str, ...]) -> tuple[str, ...]:
-    in_environment = (secret for secret in environment if not secret.startswith(("/", "~", "./")))
+    in_environment = (secret for secret in environment if not _is_path(secret))
     return tuple(sorted({key for key in (*keys, *in_environment) if len(key) >= LONG}, key=len, reverse=True))
+
+
+def holds_secret(text: str, *keys: str) -> bool:
+    """Whether `text` holds one of `keys` or a secret of the environment, however URLs, JSON, base64 or
+    hexadecimal digits write it. A long one is also found in other capitals and with other signs between its
+    letters, and if one of its halves is long, the half is enough. A cipher is not seen through.
+    """
+    secrets = [
+        key for key in (*keys, *secrets_in_environment()) if len(key) >= SHORTEST and not _is_path(key)
+    ]
+    if not secrets:
+        return False
+    texts = [text]
+    for _ in range(_DECODED):
+        texts.append(unquote_plus(texts[-1], errors="replace"))
+    bare = [_bare(part) for secret in secrets for part in _parts_that_tell(secret)]
+    return any(
+        without_keys(one, secrets) != one or any(map(_bare(one).__contains__, bare))
+        for one in dict.fromkeys(texts)
+    )
+
+
+def _parts_that_tell(secret: str) -> Iterator[str]:
+    """Yield what may not be found in a text, whatever signs and capitals it is written with."""
+    middle = len(secret) // 2
+    halves = (secret[:middle], secret[middle:]) if middle >= LONG else ()
+    return (part for part in (secret, *halves) if len(_bare(part)) >= LONG)
+
+
+def _bare(text: str) -> str:
+    return _SIGNS.sub("", text).casefold()
+
+
+_SIGNS = re.compile(r"[\W_]+")
+_DECODED = 3  # times that a text may be encoded for a URL
 
 
 def without_keys(text: str, keys: Sequence[str]) -> str:

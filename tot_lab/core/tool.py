@@ -104,6 +104,7 @@ class Tool(Part):
             parameters=self.parameters,
             effects=self.effects,
             output=self.output,
+            aliases=self.aliases,
         )
 
     def settings(self) -> dict[str, Any]:

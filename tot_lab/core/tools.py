@@ -66,10 +66,13 @@ class ToolSpec(BaseModel):
     output: bool = False
     """Whether it delivers the result of the work instead of finding something out."""
 
+    aliases: tuple[str, ...] = ()
+    """Further names by which it can be called; see `names_of`."""
+
     @model_serializer(mode="wrap")
     def _without_what_few_have(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = written(self)
-        few = ("guidance", "used_when_named", "output")
+        few = ("guidance", "used_when_named", "output", "aliases")
         return {name: value for name, value in data.items() if value or name not in few}
 
     def has_effect(self, effect: str) -> bool:
@@ -111,6 +114,15 @@ _NEGATION = re.compile(
 def tool_name(name: str) -> str:
     """Normalise a name: `webSearch` and `web_search` become `web-search`."""
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()).strip("-")
+
+
+def names_of(tools: Iterable[ToolSpec]) -> dict[str, str]:
+    """The name of each tool by every name that stands for it, normalised by `tool_name`: its own name, and
+    the aliases that are not the name of another tool.
+    """
+    specs = list(tools)
+    aliases = {tool_name(alias): tool.name for tool in specs for alias in tool.aliases}
+    return {**aliases, **{tool_name(tool.name): tool.name for tool in specs}}
 
 
 def stored_name(name: str) -> str:

@@ -420,6 +420,8 @@ class Lab:
         """
         if isinstance(path, Run):
             raise TypeError(f"path must be the journal of a run: got a Run. Pass its path, {path.path}.")
+        if not os.fspath(path):  # `Plan.journal` of a run in memory
+            raise ValueError("path must be the journal of a run: got ''. A run with runs=None has none.")
         if strategy is not None:
             strategy = self._with_models(strategy)
         execution = await self.runner.resume(Path(path), strategy, task, parent)

@@ -217,7 +217,16 @@ class Runner:
         task: Task | None = None,
         parent: Run | None = None,
     ) -> Execution:
-        """Return the execution that continues a journal. That of a finished run has nothing left to do."""
+        """Return the execution that continues a journal. That of a finished run has nothing left to do.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+        """
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{path}: there is no such file. A run and its plans are resumed from this journal: restore "
+                "it, or start a new run."
+            )
         read = path.stat().st_size
         header, lines, size = read_journal(path)
         kept = resumable(lines, asking=self.gateway.mode != "replay")

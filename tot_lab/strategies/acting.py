@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
@@ -22,7 +22,7 @@ from tot_lab.core.records import Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather
-from tot_lab.core.tools import TOOL_LIMITS, ToolSpec, stored_name, tool_call
+from tot_lab.core.tools import TOOL_LIMITS, ToolSpec, names_of, stored_name, tool_call, tool_name
 from tot_lab.strategies.conversation import (
     MAX_CALLS,
     Observation,
@@ -70,16 +70,21 @@ class AvailableTools(NamedTuple):
     Attributes:
         tools: Specifications by name.
         denied: The reason for each tool that may not be called, by name.
+        known: The name of each tool, denied or not, by every name that stands for it; see `names_of`.
         results: The whole results so far, in order. The model refers to them by number, from 1.
     """
 
     tools: Mapping[str, ToolSpec]
     denied: Mapping[str, str]
+    known: Mapping[str, str]
     results: list[str]
 
-    def names(self) -> set[str]:
-        """The names of all tools, denied ones included."""
-        return {*self.tools, *self.denied}
+    def by_own_name(self, quantities: Mapping[str, int]) -> dict[str, int]:
+        """`quantities` by the tools' own names. Raises ValueError if two names stand for the same tool."""
+        named = {self.known.get(tool_name(name), name): count for name, count in quantities.items()}
+        if len(named) < len(quantities):
+            raise ValueError(f"two names stand for the same tool: got {', '.join(quantities)}")
+        return named
 
     def refusal(self, name: str) -> str | None:
         """The error text for a call of `name`. `None` if it can be carried out."""
@@ -162,7 +167,9 @@ class Acting(ToolLimits, Prompting):
             needed: Names from `required_tools`, each of which must be callable.
         """
         there = {tool.name: tool for tool in task.tools}
-        chosen = tuple(there) if self.tools is None else self.tools
+        known = names_of(task.tools)
+        given = tuple(there) if self.tools is None else self.tools
+        chosen = [name if name in there else known.get(tool_name(name), name) for name in given]
         for name in chosen:
             if name not in there:
                 raise ValueError(
@@ -175,8 +182,9 @@ class Acting(ToolLimits, Prompting):
                 denied[name] = refusal
         tools = {name: there[name] for name in chosen if name not in denied}
         for name in needed:
-            if name not in tools:
-                why = denied.get(name, f"the tools are {', '.join(tools) or 'none'}")
+            if known.get(tool_name(name)) not in tools:
+                own = known.get(tool_name(name), name)
+                why = denied.get(own, f"the tools are {', '.join(tools) or 'none'}")
                 raise ValueError(f"{self.kind}: required_tools: {name!r} cannot be called: {why}")
         if self.overflow == "more" and tools:
             if MORE.name in (*tools, *denied):
@@ -184,7 +192,8 @@ class Acting(ToolLimits, Prompting):
                     f"{self.kind}: overflow: the lab has a tool {MORE.name!r}, which is reserved"
                 )
             tools[MORE.name] = MORE
-        return AvailableTools(tools, denied, [])
+        callable_here = [*tools.values(), *(there[name] for name in denied)]
+        return AvailableTools(tools, denied, names_of(callable_here), [])
 
     def required(self, task: Task, available: AvailableTools, stated: Mapping[str, int]) -> dict[str, int]:
         """Required calls by tool name: those `stated`, and one for each tool in `named`."""
@@ -231,7 +240,7 @@ class Acting(ToolLimits, Prompting):
         talk: Sequence[Message],
         at: str,
         *,
-        known: Collection[str],
+        known: Mapping[str, str],
         offered: Sequence[ToolSpec],
         source: Sequence[str] = (),
         closing: bool = False,
@@ -239,7 +248,8 @@ class Acting(ToolLimits, Prompting):
         """Make one turn, and record it as child 0 of `at`.
 
         Args:
-            known: Names of all tools, including those that are not `offered` in this turn.
+            known: The tools by every name, including those that are not `offered` in this turn; see
+                `AvailableTools.known`.
             offered: Tools that the model may call.
             source: Further thoughts that the turn continues.
             closing: Whether tool calls are forbidden.
@@ -303,7 +313,7 @@ class Acting(ToolLimits, Prompting):
                     call, messages=tuple(talk), tools=offered, tool_choice=None if left else "none"
                 )
             )
-            turn = yield from self._cut(turn_of(call.node, reply, available.names(), offered))
+            turn = yield from self._cut(turn_of(call.node, reply, available.known, offered))
             if reply.error is not None or not left or not (turn.calls or unused):
                 return reply
             branches = [

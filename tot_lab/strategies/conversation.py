@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Message, Reply, ToolCall, halts
@@ -120,19 +120,19 @@ def shortened(text: str, most: int) -> str:
 def recorded_turn(
     thought: Thought,
     reply: Reply,
-    names: Collection[str],
+    known: Mapping[str, str],
     offered: Sequence[Mapping[str, Any]] = (),
     max_calls: int = MAX_CALLS,
 ) -> Turn:
     """Reconstruct the turn that was recorded as `thought` with `reply`.
 
     Args:
-        names: The tools that the loop knew.
+        known: The tools that the loop knew, by every name; see `core.tools.names_of`.
         offered: The tools of the call; see `Call.tools`.
         max_calls: The most calls that the loop carried out.
     """
-    turn = turn_of(thought.id, reply, names, offered)
-    return as_recorded(turn._replace(calls=turn.calls[:max_calls]), thought, names, offered)
+    turn = turn_of(thought.id, reply, known, offered)
+    return as_recorded(turn._replace(calls=turn.calls[:max_calls]), thought, known, offered)
 
 
 def same_call(call: ToolCall) -> tuple[str, str]:
@@ -150,14 +150,16 @@ def arguments_of(call: ToolCall) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def turn_of(id: str, reply: Reply, names: Collection[str], offered: Sequence[Mapping[str, Any]] = ()) -> Turn:
+def turn_of(
+    id: str, reply: Reply, known: Mapping[str, str], offered: Sequence[Mapping[str, Any]] = ()
+) -> Turn:
     """Read a reply: its text, and its tool calls, native or written as JSON text.
 
     Malformed arguments of native calls are repaired. What cannot be repaired stays as it is.
     """
     if not reply.tool_calls:
         bare = [tool["name"] for tool in offered if not tool["parameters"].get("required")]
-        written = text_tool_calls(reply.text, names, id, bare)
+        written = text_tool_calls(reply.text, known, id, bare)
         return Turn(
             id,
             reply.text,
@@ -167,11 +169,10 @@ def turn_of(id: str, reply: Reply, names: Collection[str], offered: Sequence[Map
             unknown=written.unknown,
             repaired=written.repaired,
         )
-    as_here = {tool_name(name): name for name in names}
     read = list[ToolCall]()
     mended = list[str]()
     for call in reply.tool_calls:
-        name, arguments = as_here.get(tool_name(call.name), call.name), call.arguments
+        name, arguments = known.get(tool_name(call.name), call.name), call.arguments
         if arguments_of(call) is None and (found := arguments_as_json(read_arguments(arguments))) is not None:
             arguments = found
             mended.append(name)
@@ -187,20 +188,19 @@ def turn_of(id: str, reply: Reply, names: Collection[str], offered: Sequence[Map
 
 
 def as_recorded(
-    turn: Turn, thought: Thought, names: Collection[str], offered: Sequence[Mapping[str, Any]] = ()
+    turn: Turn, thought: Thought, known: Mapping[str, str], offered: Sequence[Mapping[str, Any]] = ()
 ) -> Turn:
     """`turn`, or the turn that a person wrote in its place, with calls as JSON or in the form that thoughts
     show.
     """
     if thought.text == text_of(turn):
         return turn
-    known = {tool_name(name) for name in names}
 
     def as_json(shown: re.Match[str]) -> str:
         call = {"name": shown[1], "arguments": shown[2]}
         return json.dumps(call) if tool_name(shown[1]) in known else shown[0]
 
-    return turn_of(turn.id, Reply(_SHOWN_CALL.sub(as_json, thought.text)), names, offered)
+    return turn_of(turn.id, Reply(_SHOWN_CALL.sub(as_json, thought.text)), known, offered)
 
 
 def text_of(turn: Turn) -> str:

@@ -22,6 +22,7 @@ from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, intercept, map_steps
 from tot_lab.core.tools import MODEL, TOOL, characters_within, tokens_in, tool_of
+from tot_lab.strategies.acting import Acting
 from tot_lab.strategies.categories import (
     CATEGORIES,
     GENERAL,
@@ -105,7 +106,8 @@ class GatherThenThink(Prompting):
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
             if not halts(gathered.stop_reason):  # the budget may be the gatherer's own; the next call shows
-                found = yield from self.research.think(task, watch.uses, self, f"{at}.1", watch.model)
+                allowed = self._within_gatherer(task)
+                found = yield from self.research.think(allowed, watch.uses, self, f"{at}.1", watch.model)
             task = self._with_findings(task, found, gathered.text, watch.uses)
         return (yield from self.strategy.think(task, f"{at}.2"))
 
@@ -190,6 +192,13 @@ class GatherThenThink(Prompting):
         }
         yield Note("think.gathered" if given or answer.text else "think.nothing_gathered", above, data)
         return answer
+
+    def _within_gatherer(self, task: Task) -> Task:
+        """`task` with the tools that the gatherer may call: an address that it found must not open others."""
+        if not isinstance(self.gatherer, Acting):
+            return task
+        allowed = self.gatherer.available_tools(task).tools
+        return task.model_copy(update={"tools": tuple(t for t in task.tools if t.name in allowed)})
 
     def _with_findings(self, task: Task, research: str, notes: str, uses: Sequence[ToolUse]) -> Task:
         """`task` with the findings in its context, the most exact first, so that truncation affects the least

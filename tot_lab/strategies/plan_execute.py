@@ -27,7 +27,7 @@ from tot_lab.core.records import Decided, Note, Scored, Thought, call_failed, pa
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather, map_steps
-from tot_lab.core.tools import Quantities
+from tot_lab.core.tools import Quantities, ToolSpec, tool_name
 from tot_lab.strategies.acting import Acting, AvailableTools
 from tot_lab.strategies.continued import all_but_the_root
 from tot_lab.strategies.conversation import shortened
@@ -117,7 +117,8 @@ class PlanExecute(Acting):
     """The most steps of a plan or a refinement."""
 
     step_retries: Annotated[int, Field(ge=0)] = 1
-    """Further tries of a step that failed."""
+    """Further tries of a step that failed. The tool of a tool_call step has no `retries` of its own in a
+    plan, unless `tool_retries` is set."""
 
     max_patches: Annotated[int, Field(ge=0)] = 2
     """Patches during execution. Each failed step is patched at most once."""
@@ -209,7 +210,8 @@ class _Work:
         self.task = task
         self.at = at
         self.available: AvailableTools = strategy.available_tools(task, tuple(strategy.required_tools))
-        self.required = strategy.required(task, self.available, strategy.required_tools)
+        self.stated = self.available.by_own_name(strategy.required_tools)
+        self.required = strategy.required(task, self.available, self.stated)
         self.goal = task.answer_prompt(True)
         self.steps: list[PlanStep] = []
         self.results: dict[str, str] = {}  # step id → the thought that holds its result
@@ -228,7 +230,7 @@ class _Work:
             needs = yield from classify_tools(self.by, self.task, self.available, self.at)
             if needs.refused is not None:
                 return (yield from self._ended(needs.refused))
-            stated = {**needs.required, **self.by.required_tools}
+            stated = {**needs.required, **self.stated}
             self.required = self.by.required(self.task, self.available, stated)
         steps, stop = yield from self._ask_planner("plan", self._planned, PLAN)
         required = self.required
@@ -364,11 +366,12 @@ class _Work:
         return Outcome(step.changed(status="failed", error=error, retries=number))
 
     def _tool(self, step: PlanStep, arguments: Any, number: int) -> Thinking[tuple[str, str, str]]:
-        name = step.tool_name or ""
+        name = self.available.known.get(tool_name(step.tool_name or ""), step.tool_name or "")
         refusal = self.available.refusal(name)
         if refusal is not None:
             return "", "", refusal
-        reply = yield from ask(self.by.tool_call(step.node, name, arguments, number))
+        call = self.by.tool_call(step.node, name, arguments, number)
+        reply = yield from ask(msgspec.structs.replace(call, options={"retries": 0, **call.options}))
         if reply.error is not None and halts(reply.error):
             return "", "", reply.error
         result = f"→ {reply.text or '(nothing)'}" if reply.error is None else f"failed: {reply.error}"
@@ -413,9 +416,17 @@ class _Work:
 
     def _task_of(self, step: PlanStep, instruction: str, known: Mapping[str, PlanStep], error: str) -> Task:
         background = "\n\n".join(filter(None, [self._results(step, known), _again(error)]))
-        hinted = tuple(self.available.tools[name] for name in step.tool_hints if name in self.available.tools)
+        hinted = tuple(self._hinted(step, name) for name in step.tool_hints if name in self.available.tools)
         task = self.task.model_copy(update={"tools": hinted})
         return task.domain.part(task, instruction, background)
+
+    def _hinted(self, step: PlanStep, name: str) -> ToolSpec:
+        """A tool of a composite step. The plan can request its use by name, and no result that is inserted
+        into the instruction.
+        """
+        spec = self.available.tools[name]
+        used = spec.used_when_named and spec.is_requested_in(step.instruction or step.title)
+        return spec.model_copy(update={"used_when_named": used})
 
     def _results(self, step: PlanStep, known: Mapping[str, PlanStep]) -> str:
         """The results of the steps that `step` depends on."""
@@ -506,7 +517,7 @@ class _Work:
             self.by.max_retries
         )  # equal prompts need distinct samples
         call = self.by.call(self.at, kind, prompt, sample_index)
-        result = yield from ask_json(call, sound, tier=self.by.tier, retries=self.by.max_retries)
+        result = yield from ask_json(call, sound, tier=self.by.tier, retries=self.by.max_retries, whole=True)
         failed = result.replies[-1].error
         return result.value, "limit:retries" if failed is None else stop_of(failed)
 

@@ -11,7 +11,8 @@ Each step has one of three types.
 tool_call: calls one tool, named in toolName, with the arguments in toolArgs; no model sees it. Write one
 step for each thing that a tool is asked: four cities to look up are four steps.
 analysis: one piece of thinking in words, as its instruction says.
-composite: a small problem of its own, as its instruction says, with the tools named in toolHints.
+composite: a small problem of its own, as its instruction says, with the tools named in toolHints and no
+others.
 dependsOn names the steps whose results a step needs. {{from_step:s1}} in toolArgs or in an instruction
 stands for the whole result of s1, {{from_step:s1:summary}} for its first 500 characters, and
 {{from_step:s1:item:2}} for the second item that it lists."""

@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 from pydantic.alias_generators import to_camel
 
 from tot_lab.core.reading.json_values import json_of
-from tot_lab.core.tools import ToolSpec
+from tot_lab.core.tools import ToolSpec, names_of, tool_name
 
 SUMMARY = 500
 """Length of the summary that `{{from_step:s1:summary}}` inserts, in characters."""
@@ -83,7 +83,8 @@ _EXAMPLE: dict[str, Any] = {
 
 class StepDraft(BaseModel):
     """A step: its id (s1, s2, … by its place), title, instruction and type, the tool and the arguments of a
-    tool_call, the tools that a composite step may use, and the steps whose results it needs."""
+    tool_call, the tools that a composite step may use (no others), and the steps whose results it needs.
+    """
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
     id: Text = ""
@@ -94,14 +95,6 @@ class StepDraft(BaseModel):
     tool_args: Annotated[dict[str, Any], BeforeValidator(lambda value: value or {})] = {}
     tool_hints: Names = ()
     depends_on: Names = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_null_hints(cls, value: Any) -> Any:
-        """Treat null hints as missing."""
-        if isinstance(value, dict):
-            return {name: held for name, held in value.items() if held is not None or name != "toolHints"}
-        return value
 
 
 class PlanDraft(BaseModel):
@@ -233,11 +226,12 @@ def planned(
     Raises:
         ValueError: If the plan as a whole is unusable. The message names the step.
     """
-    calls = [_one_call_each(step, tools) for step in draft.steps]
+    drafts = _with_own_names(draft, tools)
+    calls = [_one_call_each(step, tools) for step in drafts]
     _check_count(sum(map(len, calls)), most)
     places = iter(range(len(before) + 1, len(before) + 1 + sum(map(len, calls))))
     numbers = [[next(places) for _ in several] for several in calls]
-    names = _names([step.id for step in before], [step.id for step in draft.steps], numbers)
+    names = _names([step.id for step in before], [step.id for step in drafts], numbers)
     fresh = [
         _step(one, number, tools, names)
         for several, numbered in zip(calls, numbers, strict=True)
@@ -264,7 +258,7 @@ def rewritten(
     known = {step.id: step for step in steps}
     named: dict[str, StepDraft] = {}
     others: list[StepDraft] = []
-    for written in draft.steps:
+    for written in _with_own_names(draft, tools):
         if written.id in known and known[written.id].status in OPEN and written.id not in named:
             named[written.id] = written
         elif written.id not in known:
@@ -283,9 +277,27 @@ def rewritten(
     return made
 
 
+def _with_own_names(draft: PlanDraft, tools: Mapping[str, ToolSpec]) -> list[StepDraft]:
+    """The steps of `draft`, with the tools' own names. Names of other tools stay."""
+    known = names_of(tools.values())
+
+    def own(name: str) -> str:
+        return name if name in tools else known.get(tool_name(name), name)
+
+    return [
+        step.model_copy(
+            update={
+                "tool_name": step.tool_name and own(step.tool_name),
+                "tool_hints": tuple(map(own, step.tool_hints)),
+            }
+        )
+        for step in draft.steps
+    ]
+
+
 def _one_call_each(draft: StepDraft, tools: Mapping[str, ToolSpec]) -> list[StepDraft]:
     """Split a tool_call with a list, in place of a single value, into one call per value."""
-    spec = tools.get(_known_name(draft.tool_name or "", tools))
+    spec = tools.get(draft.tool_name or "")
     if draft.type != "tool_call" or spec is None:
         return [draft]
     properties = spec.parameters.get("properties", {})
@@ -485,9 +497,8 @@ def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> P
         raise ValueError(f"{own}: it cannot be written as JSON: {error}") from None
     if data["tool_args"] != fields["tool_args"]:
         raise ValueError(f"{own}: toolArgs holds a number that JSON has not")
-    name = draft.tool_name and _known_name(draft.tool_name, tools)
-    hints = tuple(_known_name(hint, tools) for hint in draft.tool_hints)
-    named = (*([name] if name and draft.type == "tool_call" else []), *hints)
+    name = draft.tool_name
+    named = (*([name] if name and draft.type == "tool_call" else []), *draft.tool_hints)
     problems += [_no_tool(own, one, tools) for one in named if one not in tools]
     if draft.type == "tool_call" and not name:
         problems.append(
@@ -495,9 +506,7 @@ def _step(draft: StepDraft, seq: int, tools: Collection[str], names: Named) -> P
         )
     if draft.type != "tool_call" and not (draft.instruction.strip() or draft.title.strip()):
         problems.append(f"{own}: it has no instruction")
-    if draft.type == "composite" and "tool_hints" not in draft.model_fields_set:
-        hints = tuple(tools)
-    more = {"id": own, "tool_name": name or None, "tool_hints": hints, "depends_on": tuple(needs)}
+    more = {"id": own, "tool_name": name or None, "depends_on": tuple(needs)}
     return PlanStep(**{**fields, **more}, seq=seq, error=problems[0] if problems else None)
 
 
@@ -510,11 +519,6 @@ def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, list | tuple):
         return [_with_texts(item, change) for item in value]
     return value
-
-
-def _known_name(name: str, tools: Collection[str]) -> str:
-    usual = name.strip().replace("_", "-").lower()
-    return usual if name not in tools and usual in tools else name
 
 
 def _no_tool(id: str, name: str, tools: Collection[str]) -> str:

@@ -118,18 +118,20 @@ class ReAct(Acting):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
         available = self.available_tools(task, tuple(self.required_tools))
-        if FINAL.name in available.names():
+        if FINAL.name in available.known:
             raise ValueError(f"react: the lab has a tool {FINAL.name!r}, which is reserved")
         yield Note(
             "react.started", at, {"tools": list(available.tools), "max_iterations": self.max_iterations}
         )
-        needs = yield from self._needs(task, available, at)
+        caps = available.by_own_name(self.max_calls_per_tool)
+        needs = yield from self._needs(task, available, at, caps)
         if needs.refused is not None:
             return Answer("", needs.refused)
-        required = self.required(task, available, {**needs.required, **self.required_tools})
-        progress = _Progress(available, required, self._limits(available, required))
+        stated = available.by_own_name(self.required_tools)
+        required = self.required(task, available, {**needs.required, **stated})
+        progress = _Progress(available, required, self._limits(available, required, caps))
         talk = [Message("user", self._prompt(task, available, required))]
-        place, source, known = at, list[str](), {*available.names(), FINAL.name}
+        place, source, known = at, list[str](), {**available.known, FINAL.name: FINAL.name}
         last, stop, found = Answer("", ""), "limit:iterations", list[str]()
         if self.max_iterations == 1 and (owed := self.named(task, available)):  # no turn is left for tools
             given = yield from self._called_for_model(task, available, progress, at, owed, found)
@@ -177,18 +179,21 @@ class ReAct(Acting):
     def max_calls(self, task: Task) -> int:
         return self.max_iterations + self.classify_tools
 
-    def _needs(self, task: Task, available: AvailableTools, at: str) -> Thinking[ToolNeeds]:
-        """The tools that the model says the task needs, within `max_calls_per_tool`."""
+    def _needs(
+        self, task: Task, available: AvailableTools, at: str, caps: Mapping[str, int]
+    ) -> Thinking[ToolNeeds]:
+        """The tools that the model says the task needs, within `caps`."""
         if not self.classify_tools or not available.tools:
             return ToolNeeds()
         needs = yield from classify_tools(self, task, available, at)
-        limits = self.max_calls_per_tool
-        within = {name: min(count, limits.get(name, count)) for name, count in needs.required.items()}
+        within = {name: min(count, caps.get(name, count)) for name, count in needs.required.items()}
         return needs._replace(required=within)
 
-    def _limits(self, available: AvailableTools, required: Mapping[str, int]) -> dict[str, int]:
-        """The most calls by tool name. Output tools have no limit."""
-        for name in self.max_calls_per_tool:
+    def _limits(
+        self, available: AvailableTools, required: Mapping[str, int], caps: Mapping[str, int]
+    ) -> dict[str, int]:
+        """The most calls by tool name, `caps` among them. Output tools have no limit."""
+        for name in caps:
             if name not in available.tools:
                 there = ", ".join(available.tools) or "none"
                 raise ValueError(
@@ -199,7 +204,7 @@ class ReAct(Acting):
                     f"react: max_calls_per_tool: {name!r} is an output tool, which is never blocked."
                 )
         spared = {name: count + SPARE for name, count in required.items() if not available.tools[name].output}
-        return {**(spared if self.parallel else {}), **self.max_calls_per_tool}
+        return {**(spared if self.parallel else {}), **caps}
 
     def _owed(
         self,

@@ -34,6 +34,7 @@ RETRIES = 2
 
 _ABOUT_SCHEMAS = re.compile(r"schema|response.?format|structured.?output|grammar", re.I)
 _SHOWN = 4_000  # characters of an unusable reply that the model is shown again
+_CUT_OFF = "the reply was cut off at its length limit, so its end is missing; write it shorter"
 _CANDIDATES = 20  # JSON values in one reply that are tried
 _PROBLEMS = 10  # errors of one value that the model is shown
 
@@ -85,6 +86,7 @@ def ask_json(
     retries: int = RETRIES,
     schema: bool = True,
     closing: str = "",
+    whole: bool = False,
 ) -> Thinking[Structured[T]]:
     """Make `call` for a value of `model_type`, with at most 1 + `retries` calls.
 
@@ -102,6 +104,7 @@ def ask_json(
         retries: Further calls after unusable replies.
         schema: Whether to use the provider's schema output.
         closing: Text after the form. Siblings that differ only here share a prefix that a server can cache.
+        whole: Whether JSON that the length limit cut off is unusable, too, instead of repaired.
     """
     form = _form(model_type) if isinstance(model_type, type) else _Form(model_type)
     messages = _with_form(call.messages, form.describe(tier), closing)
@@ -124,11 +127,13 @@ def ask_json(
                 return Structured(None, problem, tuple(replies), schema_refused=over_schema)
             native = None  # the server has no schema output; the prompt describes the form
             continue
-        read = form.read(reply.text)
+        read, at_limit = form.read(reply.text), reply.finish_reason == "length"
+        if whole and at_limit and (not isinstance(read, _Value) or read.repaired):
+            read = _CUT_OFF
         if isinstance(read, _Value):
             if read.repaired:
-                yield Note("json.repaired", call.node, {**where, "cut_off": reply.finish_reason == "length"})
-            truncated = reply.finish_reason == "length" or (read.repaired and _ends_open(reply))
+                yield Note("json.repaired", call.node, {**where, "cut_off": at_limit})
+            truncated = at_limit or (read.repaired and _ends_open(reply))
             return Structured(read.value, None, tuple(replies), read.repaired, truncated=truncated)
         problem = read
         shown = _cut(reply.text, _SHOWN).strip() or "(nothing)"

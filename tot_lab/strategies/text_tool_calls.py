@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ class TextToolCalls(NamedTuple):
 
 
 def text_tool_calls(
-    text: str, names: Iterable[str], at: str, without_arguments: Iterable[str] = ()
+    text: str, known: Mapping[str, str], at: str, without_arguments: Iterable[str] = ()
 ) -> TextToolCalls:
     """Read the tool calls in `text`: bare or fenced JSON, one call or a list.
 
@@ -59,7 +59,8 @@ def text_tool_calls(
     `function` around one. Accepts any text.
 
     Args:
-        names: The existing tools. `_` and capitals in a call's name do not matter.
+        known: The existing tools by every name, see `core.tools.names_of`. `_` and capitals in a call's name
+            do not matter.
         at: The thought of the reply. Call ids are derived from it (`text-0-1-0`, …), so they are unique in a
             run.
         without_arguments: The tools that require no arguments. An object that holds nothing but the name of
@@ -68,7 +69,6 @@ def text_tool_calls(
     if not any(name in text for name in _NAMES):
         return TextToolCalls(text.strip())
     written, text = text, split_thinking(text)[1]  # a call inside thinking is not a request
-    known = {tool_name(name): name for name in names}
     bare = set(map(tool_name, without_arguments))
     found: list[tuple[int, int, list[_Request]]] = []
     for place in find_json(text):

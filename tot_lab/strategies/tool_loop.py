@@ -50,7 +50,7 @@ class ToolLoop(Acting):
         for trip in range(self.max_tool_round_trips + 1):
             closing = trip == self.max_tool_round_trips
             turn = yield from self.turn(
-                talk, place, known=available.names(), offered=offered, source=source, closing=closing
+                talk, place, known=available.known, offered=offered, source=source, closing=closing
             )
             if turn.error is not None:
                 stop = stop_of(turn.error)

@@ -98,7 +98,8 @@ def read_needs(text: str, available: AvailableTools) -> ToolNeeds | None:
     is required once. A list of quantities without JSON (`web-search×4, fetch`) is read if it names known
     tools only. Returns `None` for anything else, and if one of the numbers cannot be read.
     """
-    known = {tool_name(name): name for name, tool in available.tools.items() if tool is not MORE}
+    usable = {name for name, tool in available.tools.items() if tool is not MORE}
+    known = {name: own for name, own in available.known.items() if own in usable}
     answer = split_thinking(text)[1]
     found = [one for one in islice(find_json(answer), _CANDIDATES) if isinstance(one.value, dict | list)]
     for one in found:

@@ -3,12 +3,15 @@
 Every tool call gets a reply that a model can read. A tool runs in its own thread, with its own timeout and
 retries. An exception or a timeout becomes an error message without secrets, and a long result is truncated.
 In `replay` mode, a tool with effects is never called again: the run stops if its result is not known.
+A tool with effects is not called with a secret in its arguments, whoever wrote them: a model may have been
+told to send it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import chain
@@ -20,9 +23,9 @@ from tot_lab.core.calls import Call, CallObserver, Halt, Reply, format_error, re
 from tot_lab.core.parts import UserFunction, needs_functions
 from tot_lab.core.policy import EffectPolicy, written
 from tot_lab.core.reading.json_values import json_of
-from tot_lab.core.scrubbing import scrubbed, secrets_in
+from tot_lab.core.scrubbing import holds_secret, scrubbed, secrets_in
 from tot_lab.core.tool import Tool, Unfit, tool
-from tot_lab.core.tools import TOOL_LIMITS, characters_within
+from tot_lab.core.tools import MODEL, TOOL_LIMITS, characters_within
 from tot_lab.tools.named import tools_named
 
 MAX_ERROR_CHARACTERS = 2_000
@@ -31,6 +34,12 @@ MAX_ERROR_CHARACTERS = 2_000
 
 CLEANUP_SECONDS = 1.0
 """Seconds that an async tool has to clean up after a timeout or cancellation."""
+
+
+_HOLDS_SECRET = (
+    "the arguments hold a secret (a key or a password of the lab or of its environment). The tool was not "
+    "called. Leave the secret out; only an effect policy that allows 'secrets' lets it leave"
+)
 
 
 class NotReplayed(Halt):
@@ -99,9 +108,15 @@ class Toolbox:
 
     def carrying(self, tool: Tool, *, replaying: bool = False, keys: Sequence[str] = ()) -> Carrying:
         """Return the end of the stack for `tool`. `keys` are hidden in results, as are those of the
-        environment and the context.
+        environment and the context, and refused in arguments unless the policy allows them.
         """
-        return Carrying(tool, self.context, replaying, [*keys, *secrets_in(self.context)])
+        guarded = _reaches_out(tool) and not (self.policy and self.policy.allows_secrets)
+        return Carrying(tool, self.context, replaying, [*keys, *secrets_in(self.context)], guarded)
+
+
+def _reaches_out(tool: Tool) -> bool:
+    """Whether arguments of `tool` can leave the lab. A model has those of its own tools already."""
+    return tool.effects is None or bool({*tool.effects} - {MODEL})
 
 
 def _tools_of(given: Tool | str | Callable[..., Any]) -> tuple[Tool, ...]:
@@ -131,11 +146,13 @@ class Carrying:
         context: Mapping[str, Any],
         replaying: bool,
         keys: Sequence[str],
+        guarded: bool = True,
     ) -> None:
         self.tool = tool
         self.context = context
         self.replaying = replaying
         self.keys = keys
+        self.guarded = guarded
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the result of each of `calls`."""
@@ -155,8 +172,10 @@ class Carrying:
             return self._failed(f"the arguments are no JSON: {error}")
         if not isinstance(arguments, dict):
             return self._failed(f"the arguments must be a JSON object, not {call.prompt[:80]}")
+        if self.guarded and holds_secret(json.dumps(arguments, ensure_ascii=False), *self.keys):
+            return self._failed(_HOLDS_SECRET)
         limits = {name: value for name, value in call.options.items() if name in TOOL_LIMITS}
-        limited = Carrying(self.tool.with_(limits), self.context, self.replaying, self.keys)
+        limited = Carrying(self.tool.with_(limits), self.context, self.replaying, self.keys, self.guarded)
         return await limited._tried(arguments, call.max_tokens, observer)
 
     async def _tried(self, arguments: dict[str, Any], most: int | None, observer: CallObserver) -> Reply:

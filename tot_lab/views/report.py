@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tot_lab.analysis.frames import CallRow, tools_of
+from tot_lab.analysis.outside import from_outside
 from tot_lab.core.calls import Reply, html_text, is_made, refused
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Note
@@ -476,13 +477,18 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
 
 def _path_html(run: Run) -> str:
     """Return the scores and the full texts of the thoughts that lead from the root to the answer."""
-    path = [run.tree[id] for id in run.solution_path[1:]]
+    path, outside = [run.tree[id] for id in run.solution_path[1:]], from_outside(run)
     items = "".join(
-        f"<li><span>{escape(_format_fate(node))}</span>"
+        f"<li><span>{escape(_format_fate(node))}</span>{outside_html(outside.get(node.id))}"
         f"<div class=whole>{escape(printable(node.text))}</div></li>"
         for node in path
     )
     return f"<p>path to the answer</p><ol>{items}</ol>" if path else ""
+
+
+def outside_html(tool: str | None) -> str:
+    """Return the mark of a text that `tool` brought from outside. `None` means that no tool did."""
+    return f" <b class=outside>from outside ({escape(printable(tool))})</b>" if tool else ""
 
 
 def _format_fate(node: Node) -> str:
@@ -520,7 +526,7 @@ _STYLE = (
     "summary{cursor:pointer;padding:10px 0;font-weight:600;overflow-wrap:anywhere}"
     ".whole{white-space:pre-wrap}"
     "summary span,li span,p.facts{font-weight:400;color:var(--faint)}p.facts,li span{font-size:12px}"
-    ".warning{color:var(--warning)}"
+    ".warning,.outside{color:var(--warning)}"
     "@page{margin:14mm}@media print{body{max-width:none;margin:0;padding:0}"
     ".wide{overflow:visible}table{font-size:9px}"
     "th,td,.n{padding:3px 6px 3px 0;white-space:normal;overflow-wrap:break-word}"

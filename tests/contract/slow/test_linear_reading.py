@@ -433,6 +433,7 @@ def _domain_readers() -> Iterator[tuple[str, Callable[[str], object]]]:
 
 LABELS = {"sure": 1.0, "likely": 0.5, "impossible": 0.0}
 TOOL = tools.ToolSpec(name="deep-think", description="", parameters={})
+KNOWN = {"calculator": "calculator"}
 STEP = plans.PlanStep(id="s1", seq=1, type="analysis", instruction="x")
 TABLE: dict[str, Callable[[str], object]] = {
     "read_score": scores.read_score,
@@ -459,7 +460,7 @@ TABLE: dict[str, Callable[[str], object]] = {
     "read_expression": mathematics.read_expression,
     "expressions.answer": expressions.answer,
     "repaired": lambda text: repair.repaired("{" + text, repair.Work(text)),
-    "text_tool_calls": lambda text: text_tool_calls(f"name {text}", ("calculator",), "0"),
+    "text_tool_calls": lambda text: text_tool_calls(f"name {text}", KNOWN, "0"),
     "read_arguments": read_arguments,
     "read_finish_reason": finish_reasons.read_finish_reason,
     "next_action": next_action,
@@ -470,19 +471,22 @@ TABLE: dict[str, Callable[[str], object]] = {
     "read_verdict": verdicts.read_verdict,
     "without_verdict": verdicts.without_verdict,
     "read_name": lambda text: names.read_name(text, {"tree-of-thought": 1, "steps": 2}, "kind"),
-    "read_needs": lambda text: tool_needs.read_needs(text, AvailableTools({TOOL.name: TOOL}, {}, [])),
-    "turn_of": lambda text: conversation.turn_of("0.0", Reply(text), ("calculator",)),
+    "read_needs": lambda text: tool_needs.read_needs(text, AvailableTools({TOOL.name: TOOL}, {}, KNOWN, [])),
+    "turn_of": lambda text: conversation.turn_of("0.0", Reply(text), KNOWN),
     "turn_of a native call": lambda text: conversation.turn_of(
-        "0.0", Reply(tool_calls=(ToolCall("c", "calculator", text),)), ("calculator",)
+        "0.0", Reply(tool_calls=(ToolCall("c", "calculator", text),)), KNOWN
     ),
     "as_recorded": lambda text: conversation.as_recorded(
-        conversation.Turn("0.0", "x"), Thought("0.0", "0", text), ("calculator",)
+        conversation.Turn("0.0", "x"), Thought("0.0", "0", text), KNOWN
     ),
     "is_requested_in": TOOL.is_requested_in,
     "tool_name": tools.tool_name,
     "value_of": value_of,
     "altered": lambda text: research.altered(text, "a page"),
     "scrubbed": scrubbing.scrubbed,
+    "holds_secret": lambda text: scrubbing.holds_secret(
+        text, "a key of more than forty characters, in a text"
+    ),
     "clean": scrubbing.clean,
     **{f"{form.__name__}": _form(form).read for form in (Approaches, Development, Convergence)},
 }

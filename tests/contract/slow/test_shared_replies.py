@@ -63,7 +63,7 @@ def without_thinking(reply, _):
 
 
 def needs(reply, _):
-    found = read_needs(reply, SimpleNamespace(tools={"web-search": None}))
+    found = read_needs(reply, SimpleNamespace(tools={"web-search": None}, known={"web-search": "web-search"}))
     return None if found is None else dict(found.required)
 
 
@@ -85,16 +85,19 @@ def pieces(chunks, _):
 
 
 def native_call(call, _):
-    turn = turn_of("0", Reply("", tool_calls=(ToolCall("c", call["name"], call["arguments"]),)), ["add"])
+    turn = turn_of(
+        "0", Reply("", tool_calls=(ToolCall("c", call["name"], call["arguments"]),)), {"add": "add"}
+    )
     assert turn.repaired == ("add",)
     return json.loads(turn.calls[0].arguments)
 
 
 def text_call(reply, _):
     tools = [{"name": "now", "parameters": {}}]
-    (call,) = turn_of("0", Reply(reply), ["now"], tools).calls
+    (call,) = turn_of("0", Reply(reply), {"now": "now"}, tools).calls
     assert (
-        turn_of("0", Reply(reply), ["now"], [{"name": "now", "parameters": {"required": ["a"]}}]).calls == ()
+        turn_of("0", Reply(reply), {"now": "now"}, [{"name": "now", "parameters": {"required": ["a"]}}]).calls
+        == ()
     )
     return [call.name, json.loads(call.arguments)]
 

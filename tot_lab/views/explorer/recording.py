@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from tot_lab.analysis.judging import labels_of
+from tot_lab.analysis.outside import from_outside
 from tot_lab.analysis.why import blame_and_findings
 from tot_lab.core.acts import raised_limits
 from tot_lab.core.bulk import gc_paused
@@ -339,8 +340,9 @@ def facts_of(run: Run) -> dict[str, Any]:
 
     Returns:
         `blame`, the component to blame for a failure; `findings`, beginning with why the run failed; `marks`
-        of a person, by id; `solvable`, one letter per thought in the order of the record: `1` if it could
-        still lead to a right answer, `0` if it could not, `?` if that is not known; `plans`, every version of
+        of a person, by id; `outside`, the tools that thoughts from outside are the results of, by id;
+        `solvable`, one letter per thought in the order of the record: `1` if it could still lead to a right
+        answer, `0` if it could not, `?` if that is not known; `plans`, every version of
         every plan in the order of creation.
     """
     blamed, findings = blame_and_findings(run)
@@ -350,6 +352,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         "blame": blamed and blamed.on,
         "findings": [finding._asdict() for finding in findings],
         "marks": msgspec.to_builtins(run.marks),
+        "outside": from_outside(run),
         "plans": _plan_versions(run),
         "solvable": "".join("01"[labels[id]] if id in labels else "?" for id in ids) if labels else "",
     }

@@ -34,13 +34,13 @@ import { unionOf } from "./union.js";
 
 /**
  * What is known about a run in addition to its record (`facts_of` in recording.py). `solvable` has one letter per
- * thought, "1", "0" or "?", or is empty.
- * @typedef {{findings: Finding[], marks: Record<string, Mark>, solvable: string,
+ * thought, "1", "0" or "?", or is empty. `outside` names the tool that brought a thought from outside.
+ * @typedef {{findings: Finding[], marks: Record<string, Mark>, solvable: string, outside: Record<string, string>,
  *   plans: import("./plans.js").PlanVersion[]}} Facts
  */
 
 /** @type {Facts} */
-export const NO_FACTS = { findings: [], marks: {}, solvable: "", plans: [] };
+export const NO_FACTS = { findings: [], marks: {}, solvable: "", outside: {}, plans: [] };
 
 /**
  * The interface to the host, which is a notebook's kernel or a file. Ids of the second recording begin with "b:".

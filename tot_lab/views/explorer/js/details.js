@@ -125,6 +125,9 @@ export const replyOf = ({ took, error, input, output, source, cost, paid, tries 
 const fold = (title, beside, ...children) =>
   h("details", h("summary", h("b", title), " ", h("span.quiet", beside)), children);
 
+/** Marks a thought that a tool brought from outside. @param {import("./app.js").Facts} facts @param {string} id */
+export const outsideOf = ({ outside }, id) => outside[id] && `from outside (${outside[id]})`;
+
 /** Builds a row that selects a thought. @param {string[]} row id, description, text @param {() => void} go */
 export const item = ([id, about, words], go) =>
   button([h("b", id), h("span.quiet", about), h("span", words)], go, undefined, "item");
@@ -423,6 +426,7 @@ export function panelOf(app) {
       [`in ${"BA"[which]}`]:
         twin !== undefined && fateOf(source.runs[1 - which], app.frameOf(1 - which), twin),
     };
+    const outside = outsideOf(source.facts(which), id);
     const children = recording.childrenOf(node).filter((child) => child < frame.nodes);
     const links = recording.links.filter(
       ({ from, to, line }) =>
@@ -437,8 +441,8 @@ export function panelOf(app) {
     const above = recording.parent[node];
     const asks = (/** @type {number} */ one) => recording.callsOf(one).some((call) => recording.call(call).kind === evaluation?.by);
     const judged = evaluation && above >= 0 && !asks(node) && asks(above) ? above : -1;
-    renew(thought, [shown, words, other, facts, findings, links.length, came, used.calls.length, judged], () => [
-      h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node))),
+    renew(thought, [shown, words, outside, other, facts, findings, links.length, came, used.calls.length, judged], () => [
+      h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node)), outside && [" ", h("b.outside", outside)]),
       textOf(words),
       h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
       other !== undefined && other !== words && [h("h3", which ? "changes from A" : "changes in B"), which ? diffOf(other, words) : diffOf(words, other)],

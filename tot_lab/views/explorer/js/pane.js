@@ -12,7 +12,7 @@ import { dotted, h, number, renew, say, short } from "./dom.js";
 import { max } from "./numbers.js";
 import { outlineOf } from "./outline.js";
 import { plansView } from "./plans.js";
-import { reasonOf, Scene } from "./scene.js";
+import { Scene } from "./scene.js";
 import { stepsView } from "./steps.js";
 import { svgOf } from "./svg.js";
 import { LIGHT } from "./theme.js";
@@ -123,7 +123,7 @@ export function paneOf(app, which) {
       plans.element.hidden = !planned;
       if (!view) say(caption, frame.nodes ? title : "no thought yet");
       if (planned) return plans.show(app.source.facts(which).plans, frame, node < 0 ? "" : recording.id(node));
-      if (listed) return steps.show(frame, version, app.collapsedOf(which), node, reasonOf(app.source.facts(which)));
+      if (listed) return steps.show(frame, version, app.collapsedOf(which), node, app.source.facts(which));
       table.hidden = clock.hidden;
       if (!view) {
         renew(table, [recording.about.id, recording.lines], () => [

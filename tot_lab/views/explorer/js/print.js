@@ -4,8 +4,8 @@
  * Printing cannot wait. So texts that a recording truncates are requested when a run has ended.
  */
 
-import { fateOf } from "./details.js";
-import { h, put, short } from "./dom.js";
+import { fateOf, outsideOf } from "./details.js";
+import { dotted, h, put, short } from "./dom.js";
 
 /** Number of characters from which a recording truncates a text: `LONGEST` in recording.py. */
 const TRUNCATED = 1000;
@@ -49,7 +49,7 @@ export function sheetOf(app) {
         app.ids().length > 0 && // else the details show them
           source.facts(which).findings.map(({ kind, text }) => h("p", h("b", `${kind.replaceAll("_", " ")}: `), text)),
         pathOf(which).map((node) => [
-          h("h4", `${recording.id(node)} · ${fateOf(recording, app.frameOf(which), node)}`),
+          h("h4", dotted(recording.id(node), fateOf(recording, app.frameOf(which), node), outsideOf(source.facts(which), recording.id(node)))),
           h("pre", texts.get(keyOf(which, node)) ?? recording.text(node)),
         ]),
       ]));

@@ -8,11 +8,12 @@
  * @typedef {ReturnType<typeof stepsOf>[number]} Step
  */
 
-import { scoreOf, stateOf } from "./details.js";
+import { outsideOf, scoreOf, stateOf } from "./details.js";
 import { button, count, dotted, h, number, renew, seconds, short } from "./dom.js";
 import { integers } from "./numbers.js";
 import { originsOf } from "./origins.js";
 import { STATES } from "./recording.js";
+import { reasonOf } from "./scene.js";
 
 /** Number of characters of a row's text and result, and number of rows that are shown at first. */
 const [TEXT, RESULT, ROWS] = [400, 300, 500];
@@ -112,8 +113,9 @@ export function stepsView(app) {
     buttons[at + way]?.focus();
   });
 
-  /** @param {Step} step @param {Frame} frame @param {Set<number>} closed @param {number} chosen @param {string[]} blamed */
-  function rowOf(step, frame, closed, chosen, blamed) {
+  /** @param {Step} step @param {Frame} frame @param {Set<number>} closed @param {number} chosen
+   * @param {import("./app.js").Facts} facts @param {string[]} blamed */
+  function rowOf(step, frame, closed, chosen, facts, blamed) {
     const { run } = frame;
     const { node, tools, result, level, inside, kind, error } = step;
     const text = run.text(node);
@@ -134,6 +136,7 @@ export function stepsView(app) {
         h(
           "span.quiet",
           dotted(
+            result >= 0 && outsideOf(facts, run.id(result)),
             scored && `score ${scoreOf(frame.score[node])}`,
             frame.state[node] > 1 && kind !== "answer" && stateOf(run, frame, node),
             step.seconds >= 0 && seconds(step.seconds),
@@ -159,12 +162,13 @@ export function stepsView(app) {
   }
 
   /** @param {Frame} frame @param {number} version of texts @param {Set<number>} closed @param {number} chosen the selected thought
-   * @param {string[]} blamed the thoughts that the reason of a failure names */
-  function show(frame, version, closed, chosen, blamed) {
+   * @param {import("./app.js").Facts} facts */
+  function show(frame, version, closed, chosen, facts) {
+    const blamed = reasonOf(facts);
     const now = [frame.run.about.id, frame.step, version].join();
     if (now !== made) steps = stepsOf(frame);
     made = now;
-    renew(list, [now, most, chosen, [...closed], blamed], () => {
+    renew(list, [now, most, chosen, [...closed], blamed, Object.keys(facts.outside).length], () => {
       const seen = [];
       let hidden = Infinity; // level above which rows are hidden
       for (const step of steps) {
@@ -174,7 +178,7 @@ export function stepsView(app) {
       }
       const rest = seen.length - most;
       return [
-        seen.slice(0, most).map((step) => rowOf(step, frame, closed, chosen, blamed)),
+        seen.slice(0, most).map((step) => rowOf(step, frame, closed, chosen, facts, blamed)),
         rest > 0 && h("li", button(`${number(rest)} more`, () => {
           most *= 10;
           app.changed();
