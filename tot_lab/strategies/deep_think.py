@@ -12,8 +12,8 @@ tree shows what it was made from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from pydantic import BaseModel, Field
@@ -119,6 +119,20 @@ class DeepThink(Prompting):
     References:
         Cogtrix, "Deep Think".
     """
+
+    setting_aliases: ClassVar[Mapping[str, str]] = {
+        "max_iterations": "max_iterations",
+        "num_branches": "num_branches",
+        "beam_width": "beam_width",
+        "temperature": "temperature",
+        "model": "model",
+        "task": "tl.general(task)",
+        "context": "tl.general(task, context=…)",
+        "provider": 'tl.Lab("provider/model")',
+        "base_url": "tl.Lab(tl.LiteLLM(api_base=…))",
+        "api_key": "tl.Lab(tl.LiteLLM(api_key=…))",
+        "context_window": "tl.Lab(tl.LiteLLM(context_window=…))",
+    }
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.7
     """Sampling temperature, 0–2."""

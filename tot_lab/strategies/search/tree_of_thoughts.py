@@ -13,7 +13,7 @@ thoughts happens after the join, in the order of their ids.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -21,6 +21,7 @@ from pydantic import Field
 
 from tot_lab.core.acts import Change, Graft, Prune, RaiseBudget, Rescore
 from tot_lab.core.calls import halts
+from tot_lab.core.parts import Alias
 from tot_lab.core.records import (
     END_OF_REPLY,
     EVENTS,
@@ -54,6 +55,7 @@ from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample
 from tot_lab.strategies.search.sampling import Sampler, error_in
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+from tot_lab.strategies.search.source_names import BEAM_SEARCH, OTHERS, STATE_MACHINE
 from tot_lab.strategies.search.stop import Stop
 
 
@@ -64,6 +66,9 @@ class TreeOfThoughts(Prompting):
     thought that is scored low is lost. Calls: for a beam 2 · count for each thought that is expanded (a
     sample and a score per child), or 1 + count with `Propose`, 2 with `Joint` as well.
 
+    Settings are also accepted by the names of the published designs (`branching_factor`, `beam_width`,
+    `early_success_threshold`, …), which `tl.presets.beam_search` and `tl.presets.state_machine` list.
+
     Raises pydantic.ValidationError, by field, for bad settings.
 
     References:
@@ -72,6 +77,7 @@ class TreeOfThoughts(Prompting):
 
     kind: ClassVar[str] = "tree_of_thoughts"
     aliases: ClassVar[tuple[str, ...]] = ("tree-of-thoughts",)
+    setting_aliases: ClassVar[Mapping[str, str | Alias]] = {**BEAM_SEARCH, **STATE_MACHINE, **OTHERS}
 
     propose: Proposer = Sample()
     """How thoughts are made: `Sample`, `Propose`, `Continue`, `Refine`, `Mixture`, `WithTools`."""
