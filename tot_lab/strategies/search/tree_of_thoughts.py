@@ -154,6 +154,13 @@ def calls_per_expansion(propose: Proposer, evaluate: Evaluator, task: Task, coun
     return propose.max_calls(count) + alone + evaluate.calls_per_siblings(count)
 
 
+def closing_note(at: str, winner: str | None, score: float | None, total: int) -> Note:
+    """The note at the end of the search at `at`, whose tree has `total` thoughts, the root included."""
+    if total == 1:
+        return Note("tot.no_thoughts", at, {"total_nodes": total})
+    return Note("tot.completed", at, {"winner_id": winner, "winner_score": score, "total_nodes": total})
+
+
 class _Run:
     """One run of a search: what it has found, and what it has yet to decide."""
 
@@ -504,8 +511,7 @@ class _Run:
                 yield Note("answer.unfinished", winner.id, {"cut": self._end(winner) == "cut"})
             yield from self._emit(Decided(winner.id, "answer", stop))
         id, score = (winner.id, winner.score) if winner is not None else (None, None)
-        completed = {"winner_id": id, "winner_score": score, "total_nodes": len(tree)}
-        yield Note("tot.completed", self.at, completed)
+        yield closing_note(self.at, id, score, len(tree))
         return Answer(text, stop, id, score, tuple(node.id for node in leaves[: rule.top_k]))
 
     def _chosen(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> tuple[str, Node | None]:
