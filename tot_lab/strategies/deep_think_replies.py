@@ -274,7 +274,7 @@ class Reflection(ReplyModel):
     mistakes: Texts = Field([], description="what went wrong, and where")
     missed: Texts = Field([], description="what none of them saw")
     insights: Texts = Field([], description="what is now known of the task")
-    text: SkipJsonSchema[Text] = ""
+    text: SkipJsonSchema[Text] = Field("", exclude=True)
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
