@@ -209,7 +209,7 @@ def test_what_was_assumed_is_said():
     assert "The synthesis could not be read: its text is the solution, and no approach was judged." in report
     assert told.answer == "Let us think about converge."
     assert "Its confidence is assumed and decides nothing." in report
-    assert "**[no score]** **Direct approach** — Let us think about develop. *(not in the form that was asked for" in report
+    assert "**[no score]** **Direct approach** — Let us think about develop. *(not in the form" in report
     assert "*From iteration 1, the last one: no confidence could be read.*" in report
     assert "★" not in report, "nobody judged"
 

@@ -89,6 +89,14 @@ class Prompts:
         """
         raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt")
 
+    def task_prompt(self, task: Task, reasoning: bool) -> str:
+        """States the task for a request that sets the form of the reply itself, such as JSON.
+
+        The default is `answer_prompt`; a domain whose `answer_prompt` sets a form overrides it. Strategies
+        use `Task.task_prompt`, which also shows the earlier steps.
+        """
+        return self.answer_prompt(task, reasoning)
+
     def response_format(self, purpose: str, task: Task, path: Path) -> dict[str, Any] | None:
         """A JSON schema for the reply to a prompt of that purpose (`sample`, `value`, …), or `None`."""
         return None
@@ -369,10 +377,16 @@ class Task(BaseModel):
 
     def answer_prompt(self, reasoning: bool) -> str:
         """The domain's `answer_prompt`. It has no path, so the earlier steps are shown as context."""
-        task = self
-        if self.steps:
-            task = self.with_context(f"The steps taken so far:\n{self.domain.steps(self.steps)}")
-        return self.domain.answer_prompt(task, reasoning)
+        return self.domain.answer_prompt(self._with_steps(), reasoning)
+
+    def task_prompt(self, reasoning: bool) -> str:
+        """The domain's `task_prompt`, with the earlier steps as context."""
+        return self.domain.task_prompt(self._with_steps(), reasoning)
+
+    def _with_steps(self) -> Task:
+        if not self.steps:
+            return self
+        return self.with_context(f"The steps taken so far:\n{self.domain.steps(self.steps)}")
 
     def grade(self, answer: str) -> float | None:
         """How correct `answer` is, from 0 to 1. `None` if there is no reference."""

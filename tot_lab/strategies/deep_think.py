@@ -115,7 +115,7 @@ class DeepThink(Prompting):
     `tl.diagnose`.
 
     Stops: `converged` (the model expects no improvement from another iteration), `solved` (a confidence of at
-    least 9.5), `limit:iterations`, `limit:timeout`, and `limit:errors` if a later iteration failed, so that an
+    least 9.5), `limit:iterations`, `limit:timeout`, and `limit:errors` if a later iteration failed and an
     earlier one answers. `tl.deep_thought(run)` gives the iterations and the report.
 
     References:
@@ -193,7 +193,7 @@ class _Iterations:
         self.task = task
         self.sizes = sizes
         self.at = at
-        self.goal = task.answer_prompt(True)
+        self.goal = task.task_prompt(True)
         # The window is that of the lab's own model.
         self.window = task.context_window if strategy.model is None else None
         self.past: list[IterationResult] = []
