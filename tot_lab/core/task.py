@@ -325,6 +325,26 @@ def _encodable(text: str) -> str:
 _Text = Annotated[str, AfterValidator(_encodable)]
 
 
+class LabContext(BaseModel):
+    """What a lab says about its model and about who uses it, for strategies to read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    profile: str | None = None
+    """Tier of the model: `local`, `mid`, `large` or `frontier`. `None` if the lab has none."""
+
+    result_characters: Annotated[int, Field(ge=1)] = 4_000
+    """Characters of a tool's result that the model of this tier is shown."""
+
+    history_tokens: Annotated[int, Field(ge=0)] = 1_000
+    """Tokens of earlier turns above which a history of this tier is condensed."""
+
+    agent_id: str = ""
+    """For whom the lab works."""
+
+    session_id: str = ""
+    """In which session it works."""
+
+
 class Task(BaseModel):
     """One problem."""
 
@@ -358,6 +378,9 @@ class Task(BaseModel):
 
     context_window: Annotated[int, Field(ge=1)] | None = None
     """The model's context window in tokens. `None` if it is not known. The lab sets it."""
+
+    lab: LabContext = LabContext()
+    """Profile and ids of the lab, which sets them. Every strategy may read them, nested ones too."""
 
     def hidden(self) -> Task:
         """The task as a strategy receives it, without the reference."""
@@ -397,4 +420,6 @@ class Task(BaseModel):
         empty = {
             name for name in ("steps", "system_prompt", "tools", "context_window") if not getattr(self, name)
         }
+        if self.lab == LabContext():
+            empty.add("lab")
         return {**self.model_dump(exclude={"domain", *empty}), "domain": self.domain.settings()}
