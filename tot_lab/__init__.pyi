@@ -196,6 +196,7 @@ from tot_lab.strategies.search.ab_mcts_a import ABMCTSA as _ABMCTSA
 from tot_lab.strategies.search.ab_mcts_m import ABMCTSM as _ABMCTSM
 from tot_lab.strategies.search.agreement import Agreement as _Agreement
 from tot_lab.strategies.search.bg_mcts import BGMCTS as _BGMCTS
+from tot_lab.strategies.search.breadth_first import BreadthFirst as _BreadthFirst
 from tot_lab.strategies.search.continuation import Continue as _Continue
 from tot_lab.strategies.search.dvts import DVTS as _DVTS
 from tot_lab.strategies.search.first_complete import FirstComplete as _FirstComplete
@@ -319,6 +320,7 @@ class searches:
     BGMCTS: TypeAlias = _BGMCTS
     BeamSearch: TypeAlias = _BeamSearch
     BestFirst: TypeAlias = _BestFirst
+    BreadthFirst: TypeAlias = _BreadthFirst
     BudgetLeft: TypeAlias = _BudgetLeft
     DVTS: TypeAlias = _DVTS
     DepthFirst: TypeAlias = _DepthFirst

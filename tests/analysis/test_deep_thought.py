@@ -103,7 +103,7 @@ def test_of_several_the_one_that_gave_the_answer_or_else_the_first():
     first = tl.deep_thought(deep(strategy=Twice()))
     assert (first.number, first.task) == (1, TASK.question)
     assert first.stop == "limit:iterations", "its own, not that of the run"
-    assert first.report().startswith("# Deep Think 1 of 2\n")
+    assert first.report().startswith("# Deep Think 1 of 2 — ")
     assert len(first.iterations) == 1
 
 
@@ -158,7 +158,7 @@ def test_a_branch_that_failed_is_said():
         return tl.Reply(error="down: <b>no</b>") if failed else play(call)
 
     told = tl.deep_thought(deep(model, tl.DeepThink(max_iterations=1)))
-    assert "3. ✗ Snapshots: failed, down: \\<b>no\\</b>" in told.report()
+    assert "- ✗ Snapshots: failed, down: \\<b>no\\</b>" in told.report()
     assert "3 branches explored (1 failed)" in told.report()
 
 
@@ -170,7 +170,7 @@ def test_approaches_beyond_those_asked_for_are_said_to_be_left_out():
 
 def test_an_iteration_that_came_to_nothing_is_said():
     told = tl.deep_thought(deep(without("converge", tl.Reply(error="down: no"), draw=1)))
-    assert (len(told.iterations), told.answer_iteration, told.stop) == (1, 1, "error")
+    assert (len(told.iterations), told.answer_iteration, told.stop) == (1, 1, "limit:errors")
     assert told.unfinished[0].name == "History table with reasons"
     assert all(branch.solution.endswith("100 GB.") for branch in told.unfinished)
     assert told.failed == "converge: down: no"
@@ -206,10 +206,11 @@ def test_what_was_assumed_is_said():
     report = told.report()
     assert f"confidence {ASSUMED}/10, assumed" in report
     assert "The approaches could not be read; their text became one." in report
-    assert "the solution of “Direct approach” stands in its place" in report
+    assert "The synthesis could not be read: its text is the solution, and no approach was judged." in report
+    assert told.answer == "Let us think about converge."
     assert "Its confidence is assumed and decides nothing." in report
-    assert "`[no score]` Let us think about develop. *(not in the form that was asked for" in report
-    assert "*From iteration 1, the last one: no confidence could be read. It is the solution of" in report
+    assert "**[no score]** **Direct approach** — Let us think about develop. *(not in the form" in report
+    assert "*From iteration 1, the last one: no confidence could be read.*" in report
     assert "★" not in report, "nobody judged"
 
 
@@ -220,23 +221,28 @@ def test_d11_the_report_line_by_line(told):
     lines = told.report().splitlines()
     headings = [line for line in lines if line.startswith("#") or line.startswith("---")]
     assert headings == [
-        "# Deep Think",
+        "# Deep Think — Tree-of-Thought Analysis",
         "## Iteration 1 · confidence 6.5/10",
         "## Iteration 2 · confidence 9.0/10",
         "## Iteration 3 · confidence 8.0/10",
-        "## Final solution · confidence 9.0/10",
-        "### Reasoning",
-        "### Key insights",
+        "---",
+        "## Final Solution (confidence: 9.0/10)",
         "---",
     ]
-    assert lines[2] == "> How should a team of four store the history of every order of a web shop?"
+    assert lines[2:5] == [
+        "**Task:**",
+        "",
+        "> How should a team of four store the history of every order of a web shop?",
+    ]
     first = lines[lines.index(headings[1]) + 2 : lines.index(headings[2]) - 1]
     assert first == [
-        "1. ★ **History table** `[8.5/10]` Grows fast, and *who* made a change is lost.",
-        "2. **Event sourcing** `[7.0/10]` Sound, but more than `four` people can look after.",
-        "3. Snapshots `[4.2/10]` Sound, but more than `four` people can look after.",
+        "Approaches explored (3):",
         "",
-        "**Reflection**",
+        "- **[8.5/10]** **History table** ★ — Grows fast, and *who* made a change is lost.",
+        "- **[7.0/10]** **Event sourcing** — Sound, but more than `four` people can look after.",
+        "- **[4.2/10]** Snapshots — Sound, but more than `four` people can look after.",
+        "",
+        "**Reflection:**",
         "",
         "- Pattern: All of them write on each change.",
         "- Mistake: Event sourcing forgets who made the change.",
@@ -244,18 +250,18 @@ def test_d11_the_report_line_by_line(told):
         "",
         "**Next focus:** How it grows over 1 years.",
     ]
-    final = lines[lines.index(headings[4]) + 2 :]
+    final = lines[lines.index(headings[5]) + 2 :]
     assert final[0] == "*From iteration 2 of 3, the most confident.*"
     assert "That is version 2." in final
     assert "That is version 1." not in final
     assert "Who made a change is a column now, and partitions keep the table small." in final
     assert "- From **Outbox**: the whole row as JSON" in final
-    assert [line for line in final[final.index("### Key insights") :] if line.startswith("- ")] == [
+    assert [line for line in final[final.index("**Key insights:**") :] if line.startswith("- ")] == [
         "- One row for each change is enough.",
         *(f"- Iteration {k} says so too." for k in (1, 2, 3)),
     ]
     assert re.fullmatch(
-        r"\*3 iterations · 9 branches explored · \d+\.\d seconds · stopped: converged · Scripted\*", lines[-1]
+        r"\*3 iterations, 9 branches explored, \d+\.\ds elapsed · stopped: converged · Scripted\*", lines[-1]
     )
 
 
@@ -270,12 +276,27 @@ def test_without_a_verdict_an_excerpt_stands_there():
 
     report = tl.deep_thought(deep(model, tl.DeepThink(max_iterations=1))).report()
     said = "History table Decision Keep a **history table**, filled by a trigger: Consequences what cost"
-    assert f"1. ★ **History table** `[8.5/10]` {said}" in report
+    assert f"- **[8.5/10]** **History table** ★ — {said}" in report
+
+
+def test_d11_what_is_one_line_stands_behind_its_label():
+    def model(call):
+        if call.purpose != "converge":
+            return play(call)
+        return json.dumps({**json.loads(play(call)), "reflection": "All of them forget the auditors."})
+
+    told = tl.deep_thought(deep(model, tl.DeepThink(max_iterations=1), tl.open_ended("Where to?")))
+    lines = told.report().splitlines()
+    assert lines[2] == "**Task:** Where to?"
+    assert "**Reflection:** All of them forget the auditors." in lines
+    assert told.iterations[0].reflection_summary == "All of them forget the auditors."
+    assert told.iterations[0].insights == ()
+    assert "**Key insights:**" not in lines
 
 
 def test_a_simulated_model_is_labelled():
     told = tl.deep_thought(run(tl.DeepThink(max_iterations=1), model="sim/general"))
-    assert told.report().startswith("# Deep Think *simulated model*\n")
+    assert told.report().startswith("# Deep Think — Tree-of-Thought Analysis *simulated model*\n")
     assert "<em>simulated model</em>" in told.report_html()
     assert "simulated model" in repr(told).splitlines()[0]
 
@@ -339,11 +360,11 @@ def test_no_text_breaks_the_report(text):
     told = tl.deep_thought(hostile(text))
     tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(told.report())
     heads = [tokens[k + 1].content for k, token in enumerate(tokens) if token.type == "heading_open"]
-    ours = ["Deep Think", "Iteration 1 ·", "Final solution ·", "Reasoning", "Key insights"]
-    assert [head.startswith(our) for head, our in zip(heads, ours, strict=True)] == [True] * 5, heads
+    ours = ["Deep Think", "Iteration 1 ·", "Final Solution ("]
+    assert [head.startswith(our) for head, our in zip(heads, ours, strict=True)] == [True] * 3, heads
     inside = [part for token in tokens for part in [token, *(token.children or [])]]
     assert not {"html_block", "html_inline", "image"} & {token.type for token in inside}
-    assert tokens[-2].content.startswith("*1 iteration · 3 branches explored")
+    assert tokens[-2].content.startswith("*1 iteration, 3 branches explored")
     assert tokens[-2].level == 1, "the closing line is outside of all that came before"
     panel = Elements(told.report_html())
     allowed = {"div", "style", "details", "summary", "p", "ul", "ol", "li", "strong", "em", "code", "pre"}
@@ -354,15 +375,15 @@ def test_no_text_breaks_the_report(text):
 
 def test_the_definition_of_a_link_breaks_no_report():
     told = tl.deep_thought(hostile("[1]:"))
-    assert "Final solution" in told.report()
-    assert "Final solution" in told.report_html()
+    assert "Final Solution" in told.report()
+    assert "Final Solution" in told.report_html()
 
 
 @pytest.mark.parametrize("text", ["\t# H", "\t<b>x</b>", "\t![a](http://x/y.png)"])
 def test_code_behind_a_tab_stays_code_in_a_quotation(text):
     told = tl.deep_thought(hostile(text))
     tokens = MarkdownIt("commonmark", {"html": True}).parse(told.report())
-    assert tokens[4].type == "code_block", "the task, quoted below the title"
+    assert tokens[7].type == "code_block", "the task, quoted below its label"
 
 
 @pytest.mark.nightly

@@ -54,6 +54,7 @@ LINES = [
         "tests/search/test_tree_of_thoughts.py::test_t5_m10_a_plain_prompt_is_the_system_text",
         "tests/search/test_tree_of_thoughts.py::test_t5_default_thoughts_are_stored_stripped",
         "tests/domains/test_general.py::test_the_default_prompts_ask_for_one_step_and_for_a_score_first",
+        "tests/search/test_source_names.py::test_an_option_of_a_source_works_in_its_preset_and_stands_in_its_docstring",
     ),
     (
         "T6",
@@ -86,6 +87,7 @@ LINES = [
         "T10",
         "events with their fields, whole texts included: they rebuild the tree",
         "tests/search/test_tree_of_thoughts.py::test_t10_events_and_fields",
+        "tests/search/test_tree_of_thoughts.py::test_t10_a_run_without_thoughts_ends_with_an_empty_beam_and_no_thoughts",
         "tests/record/test_search_notes.py::test_t10_the_live_stream_has_the_named_events_of_the_frame",
         "tests/record/test_search_notes.py::test_levels_follow_from_the_tree",
         "tests/search/test_tree_of_thoughts.py::test_t2_stops_when_a_kept_thought_reaches_the_threshold",
@@ -142,6 +144,7 @@ LINES = [
         "tests/search/test_tree_of_thoughts.py::test_m1_one_call_each_for_siblings_and_their_scores",
         "tests/search/test_tree_of_thoughts.py::test_m1_each_strategy_may_have_a_model_of_its_own",
         "tests/search/test_tree_of_thoughts.py::test_m1_searches_are_named",
+        "tests/search/test_source_names.py::test_an_option_of_a_source_works_in_its_preset_and_stands_in_its_docstring",
         "tests/search/test_tree_of_thoughts.py::test_presets_are_their_sources_defaults",
         "tests/search/test_tree_of_thoughts.py::test_t8_bad_settings_are_refused_by_name",
         "tests/runtime/test_budget.py::test_a_bad_cap_is_refused_by_name",
@@ -179,12 +182,14 @@ LINES = [
         "M6",
         "converged: the best score, which never falls, rose too little over a window",
         "tests/search/test_tree_of_thoughts.py::test_m6_convergence_and_a_window_of_one_is_off",
+        "tests/search/test_tree_of_thoughts.py::test_m6_m7_bfs_expands_keeps_and_converges_as_the_state_machine_does",
         "tests/search/test_tree_of_thoughts.py::test_presets_are_their_sources_defaults",
     ),
     (
         "M7",
         "a width for each search; what is trimmed is recorded",
         "tests/search/test_tree_of_thoughts.py::test_m7_what_is_trimmed_is_recorded",
+        "tests/search/test_tree_of_thoughts.py::test_m6_m7_bfs_expands_keeps_and_converges_as_the_state_machine_does",
         "tests/search/test_tree_of_thoughts.py::test_t1_the_best_of_a_level_are_expanded",
     ),
     (
@@ -314,6 +319,8 @@ LINES = [
         "D8",
         "fallbacks for what cannot be read, marked as assumed; a failed call costs its branch",
         "tests/strategies/test_deep_think.py::test_d8_a_branch_reply_that_cannot_be_read_is_the_direct_approach",
+        "tests/strategies/test_deep_think.py::test_d8_a_synthesis_in_prose_is_the_synthesis",
+        "tests/strategies/test_deep_think.py::test_d8_a_later_stage_that_fails_leaves_the_earlier_synthesis",
         "tests/strategies/test_deep_think.py::test_d8_a_development_that_cannot_be_read_is_the_solution_with_an_assumed_confidence",
         "tests/strategies/test_deep_think.py::test_d8_d16_an_assumed_confidence_decides_nothing",
         "tests/strategies/test_deep_think.py::test_d8_a_call_that_fails_costs_its_branch_and_is_not_shown_to_converge",
@@ -343,6 +350,7 @@ LINES = [
         "D11",
         "a report in Markdown",
         "tests/analysis/test_deep_thought.py::test_d11_the_report_line_by_line",
+        "tests/analysis/test_deep_thought.py::test_d11_what_is_one_line_stands_behind_its_label",
     ),
     (
         "D12",
@@ -442,6 +450,7 @@ LINES = [
         "tests/strategies/test_plans.py::test_r4_ids_that_a_model_writes_are_renumbered_with_what_refers_to_them",
         "tests/strategies/test_plans.py::test_r4_r6_a_wrong_reference_costs_its_step_and_never_the_plan",
         "tests/strategies/test_plan_execute.py::test_r4_an_unknown_tool_fails_its_step_alone_and_the_plan_is_not_asked_for_again",
+        "tests/lab/test_lab_defaults.py::test_s2_r4_calls_of_tools_and_plans_are_attributed_to_the_agent",
     ),
     (
         "R5",
@@ -666,6 +675,8 @@ LINES = [
         "tests/lab/test_lab_defaults.py::test_s2_a_profile_sets_how_much_of_a_result_the_model_is_shown",
         "tests/lab/test_lab_defaults.py::test_s2_a_profile_fits_histories_prompts_and_nested_strategies",
         "tests/lab/test_lab_defaults.py::test_s2_ids_are_in_the_header_and_nowhere_without_them",
+        "tests/lab/test_lab_defaults.py::test_s2_r12_every_strategy_can_read_the_context_of_its_lab",
+        "tests/lab/test_lab_defaults.py::test_s2_r4_calls_of_tools_and_plans_are_attributed_to_the_agent",
     ),
     (
         "S3",
@@ -733,14 +744,14 @@ NOTES = {
     "T15": "30 calls, as counted; the source's formula says 36.",
     "M3": "Built as documented: a path ends at the limit, and the search goes on.",
     "M6": "The best score never falls; in the source it can.",
-    "M7": "Each search trims; in the source best-first alone does.",
+    "M7": "Each search trims; in the source best-first alone does. `bfs` is `BreadthFirst`.",
     "M9": "A score that cannot be read is a state; the source makes it 0.5.",
     "M12": "`write-file` needs permission also where no policy is set.",
     "M13": "In the one vocabulary of stop codes.",
     "D5": "Clamping is reported.",
     "D6": "By name, one to one; each other match is a note. Scales of 0–1 and 0–100 are understood.",
-    "D8": "Without a usable synthesis the best readable branch answers, with a note; in the source the raw "
-    "text does. A confidence of 3.0 is marked as assumed.",
+    "D8": "A synthesis in prose is the synthesis; in place of JSON without one, and of a reply that was cut "
+    "off, the best readable branch answers, with a note. A confidence of 3.0 is marked as assumed.",
     "D9": "The time of a group begins when its first call is sent.",
     "D14": "The report that the tool gives begins with the final solution. A tree search with tools uses it "
     "once, for its first thought.",

@@ -265,7 +265,7 @@ def test_t8_an_unvalidated_copy_of_settings_is_refused(update):
         tl.TreeOfThoughts().model_copy(update=update)
 
 
-@pytest.mark.parametrize(("name", "search"), [("bfs", "beam_search"), ("dfs", "depth_first")])
+@pytest.mark.parametrize(("name", "search"), [("bfs", "breadth_first"), ("dfs", "depth_first")])
 def test_m1_the_designs_names_of_searches_are_accepted(name, search):
     assert tl.TreeOfThoughts(search=name) == tl.TreeOfThoughts(search=search)
 
@@ -313,7 +313,7 @@ def test_r12_a_name_of_a_setting_that_is_not_there_is_refused():
         (tl.Reflexion, {"kernel_max_iterations": 0}, "greater than or equal to 1"),
         (tl.TreeThenAct, {"breadth": 0}, "greater than or equal to 1"),
         (tl.TreeThenAct, {"depth": 2, "max_depth": 2}, "depth is another name of max_depth"),
-        (tl.TreeOfThoughts, {"breadth": 2}, "no setting 'breadth'"),
+        (tl.TreeOfThoughts, {"kernel_max_iterations": 2}, "no setting 'kernel_max_iterations'"),
         (tl.PlanExecute, {"kernel_max_iterations": 2}, "no setting 'kernel_max_iterations'"),
     ]:
         with pytest.raises(ValueError, match=why):

@@ -38,6 +38,9 @@ SEARCHES = {
     "depth_first": tl.TreeOfThoughts(
         search=tl.DepthFirst(prune_below=0.3, width=2), stop=tl.Stop(depth=3, nodes=14)
     ),
+    "breadth_first": tl.TreeOfThoughts(
+        search=tl.searches.BreadthFirst(width=2), stop=tl.Stop(depth=2, patience=2)
+    ),
     "best_first": tl.TreeOfThoughts(propose="propose", search=tl.BestFirst(width=3), stop=tl.Stop(nodes=12)),
     "mcts": tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.MCTS(iterations=4)),
     "own_function": tl.TreeOfThoughts(

@@ -66,7 +66,7 @@ def test_an_agent_is_given_what_it_thought():
     made = asked(agent("deep_think", "42"))
     (call,) = made.tools_df().itertuples()
     assert call.tool == "deep-think"
-    assert call.result.startswith("# Deep Think *simulated model*")
+    assert call.result.startswith("# Deep Think — Tree-of-Thought Analysis *simulated model*")
     assert made.answer == "42"
     assert made.usage.calls == 2  # what it thought is a run of its own
 
@@ -127,11 +127,11 @@ def test_s7_its_result_is_the_whole_report():
     report = tl.deep_thought(lab.made).report()
     assert sorted(result.splitlines()) == sorted(report.splitlines()), "all of it, in another order"
     for part in (
-        *("History table** `[8.5/10]`", "Snapshots `[4.2/10]`", "who* made a change is lost"),
-        *("**Reflection**", "## Final solution · confidence 9.0/10", "3 iterations · 9 branches explored"),
+        *("**[8.5/10]** **History table**", "**[4.2/10]** Snapshots", "who* made a change is lost"),
+        *("**Reflection:**", "## Final Solution (confidence: 9.0/10)", "3 iterations, 9 branches explored"),
     ):
         assert part in result
-    assert result.index("## Final solution") < result.index("## Iteration 1"), (
+    assert result.index("## Final Solution") < result.index("## Iteration 1"), (
         "what is shown first matters most"
     )
 

@@ -8,6 +8,7 @@ from support import TASK, Scripted, for_each, wait
 
 import tot_lab as tl
 from tot_lab.strategies.defaults import PROFILES
+from tot_lab.testing import legs
 from tot_lab.views.explorer.cell import cell
 
 DEFAULTS = {
@@ -177,6 +178,49 @@ def test_s2_ids_are_in_the_header_and_nowhere_without_them(tmp_path):
     assert (loaded.agent_id, loaded.session_id) == ("scout", "monday")
     plain = wait(lab(runs=tmp_path).run(tl.OneAnswer(), TASK))
     assert not {"agent_id", "session_id"} & json.loads(msgspec.json.encode(plain.header)).keys()
+
+
+class Reads(tl.Strategy):
+    """A strategy of one's own, which answers with what it is told of its lab."""
+
+    kind = "tests/reads"
+
+    def think(self, task, at="0"):
+        yield tl.Thought(at, tl.records.parent_of(at), task.question)
+        lab = task.lab
+        told = (lab.profile, lab.result_characters, lab.history_tokens, lab.agent_id, lab.session_id)
+        text = f"{told} {task.system_prompt}"
+        yield tl.Thought(f"{at}.0", at, text)
+        return tl.Answer(text, "answered", f"{at}.0")
+
+
+@pytest.mark.parametrize(
+    "strategy", [Reads(), tl.BestOf(strategy=Reads(), attempts=1), tl.WithThinking(strategy=Reads())]
+)
+def test_s2_r12_every_strategy_can_read_the_context_of_its_lab(strategy, tmp_path):
+    told = {"profile": "local", "agent_id": "scout", "session_id": "monday", "system_prompt": "Be brief."}
+    made = wait(lab(runs=tmp_path, **told).run(strategy, TASK))
+    assert made.answer == "('local', 2000, 500, 'scout', 'monday') Be brief."
+    assert wait(tl.load(made.path).replay()).identical  # it is in the file
+    plain = wait(lab(runs=tmp_path).run(strategy, TASK))
+    assert plain.answer == "(None, 4000, 1000, '', '') "
+    assert "lab" not in plain.header.task
+
+
+def test_s2_r4_calls_of_tools_and_plans_are_attributed_to_the_agent():
+    def reply(call):
+        steps = [{"title": "Legs", "type": "tool_call", "toolName": "legs", "toolArgs": {"animal": "duck"}}]
+        return json.dumps({"steps": steps}) if call.purpose == "plan" else "SATISFIED: yes\nAnswer: 2"
+
+    known = wait(
+        lab(Scripted(reply), tools=[legs], agent_id="scout", session_id="monday").run(tl.PlanExecute(), TASK)
+    )
+    (row,) = known.tools_df().itertuples()
+    assert (row.tool, row.agent_id, row.session_id) == ("legs", "scout", "monday")
+    assert known.plans[0].agent_id == "scout"
+    nobody = wait(lab(Scripted(reply), tools=[legs]).run(tl.PlanExecute(), TASK))
+    assert nobody.tools_df()["agent_id"].isna().all()
+    assert nobody.plans[0].agent_id.startswith("plan_execute on ")
 
 
 def expect_defaults(made):

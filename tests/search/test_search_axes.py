@@ -536,8 +536,9 @@ def test_a_setting_is_changed_by_its_path():
         search.with_({"search.width": 0})
     with pytest.raises(ValueError, match="MCTS has no setting 'widht'; did you mean 'width'"):
         search.with_({"search.widht": 2})
-    with pytest.raises(ValueError, match="budget of TreeOfThoughts has no settings of its own"):
-        search.with_({"budget.calls": 2})
+    assert search.with_({"budget.calls": 2}).budget == tl.Budget(calls=2)  # though it was None
+    with pytest.raises(ValueError, match="merge of TreeOfThoughts has no settings of its own"):
+        search.with_({"merge.calls": 2})
 
 
 def test_a_grid_takes_paths_and_skips_what_a_kind_lacks():

@@ -3,6 +3,7 @@ T = beam search (JeevesAgent), M = the state machine (Jido AI)."""
 
 import contextlib
 import json
+import random
 
 import pytest
 from hypothesis import example, given, settings
@@ -253,6 +254,26 @@ def test_t10_events_and_fields():
     assert len(frame[frame["name"] == "tot.evaluated"]) == 3
 
 
+@pytest.mark.parametrize("why", ["unreadable", "failed", "refused"])
+@pytest.mark.parametrize(
+    "strategy", [tl.presets.beam_search(), tl.presets.state_machine(), tl.TreeThenAct()], ids=lambda s: s.kind
+)
+def test_t10_a_run_without_thoughts_ends_with_an_empty_beam_and_no_thoughts(strategy, why):
+    model = Scripted(lambda call: tl.Reply(error="down: no") if why == "failed" else "")
+    budget = tl.Budget(calls=0) if why == "refused" else None
+    got = run(strategy, model=model, budget=budget)
+    told = [note for note in notes_of(got) if note.name.startswith("tot.")]
+    assert [note.name for note in told] == [
+        "tot.started", "tot.level_started", "tot.picked", "tot.pruned", "tot.empty_beam", "tot.no_thoughts"
+    ]  # fmt: skip
+    assert told[-2].data == {"depth": 1}
+    assert told[-1].data == {"total_nodes": 1}
+    names = [name for name in got.events_df()["name"] if name.startswith("tot.")]
+    end = names.index("tot.no_thoughts")
+    assert names[end - 2 : end] == ["tot.pruned", "tot.empty_beam"]
+    assert "tot.completed" not in names
+
+
 def test_t10_thoughts_are_recorded_whole():
     long = "x" * 5000
     got = run(
@@ -368,6 +389,80 @@ def test_m7_what_is_trimmed_is_recorded():
     deep = words({"a": 0.9, "b": 0.8, "c": 0.7}, search=tl.DepthFirst(width=2), **{"stop.solved": None})
     assert {"a/a", "b/a"} <= set(paths(deep))  # it still backtracks
     assert deep.tree["0.2"].state == "pruned"
+
+
+def state_machine(values, branch, depth, nodes, window, least, width):
+    """The traversal `bfs` of the state machine, written from its design: one expansion after the other.
+
+    Returns the paths in the order of their expansion, those that were trimmed, and why it ended.
+    """
+    queue, later, best, count = [""], [], [0.0], 1
+    expanded, trimmed = [], set()
+    while queue:
+        parent = queue.pop(0)
+        children = [f"{parent}{letter}" for letter in "abcdefgh"[:branch]][: nodes - count]
+        expanded.append(parent)
+        count += len(children)
+        best.append(max([best[-1], *(values(child) for child in children)]))
+        later += children
+        if not queue:
+            kept = sorted(later, key=lambda path: (-values(path), path))[:width]
+            trimmed |= {path for path in later if path not in kept}
+            queue, later = [path for path in later if path in kept and len(path) < depth], []
+        recent = best[1:][-window:]  # the root has no score
+        if count == nodes:
+            return expanded, trimmed, "limit:nodes"
+        if queue and window > 1 and len(recent) == window and recent[-1] - recent[0] < least:
+            return expanded, trimmed, "converged"
+    return expanded, trimmed, "limit:depth"
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_m6_m7_bfs_expands_keeps_and_converges_as_the_state_machine_does(data):
+    branch, depth = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
+    nodes, window = data.draw(st.integers(2, 40)), data.draw(st.integers(1, 4))
+    width = data.draw(st.none() | st.integers(1, 4))
+    drawn = random.Random(data.draw(st.integers(0, 999)))
+    known: dict[str, float] = {}
+
+    def values(path):
+        return known.setdefault(path, round(drawn.random() * 0.9, 2))
+
+    def reply(call):
+        if call.purpose == "propose":
+            return json.dumps(list("abcdefgh"[:branch]))
+        return json.dumps([values("".join(path)) for path in candidates_of(call)])
+
+    def candidates_of(call):
+        path = call.prompt.partition("path ")[2].partition("|")[0]
+        return [f"{path}{letter}" for letter in call.prompt.partition("|")[2]]
+
+    class Paths(tl.domains.General):
+        kind = ""
+
+        def joint_prompt(self, task, path, candidates):
+            return f"path {''.join(path)}|{''.join(candidates)}"
+
+    search = tl.presets.state_machine(
+        traversal_strategy="bfs", branching_factor=branch, max_depth=depth, max_nodes=nodes,
+        convergence_window=window, beam_width=width,
+    )  # fmt: skip
+    got = run(search, TASK.model_copy(update={"domain": Paths()}), Scripted(reply))
+    expanded, trimmed, why = state_machine(values, branch, depth, nodes, window, 0.02, width)
+    tree = got.tree
+    assert ["".join(tree.texts(pick["parents"][0])) for pick in notes(got, "tot.picked")] == expanded
+    assert {"".join(tree.texts(node.id)) for node in tree if node.reason == "beam"} == trimmed
+    assert got.stop_reason == why
+
+
+def test_m7_bfs_keeps_all_by_default():
+    every = tl.presets.state_machine(traversal_strategy="bfs", convergence_window=1)
+    assert every.search.width is None
+    model = Scripted(lambda call: '["a", "b", "c"]' if call.purpose == "propose" else "[0.1, 0.2, 0.3]")
+    got = run(every, model=model)
+    assert len(got.tree) == 1 + 3 + 9 + 27
+    assert {node.state for node in got.tree} <= {"kept", "answer", "root", "proposed", "complete"}
 
 
 def test_m8_leaves_are_ranked_by_score_depth_and_id():

@@ -584,17 +584,37 @@ def test_d8_d16_an_assumed_confidence_decides_nothing():
     made = run(tl.DeepThink(max_iterations=2), TASK, thinker(low, "Use a database, I guess."))
     first, second = iterations(made)
     assert (second.best_solution, second.confidence, second.assumed, second.from_branch) == (
-        "Keep them in one file.",
+        "Use a database, I guess.",
         3.0,
         True,
-        "b0",
+        "",
     )
     assert made.tree[second.node].score is None  # nothing to calibrate
     assert made.answer == first.best_solution
     assert made.score == 0.1
     assert notes(made, "deep_think.ended") == [{"stop": "limit:iterations", "iteration": 1}]
-    alone = run(tl.DeepThink(max_iterations=2), TASK, thinker("I give up."))
+    alone = run(tl.DeepThink(max_iterations=2), TASK, thinker("{}"))
     assert (alone.answer, alone.score) == ("Keep them in one file.", None)
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "Keep them in a database.",
+        "# Advice\n\nKeep them in [a database](https://db.example), with:\n\n1. a backup\n2. a test",
+        'Put {"orders": []} into a file; name it `orders.json`.',
+    ],
+)
+def test_d8_a_synthesis_in_prose_is_the_synthesis(prose):
+    made = run(tl.DeepThink(max_iterations=1), TASK, thinker(prose))
+    (result,) = iterations(made)
+    assert made.answer == result.best_solution == prose
+    assert (result.confidence, result.assumed, result.from_branch) == (3.0, True, "")
+    assert [branch.score for branch in result.branches] == [None] * 3
+    assert (made.status, made.stop_reason, made.score) == ("partial", "limit:iterations", None)
+    assert [note["what"] for note in notes(made, "deep_think.assumed")] == ["converge"]
+    assert not notes(made, "deep_think.unrated")
+    assert wait(made.replay()).identical
 
 
 @pytest.mark.parametrize("confidence", [None, "high", 11, -1, True, [7], {"value": 7}, "NaN"])
@@ -647,7 +667,7 @@ CUT = "the reply was cut off"
 UNUSABLE = {
     "empty": ("", "the reply was empty"),
     "thinking alone": ("<think>Well.</think>", "the reply was empty"),
-    "no JSON": ("I give up.", "there is no JSON in the reply"),
+    "no JSON, cut off": (Reply("I would take", finish_reason="length"), CUT),
     "an object of nothing": ("{}", "synthesis: Field required"),
     "null": ("null", "should be an object"),
     "a list": (json.dumps([json.loads(convergence())] * 2), ""),
@@ -909,7 +929,22 @@ def test_d8_a_later_iteration_that_fails_leaves_the_earlier_answer():
 
     answers = thinker().reply
     made = run(tl.DeepThink(), TASK, Scripted(reply))
-    assert (made.answer, made.stop_reason) == ("Keep them in a database, with a backup.", "error")
+    assert (made.answer, made.stop_reason) == ("Keep them in a database, with a backup.", "limit:errors")
+    assert (made.status, made.failure) == ("partial", None)
+
+
+@pytest.mark.parametrize("purpose", ["develop", "converge"])
+def test_d8_a_later_stage_that_fails_leaves_the_earlier_synthesis(purpose):
+    def reply(call):
+        return Reply(error="boom") if call.purpose == purpose and len(model.calls) > 6 else answers(call)
+
+    answers = thinker().reply
+    model = Scripted(reply)
+    made = run(tl.DeepThink(), TASK, model)
+    assert [result.iteration for result in iterations(made)] == [1]
+    assert made.answer == "Keep them in a database, with a backup."
+    assert (made.status, made.stop_reason, made.failure) == ("partial", "limit:errors", None)
+    assert "## Iteration 2 · not finished" in tl.deep_thought(made).report()
 
 
 def test_a_server_without_schemas_costs_one_call_more():

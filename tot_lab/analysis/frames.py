@@ -281,6 +281,7 @@ def tools_df(run: Run) -> pandas.DataFrame:
     - asked: float64, seconds since the start of the run; seconds: Float64, until its result, NA while open
     - source: category, `model` if it was really carried out, `cache` or `joined` as in `calls_df`
     - tries: Int64, how often it was tried
+    - agent_id, session_id: string, those of the lab, NA if it had none
     """
     calls = tools_of(run)
     replies = [row.reply for row in calls]
@@ -297,6 +298,8 @@ def tools_df(run: Run) -> pandas.DataFrame:
             "seconds": ("Float64", [a.answered.t - a.line.t if a.answered else None for a in calls]),
             "source": (SOURCES, [ways[row.line.p].source if row.answered else None for row in calls]),
             "tries": ("Int64", [ways[row.line.p].tries for row in calls]),
+            "agent_id": ("string", [run.header.agent_id or None for _ in calls]),
+            "session_id": ("string", [run.header.session_id or None for _ in calls]),
         }
     )
 

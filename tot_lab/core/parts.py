@@ -13,7 +13,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
@@ -25,19 +25,35 @@ REGISTRY: dict[str, type[Part]] = {}
 """The imported parts, by kind and alias."""
 
 
+class Alias(NamedTuple):
+    """Another name of settings, whose values may have another form.
+
+    Attributes:
+        paths: The paths of the settings, each of which is set.
+        convert: Converts the value. Raises ValueError, without the name, for a value it does not accept.
+            `None` means that the value is the same.
+        note: What the difference is, for documentation.
+    """
+
+    paths: tuple[str, ...]
+    convert: Callable[[Any], Any] | None = None
+    note: str = ""
+
+
 class Part(BaseModel):
     """Base class of everything that configures a run.
 
     A subclass is registered by its `kind`, by default its class name in snake_case. A subclass whose name
     begins with an underscore, or that sets `kind = ""`, is a base class and not registered. `aliases` are
     further names, such as those of the original paper. They are accepted wherever a kind is, and never
-    written. `setting_aliases` maps such names of settings to the paths of the settings.
+    written. `setting_aliases` maps such names of settings to the paths of the settings, or to where else the
+    value belongs, such as `tl.Lab(tool_context=…)`. A name in camelCase means that in snake_case.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     kind: ClassVar[str] = ""
     aliases: ClassVar[tuple[str, ...]] = ()
-    setting_aliases: ClassVar[Mapping[str, str]] = {}
+    setting_aliases: ClassVar[Mapping[str, str | Alias]] = {}
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -66,10 +82,23 @@ class Part(BaseModel):
         if isinstance(value, dict) and "kind" in value:
             value = part_of(value, cls)
         elif isinstance(value, dict):
-            value = cls._without_aliases(value)
+            given = cls.by_path(value)
+            value = {name: setting for name, setting in given.items() if "." not in name}
             for name in value:
                 if name not in cls.model_fields:
                     raise ValueError(_unknown_field(cls, str(name)))
+            for head, changes in _by_head(given).items():
+                if head not in cls.model_fields:
+                    raise ValueError(_unknown_field(cls, head))
+                field = cls.model_fields[head]
+                kind: Any = field.annotation
+                inner = value.get(head, field.get_default(call_default_factory=True))
+                try:
+                    is_part = isinstance(kind, type) and issubclass(kind, Part)
+                    inner = kind.model_validate(inner) if is_part else inner
+                    value[head] = _changed(cls, head, inner, changes)
+                except ValidationError as error:
+                    raise ValueError("; ".join(map(_problem, error.errors()))) from None
         return handler(value)
 
     @classmethod
@@ -78,20 +107,31 @@ class Part(BaseModel):
         return {"kind": value} if isinstance(value, str) else value
 
     @classmethod
-    def _without_aliases(cls, given: dict[Any, Any]) -> dict[Any, Any]:
-        """Replace aliases of settings by the settings."""
-        settings = {name: value for name, value in given.items() if name not in cls.setting_aliases}
-        for alias in given.keys() & cls.setting_aliases.keys():
-            head, _, rest = cls.setting_aliases[alias].partition(".")
-            if rest:
-                field = cls.model_fields[head]
-                part: Any = field.annotation
-                inner = part.model_validate(settings.get(head, field.default))
-                settings[head] = inner.with_({rest: given[alias]})
-            elif head in settings:
-                raise ValueError(f"{alias} is another name of {head}: got both. Pass one of them.")
-            else:
-                settings[head] = given[alias]
+    def by_path(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `given` by the paths of the settings, which may have been given by other names.
+
+        Raises:
+            ValueError: If a setting was given by two names, or belongs elsewhere.
+        """
+        settings: dict[str, Any] = {}
+        names: dict[str, str] = {}
+        for name, value in given.items():
+            name = str(name)
+            known = _known_name(cls, name)
+            alias = known if known in cls.model_fields else cls.setting_aliases.get(known, known)
+            if isinstance(alias, str) and "(" in alias:
+                raise ValueError(f"{name} is not a setting of {cls.__name__}. Pass it as {alias}.")
+            if isinstance(alias, str):
+                alias = Alias((alias,))
+            try:
+                converted = alias.convert(value) if alias.convert else value
+            except ValueError as error:
+                raise ValueError(f"{name} {error}") from None
+            for path in alias.paths:
+                if path in settings:
+                    first, second = sorted((name, names[path]), key=lambda one: one == path)
+                    raise ValueError(f"{first} is another name of {second}: got both. Pass one of them.")
+                settings[path], names[path] = converted, name
         return settings
 
     @classmethod
@@ -131,14 +171,15 @@ class Part(BaseModel):
         Raises:
             ValueError: For an unknown setting or an invalid value.
         """
-        aliases = type(self).setting_aliases
-        given = {aliases.get(name, name): value for name, value in {**(paths or {}), **changes}.items()}
-        inside: dict[str, dict[str, Any]] = {}
-        for name in [name for name in given if "." in name]:
-            head, _, rest = name.partition(".")
-            inside.setdefault(head, {})[rest] = given.pop(name)
-        made = self._with(given)
-        return made._with({head: made._inside(head, named) for head, named in inside.items()})
+        given = self.by_path({**(paths or {}), **changes})
+        inside = _by_head(given)
+        for name in (*given, *inside):
+            if "." not in name and name not in type(self).model_fields:
+                raise ValueError(_unknown_field(self, name))
+        made = self._with({name: value for name, value in given.items() if "." not in name})
+        return made._with(
+            {head: _changed(made, head, getattr(made, head), named) for head, named in inside.items()}
+        )
 
     def _with(self, changes: Mapping[str, Any]) -> Self:
         if not changes:
@@ -148,20 +189,6 @@ class Part(BaseModel):
         if made.__pydantic_private__ is not None:
             made.__pydantic_private__.update(self.__pydantic_private__ or {})
         return made
-
-    def _inside(self, head: str, changes: dict[str, Any]) -> Any:
-        """The setting `head` with `changes` applied, given by their paths below it."""
-        if head not in type(self).model_fields:
-            raise ValueError(_unknown_field(type(self), head))
-        value = getattr(self, head)
-        try:
-            if isinstance(value, Part):
-                return value.with_(changes)
-            if isinstance(value, BaseModel):
-                return type(value)(**{**dict(value), **changes})
-        except ValidationError as error:
-            raise _inside_of(head, error) from None
-        raise ValueError(f"{head} of {type(self).__name__} has no settings of its own: got {value!r}")
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Like `with_`. Pydantic's own method would skip validation."""
@@ -235,10 +262,64 @@ def _home(part: type[Part]) -> str:
     return "__main__" if part.__module__ == "__mp_main__" else part.__module__
 
 
-def _unknown_field(part: type[Part], name: str) -> str:
-    near = get_close_matches(name, part.model_fields, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? It has " if near else "it has "
-    return f"{part.__name__} has no setting {name!r}; {hint}{', '.join(part.model_fields) or 'none'}"
+def _known_name(part: type[Part], name: str) -> str:
+    """The setting or alias that `name` means: itself, or its form in snake_case."""
+    known = {*part.model_fields, *part.setting_aliases}
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return snake if name not in known and snake in known else name
+
+
+def _unknown_field(part: Part | type[Part], name: str) -> str:
+    kind = part if isinstance(part, type) else type(part)
+    paths = _setting_paths(part)
+    near = get_close_matches(name, paths, n=1)
+    hint = f"did you mean {' or '.join(map(repr, paths[near[0]]))}? It has " if near else "it has "
+    return f"{kind.__name__} has no setting {name!r}; {hint}{', '.join(kind.model_fields) or 'none'}"
+
+
+def _setting_paths(part: Part | type[Part]) -> dict[str, list[str]]:
+    """The paths of settings by their names: those of `part`, its aliases, and those of the parts in it."""
+    kind = part if isinstance(part, type) else type(part)
+    paths = {name: [name] for name in kind.model_fields}
+    for name, alias in kind.setting_aliases.items():
+        paths[name] = list(alias.paths) if isinstance(alias, Alias) else [alias]
+    inner: dict[str, list[str]] = {}
+    for name, field in kind.model_fields.items():
+        value = getattr(part, name) if isinstance(part, Part) else field.get_default()
+        if isinstance(value, Part):
+            for below, places in _setting_paths(value).items():
+                inner.setdefault(below, []).extend(f"{name}.{place}" for place in places if "(" not in place)
+    return {**{name: places for name, places in inner.items() if places}, **paths}
+
+
+def _problem(error: Any) -> str:
+    """A problem of a validation error, with the path of its setting."""
+    return f"{'.'.join(map(str, error['loc']))}: {error['msg']} (got {error['input']!r})"
+
+
+def _by_head(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings inside of others, by the first name of their paths and by the rest."""
+    inside: dict[str, dict[str, Any]] = {}
+    for path, value in given.items():
+        head, dot, rest = path.partition(".")
+        if dot:
+            inside.setdefault(head, {})[rest] = value
+    return inside
+
+
+def _changed(part: Part | type[Part], head: str, value: Any, changes: dict[str, Any]) -> Any:
+    """The setting `head` of `part`, which is `value`, with `changes` by their paths below it."""
+    try:
+        if isinstance(value, Part):
+            return value.with_(changes)
+        if isinstance(value, BaseModel):
+            return type(value)(**{**dict(value), **changes})
+        if value is None or isinstance(value, dict):
+            return {**(value or {}), **changes}
+    except ValidationError as error:
+        raise _inside_of(head, error) from None
+    kind = part if isinstance(part, type) else type(part)
+    raise ValueError(f"{head} of {kind.__name__} has no settings of its own: got {value!r}")
 
 
 def _plain(value: Any) -> Any:

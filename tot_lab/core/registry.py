@@ -76,6 +76,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "depth_first": "tot_lab.strategies.search:DepthFirst",
         "best_first": "tot_lab.strategies.search:BestFirst",
         "mcts": "tot_lab.strategies.search:MCTS",
+        "breadth_first": "tot_lab.strategies.search.breadth_first:BreadthFirst",
         "sampled_beam": "tot_lab.strategies.search.sampled_beam:SampledBeam",
         "prm_beam": "tot_lab.strategies.search.prm_beam:PRMBeam",
         "dvts": "tot_lab.strategies.search.dvts:DVTS",

@@ -89,6 +89,14 @@ class Prompts:
         """
         raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt")
 
+    def task_prompt(self, task: Task, reasoning: bool) -> str:
+        """States the task for a request that sets the form of the reply itself, such as JSON.
+
+        The default is `answer_prompt`; a domain whose `answer_prompt` sets a form overrides it. Strategies
+        use `Task.task_prompt`, which also shows the earlier steps.
+        """
+        return self.answer_prompt(task, reasoning)
+
     def response_format(self, purpose: str, task: Task, path: Path) -> dict[str, Any] | None:
         """A JSON schema for the reply to a prompt of that purpose (`sample`, `value`, …), or `None`."""
         return None
@@ -317,6 +325,26 @@ def _encodable(text: str) -> str:
 _Text = Annotated[str, AfterValidator(_encodable)]
 
 
+class LabContext(BaseModel):
+    """What a lab says about its model and about who uses it, for strategies to read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    profile: str | None = None
+    """Tier of the model: `local`, `mid`, `large` or `frontier`. `None` if the lab has none."""
+
+    result_characters: Annotated[int, Field(ge=1)] = 4_000
+    """Characters of a tool's result that the model of this tier is shown."""
+
+    history_tokens: Annotated[int, Field(ge=0)] = 1_000
+    """Tokens of earlier turns above which a history of this tier is condensed."""
+
+    agent_id: str = ""
+    """For whom the lab works."""
+
+    session_id: str = ""
+    """In which session it works."""
+
+
 class Task(BaseModel):
     """One problem."""
 
@@ -352,6 +380,9 @@ class Task(BaseModel):
     context_window: Annotated[int, Field(ge=1)] | None = None
     """The model's context window in tokens. `None` if it is not known. The lab sets it."""
 
+    lab: LabContext = LabContext()
+    """Profile and ids of the lab, which sets them. Every strategy may read them, nested ones too."""
+
     def hidden(self) -> Task:
         """The task as a strategy receives it, without the reference."""
         return self if self.reference is None else self.model_copy(update={"reference": None})
@@ -370,10 +401,16 @@ class Task(BaseModel):
 
     def answer_prompt(self, reasoning: bool) -> str:
         """The domain's `answer_prompt`. It has no path, so the earlier steps are shown as context."""
-        task = self
-        if self.steps:
-            task = self.with_context(f"The steps taken so far:\n{self.domain.steps(self.steps)}")
-        return self.domain.answer_prompt(task, reasoning)
+        return self.domain.answer_prompt(self._with_steps(), reasoning)
+
+    def task_prompt(self, reasoning: bool) -> str:
+        """The domain's `task_prompt`, with the earlier steps as context."""
+        return self.domain.task_prompt(self._with_steps(), reasoning)
+
+    def _with_steps(self) -> Task:
+        if not self.steps:
+            return self
+        return self.with_context(f"The steps taken so far:\n{self.domain.steps(self.steps)}")
 
     def grade(self, answer: str) -> float | None:
         """How correct `answer` is, from 0 to 1. `None` if there is no reference."""
@@ -384,4 +421,6 @@ class Task(BaseModel):
         empty = {
             name for name in ("steps", "system_prompt", "tools", "context_window") if not getattr(self, name)
         }
+        if self.lab == LabContext():
+            empty.add("lab")
         return {**self.model_dump(exclude={"domain", *empty}), "domain": self.domain.settings()}

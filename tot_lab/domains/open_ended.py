@@ -22,8 +22,7 @@ class OpenEnded(General):
         return open_ended
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
-        how = "Think it through first." if reasoning else "Answer at once."
-        return f"Problem:\n{self.statement(task)}\n\n{how} The answer is the whole text of your reply."
+        return self._text_prompt(task, reasoning)
 
     def read_answer(self, task: Task, text: str) -> str | None:
         """Return the complete reply."""

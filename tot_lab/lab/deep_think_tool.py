@@ -120,7 +120,8 @@ class DeepThinkTool(Tool):
         run = await self._lab.run(strategy, open_ended(question.task, context=question.context))
         if not run.answer:
             raise RuntimeError(f"it came to nothing ({run.stop_reason})")
-        if run.stop_reason == "error" or str(run.stop_reason).startswith(("limit:timeout", "budget:")):
+        stop = str(run.stop_reason)
+        if stop in ("error", "limit:errors", "limit:timeout") or stop.startswith("budget:"):
             # An error, because a result would be cached.
             raise RuntimeError(f"it was not finished ({run.stop_reason}); so far: {run.answer}")
         return run.deep_report(answer_first=True)

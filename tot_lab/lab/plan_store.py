@@ -104,7 +104,7 @@ class PlanFold:
             old = Plan(
                 id=f"{header.id}:{note.at}",
                 task_id=str(header.task.get("id", "")),
-                agent_id=f"{header.strategy.get('kind', '')} on {_model(header)}",
+                agent_id=header.agent_id or f"{header.strategy.get('kind', '')} on {_model(header)}",
                 goal=note.data["goal"],
                 mode=note.data["mode"],
                 steps=(),

@@ -20,7 +20,7 @@ from tot_lab.record.run import Run
 OfThought: TypeAlias = Thought | Scored | Decided
 """A record about a thought."""
 
-_ENDS_OF_LEVELS = ("tot.picked", "tot.solved", "tot.completed")
+_ENDS_OF_LEVELS = ("tot.picked", "tot.solved", "tot.completed", "tot.no_thoughts")
 
 
 class _Judged(msgspec.Struct):
@@ -110,11 +110,15 @@ class SearchNotes:
 
     def _of_levels(self, record: Note) -> Iterator[Note]:
         scope = self._scopes[record.at]
+        level = scope.level
         yield from scope.closed()
         if record.name == "tot.picked":
             yield scope.opened(record.data["parents"])
-        elif record.name == "tot.completed" and record.data["total_nodes"] == 1:
-            yield Note("tot.no_thoughts", record.at, {"total_nodes": 1})
+        elif record.data.get("total_nodes") == 1:
+            if level is not None:
+                yield Note("tot.empty_beam", record.at, {"depth": level})
+            if record.name == "tot.completed":  # runs of version 0.1.0
+                yield Note("tot.no_thoughts", record.at, {"total_nodes": 1})
         elif record.name == "tot.completed" and scope.is_empty:
             yield Note("tot.empty_beam", record.at, {"depth": scope.depth(next(iter(scope.fresh)))})
 

@@ -218,9 +218,8 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
             raise LookupError("This run cannot be repeated, since it was not made by a strategy.")
     if task is None:
         task = task_of(header.task)
-    lacking = [
-        name for name in ("tools", "context_window") if name in header.task and not getattr(task, name)
-    ]
+    by_lab = [name for name in ("tools", "context_window", "lab") if name in header.task]
+    lacking = [name for name in by_lab if name == "lab" or not getattr(task, name)]
     if lacking:
         known = task_of(header.task)
         task = task.model_copy(update={name: getattr(known, name) for name in lacking})

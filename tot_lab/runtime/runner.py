@@ -21,7 +21,7 @@ from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, map_parts, part_of
 from tot_lab.core.records import RESUMED, Ended, Line, failed_tries, payments
 from tot_lab.core.strategy import Strategy, strategy_named
-from tot_lab.core.task import Answer, Task
+from tot_lab.core.task import Answer, LabContext, Task
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.cache import CacheMiss
@@ -39,7 +39,7 @@ from tot_lab.runtime.replay import budget_of, runnable
 from tot_lab.runtime.roles import calling_roles, thinking_of
 from tot_lab.runtime.settings import RunnerSettings
 from tot_lab.runtime.steering import Steered, Steering, sample_counters
-from tot_lab.strategies.defaults import lab_defaults
+from tot_lab.strategies.defaults import PROFILES, lab_defaults
 
 S = TypeVar("S", bound=Strategy)
 
@@ -92,6 +92,14 @@ class Runner:
         self.follower = follower
         self._given = settings
         self._defaults = lab_defaults(settings.profile, settings.thinking_level)
+        shown = PROFILES[settings.profile or "mid"]
+        self._context = LabContext(
+            profile=settings.profile,
+            result_characters=shown.result,
+            history_tokens=shown.history,
+            agent_id=settings.agent_id,
+            session_id=settings.session_id,
+        )
         self._counted: set[str] = set()
 
     @property
@@ -122,12 +130,14 @@ class Runner:
         )
 
     def equipped(self, task: Task) -> Task:
-        """Return the task with the lab's tools and the context window of the lab's model, if it is known."""
+        """Return the task with what the lab sets: tools, context window of the model if known, profile and
+        ids.
+        """
         specs = tuple(tool.spec for tool in self.gateway.toolbox.tools.values())
         window = task.context_window or self.gateway.window
-        if (task.tools, task.context_window) == (specs, window):
+        if (task.tools, task.context_window, task.lab) == (specs, window, self._context):
             return task
-        return task.model_copy(update={"tools": specs, "context_window": window})
+        return task.model_copy(update={"tools": specs, "context_window": window, "lab": self._context})
 
     def header(self, strategy: Strategy, task: Task, budget: Budget | None = None, repeat: int = 0) -> Header:
         """Return the header of a new run."""

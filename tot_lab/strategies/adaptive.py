@@ -226,7 +226,8 @@ class Adaptive(Prompting):
         if isinstance(choice, str):  # no further call is made
             return Answer("", choice)
         data = {"selectedStrategy": choice.strategy, "kind": choice.kind, "by": choice.by, "why": choice.why}
-        yield Note("adaptive.chosen", at, {**data, **self._used(choice.strategy)})
+        undecided = self.enabled and choice.by == "default"
+        yield Note("adaptive.chosen", at, {**data, **self._used(choice.strategy)}, fallback=undecided)
         answer = yield from self.strategies[choice.strategy].think(task, f"{at}.0")
         if choice.strategy == self.default or not _is_partial(answer):
             return answer
@@ -276,7 +277,7 @@ class Adaptive(Prompting):
         """The choice made by the model, or the refusal of its call."""
         listed = "\n".join(f"{kind}: {what}" for kind, what in KINDS.items())
         prompt = (
-            f"A task for somebody else:\n<task>\n{task.answer_prompt(False)}\n</task>\n\n"
+            f"A task for somebody else:\n<task>\n{task.task_prompt(False)}\n</task>\n\n"
             f"The kinds of task that there are:\n{listed}\n\n"
             f"Which kind is it? Do not do the task. Reply with JSON and nothing else, "
             f'as {{"kind": "simple"}}: {", ".join(KINDS)}.'
@@ -292,12 +293,18 @@ class Adaptive(Prompting):
             yield call_failed(at, "route", reply.error)
             if halts(reply.error):
                 return reply.error
-            return Choice(self.default, None, "default", f"the model could not be asked: {reply.error}")
+            return self._undecided(f"the model could not be asked: {reply.error}")
         choice = read_name(reply.text, self._names(), "kind")
         if choice is None:
             yield Note("parse.unreadable", at, {"kind": "route", "draw": 0})
-            return Choice(self.default, None, "default", "the model named none of the kinds")
+            return self._undecided("the model named none of the kinds")
         return choice
+
+    def _undecided(self, why: str) -> Choice:
+        """The default, for a task that neither a rule nor the model decides."""
+        return Choice(
+            self.default, None, "default", f"no rule decided, and {why}: the default is {self.default!r}"
+        )
 
     def _names(self) -> dict[str, Choice]:
         """What a reply of the model may name: a kind of task, or a strategy by its name here or its own."""

@@ -12,13 +12,14 @@ tree shows what it was made from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from pydantic import BaseModel, Field
 
 from tot_lab.core.calls import halts, stop_of
+from tot_lab.core.reading.json_values import find_json
 from tot_lab.core.reading.judgements import match_all, match_once
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
@@ -38,6 +39,7 @@ from tot_lab.strategies.deep_think_replies import (
     IterationResult,
     Judgement,
     ReplyModel,
+    Synthesis,
     ThoughtBranch,
 )
 from tot_lab.strategies.structured import Structured, Tier, ask_json, described, read_json_as
@@ -113,12 +115,26 @@ class DeepThink(Prompting):
     `tl.diagnose`.
 
     Stops: `converged` (the model expects no improvement from another iteration), `solved` (a confidence of at
-    least 9.5), `limit:iterations`, `limit:timeout`. `tl.deep_thought(run)` gives the iterations and the
-    report.
+    least 9.5), `limit:iterations`, `limit:timeout`, and `limit:errors` if a later iteration failed and an
+    earlier one answers. `tl.deep_thought(run)` gives the iterations and the report.
 
     References:
         Cogtrix, "Deep Think".
     """
+
+    setting_aliases: ClassVar[Mapping[str, str]] = {
+        "max_iterations": "max_iterations",
+        "num_branches": "num_branches",
+        "beam_width": "beam_width",
+        "temperature": "temperature",
+        "model": "model",
+        "task": "tl.general(task)",
+        "context": "tl.general(task, context=…)",
+        "provider": 'tl.Lab("provider/model")',
+        "base_url": "tl.Lab(tl.LiteLLM(api_base=…))",
+        "api_key": "tl.Lab(tl.LiteLLM(api_key=…))",
+        "context_window": "tl.Lab(tl.LiteLLM(context_window=…))",
+    }
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.7
     """Sampling temperature, 0–2."""
@@ -177,12 +193,13 @@ class _Iterations:
         self.task = task
         self.sizes = sizes
         self.at = at
-        self.goal = task.answer_prompt(True)
+        self.goal = task.task_prompt(True)
         # The window is that of the lab's own model.
         self.window = task.context_window if strategy.model is None else None
         self.past: list[IterationResult] = []
         self.schema = True  # whether the server supports JSON schemas, as far as known
         self.direct = False  # whether the approaches of the iteration were unreadable
+        self.unjudged = False  # whether its judgement was unreadable
 
     def carried_out(self) -> Thinking[Answer]:
         """Branch, develop and converge, repeatedly while improvement is possible."""
@@ -191,22 +208,23 @@ class _Iterations:
         for number in range(1, self.sizes.max_iterations + 1):
             approaches, failed = yield from self._branch(base, number)
             if not approaches:
-                stop = failed
+                stop = self._failed(failed)
                 break
             developed = yield from gather(
                 [self._develop(branch) for branch in approaches], at_most=1, seconds=2 * self.by.timeout
             )
             branches = [branch for branch, _ in developed]
             if all(branch.solution_node is None for branch in branches):
-                stop = next((halt for _, halt in developed if halts(halt)), developed[0][1])
+                failed = next((halt for _, halt in developed if halts(halt)), developed[0][1])
+                stop = self._failed(failed)
                 break
             result, failed = yield from self._converge(base, number, branches)
             if result is None:
-                unfinished, stop = branches, failed
+                unfinished, stop = branches, self._failed(failed)
                 break
             self.past.append(result)
             base = self._best().node
-            if result.from_branch and self.direct and all(one.assumed or one.error for one in branches):
+            if self.unjudged and self.direct and all(one.assumed or one.error for one in branches):
                 stop = "error"  # no stage had a readable reply: the model refuses or is not capable
                 break
             if not result.should_continue:
@@ -336,9 +354,14 @@ class _Iterations:
                 "deep_think.truncated", base, {"what": "converge", "confidence": ASSUMED}, fallback=True
             )
         whole = made if isinstance(made, Convergence) and not result.truncated else None
+        self.unjudged = whole is None
         ranked = yield from self._ranked(base, solved, made, whole is not None)
         if whole is not None:
             synthesised = yield from self._synthesised(number, ranked, whole)
+        elif not result.truncated and _is_prose(_raw(result)):
+            yield from self._assume(base, "converge", result.error)
+            prose = Convergence(synthesis=Synthesis(solution=_raw(result)))
+            synthesised = yield from self._synthesised(number, ranked, prose)
         else:
             synthesised = yield from self._stand_in(base, number, ranked, made, result)
         lost = [branch for branch in branches if branch.solution_node is None]
@@ -423,7 +446,7 @@ class _Iterations:
         )
         thought = yield from emit(Thought(f"{best}.0", best, made.synthesis.solution, source))
         score = yield from _score(thought.id, made.confidence)
-        if score is None:
+        if score is None and not self.unjudged:
             why = "the confidence is not a number from 0 to 10"
             yield Note("deep_think.unrated", thought.id, {"error": why, "confidence": ASSUMED}, fallback=True)
         return IterationResult(
@@ -440,6 +463,10 @@ class _Iterations:
             next_focus=made.next_focus,
             assumed=score is None,
         )
+
+    def _failed(self, stop: str) -> str:
+        """The stop reason of an iteration that failed with `stop`. An earlier synthesis stays the answer."""
+        return "limit:errors" if stop == "error" and self.past else stop
 
     # The answer.
 
@@ -563,6 +590,16 @@ def _trust(result: IterationResult) -> tuple[bool, float, int]:
 def _raw(result: Structured[Any]) -> str:
     """The text of the last reply."""
     return split_thinking(result.replies[-1].text)[1].strip()
+
+
+def _is_prose(text: str) -> bool:
+    """Whether a reply is a text for a reader, and not JSON in which something is missing."""
+    return (
+        not text.startswith(("{", "["))
+        and not any(f'"{field}"' in text for field in ("evaluations", "synthesis"))
+        and any(map(str.isalpha, text))
+        and all(found.end - found.start < len(text) for found in find_json(text))
+    )
 
 
 def _between(low: int, value: int, high: int) -> int:

@@ -265,23 +265,27 @@ class Evaluation(ReplyModel):
 
 
 class Reflection(ReplyModel):
-    """What an iteration teaches."""
+    """What an iteration teaches.
+
+    text: a reflection without the fields.
+    """
 
     patterns: Texts = Field([], description="what several solutions share")
     mistakes: Texts = Field([], description="what went wrong, and where")
     missed: Texts = Field([], description="what none of them saw")
     insights: Texts = Field([], description="what is now known of the task")
+    text: SkipJsonSchema[Text] = Field("", exclude=True)
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
-        """Words alone are an insight."""
-        return value if isinstance(value, dict) else {"insights": value}
+        return value if isinstance(value, dict) else {"text": value}
 
     @property
     def summary(self) -> str:
         """All but the insights, in lines."""
         fields = [("Pattern", self.patterns), ("Mistake", self.mistakes), ("Missed by all", self.missed)]
-        return "\n".join(f"{what}: {text}" for what, texts in fields for text in texts)
+        lines = [f"{what}: {text}" for what, texts in fields for text in texts]
+        return "\n".join(filter(None, [self.text, *lines]))
 
 
 class Idea(ReplyModel):

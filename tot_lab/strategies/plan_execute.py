@@ -511,7 +511,7 @@ class _Work:
         self, kind: str, read: Callable[[PlanDraft], list[PlanStep]], *parts: str
     ) -> Thinking[tuple[list[PlanStep] | None, str]]:
         """The steps that the model writes, or the stop reason if no reply could be used."""
-        prompt = "\n\n".join(filter(None, [self.goal, *parts, self._rules()]))
+        prompt = "\n\n".join(filter(None, [self.task.task_prompt(True), *parts, self._rules()]))
         sound: TypeAdapter[Any] = TypeAdapter(Annotated[PlanDraft, AfterValidator(read)])
         sample_index = self._rewrites * calls_per_ask(
             self.by.max_retries

@@ -173,7 +173,7 @@ class Plan(BaseModel):
     Attributes:
         id: The run's id and the thought that the plan belongs to.
         task_id: The id of the task.
-        agent_id: The strategy and the model.
+        agent_id: The `agent_id` of the lab, or else the strategy and the model.
         status: `active`, `completed` (its goal was reached), `failed`, or `abandoned` (ended by a budget or
             cancelled).
         version: 1, plus one for each patch and augmentation.

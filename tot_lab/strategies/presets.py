@@ -1,14 +1,16 @@
 """Published settings, as plain values of their strategies.
 
 A preset has the defaults of its source; a test compares them and their call counts. Each accepts changes by
-setting name or by path: `beam_search({"search.width": 4})`.
+setting name, by path, or by the names of its source: `beam_search({"search.width": 4})`,
+`beam_search(beam_width=4)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
 
+from tot_lab.core.parts import Alias
 from tot_lab.strategies.deep_think import DeepThink
 from tot_lab.strategies.search import (
     BeamSearch,
@@ -20,14 +22,19 @@ from tot_lab.strategies.search import (
     Joint,
     Parts,
     Propose,
+    Proposer,
     Sample,
     Stop,
     TreeOfThoughts,
     Value,
     Vote,
+    WithTools,
 )
+from tot_lab.strategies.search.source_names import BEAM_SEARCH, STATE_MACHINE
 
 Paths: TypeAlias = Mapping[str, Any] | None
+
+P = TypeVar("P", bound=Callable[..., Any])
 
 __all__ = [
     "beam_search",
@@ -42,6 +49,21 @@ __all__ = [
 ]
 
 
+def _accepting(names: Mapping[str, str | Alias]) -> Callable[[P], P]:
+    """Add the names of its source to the docstring of a preset."""
+    lines = ["", "", "    Names of the source, in snake_case or camelCase, and what they are here:", ""]
+    for name, alias in names.items():
+        paths, _, note = Alias((alias,)) if isinstance(alias, str) else alias
+        lines.append(f"        {name}: {' and '.join(paths)}{f' ({note})' if note else ''}")
+
+    def document(preset: P) -> P:
+        preset.__doc__ = f"{(preset.__doc__ or '').rstrip()}{chr(10).join(lines)}\n    "
+        return preset
+
+    return document
+
+
+@_accepting(BEAM_SEARCH)
 def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     """Tree of Thoughts by beam search. At most 30 calls.
 
@@ -58,48 +80,66 @@ def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     ).with_(paths, **changes)
 
 
+@_accepting(STATE_MACHINE)
 def state_machine(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
-    """Tree of Thoughts as a state machine. At most 100 nodes.
+    """Tree of Thoughts as a state machine. At most 52 calls, and 100 nodes if its depth is raised.
 
-    Best-first search, with the proposals and the scores of siblings in one call each. Its
-    `early_success_threshold` is `stop.solved` here, its `branching_factor` is `propose.count`.
+    Best-first search, with the proposals and the scores of siblings in one call each.
+
+    Settings of tools make the proposer `WithTools`.
 
     References:
         Design M in CONFORMANCE.md (of Jido AI, an Elixir framework for agents).
     """
+    proposer: Proposer = Propose(count=3, max_parse_retries=1)
+    given = TreeOfThoughts.by_path({**(paths or {}), **changes})
+    if any(path.partition("propose.")[2] in WithTools.model_fields for path in given):
+        proposer = WithTools(proposer=proposer)
     return TreeOfThoughts(
-        propose=Propose(count=3, max_parse_retries=1),
+        propose=proposer,
         evaluate=Joint(max_parse_retries=1),
         search=BestFirst(),
         answer=BestLeaf(top_k=3),
         stop=Stop(solved=1.0, depth=3, nodes=100, patience=1, min_improvement=0.02, min_depth=2),
         ends_at_answer=False,
-    ).with_(paths, **changes)
+    ).with_(given)
 
 
+@_accepting(DeepThink.setting_aliases)
 def deep_think_quick(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, after Cogtrix, quick: one iteration of three branches, 5 calls."""
+    """Deep Think, after Cogtrix, quick: one iteration of three branches. At most 6 calls: 5, and one more if
+    the server turns out not to support JSON schemas.
+    """
     return DeepThink(max_iterations=1, num_branches=3).with_(paths, **changes)
 
 
+@_accepting(DeepThink.setting_aliases)
 def deep_think_balanced(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, after Cogtrix, balanced: its defaults, at most 15 calls."""
+    """Deep Think, after Cogtrix, balanced: its defaults. At most 16 calls: 15, and one more if the server
+    turns out not to support JSON schemas.
+    """
     return DeepThink(max_iterations=3, num_branches=3, beam_width=2).with_(paths, **changes)
 
 
+@_accepting(DeepThink.setting_aliases)
 def deep_think_thorough(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, after Cogtrix, thorough: at most 30 calls."""
+    """Deep Think, after Cogtrix, thorough. At most 31 calls: 30, and one more if the server turns out not to
+    support JSON schemas.
+    """
     return DeepThink(max_iterations=5, num_branches=4, beam_width=2).with_(paths, **changes)
 
 
+@_accepting(DeepThink.setting_aliases)
 def deep_think_maximum(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, after Cogtrix, maximum: at most 35 calls."""
+    """Deep Think, after Cogtrix, maximum. At most 36 calls: 35, and one more if the server turns out not to
+    support JSON schemas.
+    """
     return DeepThink(max_iterations=5, num_branches=5, beam_width=3).with_(paths, **changes)
 
 
 def game24(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     """Game of 24: breadth-first search that keeps five thoughts per level, each valued three times and the
-    values summed.
+    values summed. At most 2,416 calls.
 
     Differences from the paper's code: at most 50 proposals of a reply are used (its recorded replies have up
     to 46), and none with wrong arithmetic. A path that reaches 24 is its own answer; the original writes it
@@ -120,7 +160,8 @@ def game24(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
 
 
 def mini_crossword(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
-    """Mini crosswords: depth-first search over 100 states, with at most three words per state.
+    """Mini crosswords: depth-first search over 100 states, with at most three words per state. At most 3,838
+    calls.
 
     Words are ordered by their confidence in eight replies together (the paper says five). Each clue with at
     least two letters is judged by itself, and a state with an impossible clue is not entered. The answer is

@@ -61,7 +61,7 @@ class ToolNeeds(NamedTuple):
 def classify_tools(strategy: Acting, task: Task, available: AvailableTools, at: str) -> Thinking[ToolNeeds]:
     """Ask which of the tools `task` needs. Makes 1 call."""
     prompt = (
-        f"A task for somebody who has tools:\n<task>\n{task.answer_prompt(False)}\n</task>\n\n"
+        f"A task for somebody who has tools:\n<task>\n{task.task_prompt(False)}\n</task>\n\n"
         f"The tools:\n{available.listed()}\n\n"
         "Which of them must be called to do the task, and how often each at least? Count one call for each "
         "thing that has to be looked up, worked out or delivered. Which others may help? Do not do the task, "

@@ -30,7 +30,7 @@ from tot_lab.strategies.search.migration import migrate_settings
 from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Propose, Proposer, WithTools
 from tot_lab.strategies.search.sampling import Sampler, Unit, emit_as_list, error_in
-from tot_lab.strategies.search.tree_of_thoughts import calls_per_expansion
+from tot_lab.strategies.search.tree_of_thoughts import calls_per_expansion, closing_note
 
 RELIEF = 0.15
 """How much `min_score` is lowered if a whole level is below it."""
@@ -122,8 +122,7 @@ class TreeThenAct(Prompting):
         yield Note("tot.started", at, limits)
         stop = yield from self._plan(_grounded(task), tree, at)
         best = self._best(tree, at)
-        winner = {"winner_id": best, "winner_score": tree[best].score, "total_nodes": len(tree)}
-        yield Note("tot.completed", at, winner)
+        yield closing_note(at, best, tree[best].score, len(tree))
         planned = {"steps": tree[best].depth, "score": tree[best].score, "stop": stop}
         yield Note("tree.planned", best, planned)
         plan = tree.texts(best)

@@ -1,8 +1,8 @@
 """The report on a run of Deep Think as Markdown, as an HTML panel and as a short text.
 
-The panel is rendered from the Markdown, so that both have the same content. Clamped settings, assumed values
-and failures are reported where they occurred. Text written by a model cannot change the structure of the
-report.
+Its layout is that of Cogtrix, "Deep Think", with additions. The panel is rendered from the Markdown, so that
+both have the same content. Clamped settings, assumed values and failures are reported where they occurred.
+Text written by a model cannot change the structure of the report.
 
 The `deep_think` tool returns the Markdown to a model. A change of its wording therefore changes prompts and
 cache keys.
@@ -19,7 +19,7 @@ from tot_lab.analysis.gathering import Gathering
 from tot_lab.record.run import Run
 from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
 from tot_lab.views.figures.theme import FONT, PATH, short
-from tot_lab.views.markdown import escape_line, excerpt, sanitize, to_html
+from tot_lab.views.markdown import escape_line, excerpt, is_paragraph, sanitize, to_html
 
 _CHOSEN = {"keywords": "the words of the task", "model": "the model", "default": "default"}
 """Description of each way to choose a category."""
@@ -41,8 +41,12 @@ def markdown_of(data: DeepThought, *, answer_first: bool = False) -> str:
     head, *rest = _sections(data)
     if answer_first:
         rest.sort(key=lambda section: section.foldable)
-    parts = [f"# {head.title}", head.body, *(f"{one.prefix} {one.title}\n\n{one.body}" for one in rest)]
+    parts = [f"# {head.title}", head.body, *map(_section, rest)]
     return _join(*parts, f"---\n\n*{escape_line(_closing_line(data), LINE)}*\n")
+
+
+def _section(one: _Section) -> str:
+    return f"{'' if one.foldable else '---' + chr(10) * 2}## {one.title}\n\n{one.body}"
 
 
 def html_of(data: DeepThought) -> str:
@@ -55,8 +59,7 @@ def html_of(data: DeepThought) -> str:
             is_open = " open" if one.is_open else ""
             parts.append(f"<details{is_open}><summary>{title}</summary>{body}</details>")
         else:
-            kind = "part" if one.prefix == "##" else "sub"
-            parts.append(f'<div class="{kind}">{title}</div>{body}')
+            parts.append(f'<div class="part">{title}</div>{body}')
     parts.append(f'<div class="closing">{_inline_html(escape_line(_closing_line(data), LINE))}</div>')
     style = _STYLE.replace("FONT", FONT).replace("PATH", PATH)
     return f'<div class="tot-lab-deep-thought"><style>{style}</style>{"".join(parts)}</div>'
@@ -84,25 +87,26 @@ class _Section(NamedTuple):
     """A section of the report in Markdown.
 
     Attributes:
-        prefix: Markdown prefix of the heading.
         foldable: Whether the panel can fold the section.
         is_open: Whether a foldable section is initially open.
     """
 
     title: str
     body: str
-    prefix: str = "##"
     foldable: bool = False
     is_open: bool = False
 
 
 def _sections(data: DeepThought) -> list[_Section]:
     """Return the sections: the head, the gathering, each iteration and the final solution."""
-    text = sanitize(data.task.expandtabs(4))  # "> " would change the width of a tab
-    task = "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
+    task = sanitize(data.task.expandtabs(4))  # "> " would change the width of a tab
+    if not is_paragraph(task):
+        task = "\n".join(f"> {line}".rstrip() for line in task.split("\n"))
+    task = _labelled("Task", task)
     clamped = ", ".join(f"`{one.field}` {one.given} → {one.used}" for one in data.clamped)
     label = " *simulated model*" if data.simulated else ""
-    sections = [_Section(_title(data) + label, _join(task, f"*Clamped:* {clamped}" if clamped else ""))]
+    title = f"{_title(data)} — Tree-of-Thought Analysis{label}"
+    sections = [_Section(title, _join(task, f"*Clamped:* {clamped}" if clamped else ""))]
     if data.gathering is not None:
         nothing = " · nothing" if data.gathering.nothing else ""
         title = f"Gathered · {data.gathering.category}{nothing}"
@@ -116,7 +120,7 @@ def _sections(data: DeepThought) -> list[_Section]:
         failed = f"*Failed:* {escape_line(data.failed, LINE)}" if data.failed else ""
         body = _join(_iteration_notes(data, number), _approaches(data.unfinished), failed)
         sections.append(_Section(f"Iteration {number} · not finished", body, foldable=True, is_open=True))
-    return [*sections, *_final_sections(data)]
+    return [*sections, _final_section(data)]
 
 
 def _gathering_section(data: Gathering) -> str:
@@ -136,13 +140,13 @@ def _gathering_section(data: Gathering) -> str:
 
 
 def _iteration_section(data: DeepThought, result: IterationResult) -> str:
-    reflection = _bullets(result.reflection_summary.splitlines())
-    focus = excerpt(result.next_focus, LINE)
+    reflection = [line for line in result.reflection_summary.splitlines() if line.strip()]
+    alone = len(reflection) == 1
     return _join(
         _iteration_notes(data, result.iteration, result),
         _approaches(result.branches, result.beam),
-        f"**Reflection**\n\n{reflection}" if reflection else "",
-        f"**Next focus:** {focus}" if focus else "",
+        _labelled("Reflection", excerpt(reflection[0], LINE) if alone else _bullets(reflection)),
+        _labelled("Next focus", excerpt(result.next_focus, LINE)),
     )
 
 
@@ -168,7 +172,7 @@ def _iteration_notes(data: DeepThought, number: int, result: IterationResult | N
         name = next(escape_line(one.name, NAME) for one in result.branches if one.id == result.from_branch)
         why = escape_line(what["converge"].error, LINE) if "converge" in what else ""
         notes.append(f"There is no synthesis: the solution of “{name}” stands in its place. {why}".strip())
-    elif "converge" in what:  # runs recorded by earlier versions
+    elif "converge" in what:
         notes.append("The synthesis could not be read: its text is the solution, and no approach was judged.")
     if result is not None and result.assumed:
         notes.append("Its confidence is assumed and decides nothing.")
@@ -177,33 +181,34 @@ def _iteration_notes(data: DeepThought, number: int, result: IterationResult | N
 
 def _approaches(branches: Sequence[ThoughtBranch], beam: Sequence[str] = ()) -> str:
     """Return one line per approach. The best has a star; those that the next iteration builds on are bold."""
-    lines = []
+    lines = [f"Approaches explored ({len(branches)}):", ""] if branches else []
     for place, branch in enumerate(branches):
         name = escape_line(branch.name, NAME) or "(without a name)"
         if branch.error is not None:
-            lines.append(f"✗ {name}: failed, {escape_line(branch.error, LINE)}")
+            lines.append(f"- ✗ {name}: failed, {escape_line(branch.error, LINE)}")
             continue
-        star = "★ " if place == 0 and branch.score is not None else ""
+        star = " ★" if place == 0 and branch.score is not None else ""
         label = f"**{name}**" if branch.id in beam else name
-        score = "" if not beam else " `[no score]`" if branch.score is None else f" `[{branch.score:.1f}/10]`"
+        known = "no score" if branch.score is None else f"{branch.score:.1f}/10"
+        score = f"**[{known}]** " if beam else ""
         text = excerpt(branch.verdict or branch.solution or branch.strategy, LINE if branch.verdict else 200)
         raw = " *(not in the form that was asked for: taken as it is)*" if branch.assumed else ""
         raw = " *(truncated: its confidence is assumed)*" if branch.truncated else raw
-        lines.append(f"{star}{label}{score}{f' {text}' if text else ''}{raw}")
-    return "\n".join(f"{k}. {line}" for k, line in enumerate(lines, 1))
+        lines.append(f"- {score}{label}{star}{f' — {text}' if text else ''}{raw}")
+    return "\n".join(lines)
 
 
-def _final_sections(data: DeepThought) -> list[_Section]:
-    """Return the sections of the solution, its reasoning and the insights."""
-    title = "Final solution"
+def _final_section(data: DeepThought) -> _Section:
+    """Return the section of the solution, its reasoning and the insights."""
+    title = "Final Solution"
     if data.node is None:
-        return [_Section(title, "*None as yet.*" if data.stop is None else "*There is none.*")]
+        return _Section(title, "*None as yet.*" if data.stop is None else "*There is none.*")
     result = next((one for one in data.iterations if one.iteration == data.answer_iteration), None)
     if result is None:
         why = "No iteration was finished: this is the solution of which its own approach was surest."
         if any(one.solution_node == data.node and one.truncated for one in data.unfinished):
             why += " It is truncated."
-        return [_Section(title, f"*{why}*\n\n{sanitize(data.answer)}")]
+        return _Section(title, f"*{why}*\n\n{sanitize(data.answer)}")
     why = f"From iteration {result.iteration} of {len(data.iterations)}, the most confident."
     if result.assumed:
         why = f"From iteration {result.iteration}, the last one: no confidence could be read."
@@ -215,31 +220,35 @@ def _final_sections(data: DeepThought) -> list[_Section]:
         why += f" It is the solution of “{names[result.from_branch]}”{', truncated' if cut else ''}."
     taken = _bullets(f"From **{names[one.branch]}**: {one.idea}" for one in result.taken)
     insights = dict.fromkeys(text for one in data.iterations for text in one.insights)
-    parts = [
-        ("Reasoning", _join(sanitize(result.synthesis_reasoning), taken)),
-        ("Key insights", _bullets(insights)),
-    ]
-    solution = _Section(f"{title} · {_confidence(result)}", f"*{why}*\n\n{sanitize(data.answer)}")
-    return [solution, *(_Section(name, body, prefix="###") for name, body in parts if body)]
+    body = _join(
+        f"*{why}*",
+        sanitize(data.answer),
+        _labelled("Reasoning", _join(sanitize(result.synthesis_reasoning), taken)),
+        _labelled("Key insights", _bullets(insights)),
+    )
+    return _Section(f"{title} ({_confidence(result, ': ')})", body)
 
 
 def _title(data: DeepThought) -> str:
     return "Deep Think" if data.total == 1 else f"Deep Think {data.number} of {data.total}"
 
 
-def _confidence(result: IterationResult) -> str:
+def _confidence(result: IterationResult, sign: str = " ") -> str:
     marks = f"{', assumed' if result.assumed else ''}{', truncated' if result.truncated else ''}"
-    return f"confidence {result.confidence:.1f}/10{marks}"
+    return f"confidence{sign}{result.confidence:.1f}/10{marks}"
 
 
 def _closing_line(data: DeepThought) -> str:
     """Return the last line: counts, time, stop reason and model."""
     branches = [*(branch for result in data.iterations for branch in result.branches), *data.unfinished]
     failed = sum(branch.error is not None for branch in branches)
-    facts = [
+    counts = [
         _count(len(data.iterations), "iteration"),
         _count(data.branches_explored, "branch") + " explored" + (f" ({failed} failed)" if failed else ""),
-        "time unknown" if isnan(data.seconds) else f"{data.seconds:.1f} seconds",
+        "time unknown" if isnan(data.seconds) else f"{data.seconds:.1f}s elapsed",
+    ]
+    facts = [
+        ", ".join(counts),
         "not finished" if data.stop is None else f"stopped: {data.stop}",
         data.model,
         f"context window unknown: {data.assumed_window:,} tokens assumed" if data.assumed_window else "",
@@ -260,6 +269,11 @@ def _join(*parts: str) -> str:
     return "\n\n".join(filter(None, parts))
 
 
+def _labelled(label: str, text: str) -> str:
+    """Return `text` behind a label, or below it if it is more than one line of prose. Empty without text."""
+    return f"**{label}:**{' ' if is_paragraph(text) else chr(10) * 2}{text}" if text else ""
+
+
 def _bullets(texts: Iterable[str]) -> str:
     return "\n".join(f"- {excerpt(text, LINE)}" for text in texts)
 
@@ -270,9 +284,8 @@ _STYLE = """
 .tot-lab-deep-thought .title { font-size: 18px; font-weight: 600 }
 .tot-lab-deep-thought .title em { margin-left: .4em; padding: 1px 8px; border: 1px solid PATH;
   border-radius: 9px; font-size: 11px; font-style: normal }
-.tot-lab-deep-thought :is(.part, .sub, details) { border-top: 1px solid rgba(128, 128, 128, .25) }
+.tot-lab-deep-thought :is(.part, details) { border-top: 1px solid rgba(128, 128, 128, .25) }
 .tot-lab-deep-thought .part { font-size: 16px; font-weight: 600; margin-top: 8px; padding-top: 10px }
-.tot-lab-deep-thought .sub { font-weight: 600; margin-top: 10px; padding-top: 8px }
 .tot-lab-deep-thought summary { cursor: pointer; font-weight: 600; padding: 4px 0 }
 .tot-lab-deep-thought :is(p, ul, ol, pre, table) { margin: 6px 0 }
 .tot-lab-deep-thought :is(ul, ol) { padding-left: 24px }
@@ -291,7 +304,7 @@ _STYLE = """
   .tot-lab-deep-thought details::details-content { content-visibility: visible; block-size: auto }
   .tot-lab-deep-thought summary { list-style: none }
   .tot-lab-deep-thought pre { white-space: pre-wrap }
-  .tot-lab-deep-thought :is(summary, .title, .part, .sub) { break-after: avoid }
+  .tot-lab-deep-thought :is(summary, .title, .part) { break-after: avoid }
   .tot-lab-deep-thought :is(li, pre, tr) { break-inside: avoid }
 }
 """

@@ -58,6 +58,12 @@ def sanitize(text: str) -> str:
     return _escape_parts(parts).strip("\n")
 
 
+def is_paragraph(text: str) -> bool:
+    """Whether a Markdown text is one line of prose, which can follow a label on its line."""
+    paragraph = ["paragraph_open", "inline", "paragraph_close"]
+    return "\n" not in text and [token.type for token in _parser(False).parse(text)] == paragraph
+
+
 def excerpt(text: str, max_length: int) -> str:
     """Return the beginning of a Markdown text as one line of at most `max_length` characters.
 

@@ -31,6 +31,11 @@ _LIKE = (
     "in the form of this example (it has other numbers; write fractions like 10/3):\n12 / 3 = 4 (left: 2 4 7)"
 )
 
+_EXPRESSION = (
+    f"Write one expression that equals {TARGET}, using each of the numbers exactly once, with + - * / and "
+    "parentheses."
+)
+
 _N = r"\d{1,9}(?:\.\d{1,9})?"
 _S = r"[ \t]{0,4}"
 _WHOLE = rf"\({_S}(-?{_S}{_N}(?:{_S}/{_S}{_N})?){_S}\)"
@@ -172,15 +177,14 @@ class Game24(Domain):
         )
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
-        ask = (
-            f"Write one expression that equals {TARGET}, using each of the numbers exactly once, with "
-            "+ - * / and parentheses. "
-        )
         if reasoning:
-            ask += "Think step by step: join two numbers at a time. End with the line\nAnswer: <expression>"
+            ask = "Think step by step: join two numbers at a time. End with the line\nAnswer: <expression>"
         else:
-            ask += "Reply with this line and nothing else:\nAnswer: <expression>"
-        return f"{self._problem(task)}\n\n{ask}"
+            ask = "Reply with this line and nothing else:\nAnswer: <expression>"
+        return f"{self._problem(task)}\n\n{_EXPRESSION} {ask}"
+
+    def task_prompt(self, task: Task, reasoning: bool) -> str:
+        return f"{self._problem(task)}\n\n{_EXPRESSION} A solution is the expression alone."
 
     def response_format(self, purpose: str, task: Task, path: Path) -> dict[str, Any] | None:
         if not self.structured or purpose not in ("sample", "propose"):

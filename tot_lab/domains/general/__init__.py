@@ -7,6 +7,7 @@ right. Without `grading`, no answer is graded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
@@ -28,12 +29,23 @@ _SCALE = (
 )
 
 
+ALONE = "A solution to it is the answer alone, without the way to it."
+"""What a request for JSON asks for in place of a last line `Answer: …`."""
+
+_TO_WRITE = re.compile(
+    r"\s*(?:please\s+)?(?:write(?!\s+(?:down\b|[-+]?[\d.,]+))|draft|compose|rewrite|rephrase|paraphrase)\s",
+    re.IGNORECASE,
+)
+
+
 class General(Domain):
     r"""Any question with a short answer.
 
     Every prompt asks for a last line `Answer: <your answer>`, and the text after `Answer:` is the answer. In
     a reply without such a line, the content of the last `\boxed{…}` is the answer. If the answer is a text,
-    such as an essay or a program, use `tl.open_ended`, whose answer is the whole reply.
+    such as an essay or a program, use `tl.open_ended`, whose answer is the whole reply. A question that asks
+    to write something (`Write …`, `Draft …`, `Rephrase …`) and is not graded gets the prompt of
+    `tl.open_ended`.
     """
 
     kind = "general"
@@ -129,8 +141,24 @@ class General(Domain):
         )
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
+        if self._asks_to_write(task):
+            return self._text_prompt(task, reasoning)
         how = "Think step by step, then end with" if reasoning else "Answer at once, without explanation, in"
         return f"Problem:\n{self.statement(task)}\n\n{how} one line of this form:\nAnswer: <your answer>"
+
+    def task_prompt(self, task: Task, reasoning: bool) -> str:
+        if type(self).answer_prompt is not General.answer_prompt or self._asks_to_write(task):
+            return super().task_prompt(task, reasoning)
+        return f"Problem:\n{self.statement(task)}\n\n{ALONE}"
+
+    def _text_prompt(self, task: Task, reasoning: bool) -> str:
+        """Asks for an answer that is the whole reply."""
+        how = "Think it through first." if reasoning else "Answer at once."
+        return f"Problem:\n{self.statement(task)}\n\n{how} The answer is the whole text of your reply."
+
+    def _asks_to_write(self, task: Task) -> bool:
+        """Whether the answer is a text of any length, although the domain is that of short answers."""
+        return self.grading is None and task.reference is None and bool(_TO_WRITE.match(task.question))
 
     def part(self, task: Task, question: str, known: str) -> Task:
         whole = f"It is a part of this problem:\n{task.question}"

@@ -25,7 +25,7 @@ from tot_lab.core.reading.answers import whole_answer
 from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.registry import names
 from tot_lab.core.task import Domain, Task, Ungraded
-from tot_lab.domains.general import General
+from tot_lab.domains.general import ALONE, General
 from tot_lab.domains.gym.exact import EXACT, is_solved
 
 MAX_TASKS = 100_000
@@ -68,6 +68,9 @@ class Gym(General):
             f"Problem:\n{self.statement(task)}\n\n{how} `Answer:` and the answer, of one or more lines, in "
             "the form that the problem asks for. Write nothing after it.\nAnswer: <your answer>"
         )
+
+    def task_prompt(self, task: Task, reasoning: bool) -> str:
+        return f"Problem:\n{self.statement(task)}\n\n{ALONE}"
 
     def read_answer(self, task: Task, text: str) -> str | None:
         r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line,

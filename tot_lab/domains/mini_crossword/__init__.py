@@ -86,6 +86,9 @@ class _Fill(NamedTuple):
     line: str
 
 
+_WORDS = "the five words across, from the top row down"
+
+
 class MiniCrossword(Domain):
     """5x5 mini crosswords. `mini_crossword` makes its tasks. The question of a task is the list of clues.
 
@@ -197,12 +200,15 @@ class MiniCrossword(Domain):
         )
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
-        line = "the line\nAnswer: <the five words across, from the top row down>"
+        line = f"the line\nAnswer: <{_WORDS}>"
         if reasoning:
             ask = f"Think step by step: find one word at a time, and check the crossings. End with {line}"
         else:
             ask = f"Reply with nothing but {line}"
         return f"{self._problem(task)}\n\n{ask}"
+
+    def task_prompt(self, task: Task, reasoning: bool) -> str:
+        return f"{self._problem(task)}\n\nA solution is {_WORDS}."
 
     def response_format(self, purpose: str, task: Task, path: Path) -> dict[str, Any] | None:
         grid = _walk(path)

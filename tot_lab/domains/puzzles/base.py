@@ -210,6 +210,10 @@ class PuzzleDomain(Domain):
             "problem asks for."
         )
 
+    def task_prompt(self, task: Task, reasoning: bool) -> str:
+        alone = "A solution is the answer alone, in the form that the problem asks for."
+        return f"{self.statement(task)}\n\n{alone}"
+
     def _problem(self, task: Task) -> str:
         return f"{self.statement(task)}\n\n{self.move_form}"
 

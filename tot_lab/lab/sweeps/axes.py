@@ -65,14 +65,15 @@ def grid(strategy: type[Strategy] | Strategy, paths: Mapping[str, Any] | None = 
         kind, fixed = strategy, {}
     else:
         raise TypeError(f"strategy must be a strategy such as tl.TreeOfThoughts: got {strategy!r}.")
-    axes = {**(paths or {}), **axes}
-    values = {kind.setting_aliases.get(name, name): _values(name, given) for name, given in axes.items()}
+    values = {name: _values(name, given) for name, given in {**(paths or {}), **axes}.items()}
     made: list[Strategy] = []
     skipped: Counter[str] = Counter()
     found: set[str] = set()
     incomplete: set[str] = set()
+    given: dict[str, Any] = {}
     for chosen in product(*values.values()):
-        settings = dict(zip(values, chosen, strict=True))
+        settings = kind.by_path(dict(zip(values, chosen, strict=True)))
+        given.update(settings)
         own = {name: value for name, value in settings.items() if "." not in name}
         one = kind(**{**fixed, **own})
         inside = {path: value for path, value in settings.items() if "." in path and _has(one, path)}
@@ -85,7 +86,7 @@ def grid(strategy: type[Strategy] | Strategy, paths: Mapping[str, Any] | None = 
         if missing:
             incomplete.add(repr(one.settings()))
         made.append(one)
-    unknown = [path for path in values if "." in path and path not in found]
+    unknown = [path for path in given if "." in path and path not in found]
     if unknown:
         known = dict.fromkeys(path for one in made for path in flat_settings(one))
         near = get_close_matches(unknown[0], known, n=1)

@@ -15,7 +15,7 @@ class BeamSearch(Search):
         Yao et al. 2023, Algorithm 1 (ToT-BFS).
     """
 
-    aliases: ClassVar[tuple[str, ...]] = ("bfs", "beam")
+    aliases: ClassVar[tuple[str, ...]] = ("beam",)
     scale: ClassVar[str] = "width"
 
     width: Count | None = 2

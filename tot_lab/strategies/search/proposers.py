@@ -6,7 +6,7 @@ indices from `sampler.samples`, and passes each text to `children.add`, which re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -282,6 +282,11 @@ class WithTools(ToolLimits, Around):
     References:
         Zhou et al. 2023 (LATS): thoughts that rest on observations.
     """
+
+    setting_aliases: ClassVar[Mapping[str, str]] = {
+        name: f"proposer.{name}"
+        for name in ("count", "prompt", "temperature", "max_parse_retries", "samples")
+    }
 
     proposer: Proposer = Sample()
     """Makes the thoughts."""

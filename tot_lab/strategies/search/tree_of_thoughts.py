@@ -13,7 +13,7 @@ thoughts happens after the join, in the order of their ids.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
@@ -21,6 +21,7 @@ from pydantic import Field, model_validator
 
 from tot_lab.core.acts import Change, Graft, Prune, RaiseBudget, Rescore
 from tot_lab.core.calls import halts
+from tot_lab.core.parts import Alias
 from tot_lab.core.records import (
     END_OF_REPLY,
     EVENTS,
@@ -54,6 +55,7 @@ from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample
 from tot_lab.strategies.search.sampling import Sampler, error_in
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+from tot_lab.strategies.search.source_names import BEAM_SEARCH, OTHERS, STATE_MACHINE
 from tot_lab.strategies.search.stop import Stop
 
 
@@ -64,6 +66,9 @@ class TreeOfThoughts(Prompting):
     thought that is scored low is lost. Calls: for a beam 2 · count for each thought that is expanded (a
     sample and a score per child), or 1 + count with `Propose`, 2 with `Joint` as well.
 
+    Settings are also accepted by the names of the published designs (`branching_factor`, `beam_width`,
+    `early_success_threshold`, …), which `tl.presets.beam_search` and `tl.presets.state_machine` list.
+
     Raises pydantic.ValidationError, by field, for bad settings.
 
     References:
@@ -72,6 +77,7 @@ class TreeOfThoughts(Prompting):
 
     kind: ClassVar[str] = "tree_of_thoughts"
     aliases: ClassVar[tuple[str, ...]] = ("tree-of-thoughts",)
+    setting_aliases: ClassVar[Mapping[str, str | Alias]] = {**BEAM_SEARCH, **STATE_MACHINE, **OTHERS}
 
     propose: Proposer = Sample()
     """How thoughts are made: `Sample`, `Propose`, `Continue`, `Refine`, `Mixture`, `WithTools`."""
@@ -166,6 +172,13 @@ def calls_per_expansion(propose: Proposer, evaluate: Evaluator, task: Task, coun
     """The most calls that one expansion into `count` children makes."""
     alone = count * evaluate.for_thoughts_of(propose).calls_per_thought(task)
     return propose.max_calls(count) + alone + evaluate.calls_per_siblings(count)
+
+
+def closing_note(at: str, winner: str | None, score: float | None, total: int) -> Note:
+    """The note at the end of the search at `at`, whose tree has `total` thoughts, the root included."""
+    if total == 1:
+        return Note("tot.no_thoughts", at, {"total_nodes": total})
+    return Note("tot.completed", at, {"winner_id": winner, "winner_score": score, "total_nodes": total})
 
 
 class _Run:
@@ -520,8 +533,7 @@ class _Run:
                 yield Note("answer.unfinished", winner.id, {"cut": self._end(winner) == "cut"})
             yield from self._emit(Decided(winner.id, "answer", stop))
         id, score = (winner.id, winner.score) if winner is not None else (None, None)
-        completed = {"winner_id": id, "winner_score": score, "total_nodes": len(tree)}
-        yield Note("tot.completed", self.at, completed)
+        yield closing_note(self.at, id, score, len(tree))
         return Answer(text, stop, id, score, tuple(node.id for node in leaves[: rule.top_k]))
 
     def _chosen(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> tuple[str, Node | None]:
