@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
 from tot_lab.core.parts import part_of
-from tot_lab.core.records import Event, Record, Thought, is_stop_code
+from tot_lab.core.records import Event, Record, Thought, is_stop_code, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget, Gather, Request, Thinking, WithBudget, gather, resample
@@ -611,6 +611,14 @@ def never_sees_the_reference(trial: Trial) -> None:
     expect(seen == [None], f"it received the reference {seen}")
 
 
+def _between(above: str, below: str) -> list[str]:
+    """The thoughts on the way from `above` down to `below`, `above` excluded."""
+    way = [] if below == above else [below]
+    while way and (parent := parent_of(way[-1])) and parent != above:
+        way.append(parent)
+    return way
+
+
 def continues_with_a_changed_thought(trial: Trial) -> None:
     """If a user changes a thought (`lab.branch`), everything after it builds on the new text.
 
@@ -630,8 +638,14 @@ def continues_with_a_changed_thought(trial: Trial) -> None:
         elsewhere = any(old in other.text for other in made.tree)
         for call in (call for call in model.calls if f"{call.node}.".startswith(f"{node}.")):
             where = f"a {call.purpose} call for {call.node}, below the changed thought {node},"
-            # A judge sees only the answer, and a synthesis only what precedes the latest turn.
-            apart = {"judge": call.node != node, "synthesize": call.node == node}.get(call.purpose, False)
+            # A judge sees only the answer, a synthesis only what precedes the latest turn, and Deep Think's
+            # later iterations only what a synthesis has made of the thought.
+            made_anew = any(made.tree[id].source for id in _between(node, call.node))
+            apart = {
+                "judge": call.node != node,
+                "synthesize": call.node == node,
+                **dict.fromkeys(("branch", "develop", "converge"), made_anew),
+            }.get(call.purpose, False)
             expect(apart or "4711" in call.prompt, f"{where} lacks its text")
             shown = call.prompt.partition("Candidate")[0]
             expect(elsewhere or old not in shown, f"{where} has the old text")

@@ -19,9 +19,9 @@ def carried_out(model: Any, strategy: tl.Strategy, task: tl.Task, tools: Any = (
         return pool.submit(lambda: asyncio.run(lab.run(strategy, task, **more))).result()
 
 
-def agent(strategy: tl.Strategy) -> tl.Run:
+def agent(strategy: tl.Strategy, task: int = 0) -> tl.Run:
     tools = [tl.tools.Calculator(), *tl.domains.multi_hop_tools()]
-    return carried_out(tl.sim.SimAgent(skill=0.7), strategy, tl.domains.multi_hop_tasks(3)[0], tools)
+    return carried_out(tl.sim.SimAgent(skill=0.7), strategy, tl.domains.multi_hop_tasks(16)[task], tools)
 
 
 def game(strategy: tl.Strategy, cards: str = "4 8 8 11", **more: Any) -> tl.Run:
