@@ -228,7 +228,7 @@ def arguments_of(call: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_steps_are_folded_by_plan_step_and_strategy(opened):
-    run = agent(tl.PlanExecute(), task=9)  # a composite step
+    run = agent(tl.PlanExecute(), task=3)  # a composite step
     page = opened(run)
     rows = page.locator(".tl-step")
     soon(lambda: rows.count() > 4)
