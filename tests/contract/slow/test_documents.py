@@ -74,12 +74,14 @@ def reply_of_a_server(asked):
 
 
 def solved(asked):
-    """All three steps, or the next one if a text stops it. Each of the first two errs one time in four."""
+    """All three steps, or the next one if a text stops it. The first two may err, more often if the sum is
+    large: of the four problems, two are clearly harder than the others.
+    """
     last = asked.json["messages"][-1]
     steps = last["content"].split("\n\n")[:-1] if last["role"] == "assistant" else []
     begun = len(steps)
     while len(steps) < (begun + 1 if asked.json.get("stop") else 3):
-        slip = ROLL.random() < 0.25
+        slip = ROLL.random() < (0.4 if sum(summands(asked)) > 52 else 0.1)
         if not steps:
             steps.append(f"By way {ROLL.randrange(100)}, the sum is {sum(summands(asked)) + slip}.")
         elif len(steps) == 1:
