@@ -81,7 +81,7 @@ def solved(asked):
     steps = last["content"].split("\n\n")[:-1] if last["role"] == "assistant" else []
     begun = len(steps)
     while len(steps) < (begun + 1 if asked.json.get("stop") else 3):
-        slip = ROLL.random() < (0.4 if sum(summands(asked)) > 52 else 0.1)
+        slip = ROLL.random() < (0.6 if sum(summands(asked)) > 52 else 0.05)
         if not steps:
             steps.append(f"By way {ROLL.randrange(100)}, the sum is {sum(summands(asked)) + slip}.")
         elif len(steps) == 1:
