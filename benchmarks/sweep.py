@@ -118,10 +118,10 @@ async def rerun(folder: Path) -> dict[str, Any]:
     sweep = await again.sweep(SEARCH, tasks)
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     times = ["seconds", "seconds_alone"]
-    told = [frame.drop(columns=times).to_csv(index=False) for frame in (known, sweep.df())]
+    tables = [frame.drop(columns=times).to_csv(index=False) for frame in (known, sweep.df())]
     calls = sweep.counts.asked
     return {
-        "same": told[0] == told[1],
+        "same": tables[0] == tables[1],
         "sent": sweep.counts.paid,
         "per_second": calls / seconds,
         "per_cpu": calls / cpu,
@@ -155,17 +155,19 @@ def main() -> None:
         ("stored", "  … each answer stored, durably", ""),
         ("function", "  … a function as the model", ""),
     ):
-        told = measured("sweep", way, RUNS)
-        per_call = told["cpu"] / told["calls"] * 1e6
-        note = f"{told['seconds']:.2f} s, {per_call:.0f} µs CPU a call"
-        line(what, told["calls"] * alone / told["seconds"], target, note)
+        tables = measured("sweep", way, RUNS)
+        per_call = tables["cpu"] / tables["calls"] * 1e6
+        note = f"{tables['seconds']:.2f} s, {per_call:.0f} µs CPU a call"
+        line(what, tables["calls"] * alone / tables["seconds"], target, note)
     few, many = (measured("sweep", "limited", runs)["memory"] for runs in (RUNS, MORE))
     line(f"MB at most, {RUNS:,} runs", few, "", "")
     line(f"MB at most, {MORE:,} runs", many, "flat", f"{(many - few) / (MORE - RUNS) * 1e3:.1f} kB a run")
-    told = measured("rerun")
-    line("replayed from the cache, calls/s", told["per_second"], "≥ 5000", f"{told['per_cpu']:.0f} a CPU s")
-    same = "the same, times aside" if told["same"] else "NOT the same"
-    line("  requests made", told["sent"], "0", f"the table is {same}")
+    tables = measured("rerun")
+    line(
+        "replayed from the cache, calls/s", tables["per_second"], "≥ 5000", f"{tables['per_cpu']:.0f} a CPU s"
+    )
+    same = "the same, times aside" if tables["same"] else "NOT the same"
+    line("  requests made", tables["sent"], "0", f"the table is {same}")
     subprocess.run([sys.executable, Path(__file__).with_name("sweep_workers.py")], check=False)
 
 

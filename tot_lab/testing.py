@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
 from tot_lab.core.parts import part_of
-from tot_lab.core.records import Event, Record, Thought, is_stop_code, parent_of
+from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget, Gather, Request, Thinking, WithBudget, gather, resample
@@ -611,14 +611,6 @@ def never_sees_the_reference(trial: Trial) -> None:
     expect(seen == [None], f"it received the reference {seen}")
 
 
-def _between(above: str, below: str) -> list[str]:
-    """The thoughts on the way from `above` down to `below`, `above` excluded."""
-    way = [] if below == above else [below]
-    while way and (parent := parent_of(way[-1])) and parent != above:
-        way.append(parent)
-    return way
-
-
 def continues_with_a_changed_thought(trial: Trial) -> None:
     """If a user changes a thought (`lab.branch`), everything after it builds on the new text.
 
@@ -640,7 +632,8 @@ def continues_with_a_changed_thought(trial: Trial) -> None:
             where = f"a {call.purpose} call for {call.node}, below the changed thought {node},"
             # A judge sees only the answer, a synthesis only what precedes the latest turn, and Deep Think's
             # later iterations only what a synthesis has made of the thought.
-            made_anew = any(made.tree[id].source for id in _between(node, call.node))
+            way = made.tree.path(call.node) if call.node in made.tree else []
+            made_anew = any(other.source for other in way if other.id.startswith(f"{node}."))
             apart = {
                 "judge": call.node != node,
                 "synthesize": call.node == node,

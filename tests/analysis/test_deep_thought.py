@@ -33,7 +33,7 @@ def made():
 
 
 @pytest.fixture(scope="module")
-def told(made):
+def analysis(made):
     return tl.deep_thought(made)
 
 
@@ -45,30 +45,30 @@ def without(kind, reply, *, draw=None):
 # The fold.
 
 
-def test_d12_d16_what_a_run_came_to(made, told):
-    assert [result.iteration for result in told.iterations] == [1, 2, 3]
-    assert [result.confidence for result in told.iterations] == CONFIDENCES
-    for result, scores in zip(told.iterations, SCORES, strict=True):
+def test_d12_d16_what_a_run_came_to(made, analysis):
+    assert [result.iteration for result in analysis.iterations] == [1, 2, 3]
+    assert [result.confidence for result in analysis.iterations] == CONFIDENCES
+    for result, scores in zip(analysis.iterations, SCORES, strict=True):
         assert [branch.score for branch in result.branches] == sorted(scores, reverse=True)
         assert {branch.id for branch in result.branches} == {"b0", "b1", "b2"}
-    first = told.iterations[0].branches[0]
+    first = analysis.iterations[0].branches[0]
     assert (first.name, first.score, first.solution_node) == ("History table", 8.5, "0.1.0")
-    assert (told.answer_iteration, told.node) == (2, made.best.id)
-    assert told.answer == made.answer == f"{SOLUTION}\n\nThat is version 2."
-    assert (told.task, told.stop, told.branches_explored) == (TASK.question, "converged", 9)
-    assert told.seconds == made.seconds
-    assert (told.unfinished, told.failed, told.clamped, told.fallbacks) == ((), "", (), ())
-    assert (told.number, told.total, told.simulated) == (1, 1, False)
+    assert (analysis.answer_iteration, analysis.node) == (2, made.best.id)
+    assert analysis.answer == made.answer == f"{SOLUTION}\n\nThat is version 2."
+    assert (analysis.task, analysis.stop, analysis.branches_explored) == (TASK.question, "converged", 9)
+    assert analysis.seconds == made.seconds
+    assert (analysis.unfinished, analysis.failed, analysis.clamped, analysis.fallbacks) == ((), "", (), ())
+    assert (analysis.number, analysis.total, analysis.simulated) == (1, 1, False)
 
 
-def test_a_loaded_run_is_told_alike(made, told, tmp_path):
-    assert tl.deep_thought(tl.load(made.save(tmp_path / "a.jsonl"))) == told
+def test_a_loaded_run_has_the_same_analysis(made, analysis, tmp_path):
+    assert tl.deep_thought(tl.load(made.save(tmp_path / "a.jsonl"))) == analysis
 
 
 def test_what_was_clamped_is_said():
-    told = tl.deep_thought(deep(strategy=tl.DeepThink(max_iterations=1, num_branches=1, beam_width=9)))
-    assert told.clamped == (Clamped("num_branches", 1, 2), Clamped("beam_width", 9, 2))
-    assert "*Clamped:* `num_branches` 1 → 2, `beam_width` 9 → 2" in told.report()
+    analysis = tl.deep_thought(deep(strategy=tl.DeepThink(max_iterations=1, num_branches=1, beam_width=9)))
+    assert analysis.clamped == (Clamped("num_branches", 1, 2), Clamped("beam_width", 9, 2))
+    assert "*Clamped:* `num_branches` 1 → 2, `beam_width` 9 → 2" in analysis.report()
 
 
 def test_no_deep_think():
@@ -116,23 +116,23 @@ def test_inside_reflexion_it_is_the_attempt_that_was_chosen():
         return play(call)
 
     made = deep(model, tl.Reflexion(strategy=tl.DeepThink(max_iterations=2)))
-    told = tl.deep_thought(made)
-    assert (told.number, told.total, told.node) == (2, 2, made.best.id)
-    assert told.stop == "limit:iterations"
+    analysis = tl.deep_thought(made)
+    assert (analysis.number, analysis.total, analysis.node) == (2, 2, made.best.id)
+    assert analysis.stop == "limit:iterations"
     assert made.stop_reason == "solved"
-    assert told.task == TASK.question
+    assert analysis.task == TASK.question
 
 
 def test_gone_on_with_from_a_thought_of_another_run():
     begun = run(tl.TreeOfThoughts(search=tl.BeamSearch(width=1), stop=tl.Stop(depth=1)), TASK)
     lab = tl.Lab(Scripted(play), runs=None)
-    told = tl.deep_thought(wait(lab.branch(begun, "0.0", strategy=tl.DeepThink(max_iterations=1))))
-    assert told.task == TASK.question, "and not the thought that it began at"
-    assert told.answer_iteration == 1
+    analysis = tl.deep_thought(wait(lab.branch(begun, "0.0", strategy=tl.DeepThink(max_iterations=1))))
+    assert analysis.task == TASK.question, "and not the thought that it began at"
+    assert analysis.answer_iteration == 1
 
 
 @pytest.mark.nightly
-def test_cut_off_anywhere_it_is_told_as_far_as_it_goes(made):
+def test_cut_off_anywhere_it_is_analysed_as_far_as_it_goes(made):
     reports = set()
     for length in range(1, len(made.lines)):
         part = tl.Run(made.header, made.lines[:length])
@@ -140,15 +140,15 @@ def test_cut_off_anywhere_it_is_told_as_far_as_it_goes(made):
             with pytest.raises(ValueError, match="no Deep Think"):
                 tl.deep_thought(part)
             continue
-        told = tl.deep_thought(part)
+        analysis = tl.deep_thought(part)
         developed = {
             line.e.node for line in part.lines if isinstance(line.e, tl.Call) and line.e.purpose == "develop"
         }
-        assert told.branches_explored == len(developed)
-        assert told.stop is None or told.node is not None
-        assert ("· not finished\n" in told.report()) == bool(told.unfinished)
-        reports.add(len(told.iterations))
-        repr(told), told.report_html(), tl.figures.plot_confidence(part), tl.diagnose(part)
+        assert analysis.branches_explored == len(developed)
+        assert analysis.stop is None or analysis.node is not None
+        assert ("· not finished\n" in analysis.report()) == bool(analysis.unfinished)
+        reports.add(len(analysis.iterations))
+        repr(analysis), analysis.report_html(), tl.figures.plot_confidence(part), tl.diagnose(part)
     assert reports == {0, 1, 2, 3}
 
 
@@ -157,26 +157,26 @@ def test_a_branch_that_failed_is_said():
         failed = call.purpose == "develop" and "Snapshots" in call.prompt
         return tl.Reply(error="down: <b>no</b>") if failed else play(call)
 
-    told = tl.deep_thought(deep(model, tl.DeepThink(max_iterations=1)))
-    assert "- ✗ Snapshots: failed, down: \\<b>no\\</b>" in told.report()
-    assert "3 branches explored (1 failed)" in told.report()
+    analysis = tl.deep_thought(deep(model, tl.DeepThink(max_iterations=1)))
+    assert "- ✗ Snapshots: failed, down: \\<b>no\\</b>" in analysis.report()
+    assert "3 branches explored (1 failed)" in analysis.report()
 
 
 def test_approaches_beyond_those_asked_for_are_said_to_be_left_out():
-    told = tl.deep_thought(deep(strategy=tl.DeepThink(num_branches=2)))
-    assert told.left_out == ((1, 3, 2), (2, 3, 2), (3, 3, 2))
-    assert told.report().count("Of 3 approaches the first 2 were taken.") == 3
+    analysis = tl.deep_thought(deep(strategy=tl.DeepThink(num_branches=2)))
+    assert analysis.left_out == ((1, 3, 2), (2, 3, 2), (3, 3, 2))
+    assert analysis.report().count("Of 3 approaches the first 2 were taken.") == 3
 
 
 def test_an_iteration_that_came_to_nothing_is_said():
-    told = tl.deep_thought(deep(without("converge", tl.Reply(error="down: no"), draw=1)))
-    assert (len(told.iterations), told.answer_iteration, told.stop) == (1, 1, "limit:errors")
-    assert told.unfinished[0].name == "History table with reasons"
-    assert all(branch.solution.endswith("100 GB.") for branch in told.unfinished)
-    assert told.failed == "converge: down: no"
-    assert "not finished: converge: down: no" in repr(told)
-    assert told.branches_explored == 6
-    report = told.report()
+    analysis = tl.deep_thought(deep(without("converge", tl.Reply(error="down: no"), draw=1)))
+    assert (len(analysis.iterations), analysis.answer_iteration, analysis.stop) == (1, 1, "limit:errors")
+    assert analysis.unfinished[0].name == "History table with reasons"
+    assert all(branch.solution.endswith("100 GB.") for branch in analysis.unfinished)
+    assert analysis.failed == "converge: down: no"
+    assert "not finished: converge: down: no" in repr(analysis)
+    assert analysis.branches_explored == 6
+    report = analysis.report()
     assert "## Iteration 2 · not finished" in report
     assert "*Failed:* converge: down: no" in report
     assert "*From iteration 1, the only one.*" in report
@@ -195,19 +195,19 @@ def test_an_iteration_that_came_to_nothing_is_said():
 
 
 def test_what_was_assumed_is_said():
-    told = tl.deep_thought(
+    analysis = tl.deep_thought(
         deep(lambda call: f"Let us think about {call.purpose}.", tl.DeepThink(max_iterations=2))
     )
-    assert [(one.what, one.iteration) for one in told.fallbacks] == [
+    assert [(one.what, one.iteration) for one in analysis.fallbacks] == [
         (what, 1) for what in ("branch", "develop", "converge")
     ]
-    assert all(one.error for one in told.fallbacks)
-    assert told.answer_iteration == 1
-    report = told.report()
+    assert all(one.error for one in analysis.fallbacks)
+    assert analysis.answer_iteration == 1
+    report = analysis.report()
     assert f"confidence {ASSUMED}/10, assumed" in report
     assert "The approaches could not be read; their text became one." in report
     assert "The synthesis could not be read: its text is the solution, and no approach was judged." in report
-    assert told.answer == "Let us think about converge."
+    assert analysis.answer == "Let us think about converge."
     assert "Its confidence is assumed and decides nothing." in report
     assert "**[no score]** **Direct approach** — Let us think about develop. *(not in the form" in report
     assert "*From iteration 1, the last one: no confidence could be read.*" in report
@@ -217,8 +217,8 @@ def test_what_was_assumed_is_said():
 # The report.
 
 
-def test_d11_the_report_line_by_line(told):
-    lines = told.report().splitlines()
+def test_d11_the_report_line_by_line(analysis):
+    lines = analysis.report().splitlines()
     headings = [line for line in lines if line.startswith("#") or line.startswith("---")]
     assert headings == [
         "# Deep Think — Tree-of-Thought Analysis",
@@ -285,24 +285,24 @@ def test_d11_what_is_one_line_stands_behind_its_label():
             return play(call)
         return json.dumps({**json.loads(play(call)), "reflection": "All of them forget the auditors."})
 
-    told = tl.deep_thought(deep(model, tl.DeepThink(max_iterations=1), tl.open_ended("Where to?")))
-    lines = told.report().splitlines()
+    analysis = tl.deep_thought(deep(model, tl.DeepThink(max_iterations=1), tl.open_ended("Where to?")))
+    lines = analysis.report().splitlines()
     assert lines[2] == "**Task:** Where to?"
     assert "**Reflection:** All of them forget the auditors." in lines
-    assert told.iterations[0].reflection_summary == "All of them forget the auditors."
-    assert told.iterations[0].insights == ()
+    assert analysis.iterations[0].reflection_summary == "All of them forget the auditors."
+    assert analysis.iterations[0].insights == ()
     assert "**Key insights:**" not in lines
 
 
 def test_a_simulated_model_is_labelled():
-    told = tl.deep_thought(run(tl.DeepThink(max_iterations=1), model="sim/general"))
-    assert told.report().startswith("# Deep Think — Tree-of-Thought Analysis *simulated model*\n")
-    assert "<em>simulated model</em>" in told.report_html()
-    assert "simulated model" in repr(told).splitlines()[0]
+    analysis = tl.deep_thought(run(tl.DeepThink(max_iterations=1), model="sim/general"))
+    assert analysis.report().startswith("# Deep Think — Tree-of-Thought Analysis *simulated model*\n")
+    assert "<em>simulated model</em>" in analysis.report_html()
+    assert "simulated model" in repr(analysis).splitlines()[0]
 
 
-def test_its_repr_is_a_few_lines(told):
-    lines = repr(told).splitlines()
+def test_its_repr_is_a_few_lines(analysis):
+    lines = repr(analysis).splitlines()
     assert len(lines) == 7
     assert all(len(line) < 130 for line in lines)
     assert lines[3] == "  2         confidence 9.0/10, best approach: History table with reasons ← answer"
@@ -327,12 +327,12 @@ class Elements(HTMLParser):
         self.text += data
 
 
-def test_the_panel_says_what_the_report_says(told):
-    panel = Elements(told._repr_html_())
+def test_the_panel_says_what_the_report_says(analysis):
+    panel = Elements(analysis._repr_html_())
     assert panel.tags.count("details") == 3
-    assert told._repr_html_().count("<details open>") == 1, "that of the iteration that answered"
+    assert analysis._repr_html_().count("<details open>") == 1, "that of the iteration that answered"
     assert {"table", "pre", "blockquote"} <= {*panel.tags}
-    report = Elements(MarkdownIt("commonmark").enable("table").render(told.report()))
+    report = Elements(MarkdownIt("commonmark").enable("table").render(analysis.report()))
     assert panel.text.rpartition("}")[2].split() == report.text.split()
 
 
@@ -357,8 +357,8 @@ TEXTS = st.text("#=-`~<>![]()*_\\|:.1a \n&", min_size=1, max_size=40).filter(str
 @settings(max_examples=40, deadline=None)
 @given(st.one_of(TEXTS, st.just(HOSTILE)))
 def test_no_text_breaks_the_report(text):
-    told = tl.deep_thought(hostile(text))
-    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(told.report())
+    analysis = tl.deep_thought(hostile(text))
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(analysis.report())
     heads = [tokens[k + 1].content for k, token in enumerate(tokens) if token.type == "heading_open"]
     ours = ["Deep Think", "Iteration 1 ·", "Final Solution ("]
     assert [head.startswith(our) for head, our in zip(heads, ours, strict=True)] == [True] * 3, heads
@@ -366,7 +366,7 @@ def test_no_text_breaks_the_report(text):
     assert not {"html_block", "html_inline", "image"} & {token.type for token in inside}
     assert tokens[-2].content.startswith("*1 iteration, 3 branches explored")
     assert tokens[-2].level == 1, "the closing line is outside of all that came before"
-    panel = Elements(told.report_html())
+    panel = Elements(analysis.report_html())
     allowed = {"div", "style", "details", "summary", "p", "ul", "ol", "li", "strong", "em", "code", "pre"}
     allowed |= {"blockquote", "table", "thead", "tbody", "tr", "th", "td", "hr", "br", "a", "s"}
     assert {*panel.tags} <= allowed
@@ -374,24 +374,24 @@ def test_no_text_breaks_the_report(text):
 
 
 def test_the_definition_of_a_link_breaks_no_report():
-    told = tl.deep_thought(hostile("[1]:"))
-    assert "Final Solution" in told.report()
-    assert "Final Solution" in told.report_html()
+    analysis = tl.deep_thought(hostile("[1]:"))
+    assert "Final Solution" in analysis.report()
+    assert "Final Solution" in analysis.report_html()
 
 
 @pytest.mark.parametrize("text", ["\t# H", "\t<b>x</b>", "\t![a](http://x/y.png)"])
 def test_code_behind_a_tab_stays_code_in_a_quotation(text):
-    told = tl.deep_thought(hostile(text))
-    tokens = MarkdownIt("commonmark", {"html": True}).parse(told.report())
+    analysis = tl.deep_thought(hostile(text))
+    tokens = MarkdownIt("commonmark", {"html": True}).parse(analysis.report())
     assert tokens[7].type == "code_block", "the task, quoted below its label"
 
 
 @pytest.mark.nightly
 def test_a_reply_of_a_megabyte_is_shown():
-    told = tl.deep_thought(deep(lambda call: "[" * 1_000_000, tl.DeepThink(max_iterations=1)))
-    assert "[" * 1_000_000 in told.report()
-    assert len(told.report()) < 1_100_000, "and only once"
-    assert "[" * 1_000_000 in told.report_html()
+    analysis = tl.deep_thought(deep(lambda call: "[" * 1_000_000, tl.DeepThink(max_iterations=1)))
+    assert "[" * 1_000_000 in analysis.report()
+    assert len(analysis.report()) < 1_100_000, "and only once"
+    assert "[" * 1_000_000 in analysis.report_html()
 
 
 # The figure.
@@ -452,8 +452,8 @@ def test_the_figure_in_the_dark_and_with_any_text(made):
 # As a tree.
 
 
-def test_a_synthesis_is_a_thought_of_several_parents(made, told):
-    for result in told.iterations:
+def test_a_synthesis_is_a_thought_of_several_parents(made, analysis):
+    for result in analysis.iterations:
         best, second, last = result.branches
         parents = {(a, kind) for a, _, kind in made.graph().in_edges(result.node, data="kind")}
         assert parents == {(best.solution_node, "child"), (second.solution_node, "source")}
@@ -464,11 +464,13 @@ def test_a_synthesis_is_a_thought_of_several_parents(made, told):
         ]
     info = tree_info(made)
     arcs = {(info.ids[start], info.ids[end], kind) for start, end, kind in info.links}
-    assert arcs == {(result.branches[1].solution_node, result.node, "source") for result in told.iterations}
-    assert [info.shape[info.ids.index(result.branches[2].solution_node)] for result in told.iterations] == [
-        "pruned"
-    ] * 3
-    assert info.shape[info.ids.index(told.node)] == "answer"
+    assert arcs == {
+        (result.branches[1].solution_node, result.node, "source") for result in analysis.iterations
+    }
+    assert [
+        info.shape[info.ids.index(result.branches[2].solution_node)] for result in analysis.iterations
+    ] == ["pruned"] * 3
+    assert info.shape[info.ids.index(analysis.node)] == "answer"
     ids = list(made.tree.nodes)
     sources = json.loads(Recording(made.lines).chunk())["sources"]
     assert {(ids[source], ids[thought]) for thought, source in sources} == {arc[:2] for arc in arcs}
@@ -512,6 +514,6 @@ class ThinksFirst(tl.Strategy):
 
 def test_how_it_ended_is_its_own_also_inside_another():
     made = deep(without("develop", Reply(error="boom")), ThinksFirst())
-    told = tl.deep_thought(made)
-    assert (told.stop, told.node, told.answer_iteration) == ("error", None, None)
+    analysis = tl.deep_thought(made)
+    assert (analysis.stop, analysis.node, analysis.answer_iteration) == ("error", None, None)
     assert made.stop_reason == "answered"

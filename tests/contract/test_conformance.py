@@ -481,7 +481,7 @@ LINES = [
     ),
     (
         "R8",
-        "quantities of tools: told to the planner, and missing steps are added",
+        "quantities of tools: shown to the planner, and missing steps are added",
         "tests/strategies/test_plan_execute.py::test_the_planner_is_shown_the_required_calls",
         "tests/strategies/test_plan_execute.py::test_r8_the_model_writes_the_arguments_of_missing_calls_once",
         "tests/strategies/test_plan_execute.py::test_r8_a_tool_that_may_have_effects_is_called_only_as_a_model_chose",

@@ -181,15 +181,15 @@ def test_s2_ids_are_in_the_header_and_nowhere_without_them(tmp_path):
 
 
 class Reads(tl.Strategy):
-    """A strategy of one's own, which answers with what it is told of its lab."""
+    """A strategy of one's own, which answers with what it reads of its lab."""
 
     kind = "tests/reads"
 
     def think(self, task, at="0"):
         yield tl.Thought(at, tl.records.parent_of(at), task.question)
         lab = task.lab
-        told = (lab.profile, lab.result_characters, lab.history_tokens, lab.agent_id, lab.session_id)
-        text = f"{told} {task.system_prompt}"
+        read = (lab.profile, lab.result_characters, lab.history_tokens, lab.agent_id, lab.session_id)
+        text = f"{read} {task.system_prompt}"
         yield tl.Thought(f"{at}.0", at, text)
         return tl.Answer(text, "answered", f"{at}.0")
 
@@ -198,8 +198,8 @@ class Reads(tl.Strategy):
     "strategy", [Reads(), tl.BestOf(strategy=Reads(), attempts=1), tl.WithThinking(strategy=Reads())]
 )
 def test_s2_r12_every_strategy_can_read_the_context_of_its_lab(strategy, tmp_path):
-    told = {"profile": "local", "agent_id": "scout", "session_id": "monday", "system_prompt": "Be brief."}
-    made = wait(lab(runs=tmp_path, **told).run(strategy, TASK))
+    given = {"profile": "local", "agent_id": "scout", "session_id": "monday", "system_prompt": "Be brief."}
+    made = wait(lab(runs=tmp_path, **given).run(strategy, TASK))
     assert made.answer == "('local', 2000, 500, 'scout', 'monday') Be brief."
     assert wait(tl.load(made.path).replay()).identical  # it is in the file
     plain = wait(lab(runs=tmp_path).run(strategy, TASK))

@@ -108,7 +108,12 @@ def test_tasks_are_matched_by_their_problem_and_other_columns_are_named():
     [
         ({"completions": "text"}, r"row 2, field 'completions': must contain a list of texts: got 'text'"),
         ({"problem": None}, r"row 2, field 'problem': must contain a text: got None"),
-        ({"scores": [[0.1]]}, r"row 2, field 'scores': must have one entry for each of 4 completions"),
+        (
+            {"scores": [[0.1]]},
+            r"row 2, field 'scores': must be a list with one entry for each of 4 completions",
+        ),
+        ({"scores": "[[0.1]]"}, r"row 2, field 'scores': must be a list with one entry for each of 4"),
+        ({"completion_tokens": "12"}, r"row 2, field 'completion_tokens': must be a list"),
         ({"scores": [["high"]] * 4, "agg_scores": None}, r"row 2, field 'scores': must contain numbers"),
         (
             {"agg_scores": [2, 0, 0, 0]},

@@ -262,12 +262,12 @@ def test_t10_a_run_without_thoughts_ends_with_an_empty_beam_and_no_thoughts(stra
     model = Scripted(lambda call: tl.Reply(error="down: no") if why == "failed" else "")
     budget = tl.Budget(calls=0) if why == "refused" else None
     got = run(strategy, model=model, budget=budget)
-    told = [note for note in notes_of(got) if note.name.startswith("tot.")]
-    assert [note.name for note in told] == [
+    recorded = [note for note in notes_of(got) if note.name.startswith("tot.")]
+    assert [note.name for note in recorded] == [
         "tot.started", "tot.level_started", "tot.picked", "tot.pruned", "tot.empty_beam", "tot.no_thoughts"
     ]  # fmt: skip
-    assert told[-2].data == {"depth": 1}
-    assert told[-1].data == {"total_nodes": 1}
+    assert recorded[-2].data == {"depth": 1}
+    assert recorded[-1].data == {"total_nodes": 1}
     names = [name for name in got.events_df()["name"] if name.startswith("tot.")]
     end = names.index("tot.no_thoughts")
     assert names[end - 2 : end] == ["tot.pruned", "tot.empty_beam"]

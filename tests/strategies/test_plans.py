@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -380,6 +381,19 @@ def test_an_added_call_comes_after_the_steps_that_it_uses():
     assert [step.type for step in made] == ["tool_call", "analysis", "tool_call", "analysis"]
     assert made[2].tool_args == {"query": "{{from_step:s2:item:1}}"}
     assert [step.depends_on for step in made] == [(), ("s1",), ("s2",), ("s1", "s3")]
+
+
+def test_an_added_call_never_waits_for_a_step_that_waits_for_it():
+    """In a dag, a step may stand before the steps that it needs."""
+    there = steps_of(
+        think("Which moons? {{from_step:s3}}"),
+        call("web-search", {"query": "moon"}),
+        think("List {{from_step:s2}}."),
+    )
+    made = inserted(there, searches("{{from_step:s1}}", before=there))
+    needs = {step.id: {*step.depends_on} for step in made}
+    list(TopologicalSorter(needs).static_order())  # raises CycleError
+    assert [step.type for step in made] == ["analysis", "tool_call", "analysis", "tool_call"]
 
 
 # In SQLite, as it runs.

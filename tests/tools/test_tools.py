@@ -593,7 +593,7 @@ def test_undeclared_effects_count_as_effects(settings, policy, allowed):
 
     model = Scripted(lambda call: tl.Reply("Answer: 26"))
     wait(tl.Lab(model, runs=None, tools=[act]).run(tl.ReAct(effect_policy=policy), TASK))
-    assert all(("act" in [tool["name"] for tool in call.tools]) == allowed for call in model.calls)
+    assert {"act" in [tool["name"] for tool in call.tools] for call in model.calls} == {allowed}
     if allowed:
         tl.Lab(model, runs=None, tools=[act], effect_policy=policy)
     else:

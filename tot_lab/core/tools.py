@@ -80,14 +80,13 @@ class ToolSpec(BaseModel):
         return effect in (self.effects or ())
 
     @property
-    def text_argument(self) -> str | None:
-        """The only required argument, if it is a free text and the tool has no effects. Otherwise `None`."""
+    def takes_one_text(self) -> bool:
+        """Whether the only required argument is a free text, and any others are optional."""
         required = self.parameters.get("required", [])
-        if self.effects != () or len(required) != 1:
-            return None
+        if len(required) != 1:
+            return False
         schema = self.parameters.get("properties", {}).get(required[0], {})
-        narrowed = {"enum", "const", "format", "pattern"} & schema.keys()
-        return required[0] if schema.get("type") == "string" and not narrowed else None
+        return schema.get("type") == "string" and not {"enum", "const", "format", "pattern"} & schema.keys()
 
     def is_requested_in(self, text: str) -> bool:
         """Whether `text` requests the tool by its name. `deep-think` is also matched as `deep_think`, `Deep

@@ -268,7 +268,11 @@ class _Work:
         tools, task = self.available.tools, self.task
         missing = missing_calls(steps, required)
         named = missing.keys() & {*self.by.named(task, self.available)}
-        written = {name: n for name, n in missing.items() if name not in named and tools[name].text_argument}
+        written = {
+            name: count
+            for name, count in missing.items()
+            if name not in named and tools[name].effects == () and tools[name].takes_one_text
+        }
         for name, count in missing.items():
             if name in named:
                 given = self.by.arguments_for_model(task, tools[name], [])

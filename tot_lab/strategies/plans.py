@@ -419,13 +419,25 @@ def inserted(steps: Sequence[PlanStep], added: Sequence[PlanStep]) -> list[PlanS
     made = list(steps)
     for step in added:
         same = {one.id for one in made if _called_alone(one) == _called_alone(step)}
-        first = 1 + max((place for place, one in enumerate(made) if one.id in step.depends_on), default=-1)
+        needed = _needed(step, made)
+        first = 1 + max((place for place, one in enumerate(made) if one.id in needed), default=-1)
         users = [place for place, one in enumerate(made) if place >= first and same & {*one.depends_on}]
         for place in users:
             made[place] = made[place].changed(depends_on=(*made[place].depends_on, step.id))
         made.insert(users[0] if users else len(made), step)
     new = {step.id: f"s{seq}" for seq, step in enumerate(made, 1)}
     return [_renumbered(step, seq, new) for seq, step in enumerate(made, 1)]
+
+
+def _needed(step: PlanStep, steps: Sequence[PlanStep]) -> set[str]:
+    """The steps that `step` depends on, directly or not."""
+    known = {one.id: one for one in steps}
+    found, waiting = set[str](), [*step.depends_on]
+    while waiting:
+        if (id := waiting.pop()) not in found:
+            found.add(id)
+            waiting += known[id].depends_on
+    return found
 
 
 def _called_alone(step: PlanStep) -> str | None:

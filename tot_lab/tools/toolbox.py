@@ -3,8 +3,8 @@
 Every tool call gets a reply that a model can read. A tool runs in its own thread, with its own timeout and
 retries. An exception or a timeout becomes an error message without secrets, and a long result is truncated.
 In `replay` mode, a tool with effects is never called again: the run stops if its result is not known.
-A tool with effects is not called with a secret in its arguments, whoever wrote them: a model may have been
-told to send it.
+A tool with effects is not called with a secret in its arguments, because a model may follow an instruction
+that it has read in a result.
 """
 
 from __future__ import annotations

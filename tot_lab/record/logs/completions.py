@@ -106,10 +106,10 @@ class _Row:
     def each(self, column: str, count: int) -> list[Any]:
         """The cells of a column for each completion. All `None` if the column is missing."""
         cells = self.row.get(column)
-        if cells is None or not isinstance(cells, list):  # DVTS has one number of tokens for all
-            return [None] * count
-        if len(cells) != count:
-            raise self.error(column, f"must have one entry for each of {count} completions")
+        if cells is None or (column == "completion_tokens" and isinstance(cells, int)):
+            return [None] * count  # DVTS has one number of tokens for all
+        if not isinstance(cells, list) or len(cells) != count:
+            raise self.error(column, f"must be a list with one entry for each of {count} completions")
         return cells
 
     def task(self, problem: str, grade: Any) -> Task:
