@@ -125,3 +125,15 @@ def test_tasks_are_matched_by_their_problem_and_other_columns_are_named():
 def test_a_bad_row_is_named(cells, message):
     with pytest.raises(tl.errors.JournalError, match=message):
         read([ROWS[0], {**ROWS[1], **cells}])
+
+
+def test_thoughts_of_an_imported_search_of_one_level_are_no_samples():
+    """Steps that one call proposed are parts of one attempt, however flat their tree is."""
+    steps = [
+        {"id": str(k), "parent": "", "text": f"Answer: {k}", "prompt": "Next?", "name": "one"} for k in (1, 2)
+    ]
+    rows = [{"id": "q", "parent": None, "text": "How many?"}, *[{**step, "parent": "q"} for step in steps]]
+    run = tl.read_nodes(
+        rows, answer="2", prompt="prompt", call="name", task=tl.general("How many?", answer=2, grade="number")
+    )
+    assert len(tl.stats.samples(run)) == 1

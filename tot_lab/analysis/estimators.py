@@ -111,7 +111,7 @@ def _attempts(run: Run) -> list[_Attempt]:
     propose = strategy.propose if isinstance(strategy, TreeOfThoughts) and strategy.stop.depth == 1 else None
     if task is not None and isinstance(propose, Continue):
         return _continuations(run, task, propose.count)
-    if task is not None and strategy is None and _is_flat(run):
+    if task is not None and strategy is None and _holds_completions(run):
         return _recorded(run, task)
     if task is None or not isinstance(strategy, SelfConsistency | JudgedAttempts):
         if run.stop_reason in (None, "cancelled"):
@@ -141,25 +141,21 @@ def _attempts(run: Run) -> list[_Attempt]:
     return found
 
 
-def _is_flat(run: Run) -> bool:
-    """Whether all thoughts of a run are children of the question, and there are several."""
-    return len(run.tree) > 2 and len(run.tree.root.children) == len(run.tree) - 1
+def _holds_completions(run: Run) -> bool:
+    """Whether an imported run holds several completions of the question, each made by a call of its own."""
+    nodes, calls = run.tree.root.children, calls_of(run)
+    is_flat = 1 < len(nodes) == len(run.tree) - 1 == len(calls)
+    return is_flat and all(row.call.purpose == "sample" for row in calls)
 
 
 def _recorded(run: Run, task: Task) -> list[_Attempt]:
-    """Return the completions of an imported run, each made by one call if the log holds one for each."""
-    nodes = [run.tree[id] for id in run.tree.root.children]
-    calls = calls_of(run)
-    replies = [row.reply for row in calls] if len(calls) == len(nodes) else [None] * len(nodes)
-    return [
-        _Attempt(
-            task.domain.answer(task, run.steps(node.id)) or "",
-            node.score,
-            None if reply is None else reply.output_tokens,
-            None if reply is None else reply.error,
-        )
-        for node, reply in zip(nodes, replies, strict=True)
-    ]
+    """Return the completions of an imported run."""
+    found = []
+    for id, row in zip(run.tree.root.children, calls_of(run), strict=True):
+        answer = task.domain.answer(task, run.steps(id)) or ""
+        tokens, error = (row.reply.output_tokens, row.reply.error) if row.reply else (None, None)
+        found.append(_Attempt(answer, run.tree[id].score, tokens, error))
+    return found
 
 
 def _continuations(run: Run, task: Task, count: int) -> list[_Attempt]:
