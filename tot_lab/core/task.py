@@ -13,7 +13,7 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny
 
 from tot_lab.core.calls import TokenLogprob
-from tot_lab.core.parts import Part
+from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.reading.answers import concluded_answer
 from tot_lab.core.reading.lists import read_list
 from tot_lab.core.reading.scores import read_label, read_label_logprobs, read_score, read_scores
@@ -334,6 +334,9 @@ class LabContext(BaseModel):
 
     result_characters: Annotated[int, Field(ge=1)] = 4_000
     """Characters of a tool's result that the model of this tier is shown."""
+
+    transform_result: UserFunction | None = None
+    """Function `(tool, result) -> text` that makes what the model is shown of a tool's result."""
 
     history_tokens: Annotated[int, Field(ge=0)] = 1_000
     """Tokens of earlier turns above which a history of this tier is condensed."""

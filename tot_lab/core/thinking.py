@@ -12,6 +12,7 @@ order of the branches, so the record cannot depend on which reply arrived first.
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -21,6 +22,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.parts import UserFunction
 from tot_lab.core.records import Event
 from tot_lab.core.tree import Tree
 
@@ -278,6 +280,31 @@ def carry_out(effect: Effect) -> Thinking[Reply]:
     """Have a function answer a call. A failure is returned as `Reply.error` and never raised."""
     reply: Reply = yield effect
     return reply
+
+
+def ask_function(
+    call: Call, function: UserFunction, arguments: Sequence[Any], text: Callable[[Any], str]
+) -> Thinking[Reply]:
+    """Have a user's function answer a call: in the event loop if it is async, otherwise in a thread.
+
+    Args:
+        call: The call, made by `core.tools.function_call`.
+        function: Called with `arguments`. It may return an awaitable.
+        text: Returns the text of the reply for what the function returned.
+    """
+
+    async def awaited(value: Awaitable[Any]) -> str:
+        return text(await value)
+
+    async def in_loop() -> str:
+        return text(await function(*arguments))
+
+    def in_thread() -> str | Awaitable[str]:
+        value = function(*arguments)
+        return awaited(value) if inspect.isawaitable(value) else text(value)
+
+    is_async = inspect.iscoroutinefunction(function.wrapped)
+    return (yield from carry_out(Effect(call, in_loop if is_async else in_thread)))
 
 
 def emit(event: E) -> Thinking[E]:

@@ -91,11 +91,13 @@ class Runner:
         """The strategy of runs for which none is given."""
         self.follower = follower
         self._given = settings
-        self._defaults = lab_defaults(settings.profile, settings.thinking_level)
+        transform = None if settings.transform_result is None else UserFunction.of(settings.transform_result)
+        self._defaults = lab_defaults(settings.profile, settings.thinking_level, transform)
         shown = PROFILES[settings.profile or "mid"]
         self._context = LabContext(
             profile=settings.profile,
             result_characters=shown.result,
+            transform_result=transform,
             history_tokens=shown.history,
             agent_id=settings.agent_id,
             session_id=settings.session_id,

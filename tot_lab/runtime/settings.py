@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -98,6 +98,11 @@ class RunnerSettings:
     """Tier of the model: `local`, `mid`, `large` or `frontier`. It decides how much of a tool's result the
     model is shown, how long a history `tl.WithSynthesis` leaves, and the `tier` of strategies, wherever these
     were not given. See `tot_lab.strategies.defaults.PROFILES`.
+    """
+
+    transform_result: Callable[[str, str], str | Awaitable[str]] | None = None
+    """A function `(tool, result) -> text` that makes what a model is shown of a tool's result, for strategies
+    without a `transform_result` of their own.
     """
 
     agent_id: str = ""

@@ -15,14 +15,22 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 from pydantic import Field, field_validator
 
-from tot_lab.core.calls import Call, Message, Reply, ToolCall
-from tot_lab.core.parts import Part
+from tot_lab.core.calls import Call, Message, Reply, ToolCall, halts
+from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.records import Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask, emit, gather
-from tot_lab.core.tools import TOOL_LIMITS, ToolSpec, names_of, stored_name, tool_call, tool_name
+from tot_lab.core.thinking import Thinking, ask, ask_function, emit, gather
+from tot_lab.core.tools import (
+    TOOL_LIMITS,
+    ToolSpec,
+    function_call,
+    names_of,
+    stored_name,
+    tool_call,
+    tool_name,
+)
 from tot_lab.strategies.conversation import (
     MAX_CALLS,
     Observation,
@@ -102,7 +110,9 @@ class AvailableTools(NamedTuple):
 
 
 class ToolLimits(Part):
-    """Base of the parts that may set the time and the retries of their tool calls."""
+    """Base of the parts that may set the time and the retries of their tool calls, and how much of a result
+    the model is shown.
+    """
 
     kind = ""
 
@@ -116,6 +126,19 @@ class ToolLimits(Part):
     """Seconds before the first further attempt, doubled for each later one. `None` means the tool's own
     `backoff`."""
 
+    max_result_characters: Annotated[int, Field(ge=100)] = 4_000
+    """Characters of a tool's result that the model is shown. The record keeps the whole result."""
+
+    overflow: Literal["cut", "more"] = "cut"
+    """What happens to a longer result. `cut` truncates it; `more` lets the model read the rest piece by piece
+    with a tool named `more`, which this strategy adds."""
+
+    transform_result: UserFunction | None = None
+    """A function `(tool, result) -> text` that makes what the model is shown of a successful result, such as
+    the first rows of a table. It may be async. It runs as a recorded call with the purpose `transform`. If it
+    fails, the result itself is shown. The record and the tool `more` have the whole result. `None` means the
+    lab's function (`tl.Lab(transform_result=…)`), if it has one."""
+
     def settings(self) -> dict[str, Any]:
         """As for any part. Limits that are `None` are omitted, as in older records."""
         unset = {name for name in ToolLimits.model_fields if getattr(self, name) is None}
@@ -125,6 +148,26 @@ class ToolLimits(Part):
         """A call of the tool `name` with these limits; see `core.tools.tool_call`."""
         limits = {limit: getattr(self, f"tool_{limit}") for limit in TOOL_LIMITS}
         return tool_call(node, name, arguments, sample_index, limits=limits)
+
+    def transformed(self, call: Call, tool: str, reply: Reply) -> Thinking[str | None]:
+        """What `transform_result` makes of the reply to `call`. `None` shows the result itself."""
+        if self.transform_result is None or reply.error is not None:
+            return None
+        name = self.transform_result.name
+        made = function_call(call.node, "transform", name, json.dumps([tool, reply.text]), call.sample_index)
+        shown = yield from ask_function(made, self.transform_result, (tool, reply.text), _text_of_result)
+        if shown.error is None:
+            return shown.text
+        if not halts(shown.error):
+            data = {"tool": tool, "error": shown.error}
+            yield Note("tools.transform_failed", call.node, data, fallback=True)
+        return None
+
+
+def _text_of_result(text: Any) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"transform_result must return text: got {text!r}.")
+    return text
 
 
 class Acting(ToolLimits, Prompting):
@@ -147,13 +190,6 @@ class Acting(ToolLimits, Prompting):
     parallel: bool = True
     """Whether the tool calls of one turn run concurrently. If `False`, only the first call of a turn is
     taken."""
-
-    max_result_characters: Annotated[int, Field(ge=100)] = 4_000
-    """Characters of a tool's result that the model is shown. The record keeps the whole result."""
-
-    overflow: Literal["cut", "more"] = "cut"
-    """What happens to a longer result. `cut` truncates it; `more` lets the model read the rest piece by piece
-    with a tool named `more`, which this strategy adds."""
 
     @field_validator("tools", mode="before")
     @classmethod
@@ -367,12 +403,25 @@ class Acting(ToolLimits, Prompting):
         elif available.tools[call.name] is MORE:
             return (yield from self._more(available, at, call))
         else:
-            reply = yield from ask(self.tool_call(at, call.name, call.arguments, draw))
+            made = self.tool_call(at, call.name, call.arguments, draw)
+            reply = yield from ask(made)
+            shown = yield from self.transformed(made, call.name, reply)
+            return self._seen(available, at, k, reply, shown)
         return self._seen(available, at, k, reply)
 
-    def _seen(self, available: AvailableTools, at: str, k: int, reply: Reply) -> Observation:
+    def _seen(
+        self, available: AvailableTools, at: str, k: int, reply: Reply, shown: str | None = None
+    ) -> Observation:
         whole = (reply.text or "(nothing)") if reply.error is None else f"failed: {reply.error}"
-        return Observation(at, self._part(whole, len(available.results) + k + 1, 0), reply.error, whole)
+        number = len(available.results) + k + 1
+        if shown is None:
+            text = self._part(whole, number, 0)
+        else:
+            text = shortened(shown, self.max_result_characters)
+            if self.overflow == "more" and shown != whole:
+                rest = json.dumps({"result": number, "from": 0})
+                text += f"\n… (to see all of its {len(whole):,} characters, call {MORE.name} with {rest})"
+        return Observation(at, text, reply.error, whole)
 
     def _more(self, available: AvailableTools, at: str, call: ToolCall) -> Thinking[Observation]:
         """The requested part of an earlier result, or an error text."""

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_args
 
-from tot_lab.core.parts import Part
-from tot_lab.strategies.acting import Acting
+from tot_lab.core.parts import Part, UserFunction
+from tot_lab.strategies.acting import ToolLimits
 from tot_lab.strategies.deep_think import DeepThink
 from tot_lab.strategies.plan_execute import PlanExecute
-from tot_lab.strategies.search.proposers import WithTools
 from tot_lab.strategies.structured import Tier
 from tot_lab.strategies.synthesis import WithSynthesis
 from tot_lab.strategies.thinking_level import ThinkingLevel, WithThinking
@@ -39,7 +38,9 @@ PROFILES: Mapping[Tier, Profile] = {
 """The profiles of a lab. `mid` has the defaults of the strategies."""
 
 
-def lab_defaults(profile: Tier | None, thinking_level: str | None) -> Callable[[Part], dict[str, Any]] | None:
+def lab_defaults(
+    profile: Tier | None, thinking_level: str | None, transform_result: UserFunction | None = None
+) -> Callable[[Part], dict[str, Any]] | None:
     """Return a function that gives the settings that a lab adds to a part, for `core.parts.map_parts`.
 
     Returns `None` if the lab has no defaults.
@@ -49,16 +50,18 @@ def lab_defaults(profile: Tier | None, thinking_level: str | None) -> Callable[[
     """
     if profile is not None and profile not in PROFILES:
         raise ValueError(f"profile must be one of {', '.join(get_args(Tier))}: got {profile!r}.")
-    if profile is None and thinking_level is None:
+    if profile is None and thinking_level is None and transform_result is None:
         return None
     level = None if thinking_level is None else ThinkingLevel(thinking_level).value
     of_kinds: list[tuple[type[Part], dict[str, Any]]] = []
     if level is not None:
         of_kinds.append((WithThinking, {"level": level}))
+    if transform_result is not None:
+        of_kinds.append((ToolLimits, {"transform_result": transform_result}))
     if profile is not None:
         shown = {"max_result_characters": PROFILES[profile].result}
         of_kinds += [
-            *((kind, shown) for kind in (Acting, WithTools)),
+            (ToolLimits, shown),
             *((kind, {"tier": profile}) for kind in (PlanExecute, DeepThink)),
             (WithSynthesis, {"above": PROFILES[profile].history}),
         ]

@@ -221,6 +221,7 @@ class _Work:
         self.refinements = 0  # patches and augmentations after a reflection
         self.version = 0
         self.thoughts = 0
+        self.previews: dict[str, str] = {}  # what `transform_result` made of the results of steps, by step id
         self.halt = ""
         self.held = Answer("", "")
 
@@ -380,9 +381,12 @@ class _Work:
             return "", "", reply.error
         result = f"→ {reply.text or '(nothing)'}" if reply.error is None else f"failed: {reply.error}"
         text = f"{name} {result}"
+        shown = yield from self.by.transformed(call, name, reply)
         thought = yield from emit(Thought(f"{step.node}.{number}", step.node, text))
         if thought.text != text:
             return thought.id, thought.text.removeprefix(f"{name} → "), ""
+        if shown is not None:
+            self.previews[step.id] = shown
         return thought.id, reply.text, reply.error or ""
 
     def _analysis(
@@ -434,8 +438,10 @@ class _Work:
 
     def _results(self, step: PlanStep, known: Mapping[str, PlanStep]) -> str:
         """The results of the steps that `step` depends on."""
-        most = self.by.max_result_characters
-        results = [f"{known[id].label}:\n{shortened(known[id].result or '', most)}" for id in step.depends_on]
+        most, results = self.by.max_result_characters, []
+        for before in (known[id] for id in step.depends_on):
+            result = self.previews.get(before.id, before.result or "")
+            results.append(f"{before.label}:\n{shortened(result, most)}")
         return "\n\n".join(["Results of steps before:", *results]) if results else ""
 
     # Reflect and refine.
@@ -595,7 +601,11 @@ class _Work:
         return Thought(f"{self.at}.{self.thoughts - 1}", self.at, text, source, depends)
 
     def _shown(self) -> str:
-        return f"The plan, and what came of it so far:\n{shown(self.steps, self.by.max_result_characters)}"
+        steps = [
+            step.changed(result=self.previews[step.id]) if step.id in self.previews else step
+            for step in self.steps
+        ]
+        return f"The plan, and what came of it so far:\n{shown(steps, self.by.max_result_characters)}"
 
     def _rules(self) -> str:
         """The prompt text about how steps are written."""

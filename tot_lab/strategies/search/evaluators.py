@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -24,7 +24,7 @@ from tot_lab.core.reading.scores import read_sibling_scores
 from tot_lab.core.reading.values import verdict
 from tot_lab.core.records import Event, Note, Scored, Thought, call_failed, id_key
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Effect, Thinking, ask, carry_out
+from tot_lab.core.thinking import Thinking, ask, ask_function
 from tot_lab.core.tools import function_call
 from tot_lab.strategies.confidence import ALTERNATIVES
 from tot_lab.strategies.search.place import Place
@@ -384,33 +384,20 @@ class FunctionEvaluator(Evaluator):
         if not inspect.iscoroutinefunction(self.function.wrapped):
             return (yield from self._emit(id, self.function(task, path)))
 
-        async def judge() -> list[Any]:
-            return [await self.function(task, path)]
-
-        scores, error = yield from self._judged(Place(id, path), [path], judge)
+        scores, error = yield from self._judged(
+            Place(id, path), [path], (task, path), lambda one: _text([one])
+        )
         if error is not None:
             return (yield from emit_as_list(failed(id, error)))
         return (yield from self._emit(id, scores[0]))
 
     def _judged(
-        self, place: Place, paths: Sequence[Path], judge: Callable[[], Any]
+        self, place: Place, paths: Sequence[Path], arguments: Sequence[Any], text: Callable[[Any], str]
     ) -> Thinking[tuple[list[Any], str | None]]:
-        """Run `judge` for `paths` as a recorded call. Returns the scores, or an error."""
-
-        async def awaited(scores: Awaitable[Any]) -> str:
-            return _text(await scores)
-
-        async def in_loop() -> str:
-            return _text(await judge())
-
-        def in_thread() -> str | Awaitable[str]:
-            scores = judge()
-            return awaited(scores) if inspect.isawaitable(scores) else _text(scores)
-
-        text = in_loop if inspect.iscoroutinefunction(self.function.wrapped) else in_thread
+        """Run the function for `paths` as a recorded call. Returns the scores, or an error."""
         name, index = self.function.name, place.take_sample_index("evaluate")
         call = function_call(place.node, "evaluate", name, json.dumps([[*path] for path in paths]), index)
-        reply = yield from carry_out(Effect(call, text))
+        reply = yield from ask_function(call, self.function, arguments, text)
         if reply.error is not None:
             return [], reply.error
         scores = json.loads(reply.text)
@@ -442,7 +429,7 @@ class BatchEvaluator(FunctionEvaluator):
     ) -> Thinking[list[Event]]:
         in_order = sorted(candidates, key=lambda candidate: id_key(candidate[0]))
         task, paths = sampler.task.without_steps(), [path for _, path in in_order]
-        scores, error = yield from self._judged(place, paths, partial(self.function, task, paths))
+        scores, error = yield from self._judged(place, paths, (task, paths), _text)
         events: list[Event] = []
         for k, (id, _) in enumerate(in_order):
             step = emit_as_list(failed(id, error)) if error is not None else self._emit(id, scores[k])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 from pydantic import Field, field_validator
@@ -300,14 +300,6 @@ class WithTools(ToolLimits, Around):
     effect_policy: Annotated[EffectPolicy | None, Field(strict=False)] = None
     """Effects that the tools may have. `None` means those that the lab allows."""
 
-    max_result_characters: Annotated[int, Field(ge=100)] = 4_000
-    """Characters of a tool's result that the model is shown. The record has the whole result."""
-
-    overflow: Literal["cut", "more"] = "cut"
-    """What happens to a longer result: `cut` truncates it, `more` lets the model read the rest with a tool
-    named `more`.
-    """
-
     @field_validator("tools", mode="before")
     @classmethod
     def _are_names(cls, tools: Any) -> Any:
@@ -321,8 +313,6 @@ class WithTools(ToolLimits, Around):
             tools=self.tools,
             effect_policy=self.effect_policy,
             parallel=sampler.parallel,
-            max_result_characters=self.max_result_characters,
-            overflow=self.overflow,
             **{name: getattr(self, name) for name in ToolLimits.model_fields},
         )
 
