@@ -128,6 +128,8 @@ def is_quadratic(read: Callable[[str], object], shape: Callable[[int], str]) -> 
     if glance < LITTLE / 2:
         return False
     short = seconds(read, shape(SHORT), 1)
+    if short >= MOST:
+        return True
     if short < 2 * glance * SHORT / GLANCE:
         return False
     if short < ENOUGH:

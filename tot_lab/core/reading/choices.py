@@ -85,7 +85,7 @@ _CUE = re.compile(
     rf"|(?P<weak>\b(?:it|this|that)\s*(?:{_BE}|must\s+be\b|has\s+to\s+be\b|leaves(?:\s(?:us"
     rf"|me))?(?:\swith)?\b)"
     r"|\b(?:I|we)(?:'d| would)? (?:say|answer|conclude)\b"
-    r"|(?:^|(?<=[.!?;,\n]))\s*(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally|(?:no,?\s)?wait"
+    r"|(?:^|(?<=[.!?;,\n]))\s?(?:therefore|thus|hence|so|(?:in\s)?conclusion|finally|(?:no,?\s)?wait"
     r"|actually|correction|sorry)\b[,:]?)",
     re.IGNORECASE,
 )
@@ -160,7 +160,7 @@ _REJECTED = re.compile(
 _SUPPOSED = re.compile(
     r"\W*(?:(?:but|and|so)\s)?(?:if(?! you\b)|unless|otherwise|in (?:the |an)?other|had)\b", re.IGNORECASE
 )
-_NEXT_CASE = re.compile(rf"[^.!?\n]*[.!?\n]+{_SUPPOSED.pattern}", re.IGNORECASE)
+_NEXT_CASE = re.compile(rf"[^.!?\n]*[.!?\n]{_SUPPOSED.pattern}", re.IGNORECASE)
 _CONCLUDED = re.compile(r"\b(?:(?<!is )so|then|therefore|thus|hence)\b", re.IGNORECASE)
 
 
