@@ -139,6 +139,7 @@ def fails(by, said):
     return model, search if by == "evaluator" else tl.OneAnswer()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "by", ["function", "stream", "error of a reply", "endpoint", "error of an endpoint", "evaluator"]
 )
@@ -156,6 +157,7 @@ def test_no_error_of_a_users_function_holds_a_key(by, key, tmp_path):
     assert not betrays(text, key)
 
 
+@pytest.mark.slow
 def test_a_reply_that_repeats_a_key_loses_it_and_nothing_else(key, tmp_path):
     """A proxy repeats the header of a request, and a model function passes it on."""
     ways = "\n".join(f"{name}: <{write(key)}>" for name, write in WRITTEN.items())

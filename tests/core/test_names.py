@@ -110,6 +110,7 @@ def test_names_that_mean_the_same_are_one_reading():
     assert read_name('["steps", "plan_execute"]', NAMES, "kind") == "plan"
 
 
+@pytest.mark.slow
 @given(st.text() | st.text(alphabet='{}[]":,creatvisp or\n', max_size=60))
 def test_no_text_makes_it_raise(text):
     assert read_name(text, NAMES, "kind") in (*NAMES.values(), None)

@@ -243,6 +243,7 @@ def test_what_is_left_without_the_line_of_the_verdict():
     assert without_verdict("Each condition is SATISFIED by 3.\nAnswer: 3").startswith("Each condition")
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="SATISFIEDun not,.:?\n\"'", max_size=60) | st.text())
 def test_no_text_makes_it_raise(text):
     assert read_verdict(text) in (True, False, None)

@@ -306,6 +306,7 @@ def test_a_server_that_a_project_file_names_receives_no_key(
     assert "receives no key" in settings.summary
 
 
+@pytest.mark.slow
 def test_a_server_of_ollama_receives_no_key_either(project, monkeypatch, elsewhere):
     monkeypatch.setenv("OLLAMA_API_KEY", SECRET)
     project(f'base_url = "{elsewhere.at("ollama")}"')

@@ -109,6 +109,7 @@ class FourSteps(tl.domains.General):
         return self.read_answer(task, path[-1]) if self.complete(task, path) else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["gsm8k", "math500", "aime", "arc", "bbh", "own"])
 def test_a_graded_format_needs_no_domain_for_any_search(form, tmp_path):
     tasks, answer = tasks_of(form, tmp_path)

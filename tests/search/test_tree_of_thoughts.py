@@ -417,6 +417,7 @@ def state_machine(values, branch, depth, nodes, window, least, width):
     return expanded, trimmed, "limit:depth"
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_m6_m7_bfs_expands_keeps_and_converges_as_the_state_machine_does(data):
@@ -452,7 +453,9 @@ def test_m6_m7_bfs_expands_keeps_and_converges_as_the_state_machine_does(data):
     expanded, trimmed, why = state_machine(values, branch, depth, nodes, window, 0.02, width)
     tree = got.tree
     assert ["".join(tree.texts(pick["parents"][0])) for pick in notes(got, "tot.picked")] == expanded
-    assert {"".join(tree.texts(node.id)) for node in tree if node.reason == "beam"} == trimmed
+    # A thought that was trimmed can still become the answer, the best leaf, which is its state then.
+    beam = [e.id for e in got.events if isinstance(e, Decided) and e.reason == "beam"]
+    assert {"".join(tree.texts(id)) for id in beam} == trimmed
     assert got.stop_reason == why
 
 

@@ -393,6 +393,7 @@ def test_r8_a_requirement_that_is_not_met_is_recorded(augment):
     assert made.stop_reason == "answered"
 
 
+@pytest.mark.slow
 def test_r8_each_argument_of_an_added_call_was_written_by_the_model():
     """In generated plans with required tools, each text that a tool receives stands in a reply."""
 
