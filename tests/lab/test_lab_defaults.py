@@ -99,7 +99,8 @@ def test_r12_a_labs_level_is_that_of_strategies_without_one():
         assert level_of(thinking.with_(level=own), "low")["level"] == own
         assert level_of(tl.WithThinking(strategy=tl.OneAnswer(), level=own), "low")["level"] == own
     assert level_of(thinking, None) == thinking.settings()
-    assert level_of(tl.OneAnswer(), "high") == tl.OneAnswer().settings()
+    with pytest.warns(RuntimeWarning, match=r"thinking_level='high' of the lab has no effect on one_answer"):
+        assert level_of(tl.OneAnswer(), "high") == tl.OneAnswer().settings()
     with pytest.warns(UserWarning, match="unknown thinking level 'most'"):
         assert level_of(thinking, "most")["level"] == "off"
 
@@ -274,7 +275,8 @@ def test_dask_workers_have_the_defaults(tmp_path):
 def test_another_strategy_of_a_branch_has_the_defaults():
     holding = lab("sim/general", **DEFAULTS)
     parent = wait(lab("sim/general").run(tl.TreeOfThoughts(stop=tl.Stop(depth=1)), TASK))
-    made = wait(holding.branch(parent, "0.0", strategy=tl.ReAct()))
+    with pytest.warns(RuntimeWarning, match="thinking_level='Low' of the lab has no effect on react"):
+        made = wait(holding.branch(parent, "0.0", strategy=tl.ReAct()))
     assert '"max_result_characters":2000' in json.dumps(made.header.strategy, separators=(",", ":"))
 
 

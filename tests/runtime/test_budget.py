@@ -317,6 +317,20 @@ def test_a_failed_call_does_not_tell_what_one_needs():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cents", [30, 40, 50, 60, 70, 80, 100])
+def test_t11_calls_that_fit_the_cap_exactly_are_made(cents):
+    """Sums of floats are not: three times 0.1 is more than 0.3."""
+
+    def reply(call):
+        text = "score: 0.5" if call.purpose == "value" else "Next."
+        return Reply(text, input_tokens=1, output_tokens=1, cost=0.1)
+
+    search = tl.presets.beam_search(parallel=False)
+    made = run(search, TASK, Scripted(reply), budget=tl.Budget(usd=cents / 100))
+    assert made.usage.calls == cents // 10
+    assert made.stop_reason == "budget:usd"
+
+
 def test_sums_of_cents_do_not_hold_calls_back_for_ever():
     async def model(call):
         return Reply("x", cost=dice(call).choice([0.1, 0.2, 0.3, 0.7]))

@@ -160,7 +160,12 @@ def test_options_together_and_across_designs():
     [
         ({"convergence_window": 0}, r"convergence_window must be an integer of at least 1: got 0"),
         ({"max_duration_ms": "1 s"}, r"max_duration_ms must be a number of milliseconds: got '1 s'"),
+        ({"max_duration_ms": 0}, r"max_duration_ms must be positive, or None for no limit: got 0"),
         ({"branching_factor": 0}, r"propose\.count"),
+        (
+            {"branching_factor": 4, "propose": tl.Propose(count=5)},
+            r"propose\.count was given twice: got 5 and 4",
+        ),
         ({"traversal_strategy": "ucs"}, "unknown kind 'ucs'"),
         ({"max_depth": 2, "stop.depth": 3}, r"max_depth is another name of stop\.depth: got both"),
         ({"branching_facto": 3}, r"no setting 'branching_facto'; did you mean 'propose\.count'"),

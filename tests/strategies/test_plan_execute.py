@@ -390,7 +390,27 @@ def test_r8_a_requirement_that_is_not_met_is_recorded(augment):
     (note,) = notes(made, "requirement_failed")
     missing = 2 if "one" in augment else 3
     assert (note.data["tool"], note.data["required"], note.data["missing"]) == ("echo", 3, missing)
-    assert made.stop_reason == "answered"
+    assert (made.status, made.stop_reason, made.answer) == ("partial", "limit:required_tools", "14")  # R16
+    assert made.plans[0].status == "failed"
+
+
+def test_r16_required_calls_that_were_made_allow_success():
+    """Calls that failed were made too, and a composite step decides itself."""
+
+    @tl.tool(effects=())
+    def broken(text: str) -> str:
+        """Fails."""
+        raise RuntimeError("no")
+
+    model = Planner(
+        plan=plan(tool("broken", text="one"), tool("echo", text="two")),
+        patch=plan(think("Go on.")),
+        analysis="ok",
+        review=GOOD,
+    )
+    required = {"broken": 1, "echo": 1}
+    made = run(model, tl.PlanExecute(required_tools=required), tools=[broken, echo])
+    assert (made.status, made.stop_reason) == ("completed", "answered")
 
 
 @pytest.mark.slow

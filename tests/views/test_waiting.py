@@ -106,6 +106,12 @@ def test_nothing_goes_on_after_the_end(soon, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
+def test_r11_the_progress_names_the_strategy_that_was_chosen(soon, capsys):
+    wait(tl.Lab(slow, runs=None).run(tl.Adaptive(), tl.general("What is 2 + 2?")))
+    assert any(line.startswith("adaptive: adaptive→") for line in capsys.readouterr().err.splitlines())
+
+
 @pytest.mark.nightly
 def test_the_first_import_of_litellm_is_named(tmp_path):
     with Providers(lambda asked: Said("Answer: 4")) as server:
@@ -121,7 +127,7 @@ def test_the_first_import_of_litellm_is_named(tmp_path):
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "4"
-    assert "one_answer: loading hosted_vllm/small" in done.stderr.splitlines()
+    assert "one_answer: loading hosted_vllm/small, 0 calls" in done.stderr.splitlines()
 
 
 @pytest.mark.nightly

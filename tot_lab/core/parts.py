@@ -96,6 +96,8 @@ class Part(BaseModel):
                 try:
                     is_part = isinstance(kind, type) and issubclass(kind, Part)
                     inner = kind.model_validate(inner) if is_part else inner
+                    if head in value:
+                        _expect_no_other(head, inner, changes)
                     value[head] = _changed(cls, head, inner, changes)
                 except ValidationError as error:
                     raise ValueError("; ".join(map(_problem, error.errors()))) from None
@@ -177,6 +179,9 @@ class Part(BaseModel):
             if "." not in name and name not in type(self).model_fields:
                 raise ValueError(_unknown_field(self, name))
         made = self._with({name: value for name, value in given.items() if "." not in name})
+        for head, changes in inside.items():
+            if head in given:
+                _expect_no_other(head, getattr(made, head), changes)
         return made._with(
             {head: _changed(made, head, getattr(made, head), named) for head, named in inside.items()}
         )
@@ -305,6 +310,17 @@ def _by_head(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         if dot:
             inside.setdefault(head, {})[rest] = value
     return inside
+
+
+def _expect_no_other(head: str, inner: Any, changes: Mapping[str, Any]) -> None:
+    """Raise ValueError if `inner`, the value of the setting `head`, was given other values than `changes`."""
+    if not isinstance(inner, Part):
+        return
+    for name in inner.model_fields_set.intersection(changes):
+        if (own := getattr(inner, name)) != changes[name]:
+            raise ValueError(
+                f"{head}.{name} was given twice: got {own!r} and {changes[name]!r}. Pass one of them."
+            )
 
 
 def _changed(part: Part | type[Part], head: str, value: Any, changes: dict[str, Any]) -> Any:

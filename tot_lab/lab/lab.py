@@ -36,6 +36,7 @@ from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
 from tot_lab.record import waiting
 from tot_lab.record.journal import Header
+from tot_lab.record.routed import route_of
 from tot_lab.record.run import Run
 from tot_lab.record.search_notes import SearchNotes
 from tot_lab.record.waiting import notebook_display, show_calls
@@ -311,17 +312,19 @@ class Lab:
                 await asyncio.wait([task])
 
     async def _show_calls(self, execution: Execution) -> None:
-        calls, counted_lines = 0, 0
+        calls, counted_lines, route = 0, 0, ""
 
         def count() -> tuple[int, str]:
-            nonlocal calls, counted_lines
+            nonlocal calls, counted_lines, route
             fresh = execution.recorder.lines[counted_lines:]
             counted_lines += len(fresh)
-            calls += sum(isinstance(line.e, Reply) and is_made(line.e) for line in fresh)
+            for line in fresh:
+                calls += isinstance(line.e, Reply) and is_made(line.e)
+                route = route_of(line.e) or route
             model = self.model
-            return calls, (
-                f"loading {model.name}" if isinstance(model, Endpoint) and not model.is_ready else ""
-            )
+            if isinstance(model, Endpoint) and not model.is_ready:
+                return calls, f"loading {model.name}"
+            return calls, route
 
         strategy, total = execution.strategy, None
         with suppress(Exception):  # of a strategy or a domain of the user

@@ -38,6 +38,11 @@ def routed_in(events: Iterable[Record]) -> Routed | None:
     return Routed(selected, used, data.get("kind"), by, why)
 
 
+def route_of(event: Record) -> str:
+    """The names of the strategies so far, such as `adaptive→reactive`. "" if `event` chooses none."""
+    return str(event.data.get("progress", "")) if _is_choice(event) else ""
+
+
 def selected_in(events: Iterable[Record]) -> dict[str, str]:
     """The strategies that each `Adaptive` in a record selected, by the id of the thought they began at."""
     choices = [event for event in events if _is_choice(event)]

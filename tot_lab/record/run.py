@@ -443,9 +443,9 @@ class Run(RunMethods):
     def diagnostics(self) -> dict[str, int]:
         """Counts of what was lost.
 
-        Unreadable replies, thoughts with an unreadable evaluation, failed thoughts, duplicates, replies cut
-        off at `max_tokens`, replies whose reported usage cannot be true, failed and refused calls, and failed
-        tool calls.
+        Unreadable replies, fallbacks, thoughts with an unreadable evaluation, failed thoughts, duplicates,
+        replies cut off at `max_tokens`, replies whose reported usage cannot be true, failed calls, refused
+        calls, and failed tool calls.
         """
         states = Counter(node.state for node in self.tree)
         errors = [line.e for line in self.lines if isinstance(line.e, Reply) and line.e.error]
@@ -453,6 +453,7 @@ class Run(RunMethods):
         failed = sum(map(is_made, errors))
         return {
             "unreadable_replies": sum(isinstance(e, Note) and e.name in UNREADABLE for e in self.events),
+            "fallbacks": sum(isinstance(e, Note) and e.fallback for e in self.events),
             "unreadable_thoughts": sum(node.unreadable for node in self.tree),
             "failed_thoughts": states["failed"],
             "duplicates": states["duplicate"],

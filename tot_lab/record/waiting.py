@@ -65,7 +65,7 @@ async def show_calls(what: str, total: int | None, count: Callable[[], tuple[int
         calls, waits_for = count()
         with suppress(OSError, ValueError):  # the pipe was closed
             done = f"{calls:,} {'call' if calls == 1 else 'calls'}"
-            print(f"{what}: {waits_for or done}", file=sys.stderr, flush=True)
+            print(f"{what}: {', '.join(filter(None, [waits_for, done]))}", file=sys.stderr, flush=True)
         await asyncio.sleep(_EVERY)
 
 

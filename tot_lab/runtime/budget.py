@@ -21,6 +21,9 @@ from tot_lab.core.thinking import Budget, Slots
 from tot_lab.core.tools import asks_no_model
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
+
+ROUNDING = 1e-9
+"""Share of a limit that sums of prices may exceed it, since floats are rounded: ten times 0.1 fits into 1."""
 WITHIN = "within"
 """`finish_reason` of a refusal by the budget of a part of the run. A refusal by the run's own budget has
 none.
@@ -238,7 +241,7 @@ class Scope:
         self.use.learn(call, reply, need, is_try=True)
         return all(
             scope.used[name] + (0.0 if claim[name].ramped else self.use.size(name, scope.claimed[name]))
-            <= cap * (1 + 1e-9)
+            <= cap * (1 + ROUNDING)
             for scope, claim in zip(self.chain, claims, strict=True)
             for name, cap in scope.caps.items()
         )
@@ -323,11 +326,12 @@ class Scope:
         claims: dict[str, Claim] = {}
         held = not ready and bool(self.caps)
         for name, cap in self.caps.items():
-            left = cap - self.used[name]
-            if left <= 0:
+            left, rounding = cap - self.used[name], cap * ROUNDING
+            if left <= rounding:
                 return self.refusal(name), None
             if not ready:
                 continue
+            left += rounding
             room = left - self.use.size(name, self.claimed[name])
             claim = self._claim(name, call, need, room)
             size = self.use.size(name, claim)

@@ -18,7 +18,7 @@ from tot_lab.core.acts import acts_of
 from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, is_made
 from tot_lab.core.model_setting import models_of
-from tot_lab.core.parts import UserFunction, map_parts, part_of
+from tot_lab.core.parts import UserFunction, map_parts, part_of, parts_in
 from tot_lab.core.records import RESUMED, Ended, Line, failed_tries, payments
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Answer, LabContext, Task
@@ -40,6 +40,7 @@ from tot_lab.runtime.roles import calling_roles, thinking_of
 from tot_lab.runtime.settings import RunnerSettings
 from tot_lab.runtime.steering import Steered, Steering, sample_counters
 from tot_lab.strategies.defaults import PROFILES, lab_defaults
+from tot_lab.strategies.thinking_level import WithThinking
 
 S = TypeVar("S", bound=Strategy)
 
@@ -121,6 +122,14 @@ class Runner:
         """Return the strategy with the lab's defaults for settings that were not given."""
         if self._defaults is None:
             return strategy
+        level = self._given.thinking_level
+        if level is not None and not any(isinstance(part, WithThinking) for part in parts_in(strategy)):
+            warnings.warn(
+                f"thinking_level={level!r} of the lab has no effect on {strategy.kind}: wrap the strategy in "
+                f"tl.WithThinking(strategy=…).",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         made: S = map_parts(strategy, self._defaults)
         return made
 

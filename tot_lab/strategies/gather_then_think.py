@@ -67,7 +67,7 @@ class GatherThenThink(Prompting):
 
     The category decides what to look for. For tool-heavy ones (code_analysis, debugging, bug_hunting,
     security_audit, sysadmin, cloud_infra, qa_testing, devops, data_analysis, documentation, database,
-    monitoring) the gatherer must use tools before it answers; for the others it uses them only if they help.
+    monitoring) its prompt asks the gatherer to use tools before it answers; for the others, if they help.
     The note `think.classified` records the category and how it was found, `think.gathered` what was gathered,
     and `think.nothing_gathered` why nothing was.
 

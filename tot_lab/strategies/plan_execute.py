@@ -14,6 +14,7 @@ nothing; their outcomes are added to the plan after the join.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -75,11 +76,24 @@ class Outcome(NamedTuple):
         step: The step, with its new status.
         node: The thought that holds its result.
         halt: The refusal after which no further call will be made.
+        preview: What the model is shown of the result. `None` means the result itself.
+        was_called: Whether the tool of a `tool_call` step was called, with or without success.
     """
 
     step: PlanStep
     node: str = ""
     halt: str = ""
+    preview: str | None = None
+    was_called: bool = False
+
+
+class Tried(NamedTuple):
+    """The outcome of one try of a step: see `Outcome`. `error` is "" if it succeeded."""
+
+    node: str
+    result: str
+    error: str
+    preview: str | None = None
 
 
 class PlanExecute(Acting):
@@ -221,6 +235,7 @@ class _Work:
         self.refinements = 0  # patches and augmentations after a reflection
         self.version = 0
         self.thoughts = 0
+        self.called: Counter[str | None] = Counter()  # calls of tools in steps of their own
         self.previews: dict[str, str] = {}  # what `transform_result` made of the results of steps, by step id
         self.halt = ""
         self.held = Answer("", "")
@@ -250,7 +265,7 @@ class _Work:
             if stop:
                 return (yield from self._ended(stop))
             if satisfied:
-                return (yield from self._ended("answered"))
+                return (yield from self._ended("limit:required_tools" if self._unmet() else "answered"))
             if self.refinements >= self.by.max_refinements:
                 return (yield from self._ended("limit:refinements"))
             self.refinements += 1
@@ -296,6 +311,16 @@ class _Work:
             yield Note("plan.requirement_failed", self.at, data, fallback=True)
         return steps
 
+    def _unmet(self) -> list[str]:
+        """Required tools that were called too rarely. A composite step that was given a tool decided itself
+        how often to call it.
+        """
+        finished = [step for step in self.steps if step.type == "composite" and step.status == "completed"]
+        chosen = {name for step in finished for name in step.tool_hints}
+        return [
+            name for name, count in self.required.items() if self.called[name] < count and name not in chosen
+        ]
+
     # Execute.
 
     def _execute(self) -> Thinking[None]:
@@ -317,6 +342,9 @@ class _Work:
                 self._put(outcome.step)
                 if outcome.node:
                     self.results[outcome.step.id] = outcome.node
+                if outcome.preview is not None:
+                    self.previews[outcome.step.id] = outcome.preview
+                self.called[outcome.step.tool_name] += outcome.was_called
                 self.halt = self.halt or outcome.halt
             failed = {outcome.step.id for outcome in outcomes if outcome.step.status == "failed"}
             if failed - self.patched and self.patches < self.by.max_patches and not self.halt:
@@ -339,7 +367,7 @@ class _Work:
 
     def _step(self, step: PlanStep, known: Mapping[str, PlanStep]) -> Thinking[Outcome]:
         """Try one step until it is completed or its retries are used up."""
-        error = ""
+        error, was_called = "", False
         for number in range(self.by.step_retries + 1):
             yield Note("plan.step_started", step.node, _of(step, retries=number))
             if step.error is not None:  # an invalid reference: retrying cannot help
@@ -357,52 +385,55 @@ class _Work:
                 tried = self._analysis(step, instruction, known, number, error)
             else:
                 tried = self._composite(step, instruction, known, number, error)
-            node, result, error = yield from tried
+            done = yield from tried
+            error = done.error
+            was_called = was_called or (step.type == "tool_call" and bool(done.node))
             if not error:
-                yield Note("plan.step_completed", step.node, _of(step, result=result, result_node=node))
-                made = step.changed(status="completed", result=result, error=None, retries=number)
-                return Outcome(made, node)
+                yield Note(
+                    "plan.step_completed", step.node, _of(step, result=done.result, result_node=done.node)
+                )
+                made = step.changed(status="completed", result=done.result, error=None, retries=number)
+                return Outcome(made, done.node, preview=done.preview, was_called=was_called)
             if halts(error):
                 if step.type != "composite" or error == "cancelled":
                     return Outcome(step, halt=error)
                 break  # the budget may be that of the step alone; the next call shows
         yield Decided(step.node, "failed", error)
         yield Note("plan.step_failed", step.node, _of(step, status="failed", error=error, retries=number))
-        return Outcome(step.changed(status="failed", error=error, retries=number))
+        failed = step.changed(status="failed", error=error, retries=number)
+        return Outcome(failed, was_called=was_called)
 
-    def _tool(self, step: PlanStep, arguments: Any, number: int) -> Thinking[tuple[str, str, str]]:
+    def _tool(self, step: PlanStep, arguments: Any, number: int) -> Thinking[Tried]:
         name = self.available.known.get(tool_name(step.tool_name or ""), step.tool_name or "")
         refusal = self.available.refusal(name)
         if refusal is not None:
-            return "", "", refusal
+            return Tried("", "", refusal)
         call = self.by.tool_call(step.node, name, arguments, number)
         reply = yield from ask(msgspec.structs.replace(call, options={"retries": 0, **call.options}))
         if reply.error is not None and halts(reply.error):
-            return "", "", reply.error
+            return Tried("", "", reply.error)
         result = f"→ {reply.text or '(nothing)'}" if reply.error is None else f"failed: {reply.error}"
         text = f"{name} {result}"
         shown = yield from self.by.transformed(call, name, reply)
         thought = yield from emit(Thought(f"{step.node}.{number}", step.node, text))
         if thought.text != text:
-            return thought.id, thought.text.removeprefix(f"{name} → "), ""
-        if shown is not None:
-            self.previews[step.id] = shown
-        return thought.id, reply.text, reply.error or ""
+            return Tried(thought.id, thought.text.removeprefix(f"{name} → "), "")
+        return Tried(thought.id, reply.text, reply.error or "", shown)
 
     def _analysis(
         self, step: PlanStep, instruction: str, known: Mapping[str, PlanStep], number: int, error: str
-    ) -> Thinking[tuple[str, str, str]]:
+    ) -> Thinking[Tried]:
         parts = [self.goal, _now(step, instruction), self._results(step, known), _again(error)]
         reply = yield from ask(self.by.call(step.node, "analysis", "\n\n".join(filter(None, parts)), number))
         if reply.error is not None:
             yield call_failed(step.node, "analysis", reply.error)
-            return "", "", reply.error
+            return Tried("", "", reply.error)
         thought = yield from emit(Thought(f"{step.node}.{number}", step.node, reply.text))
-        return thought.id, thought.text, "" if thought.text.strip() else "the reply was empty"
+        return Tried(thought.id, thought.text, "" if thought.text.strip() else "the reply was empty")
 
     def _composite(
         self, step: PlanStep, instruction: str, known: Mapping[str, PlanStep], number: int, error: str
-    ) -> Thinking[tuple[str, str, str]]:
+    ) -> Thinking[Tried]:
         """Solve the step as a task of its own. Its root is recorded here, because a person may edit its
         text.
         """
@@ -415,12 +446,9 @@ class _Work:
             all_but_the_root(root), self.by.strategy.think(task, root), of=(Thought, Scored)
         )
         if answer.text:
-            return answer.node or root, answer.text, ""
-        return (
-            "",
-            "",
-            answer.stop_reason if halts(answer.stop_reason) else f"no answer ({answer.stop_reason})",
-        )
+            return Tried(answer.node or root, answer.text, "")
+        stop = answer.stop_reason
+        return Tried("", "", stop if halts(stop) else f"no answer ({stop})")
 
     def _task_of(self, step: PlanStep, instruction: str, known: Mapping[str, PlanStep], error: str) -> Task:
         background = "\n\n".join(filter(None, [self._results(step, known), _again(error)]))

@@ -15,11 +15,11 @@ from tot_lab.core.calls import Call, Reply, html_text, is_made
 from tot_lab.core.records import Ended, Line, Note, Position
 from tot_lab.core.tools import named
 from tot_lab.core.tree import Tree
+from tot_lab.record.routed import route_of
 from tot_lab.views.figures.theme import FONT, printable, short
 from tot_lab.views.report import tree_rows
 
 _WIDTH = 90
-_ROUTES = ("adaptive.chosen", "adaptive.fell_back")
 
 
 class Progress:
@@ -69,7 +69,7 @@ class Progress:
                 text = event.error or (about.text.partition("\n")[0] if about else "")
                 yield f"{named(call)}: {short(text, _WIDTH)}"
         elif isinstance(event, Note):
-            self._route = event.data.get("progress", "") if event.name in _ROUTES else self._route
+            self._route = route_of(event) or self._route
             texts = list(_note_texts(event))
             self._notes += texts
             yield from texts

@@ -26,6 +26,13 @@ def _seconds(milliseconds: Any) -> float | None:
     return milliseconds / 1000
 
 
+def _duration(milliseconds: Any) -> float | None:
+    seconds = _seconds(milliseconds)
+    if seconds == 0:
+        raise ValueError("must be positive, or None for no limit: got 0.")
+    return seconds
+
+
 BEAM_SEARCH: Mapping[str, str | Alias] = {
     "branch_factor": "propose.count",
     "max_depth": "stop.depth",
@@ -50,7 +57,7 @@ STATE_MACHINE: Mapping[str, str | Alias] = {
     "top_k": "answer.top_k",
     "min_depth": "stop.min_depth",
     "max_nodes": "stop.nodes",
-    "max_duration_ms": Alias(("budget.seconds",), _seconds, "in seconds"),
+    "max_duration_ms": Alias(("budget.seconds",), _duration, "in seconds"),
     "early_success_threshold": "stop.solved",
     "convergence_window": Alias(("stop.patience",), _patience, "one less; 1 is None, which is off"),
     "min_score_improvement": "stop.min_improvement",
