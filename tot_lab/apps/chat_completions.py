@@ -84,7 +84,7 @@ class _StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: bool | None = None
 
 
-class _Own(msgspec.Struct, forbid_unknown_fields=True):
+class _Own(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Any = None
     settings: Any = None
 
