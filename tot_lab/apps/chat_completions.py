@@ -1,4 +1,4 @@
-"""The format of OpenAI's chat completions: how a request is read, and how a run is told.
+"""The format of OpenAI's chat completions: how to read a request, and how to reply with a run.
 
 Whatever a search cannot do as asked is an `ApiError` that names it. A run without an answer is one as well,
 never an empty reply.
