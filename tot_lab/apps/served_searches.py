@@ -215,10 +215,15 @@ class Searches:
             header = runner.header(strategy, task, budget, repeat)
             journal = self.folder / header.filename
             search.execution = runner.start(strategy, task, header=header, path=journal, budget=budget)
-        if not search.execution.is_over:
-            search.execution.recorder.watchers.append(search.wake)
+        if search.execution.is_over:
+            return search.execution.run
+        watchers = search.execution.recorder.watchers
+        watchers.append(search.wake)
         search.wake()
-        return await search.execution.carry_out()
+        try:
+            return await search.execution.carry_out()
+        finally:
+            watchers.clear()  # a search that refers to itself would stay in memory
 
     def _ended(self, search: Search) -> None:
         self._tasks.discard(search.task)

@@ -48,7 +48,7 @@ def add(commands: Any) -> None:
     """Add the command `serve`."""
     parser = command(commands, "serve", "offer strategies as models of a server with OpenAI's API", _serve)
     parser.epilog = _EXAMPLES
-    parser.usage = "tot-lab serve --model NAME [FIELD=VALUE ...] [--as NAME=STRATEGY] [options]"
+    parser.usage = "tot-lab serve --model NAME [FIELD=VALUE ...] [--as NAME=STRATEGY] ..."
     parser.add_argument(
         "--model",
         required=True,
