@@ -136,7 +136,8 @@ def main() -> None:
         bare = asyncio.run(alone(Path(folder), sample, given.clients)) / sample
     each = found.cpu / given.requests
     print(f"{given.clients} clients, {given.requests:,} requests in {found.seconds:.0f} s")
-    print(f"answered {len(found.runs):,}, other statuses {sorted(found.errors)}, journals {journals:,}")
+    answered = f"answered {len(found.runs):,} of {given.requests:,}"
+    print(f"{answered}, other statuses {sorted(found.errors)}, journals {journals:,}")
     print(f"CPU a request: {1000 * each:.2f} ms, of the search alone {1000 * bare:.2f} ms")
     print(f"the server beside the search: {1000 * (each - bare):.2f} ms")
     growth = found.late / found.early - 1
