@@ -142,6 +142,23 @@ async def test_thoughts_are_sent_while_the_search_is_under_way(runs):
 
 
 @in_loop
+async def test_a_stream_without_thoughts_stays_open(runs):
+    gate = Gate()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tot_lab.apps.serve.PAUSE", 0.02)
+        async with served(gate, ONE, runs) as api:
+            asking = asyncio.create_task(api.ask(stream=True))
+            await gate.reached.wait()
+            await asyncio.sleep(0.2)
+            gate.opened.set()
+            got = await asking
+            assert ": thinking\n\n" in got.text
+            assert got.events[-3]["choices"][0]["delta"]["content"] == "1"
+            roles = [event["choices"][0]["delta"].get("role") for event in got.events[:-1]]
+            assert roles == ["assistant", None, None, None]  # one thought, the answer, the end
+
+
+@in_loop
 async def test_stop_shortens_the_answer_and_not_the_record(runs):
     async def model(call):
         return "Answer: one, two END three"

@@ -24,7 +24,7 @@ from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.model_settings import with_named_models
-from tot_lab.record.journal import read_journal
+from tot_lab.record.journal import outline, read_journal
 from tot_lab.record.run import Run
 from tot_lab.runtime.runner import Execution, resumable
 
@@ -118,9 +118,11 @@ class Searches:
         recent = (path for path in self.folder.glob("*.jsonl") if path.stat().st_mtime > since)
         for path in sorted(recent):
             with suppress(OSError, ValueError):  # damaged, of another model, or no journal
-                header, lines, _ = read_journal(path)
+                header, ended = outline(path)
+                if ended is not None and ended.stop_reason not in ("cancelled", "error"):
+                    continue  # without reading the rest
                 self.lab.runner.check_same(path, header)
-                if resumable(lines, asking=True) is not None:
+                if resumable(read_journal(path)[1], asking=True) is not None:
                     self._leave(_key(header.strategy, header.task, header.budget), path)
 
     async def stop(self, grace: float) -> None:
