@@ -115,9 +115,10 @@ class Searches:
         await self.lab.gateway.open()
         self.folder.mkdir(parents=True, exist_ok=True)
         since = time.time() - REMEMBERED
-        recent = (path for path in self.folder.glob("*.jsonl") if path.stat().st_mtime > since)
-        for path in sorted(recent):
+        for path in sorted(self.folder.glob("*.jsonl")):
             with suppress(OSError, ValueError):  # damaged, of another model, or no journal
+                if path.stat().st_mtime < since:
+                    continue
                 header, ended = outline(path)
                 if ended is not None and ended.stop_reason not in ("cancelled", "error"):
                     continue  # without reading the rest
