@@ -11,6 +11,7 @@ import argparse
 import inspect
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from tot_lab.core.task import Domain, Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import tasks
 from tot_lab.domains.named import domain_names, factory_of, problem_in
+from tot_lab.lab.lab import Lab
 from tot_lab.lab.settings import allowed_by_user
 from tot_lab.lab.sweeps.axes import grid
 from tot_lab.models import Cache, model_named
@@ -157,6 +159,38 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
     return found
 
 
+OFFERED = ("one_answer", "chain_of_thought", "self_consistency", "tree_of_thoughts")
+"""The strategies that are offered if none is named."""
+
+
+def parse_offers(words: Sequence[str] | None) -> dict[str, Strategy]:
+    """Parse `NAME=STRATEGY FIELD=VALUE …`, one text for each strategy that is offered, by name."""
+    found: dict[str, Strategy] = {}
+    for word in words if words is not None else [f"{name}={name}" for name in OFFERED]:
+        name, _, rest = word.partition("=")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name) or name in found or not rest.strip():
+            expected = 'one NAME="STRATEGY FIELD=VALUE ..." for each name, of letters, digits, -, _ and .'
+            raise InvalidArgument(f"--as {word!r}: expected {expected}")
+        with argument_errors(f"--as {name}"):
+            made = [one for strategies in parse_strategies(shlex.split(rest)).values() for one in strategies]
+        if len(made) != 1:
+            raise InvalidArgument(f"--as {name}: a name stands for one strategy: got {len(made)}.")
+        found[name] = made[0]
+    return found
+
+
+def add_offers(parser: Any) -> None:
+    """Add the option `--as`, which `parse_offers` reads from `offers`."""
+    parser.add_argument(
+        "--as",
+        dest="offers",
+        action="append",
+        metavar="NAME=STRATEGY",
+        help='offer a strategy under a name: fast="tree_of_thoughts search.width=2"; may be repeated '
+        f"(default: {', '.join(OFFERED)}, under their own names)",
+    )
+
+
 def _group_by_name(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Group the words: each name with the settings that follow it."""
     groups: list[tuple[str, list[str]]] = []
@@ -269,6 +303,15 @@ def parse_budget(words: Sequence[str] | None) -> Budget | None:
         return Budget(**given) if given else None
 
 
+def parse_lab(args: argparse.Namespace, runs: Path | str) -> Lab:
+    """Return the lab that the options of `args` describe. It keeps its journals in `runs`."""
+    with argument_errors():
+        model, tools = parse_model(args.model), parse_tools(args.tools)
+        settings = {"cache": args.cache, "mode": args.mode, "spend": args.spend}
+        policy = effect_policy_for(args.allow, tools)
+        return Lab(model, runs=runs, tools=tools, effect_policy=policy, **settings)
+
+
 # Parsers.
 
 
@@ -336,3 +379,14 @@ def existing_cache(path: Path | None) -> Cache:
     if cache is None or not cache.stores:
         raise FileNotFoundError(f"{path}: no cache found.")
     return cache
+
+
+def integer_from(least: int) -> Any:
+    """Return the type of an option that takes an integer of at least `least`."""
+
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected an integer of at least {least}: got {text!r}")
+        return int(text)
+
+    return number
