@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Self
 from aiohttp import web
 
 from support.refusals import refusal, signed
+from tot_lab.models.chat.endpoint import _ONE_BY_ONE
 
 MODELS = {
     "openai": "openai/gpt-4.1-mini",
@@ -162,7 +163,7 @@ class Providers:
         self.max_at_once = 0
         self.url = ""
         self._script: deque[Answering] = deque()
-        self._under_way = 0
+        self._under_way: set[object] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
@@ -176,6 +177,8 @@ class Providers:
         self.asked.clear()
         self.pages.clear()
         self.max_at_once = 0
+        self._under_way = set()  # those that a test left behind are none of the next one
+        _ONE_BY_ONE.clear()  # what endpoints have learnt about this server in other tests
 
     def base(self, family: str) -> str:
         """The `api_base` to give litellm for a model of `family`."""
@@ -224,8 +227,9 @@ class Providers:
         if not family:
             return await self._page(request, asked)
         answer = self._script.popleft() if self._script else self.otherwise
-        self._under_way += 1
-        self.max_at_once = max(self.max_at_once, self._under_way)
+        under_way, this = self._under_way, object()
+        under_way.add(this)
+        self.max_at_once = max(self.max_at_once, len(self._under_way))
         try:
             async with self._slots:
                 answer = answer(asked) if callable(answer) else answer
@@ -236,7 +240,7 @@ class Providers:
             asked.left = True
             raise
         finally:
-            self._under_way -= 1
+            under_way.discard(this)
             asked.ended.set()
 
     async def _page(self, request: web.Request, asked: Asked) -> web.Response:

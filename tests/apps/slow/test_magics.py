@@ -150,7 +150,7 @@ def test_variables_and_files_are_told(kernel):
     (kernel.folder / "notes.md").write_text("It rained.")
     (kernel.folder / "picture.png").write_bytes(b"\x89PNG\0")
     kernel.run("import pandas\ntable = pandas.DataFrame({'city': ['Oslo']})\ntext = 'of my own'")
-    kernel.run("%%think --preset quick --context text table --files *.md\nWhy?")
+    kernel.run("%%think --preset quick --context text table --files n*.md\nWhy?")
     told = "--- text ---\nof my own\n\n--- table ---\n,city\n0,Oslo\n\n--- notes.md ---\nIt rained."
     assert told in kernel.said("print(thought.task.context)")
     assert "binary" in kernel.run("%%think --files *\nWhy?")[1][-1][1]
