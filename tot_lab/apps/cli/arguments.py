@@ -11,6 +11,7 @@ import argparse
 import inspect
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -155,6 +156,38 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
         for label, settings in make_task.items():
             found.setdefault(label, []).extend(settings)
     return found
+
+
+OFFERED = ("one_answer", "chain_of_thought", "self_consistency", "tree_of_thoughts")
+"""The strategies that are offered if none is named."""
+
+
+def parse_offers(words: Sequence[str] | None) -> dict[str, Strategy]:
+    """Parse `NAME=STRATEGY FIELD=VALUE …`, one text for each strategy that is offered, by name."""
+    found: dict[str, Strategy] = {}
+    for word in words if words is not None else [f"{name}={name}" for name in OFFERED]:
+        name, _, rest = word.partition("=")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name) or name in found or not rest.strip():
+            expected = 'one NAME="STRATEGY FIELD=VALUE ..." for each name, of letters, digits, -, _ and .'
+            raise InvalidArgument(f"--as {word!r}: expected {expected}")
+        with argument_errors(f"--as {name}"):
+            made = [one for strategies in parse_strategies(shlex.split(rest)).values() for one in strategies]
+        if len(made) != 1:
+            raise InvalidArgument(f"--as {name}: a name stands for one strategy: got {len(made)}.")
+        found[name] = made[0]
+    return found
+
+
+def add_offers(parser: Any) -> None:
+    """Add the option `--as`, which `parse_offers` reads from `offers`."""
+    parser.add_argument(
+        "--as",
+        dest="offers",
+        action="append",
+        metavar="NAME=STRATEGY",
+        help='offer a strategy under a name: fast="tree_of_thoughts search.width=2"; may be repeated '
+        f"(default: {', '.join(OFFERED)}, under their own names)",
+    )
 
 
 def _group_by_name(words: Sequence[str]) -> list[tuple[str, list[str]]]:
