@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import shlex
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -82,8 +83,8 @@ class Connection:
             return opened.result()
         if not self._task.done():
             self._broken = f"no answer within {timeout:g} s"
-        error = await self._ended()
-        raise ConnectionError(f"The MCP server {self.label} cannot be used: {self._explain(error)}")
+        await self._ended()
+        raise ConnectionError(f"The MCP server {self.label} cannot be used: {self._explain(None)}")
 
     async def close(self) -> None:
         """Disconnect, and end the command."""
@@ -133,16 +134,17 @@ class Connection:
             opened.set_result(listed)
             await self._closing.wait()
 
-    async def _ended(self) -> BaseException | None:
-        """Wait for the end of the task, which is cancelled if it is not closing. Return its error."""
-        if self._task is None:
-            return None
-        if not self._closing.is_set():
-            self._task.cancel()
-        await asyncio.wait([self._task])
-        return None if self._task.cancelled() else self._task.exception()
+    async def _ended(self) -> None:
+        """Wait for the end of the task, which is cancelled if it is not closing."""
+        if self._task is not None:
+            if not self._closing.is_set():
+                self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task.cancelled() or self._task.exception()  # marks the exception as retrieved
 
     def _explain(self, error: BaseException | None) -> str:
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            error = self._task.exception() or error
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         reason = self._broken or (format_error(error) if isinstance(error, Exception) else "it has ended")
@@ -165,25 +167,27 @@ class _ToUrl(Connection):
         from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
 
         class Limited(httpx2.AsyncByteStream):
-            def __init__(self, stream: Any) -> None:
-                self.stream = stream
+            def __init__(self, response: Any) -> None:
+                self.stream = response.stream
+                is_endless = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+                self.most = math.inf if is_endless else MAX_BYTES  # the size of each event is limited below
+                self.is_packed = response.headers.get("content-encoding", "identity") != "identity"
 
             async def __aiter__(self) -> AsyncIterator[bytes]:
+                if self.is_packed:  # a few bytes may hold gigabytes
+                    raise httpx2.StreamError("the server sent a compressed message, which is not accepted")
                 size = 0
                 async for part in self.stream:
                     size += len(part)
-                    if size > MAX_BYTES:
-                        raise httpx2.ReadError(_too_large())
+                    if size > self.most:
+                        raise httpx2.StreamError(_too_large())
                     yield part
 
             async def aclose(self) -> None:
                 await self.stream.aclose()
 
         async def limit(response: Any) -> None:
-            if response.headers.get("content-encoding", "identity") != "identity":  # it may hold gigabytes
-                raise httpx2.DecodingError("the server packs its answers, which is not accepted")
-            if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-                response.stream = Limited(response.stream)
+            response.stream = Limited(response)
 
         async with (
             httpx2.AsyncClient(
@@ -229,6 +233,7 @@ class _ToCommand(Connection):
             try:
                 yield received, sent
             finally:
+                received.close()  # what is left of its output is read, so that it can end
                 with anyio.CancelScope(shield=True):
                     assert process.stdin is not None
                     process.stdin.close()
@@ -236,8 +241,7 @@ class _ToCommand(Connection):
                         await asyncio.wait_for(process.wait(), GRACE)
                     with suppress(TimeoutError):
                         await asyncio.wait_for(end_async(process), 2 * GRACE)
-                for stream in (to_session, received, sent, to_process):
-                    stream.close()
+                sent.close()
                 tasks.cancel_scope.cancel()
 
     async def _receive(self, process: Process, to_session: Any) -> None:
@@ -246,29 +250,31 @@ class _ToCommand(Connection):
         from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415
 
         assert process.stdout is not None
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the session has ended
-            async with to_session:
-                while True:
-                    try:
-                        line = await process.stdout.readline()
-                    except ValueError:
-                        self._broken = _too_large()
-                        return
-                    if not line:
-                        return
+        async with to_session:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the session has ended
+                while line := await self._line(process.stdout):
                     with suppress(ValueError):  # some programs also print other lines
                         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                         await to_session.send(SessionMessage(message))
+        while await process.stdout.read(1 << 16):
+            pass
+
+    async def _line(self, output: asyncio.StreamReader) -> bytes:
+        try:
+            return await output.readline()
+        except ValueError:
+            self._broken = _too_large()
+            return b""
 
     async def _send(self, process: Process, to_process: Any, to_session: Any) -> None:
         assert process.stdin is not None
-        try:
-            async for message in to_process:
-                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                process.stdin.write(f"{text}\n".encode())
-                await process.stdin.drain()
-        except ConnectionError:
-            to_session.close()  # calls that wait for an answer fail
+        with suppress(ConnectionError):
+            async with to_process:
+                async for message in to_process:
+                    text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    process.stdin.write(f"{text}\n".encode())
+                    await process.stdin.drain()
+        to_session.close()  # calls that wait for an answer fail
 
     async def _read_errors(self, process: Process) -> None:
         assert process.stderr is not None
