@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from pydantic import PrivateAttr
 from pydantic_core import to_json
 
-from tot_lab.core.calls import format_error, readable
+from tot_lab.core.calls import readable
 from tot_lab.core.extras import requires
 from tot_lab.core.tool import Tool, Unfit
 from tot_lab.core.tools import tool_name
@@ -112,31 +112,33 @@ def _tools_of(
 ) -> list[McpTool]:
     made: dict[str, McpTool] = {}
     for tool in listed:
-        if problem := _problem(tool.input_schema):
-            _warn(f"{connection.label}: the tool {tool.name[:MAX_NAME]!r} is left out: {problem}.")
-            continue
         first = name = _name(prefix, tool.name)
         for number in count(2):
             if name not in made:
                 break
             name = f"{first[: MAX_NAME - len(str(number)) - 1]}-{number}"
+        about = readable(tool.description or tool.title or "")
+        try:
+            made[name] = McpTool(
+                name=name,
+                description=about if len(about) <= MAX_DESCRIPTION else f"{about[:MAX_DESCRIPTION]}…",
+                parameters=_usable(tool.input_schema),
+                effects=effects,
+                timeout=timeout,
+                retries=int(tool.annotations is not None and tool.annotations.read_only_hint is True),
+                server=connection.label,
+                remote=tool.name,
+            )
+        except ValueError as error:
+            why = " ".join(str(error).split())[:300]
+            _warn(f"{connection.label}: the tool {tool.name[:MAX_NAME]!r} is left out: {why}.")
+            continue
+        made[name]._connection = connection
         if name != first:
             _warn(
                 f"{connection.label}: the tools {made[first].remote!r} and {tool.name!r} are both {first!r} "
                 f"here. The latter is named {name!r}."
             )
-        about = readable(tool.description or tool.title or "")
-        made[name] = McpTool(
-            name=name,
-            description=about if len(about) <= MAX_DESCRIPTION else f"{about[:MAX_DESCRIPTION]}…",
-            parameters=tool.input_schema,
-            effects=effects,
-            timeout=timeout,
-            retries=int(tool.annotations is not None and tool.annotations.read_only_hint is True),
-            server=connection.label,
-            remote=tool.name,
-        )
-        made[name]._connection = connection
     return [*made.values()]
 
 
@@ -146,22 +148,25 @@ def _name(prefix: str, name: str) -> str:
     return (plain if plain[:1].isalpha() else f"tool-{plain}".strip("-"))[:MAX_NAME].strip("-")
 
 
-def _problem(schema: dict[str, Any]) -> str | None:
-    """Return why a schema cannot be used, or `None`. Models are shown it as it is."""
+def _usable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a tool as it is, apart from properties of any value: `true` becomes `{}`.
+
+    Raises:
+        ValueError: It cannot be used.
+    """
     from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415
 
+    size = len(to_json(schema))
+    if size > MAX_SCHEMA:
+        raise ValueError(f"its schema must have at most {MAX_SCHEMA:,} characters: got {size:,}")
     try:
-        size = len(to_json(schema))
-        if size > MAX_SCHEMA:
-            return f"its schema must have at most {MAX_SCHEMA:,} characters: got {size:,}"
         Draft202012Validator.check_schema(schema)
-        Tool._describes_an_object(schema)
     except SchemaError as error:
-        return f"its schema is not valid: {error.message[:200]}"
-    except Exception as error:  # whatever a strange schema leads to
-        return f"its schema cannot be used: {format_error(error)[:200]}"
-    return None
+        raise ValueError(f"its schema is not valid: {error.message[:200]}") from None
+    if not isinstance(given := schema.get("properties"), dict):
+        return schema
+    return {**schema, "properties": {name: {} if part is True else part for name, part in given.items()}}
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=4)
+    warnings.warn(message, RuntimeWarning, stacklevel=5)  # where the block begins

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from tot_lab._version import __version__
 from tot_lab.core.calls import format_error
 from tot_lab.core.processes import GRACE, end_async
@@ -30,7 +32,7 @@ MAX_BYTES = 10_000_000
 MAX_TOOLS = 1_000
 """The most tools of a server."""
 
-_SHOWN = 500  # characters that an error shows of the end of what a command has written to standard error
+_SHOWN = 500  # characters of a reason, and of the end of what a command has written to standard error
 
 
 def connection_to(
@@ -147,8 +149,14 @@ class Connection:
             error = self._task.exception() or error
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        reason = self._broken or (format_error(error) if isinstance(error, Exception) else "it has ended")
-        return scrubbed(reason, *self._secrets)
+        if isinstance(error, ValidationError):
+            wrong = error.errors()[0]
+            reason = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}, against the protocol"
+        elif isinstance(error, Exception):
+            reason = getattr(error, "message", "") or format_error(error)
+        else:
+            reason = "it has ended"
+        return scrubbed(" ".join((self._broken or reason).split())[:_SHOWN], *self._secrets)
 
 
 class _ToUrl(Connection):
