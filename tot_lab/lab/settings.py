@@ -36,7 +36,7 @@ from tot_lab.lab.places import DEFAULT, FILE, PREFIX, Place, SettingsError, in_f
 from tot_lab.strategies import ResearchDelegate
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
-_OTHERS = ("TOT_LAB_MODELS",)  # the folder of weights, which is not one of these settings
+_OTHERS = ("TOT_LAB_MODELS", "TOT_LAB_TOKEN")  # the folder of weights, and the token of `tot-lab serve`
 _IN_FILES = ("models", "research", "budget", "tools", "allow")  # no single variable can hold them
 
 

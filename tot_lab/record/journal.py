@@ -25,7 +25,7 @@ import msgspec
 from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.files import read_regular, write_whole
-from tot_lab.core.records import Line
+from tot_lab.core.records import Ended, Line
 from tot_lab.record.edits import Branched
 
 SCHEMA = 4
@@ -190,6 +190,24 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
             except _UNREADABLE as error:
                 raise JournalError(f"{path}, line {number}: {error}") from None
         raise
+
+
+def outline(path: str | os.PathLike[str]) -> tuple[Header, Ended | None]:
+    """Return the header of a journal and the end of its run, without reading the other lines.
+
+    Raises:
+        OSError: If the file cannot be opened.
+        JournalError: If one of the two is damaged.
+    """
+    data = read_regular(path)
+    header = _read_header(path, data[: max(data.find(b"\n"), 0)])
+    at = data.rfind(b'"e":{"type":"ended"')  # a quote inside a string is escaped
+    line = data[data.rfind(b"\n", 0, at) + 1 : data.find(b"\n", at)] if at >= 0 else b""
+    try:
+        ended = line_decoder.decode(line).e if line else None
+    except _UNREADABLE as error:
+        raise JournalError(f"{path}: the end of the run: {error}") from None
+    return header, ended if isinstance(ended, Ended) else None
 
 
 def _renamed(lines: bytes) -> bytes:

@@ -28,6 +28,7 @@ from tot_lab.core.task import Domain, Task
 from tot_lab.core.thinking import Budget
 from tot_lab.domains import tasks
 from tot_lab.domains.named import domain_names, factory_of, problem_in
+from tot_lab.lab.lab import Lab
 from tot_lab.lab.settings import allowed_by_user
 from tot_lab.lab.sweeps.axes import grid
 from tot_lab.models import Cache, model_named
@@ -302,6 +303,15 @@ def parse_budget(words: Sequence[str] | None) -> Budget | None:
         return Budget(**given) if given else None
 
 
+def parse_lab(args: argparse.Namespace, runs: Path | str) -> Lab:
+    """Return the lab that the options of `args` describe. It keeps its journals in `runs`."""
+    with argument_errors():
+        model, tools = parse_model(args.model), parse_tools(args.tools)
+        settings = {"cache": args.cache, "mode": args.mode, "spend": args.spend}
+        policy = effect_policy_for(args.allow, tools)
+        return Lab(model, runs=runs, tools=tools, effect_policy=policy, **settings)
+
+
 # Parsers.
 
 
@@ -369,3 +379,14 @@ def existing_cache(path: Path | None) -> Cache:
     if cache is None or not cache.stores:
         raise FileNotFoundError(f"{path}: no cache found.")
     return cache
+
+
+def integer_from(least: int) -> Any:
+    """Return the type of an option that takes an integer of at least `least`."""
+
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected an integer of at least {least}: got {text!r}")
+        return int(text)
+
+    return number

@@ -23,18 +23,16 @@ from tot_lab.apps.cli.arguments import (
     add_tools,
     argument_errors,
     command,
-    effect_policy_for,
+    integer_from,
     parse_budget,
-    parse_model,
+    parse_lab,
     parse_strategies,
     parse_task,
     parse_tasks,
-    parse_tools,
 )
 from tot_lab.apps.cli.colour import run_in_colour
 from tot_lab.apps.cli.help import PartHelp
 from tot_lab.core.extras import requires
-from tot_lab.lab.lab import Lab
 from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.cache import MODES
@@ -94,7 +92,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--repeat",
-        type=_integer_from(0),
+        type=integer_from(0),
         default=0,
         metavar="N",
         help="index of an independent repeat; each repeat draws new samples (default: 0)",
@@ -136,7 +134,7 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
         "--at-once": {"help": "maximum number of concurrent runs (default: enough to keep the model busy)"},
     }
     for option, settings in counts.items():
-        what.add_argument(option, type=_integer_from(1), metavar="N", **settings)
+        what.add_argument(option, type=integer_from(1), metavar="N", **settings)
     results.add_argument(
         "--name", default="sweep", help="folder for the journals, inside runs/ (default: sweep)"
     )
@@ -194,23 +192,6 @@ def _add_common(parser: argparse.ArgumentParser, what: str) -> tuple[Any, Any]:
     return run, results
 
 
-def _integer_from(least: int) -> Any:
-    def number(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"expected an integer of at least {least}: got {text!r}")
-        return int(text)
-
-    return number
-
-
-def _lab(args: argparse.Namespace, runs: Path | str = "runs") -> Lab:
-    with argument_errors():
-        model, tools = parse_model(args.model), parse_tools(args.tools)
-        settings = {"cache": args.cache, "mode": args.mode, "spend": args.spend}
-        policy = effect_policy_for(args.allow, tools)
-        return Lab(model, runs=runs, tools=tools, effect_policy=policy, **settings)
-
-
 def _run(args: argparse.Namespace) -> int:
     """Carry out `tot-lab run`. Returns 1 if the run failed or could not be written."""
     found = [strategy for settings in parse_strategies(args.strategy).values() for strategy in settings]
@@ -223,7 +204,7 @@ def _run(args: argparse.Namespace) -> int:
         )
     if out is not None and out.exists():
         raise InvalidArgument(f"{out} already exists. Name another file.")
-    lab = _lab(args, "runs" if out is None else out.parent)
+    lab = parse_lab(args, "runs" if out is None else out.parent)
     with argument_errors():
         found[0].max_calls(lab.runner.equipped(task))  # raises if the domain lacks what the strategy needs
     interrupted = False
@@ -259,7 +240,7 @@ def _sweep(args: argparse.Namespace) -> int:
         raise InvalidArgument(
             'No tasks given. Use --tasks FILE, --tasks game24 count=40, or --task game24 "4 5 6 10".'
         )
-    lab = _lab(args)
+    lab = parse_lab(args, "runs")
     with argument_errors():
         sweep = Sweep(
             lab.runner, strategies, given, args.repeats, args.name, parse_budget(args.budget), runs=lab.runs

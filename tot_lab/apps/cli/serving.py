@@ -1,0 +1,134 @@
+"""`tot-lab serve`: offer strategies as models of a server with OpenAI's API.
+
+It listens on this machine alone, unless another host is given. Then clients need a token: that in the
+variable `TOT_LAB_TOKEN`, or a new one, which is printed once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+from tot_lab.apps.catalogue import Catalogue
+from tot_lab.apps.cli.arguments import (
+    add_cache,
+    add_offers,
+    add_tools,
+    argument_errors,
+    command,
+    integer_from,
+    parse_budget,
+    parse_lab,
+    parse_offers,
+    parse_settings,
+)
+from tot_lab.domains.named import factory_of, problem_in
+from tot_lab.models.cache import MODES
+
+VARIABLE = "TOT_LAB_TOKEN"
+"""The variable of the environment that holds the token."""
+
+_EXAMPLES = """
+examples:
+  tot-lab serve --model gpt-4.1-mini --as fast="tree_of_thoughts search.width=2" \\
+      --as vote=self_consistency
+  tot-lab serve --model sim/game24 --domain game24
+  TOT_LAB_TOKEN=... tot-lab serve --model gpt-4.1-mini --host 0.0.0.0 --spend 5
+
+A client names a strategy as its model: base_url=http://127.0.0.1:8400/v1 model=fast
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command `serve`."""
+    parser = command(commands, "serve", "offer strategies as models of a server with OpenAI's API", _serve)
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "--model",
+        required=True,
+        nargs="+",
+        metavar=("NAME", "FIELD=VALUE"),
+        help="the model, as for tot-lab run",
+    )
+    add_offers(parser)
+    parser.add_argument(
+        "--domain",
+        nargs="+",
+        default=["general"],
+        metavar=("DOMAIN", "FIELD=VALUE"),
+        help="the domain of the questions (default: general; open_ended: the whole reply is the answer)",
+    )
+    add_tools(parser)
+    parser.add_argument(
+        "--budget", nargs="+", metavar="FIELD=VALUE", help="limits of each search, which a request can lower"
+    )
+    parser.add_argument("--spend", type=float, metavar="USD", help="limit on the money spent by all searches")
+    parser.add_argument(
+        "--at-once",
+        type=integer_from(1),
+        default=256,
+        metavar="N",
+        help="maximum number of concurrent searches; further requests get 429 (default: 256)",
+    )
+    parser.add_argument("--mode", choices=MODES, default="auto", help="use of the cache, as for tot-lab run")
+    add_cache(parser)
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        default=Path("runs/serve"),
+        metavar="DIR",
+        help="folder of the journals (default: runs/serve)",
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen at (default: this machine alone). With another, clients need a token: "
+        f"{VARIABLE}, or a new one",
+    )
+    parser.add_argument(
+        "--port", type=integer_from(0), default=8400, help="port (default: 8400; 0: any free one)"
+    )
+
+
+def _serve(args: argparse.Namespace) -> int:
+    """Carry out `tot-lab serve`."""
+    from tot_lab.apps.serve import Server, is_loopback, serve  # noqa: PLC0415  aiohttp takes time
+    from tot_lab.apps.served_searches import Searches  # noqa: PLC0415
+
+    catalogue = Catalogue(parse_offers(args.offers), parse_budget(args.budget))
+    lab = parse_lab(args, args.runs)
+    name, *words = args.domain
+    with argument_errors(f"--domain {name}"):
+        make = factory_of(name)
+        settings = parse_settings(words)
+    token = os.environ.get(VARIABLE) or None
+    is_new = token is None and not is_loopback(args.host)
+    if is_new:
+        token = secrets.token_urlsafe(32)
+    searches = Searches(lab, args.at_once)
+    model = args.model[0]
+    server = Server(
+        searches,
+        catalogue,
+        lambda text: make(problem_in(text, make), **settings),
+        model=model,
+        token=token,
+    )
+
+    def announce(url: str) -> None:
+        print(f"serving   {', '.join(catalogue.offers)} with {model}")
+        print(f"API       {url}/v1")
+        print(f"runs      {url}/" + ("" if token is None else "?token=TOKEN"))
+        print(f"journals  {args.runs}/")
+        if is_new:
+            print(f"token     {token}")
+        sys.stdout.flush()
+
+    asyncio.run(serve(server, args.host, args.port, announce))
+    print("stopped; journals are kept", flush=True)
+    return 0

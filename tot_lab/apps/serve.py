@@ -1,0 +1,448 @@
+"""`tot-lab serve`: strategies as models of a server that speaks OpenAI's chat completions.
+
+A request is a search. Its thoughts are the reasoning of the reply, its answer the content, and its usage
+everything that was spent. Whatever cannot be done as asked is an error that names it, and no failed search is
+an answer. Text of models is escaped on the pages, and no error holds a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import re
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import web
+from pydantic import ValidationError
+
+from tot_lab.apps.catalogue import Catalogue, NotAllowed, NotOffered, changeable
+from tot_lab.apps.chat_completions import (
+    ApiError,
+    Request,
+    finish_reason,
+    head,
+    outcome,
+    reasoning,
+    stopping,
+    usage,
+)
+from tot_lab.apps.served_searches import Full, Search, Searches, Stopping
+from tot_lab.core.calls import format_error, readable
+from tot_lab.core.records import Ended, describe_stop
+from tot_lab.core.task import Task
+from tot_lab.record.importers import load
+from tot_lab.record.journal import outline
+from tot_lab.record.run import Run
+from tot_lab.views.explorer.page import page
+
+LARGEST = 8 * 2**20
+"""The most bytes of a request."""
+
+PAUSE = 10.0
+"""Seconds of a streamed reply without a thought, after which a comment is sent."""
+
+GRACE = 8.0
+"""Seconds that searches under way have to finish when the server shuts down."""
+
+LISTED = 100
+"""Runs on the list of runs."""
+
+_COOKIE = "tot_lab"
+
+
+class Server:
+    """The server of a lab.
+
+    Args:
+        searches: The searches of the lab.
+        catalogue: What it offers.
+        make_task: Makes a task from the text of a question.
+        model: The name of the lab's model, which a request to `/v1/NAME/chat/completions` may name.
+        token: What clients must send. `None` lets everybody on this machine in.
+    """
+
+    def __init__(
+        self,
+        searches: Searches,
+        catalogue: Catalogue,
+        make_task: Callable[[str], Task],
+        *,
+        model: str = "",
+        token: str | None = None,
+    ) -> None:
+        self.searches = searches
+        self.catalogue = catalogue
+        self.make_task = make_task
+        self.model = model
+        self.token = token
+        self.started = int(time.time())
+        self._one_page = asyncio.Lock()  # a page takes time and memory
+
+    def application(self) -> web.Application:
+        """Return the application for aiohttp."""
+        app = web.Application(client_max_size=LARGEST, middlewares=[self._errors, self._access])
+        for prefix in ("/v1", "/v1/{name}"):
+            app.router.add_post(f"{prefix}/chat/completions", self.chat)
+            app.router.add_get(f"{prefix}/models", self.models)
+        app.router.add_get("/v1/models/{name}", self.model_named)
+        app.router.add_get("/", self.run_list)
+        app.router.add_get("/runs/{id:[0-9a-f]{8}}", self.run_page)
+        return app
+
+    # Access.
+
+    @web.middleware
+    async def _errors(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Return every error in OpenAI's form."""
+        try:
+            response = await handler(request)
+        except ApiError as error:
+            response = _error(error)
+        except (web.HTTPRedirection, ConnectionError):  # the latter: the client has left
+            raise
+        except web.HTTPException as error:
+            what = f"{request.method} {request.path}: {error.reason}."
+            response = _error(ApiError(error.status, what))
+        except Exception as error:
+            response = _error(_unexpected(request, error))
+        if not response.prepared:
+            response.headers.update(_HEADERS)
+        return response
+
+    @web.middleware
+    async def _access(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Let a request in that has the token, or without one, that comes from this machine.
+
+        Without a token, pages of other sites must not reach the server through the browser of its user:
+        neither under a name of theirs that resolves to this machine, nor with requests of their own.
+        """
+        is_page = re.fullmatch(r"/(runs/\w+)?", request.path) is not None
+        if self.token is None:
+            if not is_loopback(_hostname(request.host)):
+                raise ApiError(403, f"Host must name this machine: got {request.host!r}. Use a token.")
+        elif is_page and _same(request.query.get("token", ""), self.token):
+            response = web.HTTPFound(request.path)
+            response.set_cookie(_COOKIE, self._cookie, httponly=True, samesite="Strict")
+            raise response
+        elif not self._is_let_in(request, is_page):
+            hint = "Open the page with ?token=TOKEN." if is_page else "Send it as the API key."
+            raise ApiError(401, f"The token is missing or wrong. {hint}", code="invalid_api_key")
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != request.host:
+            raise ApiError(403, f"Requests from pages of other sites are not accepted: got {origin!r}.")
+        return await handler(request)
+
+    @property
+    def _cookie(self) -> str:
+        """What the cookie of the pages holds: not the token, since other servers of the host get it too."""
+        return hashlib.sha256(f"pages {self.token}".encode()).hexdigest()
+
+    def _is_let_in(self, request: web.Request, is_page: bool) -> bool:
+        assert self.token is not None
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and _same(given.strip(), self.token):
+            return True
+        return is_page and _same(request.cookies.get(_COOKIE, ""), self._cookie)
+
+    # The catalogue.
+
+    def _described(self, name: str) -> dict[str, Any]:
+        settings = dict(changeable(self.catalogue.strategy(name)))
+        own = {"strategy": self.catalogue.strategy(name).kind, "settings": settings}
+        return {"id": name, "object": "model", "created": self.started, "owned_by": "tot_lab", "tot_lab": own}
+
+    async def models(self, request: web.Request) -> web.Response:
+        """List the names, or describe the one in the path."""
+        if "name" in request.match_info:
+            return _json({"object": "list", "data": [self._described(self._offered(request))]})
+        return _json({"object": "list", "data": [*map(self._described, self.catalogue.offers)]})
+
+    async def model_named(self, request: web.Request) -> web.Response:
+        """Describe one name."""
+        return _json(self._described(self._offered(request)))
+
+    def _offered(self, request: web.Request, name: str | None = None) -> str:
+        name = request.match_info.get("name", name)
+        try:
+            self.catalogue.strategy(name)
+        except NotOffered as error:
+            raise ApiError(404, f"model: {error}", param="model", code="model_not_found") from None
+        return str(name)
+
+    # Searches.
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request with a search."""
+        if request.content_type != "application/json":  # other types need no permission in a browser
+            message = f"Content-Type must be application/json: got {request.content_type!r}."
+            raise ApiError(415, message)
+        asked = Request.read(await request.read())
+        search = self._open(request, asked)
+        with self.searches.following(search) as follower:
+            if asked.stream:
+                return await self._stream(request, asked, search, follower)
+            await asyncio.wait([search.task])
+            run = outcome(search)
+            thoughts = "".join(filter(None, map(reasoning, run.events)))
+            content = asked.shortened(run.answer)
+            reply = {"role": "assistant", "content": content, "reasoning_content": thoughts}
+            choice = {"index": 0, "message": reply, "logprobs": None, "finish_reason": finish_reason(run)}
+            body = {
+                **head(run.id, self._offered(request, asked.model), "chat.completion"),
+                "choices": [choice],
+                "usage": usage(run),
+                "tot_lab": about(request, run, asked),
+            }
+            response = _json(body, headers={"x-tot-lab-run": run.id, **_HEADERS})
+            await response.prepare(request)
+            await response.write_eof()
+            search.is_answered = True
+            return response
+
+    async def _stream(
+        self, request: web.Request, asked: Request, search: Search, follower: asyncio.Event
+    ) -> web.StreamResponse:
+        """Send thoughts as they are recorded, then the answer.
+
+        Nothing is sent before the first thought, so that an error before it has a status of its own.
+        """
+        out = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no", **_HEADERS}
+        )
+        first: dict[str, Any] = {}
+
+        async def send(choices: list[Any], **more: Any) -> None:
+            await out.write(b"data: " + msgspec.json.encode({**first, "choices": choices, **more}) + b"\n\n")
+
+        async def delta(finish_reason: str | None, /, more: dict[str, str], **beside: Any) -> None:
+            choice = {"index": 0, "delta": more, "logprobs": None, "finish_reason": finish_reason}
+            await send([choice], **beside)
+
+        async def begin() -> None:
+            if first or search.execution is None:
+                return
+            run = search.execution.run
+            first.update(head(run.id, self._offered(request, asked.model), "chat.completion.chunk"))
+            out.headers["x-tot-lab-run"] = run.id
+            await out.prepare(request)
+            await delta(None, {"role": "assistant", "content": ""})
+
+        try:
+            async for records in search.records(follower, PAUSE):
+                pieces = [*filter(None, map(reasoning, records))]
+                if pieces or not records:
+                    await begin()
+                for piece in pieces:
+                    await delta(None, {"reasoning_content": piece})
+                if not records and first:
+                    await out.write(b": thinking\n\n")
+            run = outcome(search)
+            await begin()
+            await delta(None, {"content": asked.shortened(run.answer)})
+            await delta(finish_reason(run), {}, tot_lab=about(request, run, asked))
+            if asked.counts:
+                await send([], usage=usage(run))
+            await out.write(b"data: [DONE]\n\n")
+        except Exception as error:
+            if not first or isinstance(error, ConnectionError):
+                raise
+            told = error if isinstance(error, ApiError) else _unexpected(request, error)
+            await out.write(b"event: error\ndata: " + msgspec.json.encode(told.body) + b"\n\n")
+        else:
+            search.is_answered = True
+        await out.write_eof()
+        return out
+
+    def _open(self, request: web.Request, asked: Request) -> Search:
+        """Open the search that answers a request."""
+        name = self._offered(request, asked.model)
+        if asked.model not in (None, name, self.model):
+            message = f"model must be {name!r} or left out at this address: got {asked.model!r}."
+            raise ApiError(404, message, param="model", code="model_not_found")
+        try:
+            task = asked.task(self.make_task, name)
+            strategy = self.catalogue.changed(name, task, asked.tot_lab.settings)
+            budget = self.catalogue.lowered(asked.tot_lab.budget)
+        except NotAllowed as error:
+            raise ApiError(400, f"tot_lab.{error}", param=f"tot_lab.{error.field}") from None
+        except (ValueError, TypeError, NotImplementedError) as error:
+            raise ApiError(400, f"messages: {_first_line(error)}", param="messages") from None
+        is_retry = request.headers.get("x-stainless-retry-count", "0") not in ("", "0")
+        try:
+            return self.searches.open(strategy, task, budget, asked.seed, is_retry=is_retry)
+        except Full:
+            message = f"At most {self.searches.at_once:,} searches are made at once. Try again later."
+            raise ApiError(429, message, code="rate_limit_exceeded", retry_after="1") from None
+        except Stopping:
+            raise stopping() from None
+
+    # Pages.
+
+    async def run_page(self, request: web.Request) -> web.Response:
+        """Show a run in the explorer."""
+        id = request.match_info["id"]
+        found = sorted(self.searches.folder.glob(f"*-{id}.jsonl"))
+        if not found:
+            raise ApiError(404, f"No such run: got {id!r}.")
+        async with self._one_page:
+            text = await asyncio.to_thread(lambda: page(load(found[-1])))
+        return web.Response(body=text, content_type="text/html", charset="utf-8")
+
+    async def run_list(self, _: web.Request) -> web.Response:
+        """List the latest runs."""
+        async with self._one_page:
+            text = await asyncio.to_thread(self._list)
+        return web.Response(text=text, content_type="text/html")
+
+    def _list(self) -> str:
+        newest = sorted(self.searches.folder.glob("*.jsonl"), reverse=True)
+        rows = "".join(map(_row, newest[:LISTED]))
+        names = ", ".join(self.catalogue.offers)
+        return (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Runs</title>'
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><style>{_STYLE}</style></head>'
+            f"<body><h1>{len(newest):,} runs</h1><p>Models of this server: {escape(names)}</p><table>"
+            "<tr><th>started<th>model<th>question<th>answer<th>outcome</tr>"
+            f"{rows}</table></body></html>\n"
+        )
+
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+}
+_STYLE = (
+    "body{font:15px system-ui;margin:2em;color-scheme:light dark}"
+    "td,th{text-align:left;padding:.2em 1em .2em 0;vertical-align:top}"
+    "td{max-width:40em;overflow-wrap:anywhere}"
+)
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def _row(path: Path) -> str:
+    try:
+        header, ended = outline(path)
+    except (OSError, ValueError) as error:
+        return f"<tr><td><td><td>{_short(str(error))}<td><td>damaged</tr>"
+    asked = header.task.get("data", {}).get("request", {})
+    name = asked.get("model", header.strategy.get("kind", ""))
+    link = f'<a href="/runs/{escape(header.id)}">{_short(str(header.task.get("question", "")))}</a>'
+    answer, outcome = ("", "not finished") if ended is None else _told(ended)
+    cells = (escape(header.started[:19].replace("T", " ")), _short(str(name)), link, _short(answer), outcome)
+    return f"<tr>{''.join(f'<td>{cell}' for cell in cells)}</tr>"
+
+
+def _told(ended: Ended) -> tuple[str, str]:
+    return ended.answer, escape(describe_stop(ended.stop_reason))
+
+
+def _short(text: str) -> str:
+    return escape(readable(text if len(text) <= 200 else f"{text[:199]}…"))
+
+
+# Responses.
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
+    return str(error)
+
+
+def _error(error: ApiError) -> web.Response:
+    return _json(error.body, status=error.status, headers=error.headers)
+
+
+def _json(body: Any, **options: Any) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), content_type="application/json", **options)
+
+
+def about(request: web.Request, run: Run, asked: Request) -> dict[str, Any]:
+    """Return what a reply says about its run."""
+    return {
+        "run": run.id,
+        "url": f"{request.scheme}://{request.host}/runs/{run.id}",
+        "status": run.status,
+        "stop_reason": run.stop_reason,
+        "score": run.score,
+        "repeat": run.header.repeat,
+        "calls": run.usage.calls,
+        "cost": run.usage.cost,
+        "paid": run.usage.paid,
+        "ignored": [*asked.ignored],
+    }
+
+
+def _unexpected(request: web.Request, error: Exception) -> ApiError:
+    print(f"tot-lab: {request.method} {request.path}: {format_error(error)}", file=sys.stderr, flush=True)
+    return ApiError(500, format_error(error), x_should_retry="false")
+
+
+# Who is let in, and for how long.
+
+
+def _same(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode(errors="surrogateescape"), expected.encode())
+
+
+def _hostname(host: str) -> str:
+    with suppress(ValueError):
+        return urlsplit(f"//{host}").hostname or ""
+    return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is this machine's own address."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+async def serve(
+    server: Server, host: str, port: int, announce: Callable[[str], None], grace: float = GRACE
+) -> None:
+    """Serve until the process is told to end, then finish or cancel the searches under way.
+
+    Args:
+        server: The server.
+        host: The address to listen at.
+        port: The port. 0 chooses a free one.
+        announce: Called with the URL once the server accepts requests.
+        grace: Seconds that searches have to finish.
+    """
+    end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for one in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # on Windows, Ctrl-C is an exception
+            loop.add_signal_handler(one, end.set)
+    await server.searches.start()
+    # A client that leaves ends its search only with `handler_cancellation`.
+    app = server.application()
+    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=5.0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        bound = runner.addresses[0]
+        name = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        announce(f"http://{name}:{bound[1]}")
+        await end.wait()
+        await site.stop()
+    finally:
+        await server.searches.stop(grace)
+        await runner.cleanup()
