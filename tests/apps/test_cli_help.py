@@ -94,7 +94,9 @@ def test_help_is_grouped_short_and_as_wide_as_the_terminal(here):
         *(("model", name) for name in ("list", "pull")),
     }
     groups = re.findall(r"^(\w[\w ]*):$", known[()], re.M)
-    assert groups == ["options", "first steps", "searches", "recorded runs", "this machine"]
+    assert groups == [
+        *("options", "first steps", "searches", "for other programs", "recorded runs", "this machine")
+    ]
     groups = re.findall(r"^(\w[\w ]*):$", known[("run",)], re.M)
     assert groups == ["options", "what to run", "limits", "cache", "results", "examples"]
     for words, text in known.items():

@@ -1,4 +1,4 @@
-"""The format of OpenAI's chat completions: how a request is read, and how a run is told.
+"""The format of OpenAI's chat completions: how to read a request, and how to reply with a run.
 
 Whatever a search cannot do as asked is an `ApiError` that names it. A run without an answer is one as well,
 never an empty reply.
@@ -84,7 +84,7 @@ class _StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: bool | None = None
 
 
-class _Own(msgspec.Struct, forbid_unknown_fields=True):
+class _Own(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Any = None
     settings: Any = None
 

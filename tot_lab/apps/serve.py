@@ -39,7 +39,7 @@ from tot_lab.apps.chat_completions import (
 )
 from tot_lab.apps.served_searches import Full, Search, Searches, Stopping
 from tot_lab.core.calls import format_error, readable
-from tot_lab.core.records import Ended, describe_stop
+from tot_lab.core.records import describe_stop
 from tot_lab.core.task import Task
 from tot_lab.record.importers import load
 from tot_lab.record.journal import outline
@@ -257,8 +257,8 @@ class Server:
         except Exception as error:
             if not first or isinstance(error, ConnectionError):
                 raise
-            told = error if isinstance(error, ApiError) else _unexpected(request, error)
-            await out.write(b"event: error\ndata: " + msgspec.json.encode(told.body) + b"\n\n")
+            failure = error if isinstance(error, ApiError) else _unexpected(request, error)
+            await out.write(b"event: error\ndata: " + msgspec.json.encode(failure.body) + b"\n\n")
         else:
             search.is_answered = True
         await out.write_eof()
@@ -342,13 +342,12 @@ def _row(path: Path) -> str:
     asked = header.task.get("data", {}).get("request", {})
     name = asked.get("model", header.strategy.get("kind", ""))
     link = f'<a href="/runs/{escape(header.id)}">{_short(str(header.task.get("question", "")))}</a>'
-    answer, outcome = ("", "not finished") if ended is None else _told(ended)
-    cells = (escape(header.started[:19].replace("T", " ")), _short(str(name)), link, _short(answer), outcome)
+    answer, ending = (
+        ("", "not finished") if ended is None else (ended.answer, describe_stop(ended.stop_reason))
+    )
+    started = header.started[:19].replace("T", " ")
+    cells = (_short(started), _short(str(name)), link, _short(answer), _short(ending))
     return f"<tr>{''.join(f'<td>{cell}' for cell in cells)}</tr>"
-
-
-def _told(ended: Ended) -> tuple[str, str]:
-    return ended.answer, escape(describe_stop(ended.stop_reason))
 
 
 def _short(text: str) -> str:
@@ -416,7 +415,7 @@ def is_loopback(host: str) -> bool:
 async def serve(
     server: Server, host: str, port: int, announce: Callable[[str], None], grace: float = GRACE
 ) -> None:
-    """Serve until the process is told to end, then finish or cancel the searches under way.
+    """Serve until the process receives SIGINT or SIGTERM, then finish or cancel the searches under way.
 
     Args:
         server: The server.
