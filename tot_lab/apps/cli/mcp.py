@@ -13,15 +13,23 @@ import sys
 from typing import Any
 
 from tot_lab.apps.catalogue import Catalogue
-from tot_lab.apps.cli.arguments import command, integer_from, parse_budget, parse_lab, parse_offers
-from tot_lab.apps.cli.serving import add_lab, parse_domain, token_for
+from tot_lab.apps.cli.arguments import (
+    InvalidArgument,
+    command,
+    integer_from,
+    parse_budget,
+    parse_lab,
+    parse_offers,
+)
+from tot_lab.apps.cli.serving import DEFAULT_HOST, add_lab, parse_domain, token_for
 
 _EXAMPLES = """
 examples:
-  tot-lab mcp --model gpt-4.1-mini --as fast="tree_of_thoughts search.width=2" --budget calls=60
+  tot-lab mcp --model gpt-4.1-mini --budget calls=60 \\
+      --as fast="tree_of_thoughts search.width=2"
   tot-lab mcp --model ollama/qwen3:8b --http 8401
 
-In the settings of a client: {"command": "tot-lab", "args": ["mcp", "--model", "gpt-4.1-mini"]}
+A client starts the first form itself: its settings hold the words.
 """
 
 
@@ -40,6 +48,8 @@ def _mcp(args: argparse.Namespace) -> int:
     """Carry out `tot-lab mcp`."""
     from tot_lab.apps.mcp_server import Searches, serve_http, server_of  # noqa: PLC0415
 
+    if args.http is None and args.host != DEFAULT_HOST:
+        raise InvalidArgument("--host needs --http: without it, no address is listened at.")
     catalogue = Catalogue(parse_offers(args.offers), parse_budget(args.budget))
     lab = parse_lab(args, args.runs)
     server = server_of(Searches(lab, catalogue, parse_domain(args.domain), args.at_once))

@@ -35,6 +35,8 @@ from tot_lab.models.cache import MODES
 VARIABLE = "TOT_LAB_TOKEN"
 """The variable of the environment that holds the token."""
 
+DEFAULT_HOST = "127.0.0.1"
+
 _EXAMPLES = """
 examples:
   tot-lab serve --model gpt-4.1-mini --as fast="tree_of_thoughts search.width=2" \\
@@ -97,7 +99,7 @@ def add_lab(parser: argparse.ArgumentParser, *, runs: str, at_once: int) -> None
     )
     parser.add_argument(
         "--host",
-        default="127.0.0.1",
+        default=DEFAULT_HOST,
         help="address to listen at (default: this machine alone). With another, clients need a token: "
         f"{VARIABLE}, or a new one",
     )
