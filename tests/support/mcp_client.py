@@ -209,28 +209,39 @@ async def opened(server, **settings):
         return told(tools)
 
 
-async def main():
-    os.environ["OPENAI_API_KEY"] = "sk-own-key-0123456789"
-    found = {"example": await example([sys.executable, EXAMPLE]), "http": await over_http()}
-    found["stranger"] = await stranger()
-    found["hostile"] = await hostile_over_http()
+async def flooded():
     async with tl.tools.mcp([*STRANGER, str(FOLDER)]) as tools:
-        _, found["huge"] = await used(tools, ("huge", {}), ("echo", {}))
+        _, rows = await used(tools, ("huge", {}), ("echo", {}))
+    return rows
+
+
+async def by_words():
     command = f"{' '.join(STRANGER)} {FOLDER} ; touch {FOLDER}/by-a-shell"
     async with tl.tools.mcp(command) as tools:
-        _, found["words"] = await used(tools, ("echo", {}))
-    found["silent"] = await raised(opened([*STRANGER, str(FOLDER), "silent"], timeout=1.5))
-    found["endless"] = await raised(opened([*STRANGER, str(FOLDER), "endless"]))
-    found["odd"] = await raised(opened([*STRANGER, str(FOLDER), "odd"]))
-    found["absent"] = await raised(opened("no-such-program --token=0123456789abcdef"))
-    found["refused"] = await raised(opened("http://user:pass@127.0.0.1:1/mcp?key=0123456789abcdef"))
-    for name, server, settings in (
-        ("no command", "", {}),
-        ("other scheme", "ftp://127.0.0.1/x", {}),
-        ("env", "http://127.0.0.1:1/mcp", {"env": {}}),
-        ("headers", "program", {"headers": {}}),
-    ):
-        found[name] = await raised(opened(server, **settings))
+        _, rows = await used(tools, ("echo", {}))
+    return rows
+
+
+async def main():
+    os.environ["OPENAI_API_KEY"] = "sk-own-key-0123456789"
+    found = {"stranger": await stranger()}  # alone, since it catches warnings
+    made = {
+        "example": example([sys.executable, EXAMPLE]),
+        "http": over_http(),
+        "hostile": hostile_over_http(),
+        "huge": flooded(),
+        "words": by_words(),
+        "silent": raised(opened([*STRANGER, str(FOLDER), "silent"], timeout=3)),
+        "endless": raised(opened([*STRANGER, str(FOLDER), "endless"])),
+        "odd": raised(opened([*STRANGER, str(FOLDER), "odd"])),
+        "absent": raised(opened("no-such-program --token=0123456789abcdef")),
+        "refused": raised(opened("http://user:pass@127.0.0.1:1/mcp?key=0123456789abcdef")),
+        "no command": raised(opened("")),
+        "other scheme": raised(opened("ftp://127.0.0.1/x")),
+        "env": raised(opened("http://127.0.0.1:1/mcp", env={})),
+        "headers": raised(opened("program", headers={})),
+    }
+    found |= dict(zip(made, await asyncio.gather(*made.values()), strict=True))
     print(json.dumps(found))
 
 

@@ -9,6 +9,7 @@ its journal stays.
 
 import asyncio
 import hmac
+import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -85,7 +86,7 @@ class Runs:
     def newest(self, limit: int) -> list[RunLine]:
         """Return the latest runs. Files that are no journals are left out."""
         found: list[RunLine] = []
-        for path in sorted(self.folder.glob("*.jsonl"), reverse=True):
+        for path in reversed(self._journals("*")):
             if len(found) == limit:
                 break
             try:
@@ -111,12 +112,15 @@ class Runs:
             LookupError: There is no such run.
             ValueError: The journal is too large.
         """
-        found = sorted(self.folder.glob(f"*-{id}.jsonl")) if re.fullmatch("[0-9a-f]{8}", id) else []
-        if not found or found[-1].is_symlink():
+        found = self._journals(f"*-{id}") if re.fullmatch("[0-9a-f]{8}", id) else []
+        if not found:
             raise LookupError(f"No such run: got {id[:80]!r}.")
         if (size := found[-1].stat().st_size) > MAX_JOURNAL:
             raise ValueError(f"The journal must have at most {MAX_JOURNAL:,} bytes: got {size:,}.")
         return found[-1]
+
+    def _journals(self, names: str) -> list[Path]:
+        return sorted(path for path in self.folder.glob(f"{names}.jsonl") if not path.is_symlink())
 
     def journal(self, id: str) -> str:
         """Return the journal of a run. Raises as `path`."""
@@ -320,20 +324,20 @@ async def serve_http(
     Args:
         server: The server.
         listening: A bound socket.
-        token: What clients must send as `Authorization: Bearer TOKEN`. `None` accepts requests for a name of
-            this machine alone.
+        token: What clients must send as `Authorization: Bearer TOKEN`. `None` lets everybody in.
         announce: Called with the URL.
     """
     import uvicorn  # noqa: PLC0415
     from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415
 
     host, port = listening.getsockname()[:2]
-    # Names in requests protect a server without a token from pages in a browser on the same machine.
-    names = TransportSecuritySettings(enable_dns_rebinding_protection=False) if token else None
-    app = server.streamable_http_app(host="127.0.0.1", transport_security=names)
-    config = uvicorn.Config(
-        _expecting(token, app) if token else app, log_level="warning", timeout_graceful_shutdown=1
-    )
+    # On this machine, `Host` and `Origin` are checked: pages in a browser send others.
+    checks_names = ipaddress.ip_address(host).is_loopback
+    open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    app = server.streamable_http_app(transport_security=None if checks_names else open_to_all)
+    if token is not None:
+        app = _expecting(token, app)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
     announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp")
     await uvicorn.Server(config).serve([listening])
 

@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
     """Add the command `mcp`."""
     parser = command(commands, "mcp", "offer searches and runs to clients of the MCP protocol", _mcp)
     parser.epilog = _EXAMPLES
-    parser.usage = "tot-lab mcp --model NAME [FIELD=VALUE ...] [--as NAME=STRATEGY] [options]"
+    parser.usage = "tot-lab mcp --model NAME [FIELD=VALUE ...] [--as NAME=STRATEGY] ..."
     add_lab(parser, runs="runs/mcp", at_once=4)
     parser.add_argument(
         "--http", type=integer_from(0), metavar="PORT", help="serve over HTTP (default: stdin and stdout)"

@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
     """Add the command `serve`."""
     parser = command(commands, "serve", "offer strategies as models of a server with OpenAI's API", _serve)
     parser.epilog = _EXAMPLES
-    parser.usage = "tot-lab serve --model NAME [FIELD=VALUE ...] [--as NAME=STRATEGY] [options]"
+    parser.usage = "tot-lab serve --model NAME [FIELD=VALUE ...] [--as NAME=STRATEGY] ..."
     add_lab(parser, runs="runs/serve", at_once=256)
     parser.add_argument(
         "--port", type=integer_from(0), default=8400, help="port (default: 8400; 0: any free one)"
