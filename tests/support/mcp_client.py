@@ -3,12 +3,15 @@
 Prints what happened as JSON. The journals are in FOLDER/runs.
 """
 
+import ast
 import asyncio
 import gzip
 import http.server
+import inspect
 import json
 import os
 import pickle
+import re
 import socket
 import subprocess
 import sys
@@ -195,6 +198,25 @@ async def hostile_over_http():
     return {"rows": rows, "elsewhere": Hostile.headers_seen}
 
 
+async def guide():
+    """The values of the last lines of the guide's code, each as text."""
+    page = HERE.parents[1] / "docs" / "how-to" / "mcp.md"
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    names, shown = {"print": lambda *given: shown.append(str(*given))}, []
+    os.chdir(FOLDER)
+    for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        tree = ast.parse(code)
+        if isinstance(tree.body[-1], ast.Expr):
+            tree.body[-1] = ast.Assign([ast.Name("last", ast.Store())], tree.body[-1].value)
+            ast.fix_missing_locations(tree)
+        names["last"] = None
+        done = eval(compile(tree, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if inspect.iscoroutine(done):
+            await done
+        shown.append(str(names["last"]))
+    return shown
+
+
 async def raised(coroutine):
     start = time.monotonic()
     try:
@@ -229,6 +251,7 @@ async def main():
         "example": example([sys.executable, EXAMPLE]),
         "http": over_http(),
         "hostile": hostile_over_http(),
+        "guide": guide(),
         "huge": flooded(),
         "words": by_words(),
         "silent": raised(opened([*STRANGER, str(FOLDER), "silent"], timeout=3)),

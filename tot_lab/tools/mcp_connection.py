@@ -76,7 +76,9 @@ class Connection:
 
     async def open(self, timeout: float) -> list[Any]:
         """Connect, and return the tools of the server. Raises ConnectionError."""
-        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        from anyio import CancelScope  # noqa: PLC0415
+
+        self._loop, self._closing, self._scope = asyncio.get_running_loop(), asyncio.Event(), CancelScope()
         opened: asyncio.Future[list[Any]] = self._loop.create_future()
         self._task = self._loop.create_task(self._keep(opened))
         either: list[asyncio.Future[Any]] = [self._task, opened]
@@ -122,25 +124,20 @@ class Connection:
         from mcp_types import Implementation  # noqa: PLC0415
 
         info = Implementation(name="tot_lab", version=__version__)
-        async with Client(self._transport(), client_info=info, cache=None) as client:
-            page = await client.list_tools()
-            listed = [*page.tools]
-            while page.next_cursor is not None:
-                page = await client.list_tools(cursor=page.next_cursor)
-                listed += page.tools
-                if len(listed) > MAX_TOOLS:
-                    raise ValueError(f"it lists more than {MAX_TOOLS:,} tools")
-            if (known := client.server_info) is not None:
-                self.label += f" ({' '.join(f'{known.name} {known.version}'.split())[:80]})"
-            self._client = client
-            opened.set_result(listed)
-            await self._closing.wait()
+        with self._scope:
+            async with Client(self._transport(), client_info=info, cache=None) as client:
+                listed = await _tools_of(client)
+                if (known := client.server_info) is not None:
+                    self.label += f" ({' '.join(f'{known.name} {known.version}'.split())[:80]})"
+                self._client = client
+                opened.set_result(listed)
+                await self._closing.wait()
 
     async def _ended(self) -> None:
         """Wait for the end of the task, which is cancelled if it is not closing."""
         if self._task is not None:
             if not self._closing.is_set():
-                self._task.cancel()
+                self._scope.cancel()  # `self._task.cancel()` could interrupt the end of a command
             await asyncio.wait([self._task])
             self._task.cancelled() or self._task.exception()  # marks the exception as retrieved
 
@@ -288,6 +285,17 @@ class _ToCommand(Connection):
         assert process.stderr is not None
         while part := await process.stderr.read(1 << 16):
             self._errors = (self._errors + part)[-4 * _SHOWN :]
+
+
+async def _tools_of(client: Any) -> list[Any]:
+    page = await client.list_tools()
+    listed = [*page.tools]
+    while page.next_cursor is not None:
+        page = await client.list_tools(cursor=page.next_cursor)
+        listed += page.tools
+        if len(listed) > MAX_TOOLS:
+            raise ValueError(f"it lists more than {MAX_TOOLS:,} tools")
+    return listed
 
 
 def _too_large() -> str:

@@ -178,6 +178,14 @@ def test_no_secret_is_recorded_or_shown(found):
         assert secret not in everything
 
 
+def test_the_guide_shows_what_it_says(found):
+    _, table, replay, searched, _ = found["guide"]
+    assert "price" in table
+    assert "0.55" in table
+    assert "identical=True" in replay
+    assert json.loads(searched)["answer"]
+
+
 def test_without_the_package_the_error_says_how_to_install_it():
     async def use():
         async with tl.tools.mcp([sys.executable]):
