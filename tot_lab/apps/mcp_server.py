@@ -319,7 +319,7 @@ def server_of(searches: Searches) -> Any:
 async def serve_http(
     server: Any, listening: socket.socket, token: str | None, announce: Callable[[str], None]
 ) -> None:
-    """Serve over streamable HTTP until the process is told to end.
+    """Serve over streamable HTTP until a signal ends the process.
 
     Args:
         server: The server.
