@@ -266,7 +266,12 @@ def server_of(searches: Searches) -> Any:
     async def list_resources() -> list[Any]:
         found = await runs(LISTED)
         return [
-            Resource(uri=run.resource, name=run.run, title=run.question, mime_type="text/plain")
+            Resource(
+                uri=run.resource,
+                name=run.question or run.run,
+                description=f"{run.strategy}, {run.started}",
+                mime_type="text/plain",
+            )
             for run in found
         ]
 

@@ -149,7 +149,7 @@ def _name(prefix: str, name: str) -> str:
 
 
 def _usable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a tool as it is, apart from properties of any value: `true` becomes `{}`.
+    """Return the schema of a tool as it is, apart from properties that are `true` or `false`, now `{}`.
 
     Raises:
         ValueError: It cannot be used.
@@ -165,7 +165,8 @@ def _usable(schema: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"its schema is not valid: {error.message[:200]}") from None
     if not isinstance(given := schema.get("properties"), dict):
         return schema
-    return {**schema, "properties": {name: {} if part is True else part for name, part in given.items()}}
+    properties = {name: part if isinstance(part, dict) else {} for name, part in given.items()}
+    return {**schema, "properties": properties}
 
 
 def _warn(message: str) -> None:

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from tot_lab._version import __version__
 from tot_lab.core.calls import format_error
 from tot_lab.core.processes import GRACE, end_async
-from tot_lab.core.scrubbing import LONG, scrubbed, secrets_in
+from tot_lab.core.scrubbing import LONG, SHORTEST, scrubbed, secrets_in, without_keys
 from tot_lab.core.tool import Unfit
 
 MAX_BYTES = 10_000_000
@@ -107,7 +107,7 @@ class Connection:
             result = await asyncio.wrap_future(made)
         except Exception as error:
             raise RuntimeError(self._explain(error)) from None
-        text = scrubbed("\n".join(_parts_of(result)), *self._secrets)
+        text = without_keys("\n".join(_parts_of(result)), self._secrets)  # a toolbox removes those of the lab
         if result.is_error:
             raise Unfit(text or "the tool failed and gave no reason")
         return text
@@ -164,7 +164,8 @@ class _ToUrl(Connection):
         parts = urlsplit(url)
         words = [word for value in headers.values() for word in (value, value.rpartition(" ")[2])]
         places = [part for part in (*parts.path.split("/"), parts.query) if len(part) >= LONG]
-        super().__init__(_origin(url), [*words, *places, *filter(None, [parts.password])])
+        secrets = [word for word in (*words, *places, parts.password or "") if len(word) >= SHORTEST]
+        super().__init__(_origin(url), sorted(secrets, key=len, reverse=True))
 
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[Any]:
