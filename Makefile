@@ -50,6 +50,7 @@ bench: $(READY)         ## what this machine makes of the engine; prints, never 
 	$(BIN)/python benchmarks/cache.py
 	$(BIN)/python benchmarks/gateway.py
 	$(BIN)/python benchmarks/sweep.py
+	$(BIN)/python benchmarks/serve.py
 	-$(BIN)/python benchmarks/explorer.py  # needs Chromium
 
 clean:

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 from support import Scripted, wait
 from support.serving import served
+from support.shell import tot_lab
 
 import tot_lab as tl
 
@@ -139,6 +140,23 @@ async def test_thoughts_are_sent_while_the_search_is_under_way(runs):
             gate.opened.set()
             rest = await response.text()
         assert rest.rstrip().endswith("[DONE]")
+
+
+@in_loop
+async def test_a_stream_without_thoughts_stays_open(runs):
+    gate = Gate()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tot_lab.apps.serve.PAUSE", 0.02)
+        async with served(gate, ONE, runs) as api:
+            asking = asyncio.create_task(api.ask(stream=True))
+            await gate.reached.wait()
+            await asyncio.sleep(0.2)
+            gate.opened.set()
+            got = await asking
+            assert ": thinking\n\n" in got.text
+            assert got.events[-3]["choices"][0]["delta"]["content"] == "1"
+            roles = [event["choices"][0]["delta"].get("role") for event in got.events[:-1]]
+            assert roles == ["assistant", None, None, None]  # one thought, the answer, the end
 
 
 @in_loop
@@ -706,6 +724,29 @@ async def test_the_list_shows_every_kind_of_run(runs):
         gate.opened.set()
         await asking
         assert "not finished" not in (await api.get("/")).text
+
+
+# The command.
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--as", "fast"), "--as 'fast'"),
+        (("--as", "fast=nothing"), "Unknown strategy 'nothing'"),
+        (("--as", "fast=tree_of_thoughts search.width=0"), "search.width"),
+        (("--domain", "nothing"), "--domain nothing"),
+        (("--budget", "runs=1"), "Unknown setting: got 'runs'"),
+        (("--at-once", "0"), "at least 1"),
+        (("--tools", "nothing"), "--tools"),
+    ],
+)
+def test_an_invalid_argument_is_one_line_before_anything_is_served(words, says, tmp_path):
+    done = tot_lab("serve", "--model", "sim/general", *words, folder=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
 
 
 # The end.

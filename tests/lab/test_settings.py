@@ -177,8 +177,9 @@ def test_what_the_environment_cannot_say_is_named(name, value, says, monkeypatch
     assert "sk-1" not in str(raised.value)
 
 
-def test_a_folder_of_weights_is_no_setting_of_these(monkeypatch):
+def test_the_folder_of_weights_and_the_token_of_a_server_are_no_settings_of_these(monkeypatch):
     monkeypatch.setenv("TOT_LAB_MODELS", "/weights")
+    monkeypatch.setenv("TOT_LAB_TOKEN", "a-token")
     assert tl.Settings.read().models == {}
 
 

@@ -22,6 +22,7 @@ from support.journals import SEARCH
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Ended, Note, Scored, Thought
+from tot_lab.record.journal import outline
 
 PACKAGE = str(Path(tl.__file__).parent.parent)
 ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join([PACKAGE, str(TESTS)])}
@@ -48,6 +49,32 @@ class Saying(tl.Strategy):
 def whole(tmp_path):
     """A finished run and its journal."""
     return wait(tl.Lab(Scripted(), runs=tmp_path / "runs").run(SEARCH, TASK))
+
+
+def test_the_outline_of_a_journal_is_its_header_and_its_end(whole):
+    header, ended = outline(whole.path)
+    assert (header, ended) == (
+        whole.header,
+        next(line.e for line in whole.lines if isinstance(line.e, Ended)),
+    )
+    text = whole.path.read_bytes()
+    cut = text[: text.rindex(b'{"p"', 0, text.rindex(b'"type":"ended"'))]
+    whole.path.write_bytes(cut)
+    assert outline(whole.path) == (whole.header, None)
+    whole.path.write_bytes(cut[:-9])  # a line that a kill cut off
+    assert outline(whole.path) == (whole.header, None)
+    for damaged in (b"", b"no journal\n", b"{}\n", text.replace(b'"type":"ended"', b'"type":"ended","x":')):
+        whole.path.write_bytes(damaged)
+        with pytest.raises(tl.errors.JournalError):
+            outline(whole.path)
+
+
+def test_a_thought_that_quotes_the_end_of_a_journal_does_not_end_it(tmp_path):
+    recorder = tl.Recorder("quoting", path=tmp_path / "run.jsonl")
+    recorder.thought('{"p":[0],"t":0.0,"e":{"type":"ended","stop":"answered","answer":"no"}}')
+    recorder.flush()
+    assert outline(tmp_path / "run.jsonl")[1] is None
+    recorder.close()
 
 
 def answered(path):

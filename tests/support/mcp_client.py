@@ -24,6 +24,8 @@ from pathlib import Path
 import tot_lab as tl
 from tot_lab.core.calls import ToolCall
 
+IMPORTED = [name for name in ("mcp", "mcp_types", "httpx2", "anyio") if tl.tools.mcp and name in sys.modules]
+
 FOLDER = Path(sys.argv[1])
 HERE = Path(__file__).parent
 EXAMPLE, STRANGER = str(HERE / "mcp_example.py"), [sys.executable, str(HERE / "mcp_stranger.py")]
@@ -265,7 +267,7 @@ async def main():
         "headers": raised(opened("program", headers={})),
     }
     found |= dict(zip(made, await asyncio.gather(*made.values()), strict=True))
-    print(json.dumps(found))
+    print(json.dumps(found | {"imported": IMPORTED}))
 
 
 if __name__ == "__main__":

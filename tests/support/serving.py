@@ -104,7 +104,7 @@ async def served(
 @contextmanager
 def process(*words: str, folder: Path, **env: str):
     """Run `tot-lab serve` in a process of its own. Yields the process and the lines that it printed."""
-    command = [sys.executable, "-m", "tot_lab", "serve", *words, "--port", "0"]
+    command = [sys.executable, "-m", "tot_lab", "serve", "--port", "0", *words]
     running = subprocess.Popen(
         command, cwd=folder, env={**ENV, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

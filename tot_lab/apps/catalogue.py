@@ -22,6 +22,9 @@ MAX_CALLS = 10_000
 """The most calls that a search may make after a request has changed its settings."""
 
 
+_LONGEST = 100  # characters of a name from outside that is repeated and compared with the known ones
+
+
 class NotOffered(LookupError):
     """A name that is not offered."""
 
@@ -53,7 +56,8 @@ class Catalogue:
             NotOffered: If there is none.
         """
         if not isinstance(name, str) or name not in self.offers:
-            raise NotOffered(f"Unknown name: got {name!r}; {known_names(name, self.offers)}.")
+            given = str(name)[:_LONGEST]
+            raise NotOffered(f"Unknown name: got {given!r}; {known_names(given, self.offers)}.")
         return self.offers[name]
 
     def changed(self, name: object, task: Task, settings: Any = None) -> Strategy:
@@ -66,8 +70,10 @@ class Catalogue:
             NotImplementedError: If the domain of the task lacks what the strategy needs.
         """
         strategy = self.strategy(name)
+        known = dict(changeable(strategy))
         for path in (given := _object("settings", settings)):
-            if path not in (known := dict(changeable(strategy))):
+            if path not in known:
+                path = path[:_LONGEST]
                 raise NotAllowed(
                     f"settings.{path}", f"not a setting that can be changed; {known_names(path, known)}."
                 )

@@ -109,7 +109,7 @@ class Server:
             response = await handler(request)
         except ApiError as error:
             response = _error(error)
-        except (web.HTTPRedirection, ConnectionError):  # the latter: the client has left
+        except web.HTTPRedirection:
             raise
         except web.HTTPException as error:
             what = f"{request.method} {request.path}: {error.reason}."
@@ -139,7 +139,7 @@ class Server:
             hint = "Open the page with ?token=TOKEN." if is_page else "Send it as the API key."
             raise ApiError(401, f"The token is missing or wrong. {hint}", code="invalid_api_key")
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != request.host:
+        if origin is not None and origin.partition("://")[2] != request.host:
             raise ApiError(403, f"Requests from pages of other sites are not accepted: got {origin!r}.")
         return await handler(request)
 
@@ -205,9 +205,10 @@ class Server:
                 "tot_lab": about(request, run, asked),
             }
             response = _json(body, headers={"x-tot-lab-run": run.id, **_HEADERS})
-            await response.prepare(request)
-            await response.write_eof()
-            search.is_answered = True
+            with suppress(ConnectionError):  # the client has just left
+                await response.prepare(request)
+                await response.write_eof()
+                search.is_answered = True
             return response
 
     async def _stream(
@@ -254,14 +255,16 @@ class Server:
             if asked.counts:
                 await send([], usage=usage(run))
             await out.write(b"data: [DONE]\n\n")
+            await out.write_eof()
+            search.is_answered = True
+        except ConnectionError:  # the client has just left
+            pass
         except Exception as error:
-            if not first or isinstance(error, ConnectionError):
+            if not first:
                 raise
             failure = error if isinstance(error, ApiError) else _unexpected(request, error)
-            await out.write(b"event: error\ndata: " + msgspec.json.encode(failure.body) + b"\n\n")
-        else:
-            search.is_answered = True
-        await out.write_eof()
+            with suppress(ConnectionError):
+                await out.write(b"event: error\ndata: " + msgspec.json.encode(failure.body) + b"\n\n")
         return out
 
     def _open(self, request: web.Request, asked: Request) -> Search:

@@ -24,7 +24,7 @@ from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.model_settings import with_named_models
-from tot_lab.record.journal import read_journal
+from tot_lab.record.journal import outline, read_journal
 from tot_lab.record.run import Run
 from tot_lab.runtime.runner import Execution, resumable
 
@@ -115,12 +115,15 @@ class Searches:
         await self.lab.gateway.open()
         self.folder.mkdir(parents=True, exist_ok=True)
         since = time.time() - REMEMBERED
-        recent = (path for path in self.folder.glob("*.jsonl") if path.stat().st_mtime > since)
-        for path in sorted(recent):
+        for path in sorted(self.folder.glob("*.jsonl")):
             with suppress(OSError, ValueError):  # damaged, of another model, or no journal
-                header, lines, _ = read_journal(path)
+                if path.stat().st_mtime < since:
+                    continue
+                header, ended = outline(path)
+                if ended is not None and ended.stop_reason not in ("cancelled", "error"):
+                    continue  # without reading the rest
                 self.lab.runner.check_same(path, header)
-                if resumable(lines, asking=True) is not None:
+                if resumable(read_journal(path)[1], asking=True) is not None:
                     self._leave(_key(header.strategy, header.task, header.budget), path)
 
     async def stop(self, grace: float) -> None:
@@ -215,10 +218,15 @@ class Searches:
             header = runner.header(strategy, task, budget, repeat)
             journal = self.folder / header.filename
             search.execution = runner.start(strategy, task, header=header, path=journal, budget=budget)
-        if not search.execution.is_over:
-            search.execution.recorder.watchers.append(search.wake)
+        if search.execution.is_over:
+            return search.execution.run
+        watchers = search.execution.recorder.watchers
+        watchers.append(search.wake)
         search.wake()
-        return await search.execution.carry_out()
+        try:
+            return await search.execution.carry_out()
+        finally:
+            watchers.clear()  # a search that refers to itself would stay in memory
 
     def _ended(self, search: Search) -> None:
         self._tasks.discard(search.task)

@@ -5,6 +5,7 @@ import asyncio
 import inspect
 import json
 import re
+import shlex
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -17,14 +18,16 @@ from nbclient import NotebookClient
 from support import ROOT, TASK, Scripted, mostly_nightly, run
 from support.providers import Providers, Said
 from support.redis_server import RedisServer
+from support.serving import process
 
 import tot_lab as tl
 from tot_lab.core.records import parent_of
 from tot_lab.testing import check_strategy
 
 
-def blocks(document: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
+def blocks(document: str, language: str = "python") -> list[str]:
+    text = (ROOT / document).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def execute(code: str, names: dict) -> dict:
@@ -41,6 +44,7 @@ def execute(code: str, names: dict) -> dict:
 
 
 CLUSTER = "docs/how-to/cluster.md"
+SERVE = "docs/how-to/serve.md"
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 LONG = "docs/concepts/sweeps_and_statistics.md"
 MCP = "docs/how-to/mcp.md"  # `tests/tools/slow/test_mcp.py` executes it where the package is installed
@@ -142,13 +146,17 @@ def kernel():
 @pytest.mark.parametrize("page", mostly_nightly(EXECUTED, [page for page in EXECUTED if page != LONG]))
 def test_the_cells_of_a_page_show_what_they_promise(kernel, page, tmp_path):
     """In a real kernel and in order. A server on this machine stands for those of the providers."""
-    with Providers(reply_of_a_server) as server:
+    with Providers(reply_of_a_server) as server, ExitStack() as after:
         variables = {"TOT_LAB_CACHE": str(tmp_path / "calls")}
         for provider, family in (("OPENAI", "openai"), ("ANTHROPIC", "anthropic")):
             variables |= {f"{provider}_BASE_URL": server.base(family), f"{provider}_API_KEY": "none"}
         server.pages["/pooling"] = rewards
         problem_file(tmp_path)
         sources = [at_this_server(code, server) for code in blocks(page)]
+        if page == SERVE:  # its command, at a free port
+            words = shlex.split(blocks(page, "bash")[0])[2:]
+            _, printed = after.enter_context(process(*words, folder=tmp_path, **variables))
+            sources = [code.replace("http://127.0.0.1:8400/v1", printed["API"]) for code in sources]
         sources.insert(0, EMPTIED.format(folder=str(tmp_path), variables=variables))
         cells = [nbformat.v4.new_code_cell(code) for code in sources]
         kernel.nb = nbformat.v4.new_notebook(cells=cells)

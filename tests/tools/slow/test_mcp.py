@@ -186,6 +186,10 @@ def test_the_guide_shows_what_it_says(found):
     assert json.loads(searched)["answer"]
 
 
+def test_the_package_is_imported_when_it_is_used(found):
+    assert found["imported"] == []
+
+
 def test_without_the_package_the_error_says_how_to_install_it():
     async def use():
         async with tl.tools.mcp([sys.executable]):
