@@ -39,8 +39,8 @@ DEFAULT_HOST = "127.0.0.1"
 
 _EXAMPLES = """
 examples:
-  tot-lab serve --model gpt-4.1-mini --as fast="tree_of_thoughts search.width=2" \\
-      --as vote=self_consistency
+  tot-lab serve --model gpt-4.1-mini --as vote=self_consistency \\
+      --as fast="tree_of_thoughts search.width=2"
   tot-lab serve --model sim/game24 --domain game24
   TOT_LAB_TOKEN=... tot-lab serve --model gpt-4.1-mini --host 0.0.0.0 --spend 5
 
