@@ -216,11 +216,27 @@ class Searches:
 def server_of(searches: Searches) -> Any:
     """Return the server of a lab, an `MCPServer` of the SDK."""
     try:
-        import mcp.server.mcpserver as sdk  # noqa: PLC0415
+        from mcp.server.mcpserver import MCPServer  # noqa: PLC0415
     except ImportError:
         raise ImportError(requires("tot-lab mcp", "mcp", "mcp") + ".") from None
-    from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError  # noqa: PLC0415
-    from mcp_types import Resource, ToolAnnotations  # noqa: PLC0415
+    server = MCPServer(
+        "tot_lab",
+        version=__version__,
+        instructions="Answers questions by searches over thoughts of a language model. One search may take "
+        "minutes and many model calls: use it for questions that one answer at once would not solve.",
+        log_level="WARNING",
+    )
+    assert searches.lab.runs is not None
+    _offer_searches(server, searches)
+    _offer_runs(server, Runs(searches.lab.runs))
+    return server
+
+
+def _offer_searches(server: Any, searches: Searches) -> None:
+    """Add the tools `search` and `think`."""
+    import mcp.server.mcpserver as sdk  # noqa: PLC0415
+    from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415
+    from mcp_types import ToolAnnotations  # noqa: PLC0415
 
     Question = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)]
     Context = Annotated[str, Field(description="text to consider", max_length=MAX_CHARACTERS)]
@@ -229,6 +245,13 @@ def server_of(searches: Searches) -> Any:
         Field(description="limits that lower those of the server: calls, tokens, usd, seconds"),
     ]
     names, presets = [*searches.catalogue.offers], tuple(PRESETS)
+
+    @contextmanager
+    def explained() -> Iterator[None]:
+        try:
+            yield
+        except (LookupError, ValueError, TypeError, RuntimeError) as error:
+            raise ToolError(_explain(error)) from None
 
     async def search(
         question: Question,
@@ -250,21 +273,32 @@ def server_of(searches: Searches) -> Any:
         with explained():
             return await searches.think(mcp_context.report_progress, question, context, preset, budget)
 
-    @contextmanager
-    def explained() -> Iterator[None]:
-        try:
-            yield
-        except (LookupError, ValueError, TypeError, RuntimeError) as error:
-            raise ToolError(_explain(error)) from None
+    spends = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
+    server.add_tool(
+        search,
+        annotations=spends,
+        description="Answer a question by a search over thoughts of a language model. Strategies: "
+        f"{', '.join(names)}. `settings` changes settings of the strategy by path, such as "
+        f"{_example(searches.catalogue)}.",
+    )
+    server.add_tool(
+        deep_think,
+        name="think",
+        annotations=spends,
+        description="Think an open question through: develop several approaches, judge them, and combine "
+        "the best. `preset` sets the effort.",
+    )
 
-    assert searches.lab.runs is not None
-    kept = Runs(searches.lab.runs)
+
+def _offer_runs(server: Any, kept: Runs) -> None:
+    """Add the tool `runs`, and the runs as resources."""
+    from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError  # noqa: PLC0415
+    from mcp_types import Resource, ToolAnnotations  # noqa: PLC0415
 
     async def runs(limit: Annotated[int, Field(ge=1, le=LISTED)] = 20) -> list[RunLine]:
         return await asyncio.to_thread(kept.newest, limit)
 
     async def list_resources() -> list[Any]:
-        found = await runs(LISTED)
         return [
             Resource(
                 uri=run.resource,
@@ -272,7 +306,7 @@ def server_of(searches: Searches) -> Any:
                 description=f"{run.strategy}, {run.started}",
                 mime_type="text/plain",
             )
-            for run in found
+            for run in await runs(LISTED)
         ]
 
     async def read(what: Callable[[str], str], id: str) -> str:
@@ -291,34 +325,11 @@ def server_of(searches: Searches) -> Any:
         """The journal of a run: every prompt, reply and score, one record a line."""
         return await read(kept.journal, id)
 
-    server = sdk.MCPServer(
-        "tot_lab",
-        version=__version__,
-        instructions="Answers questions by searches over thoughts of a language model. One search may take "
-        "minutes and many model calls: use it for questions that one answer at once would not solve.",
-        log_level="WARNING",
-    )
-    spends = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    server.add_tool(
-        search,
-        annotations=spends,
-        description="Answer a question by a search over thoughts of a language model. Strategies: "
-        f"{', '.join(names)}. `settings` changes settings of the strategy by path, such as "
-        f"{_example(searches.catalogue)}.",
-    )
-    server.add_tool(
-        deep_think,
-        name="think",
-        annotations=spends,
-        description="Think an open question through: develop several approaches, judge them, and combine "
-        "the best. `preset` sets the effort.",
-    )
     server.add_tool(runs, annotations=reads, description="The latest runs of this lab.")
     server.resource(_uri("{id}"), name="run", mime_type="text/plain")(report)
     server.resource(_uri("{id}") + "/journal", name="journal", mime_type="application/x-ndjson")(journal)
     server.list_resources = list_resources  # those of the SDK are fixed when a server starts
-    return server
 
 
 async def serve_http(
