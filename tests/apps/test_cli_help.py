@@ -74,7 +74,8 @@ def test_help_is_grouped_short_and_as_wide_as_the_terminal(here):
     known = commands(here)
     names = {words[0] for words in known if len(words) == 1}
     assert names == {
-        *("demo", "notebooks", "run", "sweep", "think", "serve", "replay", "show", "export", "cache", "model")
+        *("demo", "notebooks", "run", "sweep", "think", "serve", "mcp", "replay", "show", "export"),
+        *("cache", "model"),
     }
     assert {words for words in known if len(words) == 2} == {
         *(("cache", name) for name in ("stats", "verify", "export", "import", "merge", "prune")),

@@ -11,6 +11,7 @@ from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.tool import FunctionTool, Tool, tool
 from tot_lab.tools.calculator import Calculator
 from tot_lab.tools.files import ListFiles, ReadFile, WriteFile
+from tot_lab.tools.mcp import McpTool, mcp
 from tot_lab.tools.named import tools_named
 from tot_lab.tools.python import Python
 from tot_lab.tools.toolbox import Carrying, NotReplayed, Toolbox
@@ -23,6 +24,7 @@ __all__ = [
     "Found",
     "FunctionTool",
     "ListFiles",
+    "McpTool",
     "NotReplayed",
     "Python",
     "ReadFile",
@@ -32,6 +34,7 @@ __all__ = [
     "WebFetch",
     "WebSearch",
     "WriteFile",
+    "mcp",
     "tool",
     "tools_named",
 ]

@@ -12,6 +12,8 @@ from tot_lab.tools.calculator import Calculator as Calculator
 from tot_lab.tools.files import ListFiles as ListFiles
 from tot_lab.tools.files import ReadFile as ReadFile
 from tot_lab.tools.files import WriteFile as WriteFile
+from tot_lab.tools.mcp import McpTool as McpTool
+from tot_lab.tools.mcp import mcp as mcp
 from tot_lab.tools.named import tools_named as tools_named
 from tot_lab.tools.python import Python as Python
 from tot_lab.tools.toolbox import Carrying as Carrying

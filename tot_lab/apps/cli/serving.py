@@ -11,6 +11,7 @@ import asyncio
 import os
 import secrets
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,19 @@ from tot_lab.apps.cli.arguments import (
     parse_offers,
     parse_settings,
 )
+from tot_lab.core.task import Task
 from tot_lab.domains.named import factory_of, problem_in
 from tot_lab.models.cache import MODES
 
 VARIABLE = "TOT_LAB_TOKEN"
 """The variable of the environment that holds the token."""
 
+DEFAULT_HOST = "127.0.0.1"
+
 _EXAMPLES = """
 examples:
-  tot-lab serve --model gpt-4.1-mini --as fast="tree_of_thoughts search.width=2" \\
-      --as vote=self_consistency
+  tot-lab serve --model gpt-4.1-mini --as vote=self_consistency \\
+      --as fast="tree_of_thoughts search.width=2"
   tot-lab serve --model sim/game24 --domain game24
   TOT_LAB_TOKEN=... tot-lab serve --model gpt-4.1-mini --host 0.0.0.0 --spend 5
 
@@ -49,6 +53,14 @@ def add(commands: Any) -> None:
     parser = command(commands, "serve", "offer strategies as models of a server with OpenAI's API", _serve)
     parser.epilog = _EXAMPLES
     parser.usage = "tot-lab serve --model NAME [FIELD=VALUE ...] [--as NAME=STRATEGY] ..."
+    add_lab(parser, runs="runs/serve", at_once=256)
+    parser.add_argument(
+        "--port", type=integer_from(0), default=8400, help="port (default: 8400; 0: any free one)"
+    )
+
+
+def add_lab(parser: argparse.ArgumentParser, *, runs: str, at_once: int) -> None:
+    """Add the options of a lab whose searches are offered to other programs, and of the host."""
     parser.add_argument(
         "--model",
         required=True,
@@ -72,54 +84,38 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--at-once",
         type=integer_from(1),
-        default=256,
+        default=at_once,
         metavar="N",
-        help="maximum number of concurrent searches; further requests get 429 (default: 256)",
+        help=f"maximum number of concurrent searches; further ones are refused (default: {at_once})",
     )
     parser.add_argument("--mode", choices=MODES, default="auto", help="use of the cache, as for tot-lab run")
     add_cache(parser)
     parser.add_argument(
         "--runs",
         type=Path,
-        default=Path("runs/serve"),
+        default=Path(runs),
         metavar="DIR",
-        help="folder of the journals (default: runs/serve)",
+        help=f"folder of the journals (default: {runs})",
     )
     parser.add_argument(
         "--host",
-        default="127.0.0.1",
+        default=DEFAULT_HOST,
         help="address to listen at (default: this machine alone). With another, clients need a token: "
         f"{VARIABLE}, or a new one",
-    )
-    parser.add_argument(
-        "--port", type=integer_from(0), default=8400, help="port (default: 8400; 0: any free one)"
     )
 
 
 def _serve(args: argparse.Namespace) -> int:
     """Carry out `tot-lab serve`."""
-    from tot_lab.apps.serve import Server, is_loopback, serve  # noqa: PLC0415  aiohttp takes time
+    from tot_lab.apps.serve import Server, serve  # noqa: PLC0415  aiohttp takes time
     from tot_lab.apps.served_searches import Searches  # noqa: PLC0415
 
     catalogue = Catalogue(parse_offers(args.offers), parse_budget(args.budget))
     lab = parse_lab(args, args.runs)
-    name, *words = args.domain
-    with argument_errors(f"--domain {name}"):
-        make = factory_of(name)
-        settings = parse_settings(words)
-    token = os.environ.get(VARIABLE) or None
-    is_new = token is None and not is_loopback(args.host)
-    if is_new:
-        token = secrets.token_urlsafe(32)
+    token, is_new = token_for(args.host)
     searches = Searches(lab, args.at_once)
     model = args.model[0]
-    server = Server(
-        searches,
-        catalogue,
-        lambda text: make(problem_in(text, make), **settings),
-        model=model,
-        token=token,
-    )
+    server = Server(searches, catalogue, parse_domain(args.domain), model=model, token=token)
 
     def announce(url: str) -> None:
         print(f"serving   {', '.join(catalogue.offers)} with {model}")
@@ -133,3 +129,21 @@ def _serve(args: argparse.Namespace) -> int:
     asyncio.run(serve(server, args.host, args.port, announce))
     print("stopped; journals are kept", flush=True)
     return 0
+
+
+def parse_domain(words: Sequence[str]) -> Callable[[str], Task]:
+    """Parse `DOMAIN FIELD=VALUE …` into a function that makes a task from the text of a question."""
+    name, *rest = words
+    with argument_errors(f"--domain {name}"):
+        make = factory_of(name)
+        settings = parse_settings(rest)
+    return lambda text: make(problem_in(text, make), **settings)
+
+
+def token_for(host: str) -> tuple[str | None, bool]:
+    """Return the token that clients need at `host`, or `None`, and whether it is new."""
+    from tot_lab.apps.serve import is_loopback  # noqa: PLC0415  aiohttp takes time
+
+    token = os.environ.get(VARIABLE) or None
+    is_new = token is None and not is_loopback(host)
+    return (secrets.token_urlsafe(32) if is_new else token), is_new

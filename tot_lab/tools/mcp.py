@@ -1,0 +1,173 @@
+"""Tools of MCP servers, for the tools of a lab.
+
+A server is a stranger. The names and schemas of its tools are checked, and what it says about their effects
+loosens no policy. A record holds the tools by name and schema. Nothing that is loaded starts a command or
+connects to a server.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from itertools import count
+from typing import Any, ClassVar
+
+from pydantic import PrivateAttr
+from pydantic_core import to_json
+
+from tot_lab.core.calls import readable
+from tot_lab.core.extras import requires
+from tot_lab.core.tool import Tool, Unfit
+from tot_lab.core.tools import tool_name
+from tot_lab.tools.mcp_connection import Connection, connection_to
+
+MAX_SCHEMA = 50_000
+"""Characters of a schema. A tool with a larger one is left out."""
+
+MAX_DESCRIPTION = 4_000
+"""Characters after which the description of a tool is truncated."""
+
+MAX_NAME = 64
+
+
+class McpTool(Tool):
+    """A tool of an MCP server. `tl.tools.mcp` makes them."""
+
+    kind: ClassVar[str] = "mcp_tool"
+    server: str
+    """The origin of the server's URL or the name of its program, and what the server calls itself. The rest
+    of a URL or a command is not recorded, since it may hold secrets.
+    """
+
+    remote: str
+    """The name of the tool on the server."""
+
+    _connection: Connection | None = PrivateAttr(default=None)
+
+    def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
+        if self._connection is None:
+            raise Unfit(f"{self.server} is not connected. Connect to it with tl.tools.mcp")
+        return self._connection.call(self.remote, arguments)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """Drop the connection, which another process does not have."""
+        return {**super().__getstate__(), "__pydantic_private__": {"_connection": None}}
+
+
+@asynccontextmanager
+async def mcp(
+    server: str | Sequence[str],
+    *,
+    prefix: str = "",
+    effects: Sequence[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 60.0,
+) -> AsyncIterator[list[McpTool]]:
+    """Connect to an MCP server, and return its tools. Requires `pip install 'tot-lab[mcp]'`.
+
+        async with tl.tools.mcp("npx -y @modelcontextprotocol/server-memory") as tools:
+            run = await tl.Lab(model, tools=tools).run(tl.ReAct(), task)
+
+    The tools work until the block ends; a replay of the run needs no server. A call that failed is made again
+    only if the server calls the tool read-only and gave no answer.
+
+    Args:
+        server: The URL of a server (streamable HTTP), or the command that starts one (stdio), as a list or as
+            text. No shell reads it.
+        prefix: Begins the name of each tool, so that the tools of several servers have different names.
+        effects: The effects of all these tools; see `tl.EffectPolicy`. `None` means that they are not
+            declared, whatever the server says about them. Those of a URL always have `network` too.
+        env: Variables for the command, in addition to `PATH`, `HOME` and the like. It gets no others.
+        headers: Headers of every request to the URL, such as `{"Authorization": "Bearer …"}`.
+        timeout: Seconds for connecting, and for each call.
+
+    Raises:
+        ConnectionError: The server cannot be started or reached, or does not answer in time.
+        ValueError: `server` is neither a URL nor a command.
+
+    Warns:
+        RuntimeWarning: A tool is left out because its schema cannot be used, or gets another name because two
+            names of the server are written the same here.
+    """
+    if find_spec("mcp") is None:
+        raise ImportError(requires("tl.tools.mcp", "mcp", "mcp") + ".")
+    connection = connection_to(server, env, headers)
+    try:
+        listed = await connection.open(timeout)
+        declared = None if effects is None else tuple(dict.fromkeys((*connection.effects, *effects)))
+        yield _tools_of(connection, listed, prefix, declared, timeout)
+    finally:
+        await connection.close()
+
+
+def _tools_of(
+    connection: Connection,
+    listed: Sequence[Any],
+    prefix: str,
+    effects: tuple[str, ...] | None,
+    timeout: float,
+) -> list[McpTool]:
+    made: dict[str, McpTool] = {}
+    for tool in listed:
+        first = name = _name(prefix, tool.name)
+        for number in count(2):
+            if name not in made:
+                break
+            name = f"{first[: MAX_NAME - len(str(number)) - 1]}-{number}"
+        about = readable(tool.description or tool.title or "")
+        try:
+            made[name] = McpTool(
+                name=name,
+                description=about if len(about) <= MAX_DESCRIPTION else f"{about[:MAX_DESCRIPTION]}…",
+                parameters=_usable(tool.input_schema),
+                effects=effects,
+                timeout=timeout,
+                retries=int(tool.annotations is not None and tool.annotations.read_only_hint is True),
+                server=connection.label,
+                remote=tool.name,
+            )
+        except ValueError as error:
+            why = " ".join(str(error).split())[:300]
+            _warn(f"{connection.label}: the tool {tool.name[:MAX_NAME]!r} is left out: {why}.")
+            continue
+        made[name]._connection = connection
+        if name != first:
+            _warn(
+                f"{connection.label}: the tools {made[first].remote!r} and {tool.name!r} are both {first!r} "
+                f"here. The latter is named {name!r}."
+            )
+    return [*made.values()]
+
+
+def _name(prefix: str, name: str) -> str:
+    """The name by which a model calls a tool."""
+    plain = tool_name(f"{prefix}-{name}")
+    return (plain if plain[:1].isalpha() else f"tool-{plain}".strip("-"))[:MAX_NAME].strip("-")
+
+
+def _usable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a tool as it is, apart from properties that are `true` or `false`, now `{}`.
+
+    Raises:
+        ValueError: It cannot be used.
+    """
+    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415
+
+    size = len(to_json(schema))
+    if size > MAX_SCHEMA:
+        raise ValueError(f"its schema must have at most {MAX_SCHEMA:,} characters: got {size:,}")
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise ValueError(f"its schema is not valid: {error.message[:200]}") from None
+    if not isinstance(given := schema.get("properties"), dict):
+        return schema
+    properties = {name: part if isinstance(part, dict) else {} for name, part in given.items()}
+    return {**schema, "properties": properties}
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=5)  # where the block begins
