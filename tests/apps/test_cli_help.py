@@ -211,9 +211,9 @@ def test_verdicts_are_coloured_on_a_terminal_only(tmp_path, capsys):
 @pytest.mark.nightly
 def test_run_and_demo_colour_their_verdicts(tmp_path):
     start = "import sys; from tot_lab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
-    begin = f"import sys; sys.argv += {['run', 'tree_of_thoughts', *HAND]!r}\n{start}"
+    begin = f"import sys; sys.argv[1:] = {['run', 'tree_of_thoughts', *HAND]!r}\n{start}"
     assert "\x1b[32m✓ correct\x1b[0m" in on_terminal(begin, tmp_path)
-    shown = on_terminal(f"import sys; sys.argv += ['demo']\n{start}", tmp_path)
+    shown = on_terminal(f"import sys; sys.argv[1:] = ['demo']\n{start}", tmp_path)
     assert len(re.findall(r"^\d+ \d+ \d+ \d+ .*\x1b\[3[12]m[✓✗]", shown, re.M)) == 20
 
 
@@ -332,7 +332,7 @@ def completed(line: str, folder: Path) -> list[str]:
         ("tot-lab re", ["replay"]),
         ("tot-lab run tree_", ["tree_of_thoughts", "tree_then_act"]),
         ("tot-lab run tree_of_thoughts search.", ["search.width="]),
-        ("tot-lab run tree_of_thoughts search=m", ["search=mcts"]),
+        ("tot-lab run tree_of_thoughts search=m", ["search=mcts", "search=mur"]),
         ("tot-lab sweep one_answer react max_it", ["max_iterations="]),
         ("tot-lab run react --mod", ["--mode", "--model"]),
         ("tot-lab run react --model sim/g", ["sim/game24", "sim/general"]),
