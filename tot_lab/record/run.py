@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
+from tot_lab.core.files import read_regular
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import map_parts, needs_functions, part_of
 from tot_lab.core.processes import found_in
@@ -27,7 +28,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task, Ungraded
 from tot_lab.core.tree import Node, Tree
 from tot_lab.record.compute import Compute, compute_of, params_in
-from tot_lab.record.journal import Header, JournalError, read_journal, write_journal
+from tot_lab.record.journal import Header, JournalError, parse_journal, write_journal
 from tot_lab.record.marks import Mark, Verdict, changed, made, read_marks, write_marks
 from tot_lab.record.methods import RunMethods
 from tot_lab.record.routed import Routed, routed_in, selected_in
@@ -524,8 +525,15 @@ def load(path: str | os.PathLike[str]) -> Run:
         OSError: If the file cannot be opened.
         JournalError: If it is damaged or was written by a newer version; names the file and the line.
     """
-    header, lines, _ = read_journal(path)
-    run = Run(header, lines, Path(path), loaded=True)
+    run = parse(read_regular(path), path)
+    run.path = Path(path)
+    return run
+
+
+def parse(data: bytes, path: str | os.PathLike[str]) -> Run:
+    """Return the run in the bytes of a journal, as `load` does. `path` names it in errors."""
+    header, lines, _ = parse_journal(data, path)
+    run = Run(header, lines, loaded=True)
     try:
         run.tree  # noqa: B018  a record that names an unknown thought shows here, not later
         for id in (run._ended.node, *run._ended.ranked) if run._ended else ():
