@@ -57,6 +57,7 @@ _NAMES = places(
         "tot_lab.core.tool": "Tool tool",
         "tot_lab.core.tree": "Node Tree",
         "tot_lab.domains": "game24 game24_tasks general open_ended tasks",
+        "tot_lab.interop.opentelemetry": "OpenTelemetry",
         "tot_lab.lab.context": "SessionMemory",
         "tot_lab.lab.lab": "Lab",
         "tot_lab.lab.lessons": "Lessons",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import fsum, nan
 from pathlib import Path
@@ -72,6 +72,13 @@ def money(amount: float | None) -> str:
     if amount == 0:
         return "$0"
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
+
+
+def model_name(settings: Mapping[str, Any]) -> str:
+    """The name of a model from its settings, empty without any."""
+    if settings.get("kind") == "local":
+        return f"local/{str(settings.get('weights', '')).rpartition('/')[2].removesuffix('.gguf')}"
+    return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
 
 
 class ReplyCache(Protocol):
@@ -168,10 +175,7 @@ class Run(RunMethods):
     @property
     def model(self) -> str:
         """The name of the lab's model, empty for a search of your own. Roles may have other models."""
-        settings = self.header.model
-        if settings.get("kind") == "local":
-            return f"local/{str(settings.get('weights', '')).rpartition('/')[2].removesuffix('.gguf')}"
-        return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
+        return model_name(self.header.model)
 
     # The outcome.
 
