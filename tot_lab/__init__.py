@@ -171,6 +171,11 @@ training = Namespace(
     "Runs as training data of reward models and policies.",
     {"tot_lab.analysis.training": "math_shepherd preference prm800k stepwise unpaired"},
 )
+track = Namespace(
+    "track",
+    "Sweeps in experiment trackers.",
+    {"tot_lab.interop.trackers": "mlflow wandb"},
+)
 records = Namespace(
     "records",
     "What runs, calls, plans and notes are made of, and runs made of the results of other packages.",
@@ -213,6 +218,7 @@ _NAMESPACES = (
     figures,
     stats,
     training,
+    track,
     records,
     errors,
 )
