@@ -89,10 +89,9 @@ def own_run(spans: Iterable[tuple[Own, LoggedCall | None]], place: str) -> Run |
         calls.update(dict.fromkeys(held.numbers, call) if call is not None else {})
     if header is None:
         return None
-    if missing := set(range(count)) - lines.keys():
+    if missing := count - sum(0 <= number < count for number in lines):
         raise JournalError(
-            f"{place}: {len(missing)} of the {count} records of the run are missing. Export all spans of the "
-            "trace."
+            f"{place}: {missing} of the {count} records of the run are missing. Export all spans of the trace."
         )
     text = "".join(f"{line}\n" for line in [header, *(lines[number] for number in range(count))])
     run = parse(text.encode(), f"{place}, the record of the run")
