@@ -41,9 +41,7 @@ def test_every_thought_and_call_of_every_strategy_is_a_span_below_its_thought():
         (top,) = [span for span in spans if span.parent is None]
         assert top.name == f"invoke_agent {made.name}"
         assert all(span.parent in known for span in spans if span is not top)
-        thoughts = {
-            span.attributes["tot_lab.thought"]: span for span in spans if kind_of(span) == "thought"
-        }
+        thoughts = {span.attributes["tot_lab.thought"]: span for span in spans if kind_of(span) == "thought"}
         assert {*thoughts} == {node.id for node in made.tree}
         for node in made.tree:
             above = top if node.parent is None else thoughts[node.parent]

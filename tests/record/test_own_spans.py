@@ -64,7 +64,9 @@ def test_merged_searches_and_runs_beside_each_other_are_the_same(tmp_path):
         return trace
 
     again = loaded(tmp_path, *made, change=mixed)
-    for one, other in zip(made, sorted(again, key=lambda run: [m.id for m in made].index(run.id)), strict=True):
+    for one, other in zip(
+        made, sorted(again, key=lambda run: [m.id for m in made].index(run.id)), strict=True
+    ):
         expect_equal(one, other)
 
 
@@ -194,7 +196,9 @@ def test_texts_that_a_collector_has_removed_are_not_elsewhere(tmp_path):
     secret = "only in a prompt"
     recorder = tl.Recorder("by hand")
     root = recorder.thought("question")
-    recorder.call(root, secret, Reply(f"{secret} too", thinking=secret, tool_calls=(ToolCall("", secret, ""),)))
+    recorder.call(
+        root, secret, Reply(f"{secret} too", thinking=secret, tool_calls=(ToolCall("", secret, ""),))
+    )
     recorder.end("done", node=root)
 
     def redacted(trace):

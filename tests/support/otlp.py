@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from support.venvs import python_with
-
 from tot_lab.interop.spans import RunSpans
 
 PACKAGES = ("opentelemetry-proto>=1.27,<2",)
