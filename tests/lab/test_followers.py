@@ -38,10 +38,8 @@ def test_a_lab_has_a_trace_beside_its_plans(tmp_path):
     lab = tl.Lab("sim/game24", runs=tmp_path, plans=tmp_path / "plans.db", trace=trace)
     run = wait(lab.run(SEARCH, GAME))
     assert trace.lines == {run.id: run.lines}
-    model = Scripted()
-    planned = wait(
-        tl.Lab(model, runs=None, plans=tmp_path / "plans.db", trace=trace).run(tl.PlanExecute(), TASK)
-    )
+    planning = tl.Lab(Scripted(), runs=None, plans=tmp_path / "plans.db", trace=trace)
+    planned = wait(planning.run(tl.PlanExecute(), TASK))
     assert trace.lines[planned.id] == planned.lines
     assert [plan.id for plan in lab.plans.all()] == [plan.id for plan in planned.plans]
 
