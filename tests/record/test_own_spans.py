@@ -64,10 +64,10 @@ def test_merged_searches_and_runs_beside_each_other_are_the_same(tmp_path):
         return trace
 
     again = loaded(tmp_path, *made, change=mixed)
-    for one, other in zip(
-        made, sorted(again, key=lambda run: [m.id for m in made].index(run.id)), strict=True
-    ):
-        expect_equal(one, other)
+    found = {run.id: run for run in again}
+    assert len(again) == len(found) == len(made)
+    for one in made:
+        expect_equal(one, found[one.id])
 
 
 def test_journals_of_earlier_versions_are_the_same(tmp_path):

@@ -1,4 +1,4 @@
-"""Traces of OpenTelemetry: as JSON without any package, and a receiver on loopback that reads the protobuf."""
+"""Traces of OpenTelemetry: as JSON without any package, and a receiver on loopback that reads protobuf."""
 
 import sys
 import threading

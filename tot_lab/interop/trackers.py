@@ -13,6 +13,7 @@ import math
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,31 +80,38 @@ def mlflow(sweep: Sweep) -> str:
         for run in tracker.search_runs(filter_string=mine, output_format="list")
     }
 
-    def send(one: _Tracked, parent: str | None) -> str:
+    def is_known(one: _Tracked) -> bool:
+        return one.id in known and known[one.id].data.tags.get("tot_lab.digest") == one.digest
+
+    @contextmanager
+    def opened(one: _Tracked) -> Iterator[str]:
+        """Open a run, below the one that is open, and send what it lacks."""
         made = known.get(one.id)
-        if made is not None and made.data.tags.get("tot_lab.digest") == one.digest:
-            return str(made.info.run_id)
-        tags = {"tot_lab.sweep": tracked.id, "tot_lab.id": one.id, **one.texts}
         run_id = None if made is None else made.info.run_id
-        names = [name for name in one.parameters if made is None or name not in made.data.params]
-        active = tracker.start_run(run_id, run_name=one.name, nested=True, parent_run_id=parent, tags=tags)
+        tags = {"tot_lab.sweep": tracked.id, "tot_lab.id": one.id, **one.texts}
+        active = tracker.start_run(run_id, run_name=one.name, nested=True, tags=tags)
         status = "FAILED"
         try:
-            for start in range(0, len(names), 100):  # the most of one request
-                tracker.log_params({name: one.parameters[name] for name in names[start : start + 100]})
-            tracker.log_metrics(one.metrics)
-            with tempfile.TemporaryDirectory() as folder:
-                one.write(folder)
-                tracker.log_artifacts(folder, "tot_lab")
-            tracker.set_tag("tot_lab.digest", one.digest)  # last, so that what was cut short is sent again
+            if not is_known(one):
+                names = [name for name in one.parameters if made is None or name not in made.data.params]
+                for start in range(0, len(names), 100):  # the most of one request
+                    part = names[start : start + 100]
+                    tracker.log_params({name: one.parameters[name] for name in part})
+                tracker.log_metrics(one.metrics)
+                with tempfile.TemporaryDirectory() as folder:
+                    one.write(folder)
+                    tracker.log_artifacts(folder, "tot_lab")
+                tracker.set_tag("tot_lab.digest", one.digest)  # last: what was cut short is sent again
+            yield active.info.run_id
             status = "FAILED" if one.failed else "FINISHED"
         finally:
             tracker.end_run(status)
-        return str(active.info.run_id)
 
-    parent = send(tracked, None)
-    for child in children:
-        send(child, parent)
+    with opened(tracked) as parent:
+        for child in children:
+            if not is_known(child):
+                with opened(child):
+                    pass
     return parent
 
 

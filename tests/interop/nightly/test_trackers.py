@@ -88,11 +88,11 @@ for run in once:
     if "run.jsonl" in run[5]:
         path = mlflow.artifacts.download_artifacts(run_id=run[0], artifact_path="tot_lab/run.jsonl")
         journals[run[4]["tot_lab.id"]] = len(tl.load(path).tree)
+whole = {run.id: len(run.tree) for run in sweep.runs()}
+calls = {run.id: run.usage.calls for run in sweep.runs()}
 open("repaired", "w").close()
 again = swept()
 assert tl.track.mlflow(again) == parent
-whole = {run.id: len(run.tree) for run in sweep.runs()}
-calls = {run.id: run.usage.calls for run in sweep.runs()}
 print(json.dumps([own.info.run_id, parent, once, twice, told(), journals, whole, calls, rates(sweep)]))
 """
 

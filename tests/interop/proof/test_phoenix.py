@@ -63,6 +63,8 @@ def asked(url):
 
 def exported(url):
     """All spans, page by page."""
+    if not any(one["name"] == "tot_lab" for one in asked(f"{url}/v1/projects")["data"]):
+        return []  # nothing was written yet
     rows, cursor = [], ""
     while cursor is not None:
         page = asked(f"{url}/v1/projects/tot_lab/spans?limit=1000{cursor}")
@@ -117,8 +119,6 @@ def test_phoenix_holds_all_of_a_live_and_a_loaded_run_once(phoenix, tmp_path):
         ("llm.token_count.completion", live.usage.output_tokens + loaded.usage.output_tokens),
     ):
         assert sum(row["attributes"].get(name, 0) for row in rows) == total
-    (project,) = [one for one in asked(f"{phoenix}/v1/projects")["data"] if one["name"] == "tot_lab"]
-    assert project
 
     for _ in range(60):
         scores = annotations(phoenix, rows)

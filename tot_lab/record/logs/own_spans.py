@@ -91,7 +91,7 @@ def own_run(spans: Iterable[tuple[Own, LoggedCall | None]], place: str) -> Run |
         return None
     if missing := count - sum(0 <= number < count for number in lines):
         raise JournalError(
-            f"{place}: {missing} of the {count} records of the run are missing. Export all spans of the trace."
+            f"{place}: {missing} of the {count} records of the run are missing. Export all spans of it."
         )
     text = "".join(f"{line}\n" for line in [header, *(lines[number] for number in range(count))])
     run = parse(text.encode(), f"{place}, the record of the run")
