@@ -7,6 +7,7 @@ import os
 import subprocess
 
 import pytest
+from support.pages import blocks
 from support.venvs import python_with
 
 SWEEP = """
@@ -151,7 +152,7 @@ def test_mlflow_has_no_duplicates_and_follows_a_continued_sweep(in_mlflow):
 
 
 WANDB = """
-import glob
+import glob, wandb
 from wandb.proto.wandb_internal_pb2 import Record
 
 def records(path):
@@ -189,8 +190,10 @@ def told(path):
 
 sweep = swept()
 id = tl.track.wandb(sweep)
+wandb.teardown()  # its process writes the rest of its files
 once = [told(path) for path in sorted(glob.glob("wandb/offline-run-*/*.wandb"))]
 assert tl.track.wandb(sweep) == id
+wandb.teardown()
 twice = [told(path)["id"] for path in sorted(glob.glob("wandb/offline-run-*/*.wandb"))]
 calls = {run.id: run.usage.calls for run in sweep.runs()}
 print(json.dumps([id, once, twice, calls, rates(sweep)]))
@@ -222,6 +225,23 @@ def test_wandb_has_a_group_with_a_run_for_each_run(tmp_path):
         assert bool(run["summary"]["error"]) == failed
         assert run["files"] == ["run.html", "run.jsonl"]
     assert "key-0123456789abcdef" not in json.dumps(once)
+
+
+def test_the_code_of_the_guide_runs(tmp_path):
+    python = python_with("sqlalchemy>=2,<3", "alembic>=1,<2", "wandb>=0.19.11,<1", tot_lab="mlflow")
+    code = f"""
+import ast
+names = {{}}
+for block in {blocks("docs/how-to/trackers.md")!r}:
+    done = eval(compile(block, "guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+    if done is not None:
+        asyncio.run(done)
+import mlflow
+print(json.dumps(len(mlflow.search_runs(output_format="list"))))
+"""
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    assert carried_out(python, code, tmp_path, MLFLOW_TRACKING_URI=uri, WANDB_MODE="offline") == 11
+    assert len([*tmp_path.glob("wandb/offline-run-*")]) == 11
 
 
 def test_without_its_package_each_names_its_extra(tmp_path):

@@ -13,6 +13,7 @@ import warnings
 import pytest
 from support import ROOT, TASK, Scripted, run, wait
 from support.otlp import install, receiver, spans_of
+from support.pages import blocks, execute
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
@@ -359,3 +360,17 @@ print(len(made.tree) + made.usage.calls + 1)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ways, check=True)
     assert len(server.spans) == int(done.stdout)
     assert done.stderr == ""
+
+
+def test_the_code_of_the_guide_sends_its_run(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    live, loaded = (
+        code.replace("http://localhost:6006", server.url) for code in blocks("docs/how-to/traces.md")
+    )
+    execute(live, names)
+    sent = {span.span_id for span in server.spans}
+    assert sent == {span.id for span in spans_of(names["run"])}
+    execute(loaded, names)
+    assert {span.span_id for span in server.spans} == sent
+    assert len(server.spans) == 2 * len(sent)
