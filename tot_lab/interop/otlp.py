@@ -165,9 +165,9 @@ class Receiver:
                     return reply.headers.get_content_type(), reply.read()
             except urllib.error.HTTPError as error:
                 with error:
-                    said = error.read(500).decode(errors="replace")
+                    body = error.read(500).decode(errors="replace")
                 if pause is None or error.code not in _BUSY:
-                    why = f"HTTP {error.code} {error.reason}: {said}"
+                    why = f"HTTP {error.code} {error.reason}: {body}"
                     raise Refused(self._failed(why), error.code) from None
             except (OSError, http.client.HTTPException) as error:
                 reason = getattr(error, "reason", error)

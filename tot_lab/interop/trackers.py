@@ -1,8 +1,8 @@
 """Sweeps in experiment trackers: a run of the tracker for the sweep, and one below it for each of its runs.
 
-What is sent is `sweep.df()`: its numbers are metrics, what was asked for is parameters, and other texts are
-tags. The run for the sweep has the success rate of each setting with its interval. Journals, tables and pages
-are artifacts.
+The tracker receives the table `sweep.df()`: the columns that identify a run and its settings as parameters,
+numbers as metrics, and other texts as tags. The run for the sweep has the success rate of each setting with
+its interval. Journals, tables and pages are artifacts.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def wandb(sweep: Sweep) -> str:
     return tracked.id
 
 
-# What is sent.
+# Parameters and metrics.
 
 
 def _tracked(sweep: Sweep, name: str) -> tuple[_Tracked, Iterator[_Tracked]]:
@@ -196,15 +196,15 @@ def _child(sweep: Sweep, row: Mapping[Any, Any]) -> _Tracked:
     except LookupError:  # it could not start; the row has the reason
         run = None
     strategy, _ = sweep.part(sweep.by_id[run_id])
-    asked = {name: str(row[name]) for name in _ASKED}
+    identity = {name: str(row[name]) for name in _IDENTITY}
     texts = {name: row[name] or "" for name in _TEXTS}
-    parameters = _cut({**asked, **_flat("strategy", strategy.settings())})
+    parameters = _cut({**identity, **_flat("strategy", strategy.settings())})
     name = f"{row['setting']} · {row['task']} · {row['repeat']}"
     return _Tracked(run_id, name[:LONGEST], parameters, _numbers(row), _cut(texts), run)
 
 
-_ASKED = ("setting", "strategy", "domain", "task", "task_number", "repeat", "simulated")
-"""The columns that say what was asked for."""
+_IDENTITY = ("setting", "strategy", "domain", "task", "task_number", "repeat", "simulated")
+"""The columns that identify a run."""
 
 _TEXTS = ("answer", "answer_state", "stop_reason", "error", "strategy_used", "run_id")
 """The columns with other texts."""
@@ -213,7 +213,7 @@ _TEXTS = ("answer", "answer_state", "stop_reason", "error", "strategy_used", "ru
 def _numbers(row: Mapping[Any, Any]) -> dict[str, float]:
     """Return what a row measures, as far as it is known."""
     found = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
-    return {name: number for name, number in found.items() if name not in _ASKED and math.isfinite(number)}
+    return {name: number for name, number in found.items() if name not in _IDENTITY and math.isfinite(number)}
 
 
 def _flat(name: str, value: Any) -> dict[str, str]:
