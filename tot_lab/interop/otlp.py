@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import time
 import urllib.error
 import urllib.request
@@ -34,6 +35,7 @@ TIMEOUT = 10.0
 PAUSES = (0.5, 1.0, 2.0)
 """Seconds before each further try of a request that found the receiver busy or not running."""
 
+_LONGEST = 100_000  # bytes of a reply that are read
 _BUSY = (429, 502, 503, 504)
 _MISSING = (404, 405, 501)
 """Statuses of receivers that take in no scores."""
@@ -73,7 +75,7 @@ class Receiver:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-            shown = url.rpartition("@")[2].partition("?")[0]
+            shown = re.split("[?#]", url.rpartition("@")[2])[0]
             raise ValueError(
                 f"url must be the address of a receiver such as http://localhost:6006: got {shown!r}."
             )
@@ -150,7 +152,10 @@ class Receiver:
             raise ConnectionError(f"{self.url}{TRACES} is a web page and no receiver of OTLP.")
         if kind != "application/x-protobuf":
             return
-        result = self._service.ExportTraceServiceResponse.FromString(body).partial_success
+        try:
+            result = self._service.ExportTraceServiceResponse.FromString(body).partial_success
+        except Exception as error:  # protobuf's own
+            raise ConnectionError(self._failed(format_error(error))) from None
         if result.rejected_spans:
             why = f"{result.rejected_spans} spans were rejected: {result.error_message}"
             raise ConnectionError(self._failed(why))
@@ -162,7 +167,7 @@ class Receiver:
         for pause in (*PAUSES, None):
             try:
                 with _OPENER.open(request, timeout=TIMEOUT) as reply:
-                    return reply.headers.get_content_type(), reply.read()
+                    return reply.headers.get_content_type(), reply.read(_LONGEST)
             except urllib.error.HTTPError as error:
                 with error:
                     body = error.read(500).decode(errors="replace")

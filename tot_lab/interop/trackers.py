@@ -12,8 +12,9 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,21 +22,20 @@ from tot_lab.analysis.statistics import success_rates
 from tot_lab.core.extras import requires
 from tot_lab.core.scrubbing import scrubbed
 from tot_lab.lab.sweeps.sweep import Sweep
-from tot_lab.record.run import Run
 
 LONGEST = 500
 """Characters of a parameter. Some servers accept no more."""
 
 
 class _Tracked(NamedTuple):
-    """A run of a tracker. Its parameters are known before it starts; `texts` are results."""
+    """A run of a tracker. `texts` are results as well, and `write` writes its artifacts into a folder."""
 
     id: str
     name: str
     parameters: dict[str, str]
     metrics: dict[str, float]
     texts: dict[str, str]
-    source: Sweep | Run | None
+    write: Callable[[Path], None]
 
     @property
     def digest(self) -> str:
@@ -46,15 +46,6 @@ class _Tracked(NamedTuple):
     def failed(self) -> bool:
         """Whether an error ended the run."""
         return bool(self.texts.get("error"))
-
-    def write(self, folder: str) -> None:
-        """Write its artifacts: the journal of a run or the table of a sweep, and the page."""
-        if isinstance(self.source, Run):
-            self.source.save(Path(folder, "run.jsonl"))
-            self.source.save_html(Path(folder, "run.html"))
-        elif self.source is not None:
-            self.source.save(Path(folder, "sweep.csv"))
-            self.source.save_html(Path(folder, "sweep.html"))
 
 
 def mlflow(sweep: Sweep) -> str:
@@ -99,7 +90,7 @@ def mlflow(sweep: Sweep) -> str:
                     tracker.log_params({name: one.parameters[name] for name in part})
                 tracker.log_metrics(one.metrics)
                 with tempfile.TemporaryDirectory() as folder:
-                    one.write(folder)
+                    one.write(Path(folder))
                     tracker.log_artifacts(folder, "tot_lab")
                 tracker.set_tag("tot_lab.digest", one.digest)  # last: what was cut short is sent again
             yield active.info.run_id
@@ -149,7 +140,7 @@ def wandb(sweep: Sweep) -> str:
         try:
             run.summary.update({**one.metrics, **one.texts})
             with tempfile.TemporaryDirectory() as folder:
-                one.write(folder)
+                one.write(Path(folder))
                 artifact = tracker.Artifact(f"tot_lab-{one.id}", "sweep" if is_parent else "run")
                 artifact.add_dir(folder)
                 run.log_artifact(artifact)
@@ -185,22 +176,31 @@ def _tracked(sweep: Sweep, name: str) -> tuple[_Tracked, Iterator[_Tracked]]:
         **_flat("model", sweep.runner.gateway.settings),
     }
     id = _digest(sorted(sweep.by_id))
-    parent = _Tracked(id, f"sweep {sweep.name}", _cut(parameters), metrics, {}, sweep)
+    parent = _Tracked(id, f"sweep {sweep.name}", _cut(parameters), metrics, {}, partial(_write_sweep, sweep))
     return parent, (_child(sweep, row) for row in table.to_dict("records"))
 
 
 def _child(sweep: Sweep, row: Mapping[Any, Any]) -> _Tracked:
     run_id = row["run_id"]
-    try:
-        run = sweep.run(run_id)
-    except LookupError:  # it could not start; the row has the reason
-        run = None
     strategy, _ = sweep.part(sweep.by_id[run_id])
     identity = {name: str(row[name]) for name in _IDENTITY}
     texts = {name: row[name] or "" for name in _TEXTS}
     parameters = _cut({**identity, **_flat("strategy", strategy.settings())})
     name = f"{row['setting']} · {row['task']} · {row['repeat']}"
-    return _Tracked(run_id, name[:LONGEST], parameters, _numbers(row), _cut(texts), run)
+    write = partial(_write_run, sweep, run_id)
+    return _Tracked(run_id, name[:LONGEST], parameters, _numbers(row), _cut(texts), write)
+
+
+def _write_sweep(sweep: Sweep, folder: Path) -> None:
+    sweep.save(folder / "sweep.csv")
+    sweep.save_html(folder / "sweep.html")
+
+
+def _write_run(sweep: Sweep, run_id: str, folder: Path) -> None:
+    with suppress(LookupError):  # it could not start; the row has the reason
+        run = sweep.run(run_id)
+        run.save(folder / "run.jsonl")
+        run.save_html(folder / "run.html")
 
 
 _IDENTITY = ("setting", "strategy", "domain", "task", "task_number", "repeat", "simulated")

@@ -228,9 +228,11 @@ def test_wandb_has_a_group_with_a_run_for_each_run(tmp_path):
 
 
 def test_the_code_of_the_guide_runs(tmp_path):
-    python = python_with("sqlalchemy>=2,<3", "alembic>=1,<2", "wandb>=0.19.11,<1", tot_lab="mlflow")
+    python = python_with("sqlalchemy>=2,<3", "alembic>=1,<2", tot_lab="mlflow,otel,wandb")
     code = f"""
 import ast
+unused = ["mlflow", "wandb", "google.protobuf", "opentelemetry", "tot_lab.interop.trackers"]
+assert not {{*unused}} & {{*sys.modules}}, "all is installed, and nothing of it is imported before it is used"
 names = {{}}
 for block in {blocks("docs/how-to/trackers.md")!r}:
     done = eval(compile(block, "guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)

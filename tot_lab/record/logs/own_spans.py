@@ -1,8 +1,8 @@
 """The record of a run in the spans of its trace, as `tl.OpenTelemetry` writes it.
 
-Each span holds lines of the journal in attributes of its own. What a model call was asked and replied is only
-in the attributes of the conventions, so that a collector which removes texts from these removes all of them.
-A trace is read as a whole: a span that is missing is an error.
+Each span holds lines of the journal in attributes of its own. The texts of model calls, which are most of
+a journal, are only in the attributes of the conventions. A trace is read as a whole: a missing span is an
+error.
 """
 
 from __future__ import annotations
