@@ -4,30 +4,11 @@ import asyncio
 
 import pytest
 from support import TASK, Scripted, wait
+from support.followers import Follower
 
 import tot_lab as tl
 from tot_lab.runtime.runner import Runner
 from tot_lab.runtime.settings import RunnerSettings
-
-
-class Follower:
-    """Keeps the lines of each run by its id."""
-
-    def __init__(self):
-        self.lines = {}
-
-    def following(self, header, lines, path):
-        kept = self.lines[header.id] = [*lines]
-
-        class Follow:
-            def __call__(self, lines):
-                kept.extend(lines)
-
-            def close(self):
-                pass
-
-        return Follow()
-
 
 SEARCH = tl.TreeOfThoughts()
 GAME = tl.game24("4 9 10 13")

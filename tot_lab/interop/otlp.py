@@ -90,11 +90,10 @@ class Receiver:
         self._takes_scores = True
         try:
             import opentelemetry.proto.collector.trace.v1.trace_service_pb2 as service  # noqa: PLC0415  an extra
-            import opentelemetry.proto.common.v1.common_pb2 as common  # noqa: PLC0415
             import opentelemetry.proto.trace.v1.trace_pb2 as trace  # noqa: PLC0415
         except ModuleNotFoundError:
             raise ImportError(f"{requires('OpenTelemetry', 'opentelemetry-proto', 'otel')}.") from None
-        self._service, self._common, self._trace = service, common, trace
+        self._service, self._trace = service, trace
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -110,7 +109,7 @@ class Receiver:
             request = self._service.ExportTraceServiceRequest()
             group = request.resource_spans.add()
             names = {"service.name": "tot_lab", "openinference.project.name": "tot_lab"}
-            group.resource.attributes.extend(self._pairs(names))
+            _add(group.resource.attributes, names)
             group.scope_spans.add(scope={"name": "tot_lab", "version": __version__}, spans=batch)
             self._expect_all_taken(*self._post(TRACES, request.SerializeToString(), "application/x-protobuf"))
 
@@ -188,8 +187,8 @@ class Receiver:
     # Protobuf.
 
     def _span(self, trace: bytes, span: Span) -> Any:
-        kind, status = self._trace.Span.SpanKind, self._trace.Status
-        return self._trace.Span(
+        kind = self._trace.Span.SpanKind
+        made = self._trace.Span(
             trace_id=trace,
             span_id=span.id,
             parent_span_id=span.parent or b"",
@@ -197,34 +196,39 @@ class Receiver:
             kind=kind.SPAN_KIND_CLIENT if span.is_request else kind.SPAN_KIND_INTERNAL,
             start_time_unix_nano=span.start,
             end_time_unix_nano=max(span.start, span.end),
-            attributes=self._pairs(span.attributes),
-            events=[
-                self._trace.Span.Event(name=name, time_unix_nano=at, attributes=self._pairs(held))
-                for name, at, held in span.events
-            ],
-            links=[
-                self._trace.Span.Link(trace_id=trace, span_id=id, attributes=self._pairs(held))
-                for id, held in span.links
-            ],
-            status=status() if span.error is None else status(code=2, message=span.error),
         )
+        _add(made.attributes, span.attributes)
+        for name, at, held in span.events:
+            _add(made.events.add(name=name, time_unix_nano=at).attributes, held)
+        for id, held in span.links:
+            _add(made.links.add(trace_id=trace, span_id=id).attributes, held)
+        if span.error is not None:
+            made.status.code, made.status.message = self._trace.Status.STATUS_CODE_ERROR, span.error
+        return made
 
-    def _pairs(self, attributes: Mapping[str, Any]) -> list[Any]:
-        known = {name: value for name, value in attributes.items() if value is not None}
-        return [self._common.KeyValue(key=name, value=self._value(value)) for name, value in known.items()]
 
-    def _value(self, value: Any) -> Any:
-        make = self._common.AnyValue
-        if isinstance(value, bool):
-            return make(bool_value=value)
-        if isinstance(value, int) and -(2**63) <= value < 2**63:
-            return make(int_value=value)
-        if isinstance(value, float):
-            return make(double_value=value)
-        if isinstance(value, list | tuple):
-            values = [self._value(each) for each in value]
-            return make(array_value=self._common.ArrayValue(values=values))
-        return make(string_value=str(value))
+def _add(pairs: Any, attributes: Mapping[str, Any]) -> None:
+    """Add the attributes that have a value to a list of protobuf."""
+    for name, value in attributes.items():
+        if value is not None:
+            pair = pairs.add()
+            pair.key = name
+            _set(pair.value, value)
+
+
+def _set(place: Any, value: Any) -> None:
+    if isinstance(value, bool):
+        place.bool_value = value
+    elif isinstance(value, int) and -(2**63) <= value < 2**63:
+        place.int_value = value
+    elif isinstance(value, float):
+        place.double_value = value
+    elif isinstance(value, list | tuple):
+        place.array_value.SetInParent()
+        for each in value:
+            _set(place.array_value.values.add(), each)
+    else:
+        place.string_value = str(value)
 
 
 def _annotation(score: Score) -> dict[str, Any]:

@@ -332,13 +332,16 @@ class RunSpans:
             text = without_keys(clean(value), self._secrets)
             more = len(text) - LONGEST
             return text if more <= 0 else f"{text[:LONGEST]}… [{more:,} more characters were cut]"
+        if not value or isinstance(value, int | float):
+            return value
         if isinstance(value, list | tuple):
             return type(value)([self._shown(each) for each in value])
         if isinstance(value, dict):
             return {self._shown(name): self._shown(each) for name, each in value.items()}
         if isinstance(value, msgspec.Struct):
-            held = {name: getattr(value, name) for name in value.__struct_fields__}
-            return type(value)(**{name: self._shown(each) for name, each in held.items()})
+            held = [(name, getattr(value, name)) for name in value.__struct_fields__]
+            shown = {name: self._shown(each) for name, each in held if each}
+            return msgspec.structs.replace(value, **shown)
         return value
 
 
