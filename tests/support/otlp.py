@@ -75,6 +75,7 @@ class Received:
         self.annotations = []
         self.replies = []
         self.is_phoenix = False
+        self.refuses_annotations = False
         self.hold = threading.Event()
         self.hold.set()
 
@@ -107,6 +108,8 @@ def receiver():
             got.hold.wait()
             got.headers.append(dict(self.headers))
             if self.path.endswith("/v1/span_annotations") and got.is_phoenix:
+                if got.refuses_annotations:
+                    return self.reply(400, "text/plain", b"")
                 got.annotations.append(body)
                 return self.reply(200, "application/json", b'{"data":[]}')
             if not self.path.endswith("/v1/traces"):
@@ -124,6 +127,8 @@ def receiver():
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
+            if got.is_phoenix:
+                self.send_header("x-phoenix-server-version", "20.26.0")
             if status == 302:
                 self.send_header("Location", "/login")
             self.end_headers()

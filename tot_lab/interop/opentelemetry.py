@@ -108,8 +108,9 @@ class OpenTelemetry:
             self._queue.put(done, timeout=seconds)
         return done.wait(max(0.0, end - time.monotonic()))
 
-    def lose(self, run_id: str, why: str) -> None:
+    def lose(self, spans: RunSpans, why: str) -> None:
         """Give up the live trace of a run."""
+        spans.is_lost, run_id = True, spans.header.id
         self.lost.setdefault(run_id, why)
         if not self._warned:
             self._warned = True
@@ -123,12 +124,11 @@ class OpenTelemetry:
 
     def put(self, spans: RunSpans, lines: Sequence[Line]) -> None:
         """Hand records to the thread, without waiting for it."""
-        run_id = spans.header.id
         try:
-            for line in lines if run_id not in self.lost else ():
+            for line in () if spans.is_lost else lines:
                 self._queue.put_nowait((spans, line))
         except queue.Full:
-            self.lose(run_id, f"{self._receiver.url} is too slow: {QUEUE:,} records wait for it.")
+            self.lose(spans, f"{self._receiver.url} is too slow: {QUEUE:,} records wait for it.")
 
     def _work(self) -> None:
         waiting: list[tuple[RunSpans, Span]] = []
@@ -148,21 +148,21 @@ class OpenTelemetry:
 
     def _spans_of(self, spans: RunSpans, line: Line) -> list[tuple[RunSpans, Span]]:
         try:
-            return [] if spans.header.id in self.lost else [(spans, span) for span in spans.take(line)]
+            return [] if spans.is_lost else [(spans, span) for span in spans.take(line)]
         except Exception as error:  # the thread must go on with other runs
-            self.lose(spans.header.id, f"{format_error(error)}.")
+            self.lose(spans, f"{format_error(error)}.")
             return []
 
     def _send(self, waiting: Sequence[tuple[RunSpans, Span]]) -> None:
-        runs = {spans.header.id: spans for spans, _ in waiting}
+        runs = {id(spans): spans for spans, _ in waiting}.values()
         try:
             self._receiver.send((spans.trace, span) for spans, span in waiting)
-            for spans in runs.values():
+            for spans in runs:
                 self._receiver.send_scores(spans.scores if spans.has_ended else [])
         except Exception as error:
             why = str(error) if isinstance(error, ConnectionError) else format_error(error)
-            for run_id in runs:
-                self.lose(run_id, f"{why}.")
+            for spans in runs:
+                self.lose(spans, f"{why}.")
 
 
 class _Following:

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from email.message import Message
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -37,8 +38,8 @@ PAUSES = (0.5, 1.0, 2.0)
 
 _LONGEST = 100_000  # bytes of a reply that are read
 _BUSY = (429, 502, 503, 504)
-_MISSING = (404, 405, 501)
-"""Statuses of receivers that take in no scores."""
+_PHOENIX = "x-phoenix-server-version"
+"""A header of all replies of Phoenix."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -49,14 +50,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 _OPENER = urllib.request.build_opener(_NoRedirect)
-
-
-class Refused(ConnectionError):
-    """A receiver has replied that it does not accept a request."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Receiver:
@@ -87,7 +80,7 @@ class Receiver:
             self._headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
             credentials += [pair, unquote(parts.password or "")]
         self._credentials = [value for value in credentials if len(value) > 3]
-        self._takes_scores = True
+        self._is_phoenix = False
         try:
             import opentelemetry.proto.collector.trace.v1.trace_service_pb2 as service  # noqa: PLC0415  an extra
             import opentelemetry.proto.trace.v1.trace_pb2 as trace  # noqa: PLC0415
@@ -111,26 +104,19 @@ class Receiver:
             names = {"service.name": "tot_lab", "openinference.project.name": "tot_lab"}
             _add(group.resource.attributes, names)
             group.scope_spans.add(scope={"name": "tot_lab", "version": __version__}, spans=batch)
-            self._expect_all_taken(*self._post(TRACES, request.SerializeToString(), "application/x-protobuf"))
+            reply = self._post(TRACES, request.SerializeToString(), "application/x-protobuf")
+            self._expect_all_taken(*reply)
 
     def send_scores(self, scores: Sequence[Score]) -> None:
-        """Send scores of spans as annotations, if the receiver is Phoenix. Others have no place for them, and
-        have them as events of the spans.
+        """Send scores of spans as annotations, if the receiver of the spans was Phoenix. Others have no place
+        for them, and have them as events of the spans.
 
         Raises:
             ConnectionError: If they were not accepted. The message names the reason.
         """
-        for start in range(0, len(scores) if self._takes_scores else 0, AT_ONCE):
+        for start in range(0, len(scores) if self._is_phoenix else 0, AT_ONCE):
             data = [_annotation(score) for score in scores[start : start + AT_ONCE]]
-            try:
-                kind, _ = self._post(SCORES, json.dumps({"data": data}).encode(), "application/json")
-            except Refused as error:
-                if error.status not in _MISSING:
-                    raise
-                kind = "text/html"
-            if kind == "text/html":
-                self._takes_scores = False
-                return
+            self._post(SCORES, json.dumps({"data": data}).encode(), "application/json")
 
     def _batches(self, spans: Iterable[tuple[bytes, Span]]) -> Iterator[list[Any]]:
         batch: list[Any] = []
@@ -146,7 +132,8 @@ class Receiver:
         if batch:
             yield batch
 
-    def _expect_all_taken(self, kind: str, body: bytes) -> None:
+    def _expect_all_taken(self, headers: Message, body: bytes) -> None:
+        self._is_phoenix, kind = _PHOENIX in headers, headers.get_content_type()
         if kind == "text/html":
             raise ConnectionError(f"{self.url}{TRACES} is a web page and no receiver of OTLP.")
         if kind != "application/x-protobuf":
@@ -159,20 +146,20 @@ class Receiver:
             why = f"{result.rejected_spans} spans were rejected: {result.error_message}"
             raise ConnectionError(self._failed(why))
 
-    def _post(self, path: str, data: bytes, kind: str) -> tuple[str, bytes]:
-        """Return the kind and the content of the reply."""
+    def _post(self, path: str, data: bytes, kind: str) -> tuple[Message, bytes]:
+        """Return the headers and the content of the reply."""
         headers = {**self._headers, "Content-Type": kind}
         request = urllib.request.Request(f"{self.url}{path}", data, headers)
         for pause in (*PAUSES, None):
             try:
                 with _OPENER.open(request, timeout=TIMEOUT) as reply:
-                    return reply.headers.get_content_type(), reply.read(_LONGEST)
+                    return reply.headers, reply.read(_LONGEST)
             except urllib.error.HTTPError as error:
                 with error:
                     body = error.read(500).decode(errors="replace")
                 if pause is None or error.code not in _BUSY:
                     why = f"HTTP {error.code} {error.reason}: {body}"
-                    raise Refused(self._failed(why), error.code) from None
+                    raise ConnectionError(self._failed(why)) from None
             except (OSError, http.client.HTTPException) as error:
                 reason = getattr(error, "reason", error)
                 if pause is None or not isinstance(reason, ConnectionError):

@@ -95,6 +95,9 @@ class RunSpans:
         self.scores: list[Score] = []
         """The scores of the spans, complete at the end."""
         self.has_ended = False
+        """Whether all spans were made."""
+        self.is_lost = False
+        """Whether a receiver lacks a span or a record was left out, so that no further span makes sense."""
         started = header.started
         self._start = datetime.fromisoformat(started).timestamp() if started else time.time()
         self._count = 0

@@ -315,11 +315,16 @@ def test_scores_are_annotations_of_phoenix_once_for_each(server):
     assert json.loads(server.annotations[1]) == json.loads(body)
 
 
-def test_other_receivers_are_asked_for_annotations_once(server):
-    trace = tl.OpenTelemetry(server.url)
-    for _ in range(3):
-        trace.send(run(tl.OneAnswer()))
-    assert len([one for one in server.headers if one["Content-Type"] == "application/json"]) == 1
+def test_other_receivers_get_no_annotations(server):
+    tl.OpenTelemetry(server.url).send(run(SEARCH, GAME, "sim/game24"))
+    assert {one["Content-Type"] for one in server.headers} == {"application/x-protobuf"}
+
+
+def test_annotations_that_are_not_accepted_are_reported(server):
+    server.is_phoenix = True
+    server.refuses_annotations = True
+    with pytest.raises(ConnectionError, match="HTTP 400"):
+        tl.OpenTelemetry(server.url).send(run(SEARCH, GAME, "sim/game24"))
 
 
 # Credentials.
