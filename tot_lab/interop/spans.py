@@ -302,7 +302,7 @@ class RunSpans:
         for number, tool in enumerate(call.tools):
             attributes[f"llm.tools.{number}.tool.json_schema"] = _json(_definition(tool))
         if reply.error is None:
-            written = {**_message(answer, reply.thinking), "finish_reason": reply.finish_reason or "stop"}
+            written = {**_message(answer, reply.thinking), "finish_reason": reply.finish_reason or "unknown"}
             attributes["gen_ai.output.messages"] = _json([written])
             attributes["output.value"] = reply.text
             attributes |= _flat("llm.output_messages.0", answer, reply.thinking)

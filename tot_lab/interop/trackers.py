@@ -164,8 +164,8 @@ def _tracked(sweep: Sweep, name: str) -> tuple[_Tracked, Iterator[_Tracked]]:
         if len(table) and not table[name].isna().any():
             metrics[f"total/{name}"] = float(table[name].sum())
     for number, row in enumerate(success_rates(table).to_dict("records") if len(table) else []):
-        label = re.sub(r"[^\w\-. /:]", "_", str(row["setting"]))  # MLflow accepts no other characters
-        label = f"{label} {number}" if f"rate/{label}" in metrics else label
+        label = re.sub(r"[^\w\-. /:]", "_", str(row["setting"]))[:200]  # what MLflow accepts
+        label = f"{label} {number}" if f"runs/{label}" in metrics else label
         metrics |= {f"{name}/{label}": value for name, value in _numbers(row).items()}
     parameters = {
         "sweep": sweep.name,

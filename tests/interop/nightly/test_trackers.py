@@ -16,9 +16,6 @@ import tot_lab as tl
 
 SECRET = os.environ["MY_SERVICE_API_KEY"]
 
-def broken(call):
-    raise ZeroDivisionError
-
 class Failing(tl.OneAnswer):
     kind = "tests/failing"
 
@@ -32,6 +29,7 @@ settings = {
     "search.width:1": tl.TreeOfThoughts(search=tl.BeamSearch(width=1), merge=True),
     "search.width?1": tl.ChainOfThought(),
     "failing": Failing(),
+    "long " + 300 * "x": tl.OneAnswer(),
 }
 
 def swept(**more):
@@ -110,10 +108,10 @@ def test_mlflow_has_a_parent_and_a_child_for_each_run(in_mlflow):
     _, parent, once, _, _, journals, whole, calls, rates = in_mlflow
     runs = {run_id: held for run_id, *held in once}
     children = [held for held in runs.values() if held[3].get("mlflow.parentRunId") == parent]
-    assert len(children) == 16
-    assert len(runs) == 16 + 2
+    assert len(children) == 20
+    assert len(runs) == 20 + 2
     status, metrics, params, tags, files = runs[parent]
-    assert (status, params["sweep"], params["runs"]) == ("FINISHED", "mine", "16")
+    assert (status, params["sweep"], params["runs"]) == ("FINISHED", "mine", "20")
     assert files == ["sweep.csv", "sweep.csv.json", "sweep.html"]
     labels = {  # characters that MLflow refuses are replaced, and labels stay apart
         "search.width=1": "search.width_1",
@@ -121,13 +119,13 @@ def test_mlflow_has_a_parent_and_a_child_for_each_run(in_mlflow):
         "search.width?1": "search.width_1 2",
     }
     for setting, (rate, low, high) in rates.items():
-        label = labels.get(setting, setting)
+        label = labels.get(setting, setting)[:200]
         if rate is not None:
             assert [metrics[f"{name}/{label}"] for name in ("rate", "low", "high")] == [rate, low, high]
             assert low < rate <= high or rate == 0
     assert metrics["total/calls"] == sum(calls.values())
     assert journals == whole
-    assert len(whole) == 16
+    assert len(whole) == 20
     for status, metrics, params, tags, files in children:
         failed = params["setting"] == "failing"
         assert status == ("FAILED" if failed else "FINISHED")
@@ -203,7 +201,7 @@ print(json.dumps([id, once, twice, calls, rates(sweep)]))
 def test_wandb_has_a_group_with_a_run_for_each_run(tmp_path):
     python = python_with(tot_lab="wandb")
     id, once, twice, calls, rates = carried_out(python, WANDB, tmp_path, WANDB_MODE="offline")
-    assert len(once) == 17
+    assert len(once) == 21
     assert {run["group"] for run in once} == {id}
     assert {run["id"] for run in once} == {id, *(f"{id}-{run_id}" for run_id in calls)}
     assert sorted(twice) == sorted([run["id"] for run in once] * 2)  # offline, as the docstring says
