@@ -191,7 +191,6 @@ def absent():
 
 
 def test_a_dead_collector_neither_fails_nor_holds_a_run_and_warns_once():
-    alone = min(timed(None) for _ in range(3))
     trace = tl.OpenTelemetry(absent())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -206,7 +205,6 @@ def test_a_dead_collector_neither_fails_nor_holds_a_run_and_warns_once():
     assert f"The trace of run {runs[0].id} is incomplete" in str(told.message)
     assert trace.lost.keys() == {made.id for made in runs}
     assert "Connection refused" in trace.lost[runs[0].id]
-    assert alone < 5
 
 
 def timed(trace):
@@ -239,6 +237,8 @@ def test_a_warning_that_is_an_error_does_not_stop_the_thread(server):
 
 def test_a_queue_that_is_full_costs_traces_and_nothing_else(server, monkeypatch):
     monkeypatch.setattr(opentelemetry, "QUEUE", 50)
+    monkeypatch.setattr(opentelemetry, "DELAY", 0.0)  # the first span is sent at once, and waits
+    monkeypatch.setattr(otlp, "TIMEOUT", 20.0)
     server.hold.clear()
     trace = tl.OpenTelemetry(server.url)
     with pytest.warns(RuntimeWarning, match="too slow: 50 records wait"):
