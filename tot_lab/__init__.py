@@ -57,6 +57,7 @@ _NAMES = places(
         "tot_lab.core.tool": "Tool tool",
         "tot_lab.core.tree": "Node Tree",
         "tot_lab.domains": "game24 game24_tasks general open_ended tasks",
+        "tot_lab.interop.opentelemetry": "OpenTelemetry",
         "tot_lab.lab.context": "SessionMemory",
         "tot_lab.lab.lab": "Lab",
         "tot_lab.lab.lessons": "Lessons",
@@ -170,6 +171,11 @@ training = Namespace(
     "Runs as training data of reward models and policies.",
     {"tot_lab.analysis.training": "math_shepherd preference prm800k stepwise unpaired"},
 )
+track = Namespace(
+    "track",
+    "Sweeps in experiment trackers.",
+    {"tot_lab.interop.trackers": "mlflow wandb"},
+)
 records = Namespace(
     "records",
     "What runs, calls, plans and notes are made of, and runs made of the results of other packages.",
@@ -212,6 +218,7 @@ _NAMESPACES = (
     figures,
     stats,
     training,
+    track,
     records,
     errors,
 )

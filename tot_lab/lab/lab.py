@@ -45,7 +45,7 @@ from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of
 from tot_lab.runtime.roles import Role, roles_of
-from tot_lab.runtime.runner import Estimate, Execution, Runner, check_arguments
+from tot_lab.runtime.runner import Estimate, Execution, Follower, Runner, check_arguments
 from tot_lab.runtime.settings import RunnerSettings
 from tot_lab.runtime.steering import Steering
 from tot_lab.strategies.react import ReAct
@@ -69,8 +69,15 @@ class LabSettings(RunnerSettings):
     read nor write the memory. `None` turns it off.
     """
 
+    trace: Follower | None = None
+    """What receives the records of each run while it is made, such as `tl.OpenTelemetry(url)`. It is not part
+    of the record. `None` turns it off.
+    """
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.trace is not None and not callable(getattr(self.trace, "following", None)):
+            raise TypeError(f"trace must be tl.OpenTelemetry(url) or another follower: got {self.trace!r}.")
         if not isinstance(self.memory, str | os.PathLike | Lessons | None):
             raise TypeError(f"memory must be a path or tl.Lessons(path): got {self.memory!r}.")
 
@@ -95,11 +102,12 @@ class Lab:
             settings,
             model=(named_model(model) or model) if isinstance(model, str) else model,
             roles=_with_named_models(roles_of(settings.roles)),
-            runs=None,  # a runner does not have these three, and a worker must not receive them
+            runs=None,  # a runner does not have these four, and a worker must not receive them
             plans=None,
             memory=None,
+            trace=None,
         )
-        self.runner = Runner(resolved, self._plans)
+        self.runner = Runner(resolved, [one for one in (self._plans, settings.trace) if one is not None])
         """What carries out the runs of this lab."""
         self.runs = None if settings.runs is None else Path(settings.runs)
         self.memory = Lessons(memory) if isinstance(memory, str | os.PathLike) else memory
@@ -145,7 +153,7 @@ class Lab:
         """Return this lab without network access: every call is answered from the cache.
 
         A call that is not cached ends the run with `CacheMiss`. The returned lab has no memory, since
-        recalled text would change the prompts.
+        recalled text would change the prompts, and no trace.
         """
         settings = vars(self.runner.settings.replaying())
         lab = Lab(**{**settings, "runs": self.runs, "plans": self.plans})

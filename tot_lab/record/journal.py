@@ -157,14 +157,18 @@ def _is_verified(line: bytes) -> bool:
     return line[-_FIELD:] == b',"crc32":"%08x"}' % zlib.crc32(line[:-_FIELD])
 
 
-@gc_paused()
 def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]:
     """Return the header and the lines of a journal, and their size in bytes.
 
     Raises:
         OSError: If the file cannot be opened.
         JournalError: If it is damaged or was written by a newer version."""
-    data = read_regular(path)
+    return parse_journal(read_regular(path), path)
+
+
+@gc_paused()
+def parse_journal(data: bytes, path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]:
+    """Return what `read_journal` does, of the bytes of a journal. `path` names it in errors."""
     end = data.rfind(b"\n") + 1  # the rest was cut off when the process was killed
     first = data.find(b"\n", 0, end) + 1
     if first == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import fsum, nan
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
+from tot_lab.core.files import read_regular
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import map_parts, needs_functions, part_of
 from tot_lab.core.processes import found_in
@@ -27,7 +28,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task, Ungraded
 from tot_lab.core.tree import Node, Tree
 from tot_lab.record.compute import Compute, compute_of, params_in
-from tot_lab.record.journal import Header, JournalError, read_journal, write_journal
+from tot_lab.record.journal import Header, JournalError, parse_journal, write_journal
 from tot_lab.record.marks import Mark, Verdict, changed, made, read_marks, write_marks
 from tot_lab.record.methods import RunMethods
 from tot_lab.record.routed import Routed, routed_in, selected_in
@@ -71,6 +72,13 @@ def money(amount: float | None) -> str:
     if amount == 0:
         return "$0"
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
+
+
+def model_name(settings: Mapping[str, Any]) -> str:
+    """The name of a model from its settings, empty without any."""
+    if settings.get("kind") == "local":
+        return f"local/{str(settings.get('weights', '')).rpartition('/')[2].removesuffix('.gguf')}"
+    return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
 
 
 class ReplyCache(Protocol):
@@ -167,10 +175,7 @@ class Run(RunMethods):
     @property
     def model(self) -> str:
         """The name of the lab's model, empty for a search of your own. Roles may have other models."""
-        settings = self.header.model
-        if settings.get("kind") == "local":
-            return f"local/{str(settings.get('weights', '')).rpartition('/')[2].removesuffix('.gguf')}"
-        return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
+        return model_name(self.header.model)
 
     # The outcome.
 
@@ -525,8 +530,15 @@ def load(path: str | os.PathLike[str]) -> Run:
         OSError: If the file cannot be opened.
         JournalError: If it is damaged or was written by a newer version; names the file and the line.
     """
-    header, lines, _ = read_journal(path)
-    run = Run(header, lines, Path(path), loaded=True)
+    run = parse(read_regular(path), path)
+    run.path = Path(path)
+    return run
+
+
+def parse(data: bytes, path: str | os.PathLike[str]) -> Run:
+    """Return the run in the bytes of a journal, as `load` does. `path` names it in errors."""
+    header, lines, _ = parse_journal(data, path)
+    run = Run(header, lines, loaded=True)
     try:
         run.tree  # noqa: B018  a record that names an unknown thought shows here, not later
         for id in (run._ended.node, *run._ended.ranked) if run._ended else ():

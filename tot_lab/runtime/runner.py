@@ -58,7 +58,7 @@ class Following(Protocol):
 
 
 class Follower(Protocol):
-    """Keeps data about running runs outside their journals, such as `tl.PlanStore`."""
+    """Keeps or sends data about running runs outside their journals, as `tl.PlanStore` does."""
 
     def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Following:
         """Return a watcher of the run with this header. `lines` are the earlier lines of a resumed run."""
@@ -83,14 +83,14 @@ class Runner:
 
     Args:
         settings: Models, cache, tools and limits.
-        follower: Keeps plans or other data about running runs.
+        followers: Watch every run.
     """
 
-    def __init__(self, settings: RunnerSettings, follower: Follower | None = None) -> None:
+    def __init__(self, settings: RunnerSettings, followers: Sequence[Follower] = ()) -> None:
         self.gateway = Gateway(settings)
         self.strategy = None if settings.strategy is None else strategy_named(settings.strategy)
         """The strategy of runs for which none is given."""
-        self.follower = follower
+        self.followers = followers
         self._given = settings
         transform = None if settings.transform_result is None else UserFunction.of(settings.transform_result)
         self._defaults = lab_defaults(settings.profile, settings.thinking_level, transform)
@@ -368,8 +368,8 @@ class Execution:
             return self.run
         runner, recorder = self.runner, self.recorder
         recorder.logs = True
-        if runner.follower is not None:
-            follow = runner.follower.following(recorder.header, recorder.lines, recorder.path)
+        for follower in runner.followers:
+            follow = follower.following(recorder.header, recorder.lines, recorder.path)
             recorder.watchers.append(follow)
         ask, steering = runner.gateway.ask, self.steering
         driver = Driver(

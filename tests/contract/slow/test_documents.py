@@ -1,8 +1,5 @@
 """The code in the README, the guides, CONTRIBUTING and the recipes runs as it stands there."""
 
-import ast
-import asyncio
-import inspect
 import json
 import re
 import shlex
@@ -16,6 +13,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from support import ROOT, TASK, Scripted, mostly_nightly, run
+from support.pages import blocks, execute
 from support.providers import Providers, Said
 from support.redis_server import RedisServer
 from support.serving import process
@@ -24,31 +22,13 @@ import tot_lab as tl
 from tot_lab.core.records import parent_of
 from tot_lab.testing import check_strategy
 
-
-def blocks(document: str, language: str = "python") -> list[str]:
-    text = (ROOT / document).read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-
-def execute(code: str, names: dict) -> dict:
-    """Run a notebook cell, `await` and all."""
-    compiled = compile(code, "<document>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-
-    async def cell():
-        done = eval(compiled, names)
-        if inspect.iscoroutine(done):
-            await done
-
-    asyncio.run(cell())
-    return names
-
-
 CLUSTER = "docs/how-to/cluster.md"
 SERVE = "docs/how-to/serve.md"
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 LONG = "docs/concepts/sweeps_and_statistics.md"
-MCP = "docs/how-to/mcp.md"  # `tests/tools/slow/test_mcp.py` executes it where the package is installed
-EXECUTED = [page for page in PAGES if page not in (CLUSTER, MCP) and blocks(page)]
+BRIDGES = ("docs/how-to/mcp.md", "docs/how-to/traces.md", "docs/how-to/trackers.md")
+"""Their code needs other packages, and is executed by the tests of `interop` and `tools`."""
+EXECUTED = [page for page in PAGES if page not in (CLUSTER, *BRIDGES) and blocks(page)]
 FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
 SERVER, REWARDS = "http://localhost:8000/v1", "http://localhost:8001/v1"
 """The addresses of servers in the pages."""

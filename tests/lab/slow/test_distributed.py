@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from support import TESTS, answer_to, shuffled
+from support.followers import Follower
 from support.redis_server import RedisServer
 from support.workers import TASKS, Logged
 
@@ -699,6 +700,21 @@ async def planning(call):
 
 def plans_in(store):
     return sorted(store.all(), key=lambda plan: plan.id)
+
+
+def test_a_trace_follows_the_runs_of_workers_beside_the_plans(tmp_path, client):
+    @tl.tool
+    def look(part: int) -> str:
+        """Looks."""
+        return f"part {part}"
+
+    for runs in (tmp_path / "runs", None):
+        trace, store = Follower(), tl.PlanStore(tmp_path / f"{runs is None}.db")
+        lab = tl.Lab(planning, runs=runs, tools=[look], plans=store, trace=trace)
+        sweep = wait(lab.sweep(tl.PlanExecute(), TASKS[:3], client=client))
+        made = {run.id: run.lines for run in sweep.runs()}
+        assert len(made) == len(store.all()) == 3
+        assert trace.lines == made
 
 
 def test_the_plans_of_workers_are_in_the_clients_database_as_they_run(tmp_path, client):

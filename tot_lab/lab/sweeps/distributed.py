@@ -3,7 +3,7 @@
 Workers only make runs; the sweep stays with the client. A dask task is a chunk of runs on one event loop. Its
 journals and rows are sent back while it runs, and a run counts when its journal is on the client's disk, so
 no file system needs to be shared. The client holds the lock of each journal that is handed out, so that no
-other process makes the same run, and it alone writes plans (`tl.PlanStore`). A chunk whose worker died is
+other process makes the same run, and it alone calls the followers. A chunk whose worker died is
 handed out again without the finished runs, and with the known part of the other journals.
 
 The scheduler keeps the limits of an endpoint, see `coordinator`. Workers share replies only through the
@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import tempfile
 import time
 import warnings
 from collections import Counter, deque
@@ -36,7 +35,7 @@ from tot_lab.lab.sweeps.workers import Chunk, Parcel, SharedCache, rpc, this_hos
 from tot_lab.models.cache import Cache, default_folder
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.journal import Header, HeldByAnother, JournalError, line_decoder, lines_text
-from tot_lab.record.run import Run, load
+from tot_lab.record.run import Run, parse
 from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import hold, let_go
 from tot_lab.runtime.runner import Following
@@ -169,8 +168,8 @@ class _Client:
         """By run id, the locked journals of the runs that are handed out."""
         self.journals: dict[str, bytearray] = {}
         """By run id, the known part of the journals of runs in progress."""
-        self.plans: dict[str, tuple[int, Following]] = {}
-        """By run id, how far its journal was read for plans, and the writer of these plans."""
+        self.followed: dict[str, tuple[int, list[Following]]] = {}
+        """By run id, how far its journal was read by the followers, and their watchers."""
         self.deaths: Counter[str] = Counter()
         self.lost: dict[bytes, list[float]] = {}
         """By the beginning of a call's key, what dead workers paid for it without it being in a journal."""
@@ -209,8 +208,9 @@ class _Client:
         finally:
             for run_id in list(self.files):
                 self._let_go(run_id)
-            for _, follow in self.plans.values():
-                follow.close()
+            for _, following in self.followed.values():
+                for follow in following:
+                    follow.close()
             with suppress(Exception):  # the cluster may be closed
                 spent = await rpc(self.client, "close_sweep", sweep=self.name)
                 self.sweep.runner.gateway.spend_limiter.spend(spent)
@@ -347,7 +347,7 @@ class _Client:
             del journal[start:]
             journal += data[start - place :]
             self._write(run_id, start)
-            self._write_plans(run_id, start)
+            self._follow(run_id, start)
         for run_id, row in report.rows:
             self._keep(run_id, decode_row(row))
         if report.end:
@@ -396,25 +396,29 @@ class _Client:
             row = self.sweep.row_of(self.sweep.whole(run, cell), row.error)
         return msgspec.structs.replace(row, paid=(row.paid or 0.0) + lost) if lost else row
 
-    def _write_plans(self, run_id: str, start: int) -> None:
-        """Write the plans of a run whose journal changed from `start` on."""
-        plans, journal = self.sweep.runner.follower, self.journals[run_id]
+    def _follow(self, run_id: str, start: int) -> None:
+        """Call the followers of a run whose journal changed from `start` on."""
+        followers, journal = self.sweep.runner.followers, self.journals[run_id]
         first, end = journal.find(b"\n") + 1, journal.rfind(b"\n") + 1
-        if plans is None or not first:
+        if not followers or not first:
             return
-        read, follow = self.plans.get(run_id, (0, None))
-        if follow is None or start < read:  # the part that was read may have been truncated
+        read, following = self.followed.get(run_id, (0, []))
+        if not read or start < read:  # the part that was read may have been truncated
             header = msgspec.json.decode(journal[:first], type=Header)
-            if follow is not None:
+            for follow in following:
                 follow.close()
-            read, follow = first, plans.following(header, [], self.sweep.path(self.sweep.by_id[run_id]))
-        follow(line_decoder.decode_lines(journal[read:end]))
-        self.plans[run_id] = end, follow
+            path = self.sweep.path(self.sweep.by_id[run_id])
+            read, following = first, [one.following(header, [], path) for one in followers]
+        lines = line_decoder.decode_lines(journal[read:end])
+        for follow in following:
+            follow(lines)
+        self.followed[run_id] = end, following
 
     def _keep(self, run_id: str, row: Row) -> None:
         """Keep the row of a finished run, after its journal is written."""
-        if run_id in self.plans:
-            self.plans.pop(run_id)[1].close()
+        if run_id in self.followed:
+            for follow in self.followed.pop(run_id)[1]:
+                follow.close()
         cell = self.sweep.by_id[run_id]
         if self.lost and run_id in self.journals:
             row = self._with_lost(cell, row)
@@ -503,12 +507,7 @@ def _run_in(journal: bytes) -> Run | None:
     """Return the run in the bytes of a journal, or `None` without a whole header."""
     if b"\n" not in journal:
         return None
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "run.jsonl"
-        path.write_bytes(journal)
-        run = load(path)
-    run.path = None
-    return run
+    return parse(journal, "the journal of a run")
 
 
 def _cache_of(gateway: Gateway, models: list[Any]) -> SharedCache | None:

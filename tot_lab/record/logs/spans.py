@@ -30,6 +30,7 @@ from tot_lab.record.logs.common import (
     tool_reply,
     unwrapped,
 )
+from tot_lab.record.logs.own_spans import own
 from tot_lab.record.logs.traces import Step, grade_of
 from tot_lab.record.nodes import LoggedCall
 
@@ -237,6 +238,7 @@ def step_of(span: Span) -> Step:
             span.place,
             grade_of(feedback, "score"),
             feedback,
+            own(attributes),
         )
     except ValueError as error:
         raise JournalError(f"{span.place}: {error}") from None

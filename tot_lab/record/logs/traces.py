@@ -1,7 +1,8 @@
-"""Runs from traces: programs that are trees of steps, such as spans. Each step is a node.
+"""Runs from traces: programs that are trees of steps, such as spans.
 
     file → entries → `Step`s (by the importer) → `read_traces` → a run per trace
 
+A trace of `tl.OpenTelemetry` is the run that it was made of (`own_spans.py`). In others, each step is a node.
 The text of a node is the reply of a model, the result of a tool, or else the output or the name of the step.
 The question is the input of the root, or what the user asked in the first call of a model. The answer is the
 output of the root, if it has one. Of a trace with several roots, steps are missing: its answer is unknown.
@@ -17,6 +18,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.reading.values import finite
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import ROOT, UNREADABLE, entries, field, imported_run, shown, text_of
+from tot_lab.record.logs.own_spans import Own, own_run
 from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, State
 from tot_lab.record.run import Run
 
@@ -38,6 +40,7 @@ class Step(NamedTuple):
         place: Its place in the file.
         grade: The log's verdict about its output, 0 to 1. `None` if it has none.
         scores: All scores of its output, by name.
+        own: What the step holds of the record of a run of tot_lab. `None` for a step of others.
     """
 
     trace: str
@@ -54,6 +57,7 @@ class Step(NamedTuple):
     place: str
     grade: float | None = None
     scores: Mapping[str, Any] = {}
+    own: Own | None = None
 
 
 def grade_of(feedback: Mapping[str, Any], number: str) -> float | None:
@@ -98,6 +102,9 @@ def read_traces(
 
 
 def _run(steps: Sequence[Step], tool: str) -> Run:
+    own = [(step.own, step.call if step.kind == "llm" else None) for step in steps if step.own is not None]
+    if own and (run := own_run(own, f"{steps[0].place}, trace {steps[0].trace}")) is not None:
+        return run
     known = {step.id for step in steps}
     roots = [step for step in steps if step.parent not in known] or [steps[0]]
     first = min(roots, key=_start)
