@@ -88,6 +88,7 @@ from tot_lab.domains.game24.player import SimGame24 as _SimGame24
 from tot_lab.domains.general.player import SimGeneral as _SimGeneral
 from tot_lab.domains.mini_crossword.player import SimMiniCrossword as _SimMiniCrossword
 from tot_lab.domains.puzzles.player import SimPuzzle as _SimPuzzle
+from tot_lab.interop.inspect_solver import think as _think
 from tot_lab.lab.context import SessionMemory as SessionMemory
 from tot_lab.lab.lab import Lab as Lab
 from tot_lab.lab.lab import Stream as _Stream
@@ -448,6 +449,11 @@ class records:
     halts = _halts
     parent_of = _parent_of
     stop_of = _stop_of
+
+class inspect:
+    """Bridges to Inspect."""
+
+    think = _think
 
 class errors:
     """Exceptions."""
