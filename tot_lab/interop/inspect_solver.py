@@ -25,7 +25,6 @@ from pydantic import PrivateAttr
 
 from tot_lab.core.calls import Call, Reply, refused
 from tot_lab.core.model_setting import model_names, models_of
-from tot_lab.core.reading.choices import stated_choice
 from tot_lab.core.records import Decided, Ended, Line, Note, Scored, Thought
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
@@ -40,6 +39,7 @@ from tot_lab.interop.inspect_messages import (
     settings_of,
     tools_offered,
 )
+from tot_lab.interop.inspect_tasks import mark_choice
 from tot_lab.lab.lab import Lab
 from tot_lab.record.logs.inspect_thoughts import CALL, SOURCE, THOUGHT, data_of, span_name
 from tot_lab.record.run import Run
@@ -295,11 +295,12 @@ class _Sample:
         elif isinstance(record, Call):
             self._open[id(record)] = line
         elif isinstance(record, Reply):
-            if record.error is not None and refused(record.error):
-                call = next(one for one in self._open.values() if one.p == line.p)
-                del self._open[id(call.e)]
-                self._inform(call, call.e.node)  # type: ignore[union-attr]
-                self._inform(line, call.e.node)  # type: ignore[union-attr]
+            if refused(record.error):
+                call = next((one for one in self._open.values() if one.p == line.p), None)
+                if call is not None:  # it was never made
+                    del self._open[id(call.e)]
+                    self._inform(call, "0")
+                self._inform(line, "0")
         else:
             self._inform(line, _node_of(record))
 
@@ -320,11 +321,7 @@ class _Sample:
         """Make the answer of a run the output of the sample."""
         state = self.state
         state.output = self.ai.model.ModelOutput.from_content(str(self.model), run.answer)
-        labels = run.task.data.get("choices") if run.task is not None else None
-        if len(state.choices) and isinstance(labels, dict):
-            stated = stated_choice(run.answer, labels)
-            for number, label in enumerate(labels):
-                state.choices.mark_choice(number, label == stated)
+        mark_choice(state, run.answer)
         state.metadata[SOURCE] = {
             "run": run.id,
             "status": run.status,

@@ -41,9 +41,10 @@ def execute(code: str, names: dict) -> dict:
 
 
 CLUSTER = "docs/how-to/cluster.md"
+INSPECT = "docs/how-to/inspect.md"  # `interop/nightly/test_inspect.py` runs it
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 LONG = "docs/concepts/sweeps_and_statistics.md"
-EXECUTED = [page for page in PAGES if page != CLUSTER and blocks(page)]
+EXECUTED = [page for page in PAGES if page not in (CLUSTER, INSPECT) and blocks(page)]
 FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
 SERVER, REWARDS = "http://localhost:8000/v1", "http://localhost:8001/v1"
 """The addresses of servers in the pages."""

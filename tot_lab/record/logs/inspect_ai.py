@@ -29,7 +29,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Message, Reply, is_cost, is_token_count
 from tot_lab.core.reading.finish_reasons import read_finish_reason
 from tot_lab.core.reading.values import finite
-from tot_lab.core.records import CENTURY, Ended, Line, Note, Thought
+from tot_lab.core.records import CENTURY, Ended, Line, Note, Position, Thought
 from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.logs.common import (
@@ -148,7 +148,7 @@ def _run(sample: Sample, log: Log, texts: _Texts, place: str) -> Run:
             question=question,
             place=place,
             end=_end(sample, nodes, texts),
-            grade=_grade(_verdict(log, scores)),
+            grade=grade_of(_verdict(log, scores)),
             id=str(sample.id),
             data={name: value for name, value in about.items() if value},
             started=started,
@@ -195,7 +195,7 @@ def _verdict(log: Log, scores: Mapping[str, Score]) -> Any:
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
-def _grade(value: Any) -> float | None:
+def grade_of(value: Any) -> float | None:
     """Return a score as a number from 0 to 1. `None` if it is not on that scale."""
     if isinstance(value, bool):
         return float(value)
@@ -374,8 +374,9 @@ class _Search:
         self.lines: list[Line] = []
         self._texts = texts
         self._prompts = _Prompts(sample, texts)
-        self._calls: dict[str | None, int] = {}  # the numbers of their lines, by span, as for the next
-        self._replies: dict[str | None, int] = {}
+        self._calls: dict[str | None, int] = {}  # the numbers of their lines, by span
+        self._replies: dict[Position, int] = {}
+        self._refused: set[Position] = set()
         parents: dict[str | None, str | None] = {}
         for what, data, where in _events(sample, place):
             span = what.span_id
@@ -393,9 +394,18 @@ class _Search:
             line = msgspec.convert(self._whole(data), Line)
         except (ValueError, RecursionError) as error:
             raise JournalError(f"{where}: {error}") from None
+        if isinstance(line.e, Reply):
+            self._refused.add(line.p)
+            self._add_reply(line)
+            return
         if isinstance(line.e, Call):
             self._calls[span] = len(self.lines)
         self.lines.append(line)
+
+    def _add_reply(self, line: Line) -> None:
+        """Add a reply. Of several tries the last one counts."""
+        number = self._replies.setdefault(line.p, len(self.lines))
+        self.lines[number : number + 1] = [line]
 
     def _whole(self, data: Any) -> Any:
         """Return the data with its attachments. It has the depth of a record."""
@@ -433,20 +443,15 @@ class _Search:
         paid: float | None,
         **prompt: Any,
     ) -> None:
-        """Complete a call with its prompt, and add its reply. Of several tries the last one counts."""
+        """Complete a call with its prompt, and add its reply unless it was refused."""
         number = self._calls[span]
         line = self.lines[number]
-        self.lines[number] = msgspec.structs.replace(
-            line, e=msgspec.structs.replace(self._call(span), **prompt)
-        )
-        start, end = seconds(event.timestamp, "timestamp"), seconds(event.completed, "completed")
-        took = 0.0 if start is None or end is None else max(end - start, 0.0)
-        answered = Line(line.p, min(line.t + took, CENTURY), reply, paid)
-        if span in self._replies:
-            self.lines[self._replies[span]] = answered
-        else:
-            self._replies[span] = len(self.lines)
-            self.lines.append(answered)
+        call = msgspec.structs.replace(self._call(span), **prompt)
+        self.lines[number] = msgspec.structs.replace(line, e=call)
+        if line.p not in self._refused:
+            start, end = seconds(event.timestamp, "timestamp"), seconds(event.completed, "completed")
+            took = 0.0 if start is None or end is None else max(end - start, 0.0)
+            self._add_reply(Line(line.p, min(line.t + took, CENTURY), reply, paid))
 
 
 def _search_run(lines: list[Line], sample: Sample, log: Log, question: str, place: str) -> Run:
@@ -456,7 +461,7 @@ def _search_run(lines: list[Line], sample: Sample, log: Log, question: str, plac
     about = {"target": sample.target, "choices": sample.choices}
     task = imported_task(
         question if root is None else root.text,
-        _grade(_verdict(log, sample.scores or {})),
+        grade_of(_verdict(log, sample.scores or {})),
         None if ended is None else ended.e.answer,  # type: ignore[union-attr]
         {name: value for name, value in about.items() if value},
         str(sample.id),
