@@ -8,6 +8,10 @@ from support import run, wait
 import tot_lab as tl
 
 
+async def says_42(call):
+    return "Answer: 42"
+
+
 @pytest.fixture
 def without_inspect(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "inspect_ai"]:
@@ -31,10 +35,10 @@ def test_saving_a_sweep_names_the_extra(tmp_path):
 
 
 def test_a_task_of_inspect_in_a_journal_needs_no_inspect_and_is_not_graded(tmp_path):
-    domain = {"kind": "published/inspect", "task": "sums", "scorer": "inspect_ai/match"}
-    task = tl.Task(domain=tl.part_of(domain), question="What is 6 * 7?", reference="42", id="1")
-    made = run(tl.OneAnswer(), tl.general("What is 6 * 7?"), "sim/general")
-    made.task = task
+    domain = tl.part_of({"kind": "published/inspect", "task": "sums", "scorer": "inspect_ai/match"})
+    task = tl.Task(domain=domain, question="What is 6 * 7?", reference="42", id="1")
+    made = run(tl.OneAnswer(), task, says_42)
+    loaded = tl.load(made.save(tmp_path / "run.jsonl"))
+    assert (loaded.task, loaded.answer) == (task, "42")
     with pytest.warns(RuntimeWarning, match="a file does not hold the scorer 'inspect_ai/match'"):
-        assert made.grade is None
-    assert task.settings()["domain"]["task"] == "sums"
+        assert loaded.grade is None

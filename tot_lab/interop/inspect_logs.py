@@ -29,7 +29,7 @@ from tot_lab.interop.inspect_messages import (
     tools_offered,
 )
 from tot_lab.lab.sweeps.sweep import Cell, Row, Sweep, not_sent
-from tot_lab.record.logs.inspect_thoughts import CALL, SOURCE, THOUGHT, data_of, span_name
+from tot_lab.record.logs.inspect_thoughts import CALL, RUN, SOURCE, THOUGHT, data_of, span_name
 from tot_lab.record.run import Run
 
 GRADE = "grade"
@@ -239,7 +239,7 @@ class _Sample:
         replies = {line.p: line for line in run.lines if isinstance(line.e, Reply)}
         cached = not_sent(run.lines)
         top, known = f"{run.id}:run", set[str]()
-        yield self._begin(top, None, "agent", run.name, 0.0)
+        yield self._begin(top, None, RUN, run.name, 0.0)
 
         def span(node: str | None) -> str:
             return f"{run.id}:{node}" if node in known else top

@@ -41,7 +41,7 @@ from tot_lab.interop.inspect_messages import (
 )
 from tot_lab.interop.inspect_tasks import mark_choice
 from tot_lab.lab.lab import Lab
-from tot_lab.record.logs.inspect_thoughts import CALL, SOURCE, THOUGHT, data_of, span_name
+from tot_lab.record.logs.inspect_thoughts import CALL, RUN, SOURCE, THOUGHT, data_of, span_name
 from tot_lab.record.run import Run
 from tot_lab.tools import Tool
 
@@ -110,7 +110,7 @@ async def _solve(
         ) from None
     choices = [choice.value for choice in state.choices]
     task = question_of(state.messages, choices) if make is None else make(state.user_prompt.text)
-    async with ai.util.span(span_name(strategy.kind), type="agent"):
+    async with ai.util.span(span_name(strategy.kind), type=RUN):
         sample = _Sample(ai, state)
         lab = Lab(sample.generate, runs=runs, tools=sample.tools(), timeout=None)
         running = sample.running = loop.create_task(

@@ -1,5 +1,6 @@
 """How a log of Inspect holds the tree of a run of this project, so that `tl.load` reads the same nodes.
 
+    span `run`, named by its strategy
     span `thought`               one for each thought, in the span of its parent; named by its id and text
       info of source `tot_lab`   records about it: the thought, its scores, its decisions, notes, the end
       span `call`                one for each call, named by its purpose
@@ -24,7 +25,7 @@ from tot_lab.record.journal import encoder
 SOURCE = "tot_lab"
 """The source of the info events, and the key in the metadata of a sample."""
 
-THOUGHT, CALL = "thought", "call"
+RUN, THOUGHT, CALL = "run", "thought", "call"
 """The types of the spans."""
 
 
