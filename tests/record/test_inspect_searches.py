@@ -52,16 +52,14 @@ def test_the_nodes_are_those_of_the_journal():
     assert run.name == "Inspect, games tree∕2, sim/game24"
 
 
-def test_the_calls_have_their_prompts_and_replies_and_the_refused_ones_none():
+def test_the_calls_are_those_of_the_journal():
     (run,), mine = tl.load(LOG), tl.load(JOURNAL)
     columns = ["node", "purpose", "sample", "prompt", "reply", "error", "input_tokens", "output_tokens"]
     made, own = run.calls_df(), mine.calls_df()
     columns = [name for name in columns if name in own]
     assert {"prompt", "error"} <= {*columns}
-    refused = own["error"].notna()
-    assert refused.any()
-    assert made[~refused][columns].equals(own[~refused][columns])
-    assert made["error"].tolist() == own["error"].tolist()
+    assert own["error"].notna().any()  # a budget refused some
+    assert made[columns].equals(own[columns])
 
 
 def test_loading_imports_no_inspect():

@@ -50,6 +50,7 @@ from inspect_ai.tool import tool
 from inspect_ai.util import TokenLimit, sandbox
 
 import tot_lab as tl
+from tot_lab.core.registry import built_in
 
 # A model whose replies a function chooses, and an evaluation with it.
 
@@ -191,6 +192,53 @@ def test_a_solver_makes_the_runs_that_a_lab_makes(tmp_path):
             assert again.stop_reason == run.stop_reason, about
 
 
+@pytest.mark.parametrize("name", sorted(built_in("strategies")))
+def test_every_strategy_is_a_solver(tmp_path, name):
+    """Whatever the model replies, tools and schemas included. All calls are in the log, and read back."""
+    kind = built_in("strategies")[name]
+    inner = {"strategy": tl.ChainOfThought()} if kind.model_fields.get("strategy") else {}
+
+    def reply(prompt, k):
+        return 'Answer: 42\nscore: 0.5\n{"answer": "42"}'
+
+    log = evaluated(tmp_path, [use_tools(add_up()), tl.inspect.think(kind(**inner))], reply=reply)
+    (sample,) = log.samples
+    assert sample.error is None
+    run = tl.load(log.location)[0]
+    assert run.usage.calls == sample.metadata["tot_lab"]["calls"] == Answering.asked > 0
+    assert run.answer == sample.output.completion
+    assert run.usage.input_tokens == sample.model_usage["chosen/model"].input_tokens
+
+
+def calls_in(run):
+    """Purposes and prompts of the calls, and the texts of their replies, functions included."""
+    calls = [(e.purpose, e.prompt) for e in run.events if isinstance(e, tl.Call)]
+    return calls + [("reply", e.text) for e in run.events if isinstance(e, tl.Reply)]
+
+
+def longest(task, paths):
+    return [min(len(path[-1]) / 100, 1.0) for path in paths]
+
+
+def test_what_functions_answer_is_read_back_too(tmp_path):
+    search = TREE.with_(evaluate=longest)
+    log = evaluated(tmp_path / "solver", tl.inspect.think(search, runs=tmp_path / "runs"), reply=sums)
+    mine = tl.load(log.samples[0].metadata["tot_lab"]["journal"])
+    (run,) = tl.load(log.location)
+    assert shape(run) == shape(mine)
+    assert calls_in(run) == calls_in(mine)
+    assert "evaluate" in {purpose for purpose, _ in calls_in(mine)}
+
+    async def model(call):
+        return sums(call.prompt, call.sample_index)
+
+    sweep = asyncio.run(tl.Lab(model, runs=None).sweep(search, tl.general("What is 6 * 7?")))
+    (path,) = sweep.save_inspect(tmp_path / "logs")
+    (run,), (mine,) = tl.load(path), sweep.runs()
+    assert shape(run) == shape(mine)
+    assert calls_in(run) == calls_in(mine)
+
+
 def test_thoughts_are_spans_with_their_scores_and_calls(tmp_path):
     (sample,) = evaluated(tmp_path, tl.inspect.think(TREE), reply=sums).samples
     spans = [event for event in sample.events if event.event == "span_begin"]
@@ -242,7 +290,7 @@ def test_the_search_stops_before_a_limit_on_time(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "limit", [{"token_limit": TokenLimit(tokens=60, type="input + output")}, {"working_limit": 1}]
+    "limit", [{"token_limit": TokenLimit(tokens=1200, type="input + output")}, {"working_limit": 1}]
 )
 def test_a_limit_that_no_budget_stands_for_ends_the_run_with_the_best_answer(tmp_path, limit):
     async def reply(prompt, k):

@@ -19,11 +19,12 @@ from typing import Any
 from tot_lab._version import __version__
 from tot_lab.core.calls import Call, Reply, is_made, refused
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought, describe_stop
-from tot_lab.core.tools import tool_of
+from tot_lab.core.tools import TOOL, asks_no_model, tool_of
 from tot_lab.interop.inspect_messages import (
     arguments_in,
     assistant_message,
     chat_messages,
+    choice_of,
     inspect_package,
     settings_of,
     tools_offered,
@@ -274,8 +275,9 @@ class _Sample:
             id=id, parent_id=parent, type=type, name=span_name(name), **self._when(seconds, parent)
         )
 
-    def _info(self, line: Line, span: str) -> Any:
-        return self.ai.event.InfoEvent(source=SOURCE, data=data_of(line), **self._when(line.t, span))
+    def _info(self, line: Line, span: str, has_event: bool = False) -> Any:
+        data = data_of(line, has_event=has_event)
+        return self.ai.event.InfoEvent(source=SOURCE, data=data, **self._when(line.t, span))
 
     def _call(
         self, run: Run, line: Line, call: Call, answered: Line | None, parent: str, cached: set[Position]
@@ -283,22 +285,20 @@ class _Sample:
         """Yield the events of a call and its reply."""
         span = f"{run.id}:{'.'.join(map(str, line.p))} {call.purpose}"
         yield self._begin(span, parent, CALL, call.purpose, line.t)
-        yield self._info(line, span)
-        end = line.t
-        if answered is not None and isinstance(answered.e, Reply):
-            end, reply = answered.t, answered.e
-            if refused(reply.error) or (tool_of(call) is not None and not self._is_tool(call)):
-                yield self._info(answered, span)
-            elif tool_of(call) is not None:
-                yield self._tool(call, reply, line.t, end, span)
-            else:
-                yield self._model(run, call, reply, line.t, end, span, line.p in cached)
+        end = line.t if answered is None else answered.t
+        reply = None if answered is None else answered.e
+        made = None
+        if isinstance(reply, Reply) and not refused(reply.error):
+            if not asks_no_model(call):
+                made = self._model(run, call, reply, line.t, end, span, line.p in cached)
+            elif call.purpose == TOOL and arguments_in(call.prompt)[1] is None:
+                made = self._tool(call, reply, line.t, end, span)
+        yield self._info(line, span, has_event=made is not None)
+        if made is not None:
+            yield made
+        elif answered is not None:
+            yield self._info(answered, span)
         yield self.ai.event.SpanEndEvent(id=span, **self._when(end, span))
-
-    @staticmethod
-    def _is_tool(call: Call) -> bool:
-        """Whether the arguments of a call are those of a tool: a JSON object."""
-        return arguments_in(call.prompt)[1] is None
 
     def _tool(self, call: Call, reply: Reply, start: float, end: float, span: str) -> Any:
         error = None
@@ -338,7 +338,7 @@ class _Sample:
             role=call.purpose,
             input=chat_messages(ai, call.messages),
             tools=tools_offered(ai, call),
-            tool_choice="auto",
+            tool_choice=choice_of(call, ai) or "auto",
             config=settings_of(ai, call),
             output=model.ModelOutput(
                 model=name, choices=[] if reply.error else [choice], usage=usage, error=reply.error

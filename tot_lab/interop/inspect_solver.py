@@ -31,6 +31,7 @@ from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import TOOL, tool_name
 from tot_lab.interop.inspect_messages import (
+    arguments_in,
     chat_messages,
     choice_of,
     inspect_package,
@@ -91,7 +92,11 @@ def think(
 
     solver.__name__ = "think"
     made = ai.solver.solver(name="tot_lab/think")(solver)
-    return made(strategy=strategy.settings(), runs=None if runs is None else os.fspath(runs))
+    return made(
+        strategy=strategy.settings(),
+        task=None if task is None else f"{task.__module__}.{task.__qualname__}",
+        runs=None if runs is None else os.fspath(runs),
+    )
 
 
 async def _solve(
@@ -207,13 +212,15 @@ class _Sample:
         number = "/".join(map(str, (*call.attempt, call.sample_index)))
         return policy.model_copy(update={"scopes": {**policy.scopes, "sample_index": number}})
 
-    async def _within(self, line: Line | None, node: str, name: str, asking: Coroutine[Any, Any, Any]) -> Any:
+    async def _within(
+        self, line: Line | None, node: str | None, name: str, asking: Coroutine[Any, Any, Any]
+    ) -> Any:
         """Return the result of a call, which is made in a span of its own below its thought."""
 
         async def ask() -> Any:
             async with self.ai.util.span(span_name(name), type=CALL):
                 if line is not None:
-                    self._info(line)
+                    self._info(line, has_event=True)
                 return await asking
 
         context = self._contexts.get(node, self._contexts[None]).copy()
@@ -247,26 +254,21 @@ class _Sample:
         )
 
         async def use(arguments: dict[str, Any]) -> str:
-            asked = f"{TOOL}:{made.name}"
-            line = next(
-                (
-                    line
-                    for line in self._open.values()
-                    if isinstance(line.e, Call)
-                    and line.e.model == asked
-                    and json.loads(line.e.prompt or "{}") == arguments
-                ),
-                None,
-            )
-            node = "0"
-            if line is not None and isinstance(line.e, Call):
-                del self._open[id(line.e)]
-                node = line.e.node
+            line, node = self._taken(f"{TOOL}:{made.name}", arguments)
             text: str = await self._within(line, node, given.name, self._use(given, arguments))
             return text
 
         made._use = use
         return made
+
+    def _taken(self, model: str, arguments: dict[str, Any]) -> tuple[Line | None, str | None]:
+        """Return the line of the call of a tool, and its node. Equal calls are taken in their order."""
+        for key, line in self._open.items():
+            call = line.e
+            if isinstance(call, Call) and call.model == model and arguments_in(call.prompt)[0] == arguments:
+                del self._open[key]
+                return line, call.node
+        return None, None
 
     async def _use(self, given: Any, arguments: Mapping[str, Any]) -> str:
         call = self.ai.tool.ToolCall(
@@ -295,12 +297,12 @@ class _Sample:
         elif isinstance(record, Call):
             self._open[id(record)] = line
         elif isinstance(record, Reply):
-            if refused(record.error):
-                call = next((one for one in self._open.values() if one.p == line.p), None)
-                if call is not None:  # it was never made
-                    del self._open[id(call.e)]
-                    self._inform(call, "0")
-                self._inform(line, "0")
+            call = next((one for one in self._open.values() if one.p == line.p), None)
+            if call is not None:  # it was refused, or a function answered it
+                del self._open[id(call.e)]
+                self._inform(call, None)
+            if call is not None or refused(record.error):
+                self._inform(line, None)
         else:
             self._inform(line, _node_of(record))
 
@@ -312,8 +314,8 @@ class _Sample:
     def _inform(self, line: Line, node: str | None) -> None:
         self._contexts.get(node, self._contexts[None]).run(self._info, line)
 
-    def _info(self, line: Line) -> None:
-        self.ai.log.transcript().info(data_of(line), source=SOURCE)
+    def _info(self, line: Line, has_event: bool = False) -> None:
+        self.ai.log.transcript().info(data_of(line, has_event=has_event), source=SOURCE)
 
     # The end.
 

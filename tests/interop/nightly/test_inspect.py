@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 from support import ROOT, TESTS
@@ -29,9 +30,9 @@ def python():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_with_inspect(name):
+def test_with_inspect(name, tmp_path):
     command = [python(), "-m", "pytest", "--noconftest", "-q", "-p", "no:cacheprovider", "-W", "ignore"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "INSPECT_TRACE_FILE": os.devnull}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "INSPECT_TRACE_FILE": str(tmp_path / "trace.log")}
     done = subprocess.run(
         [*command, f"{FILE}::{name}"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
@@ -53,10 +54,13 @@ assert names["sweep"].df()["score"].tolist() == [1.0, 0.0, 1.0, 0.0]
 
 def test_the_guide_runs_as_it_stands(tmp_path):
     """With a server of this machine, which always answers 42, at the address of the provider."""
+    newer = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "newer"]
+    subprocess.run([*newer, "openai>=3.4,<4"], check=True)  # as the guide says
     code = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     with Providers(lambda asked: Said(("Answer: 42",) * asked.n)) as server:
         address = {"OPENAI_BASE_URL": server.base("openai"), "OPENAI_API_KEY": "none"}
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TOT_LAB_CACHE": str(tmp_path), **address}
+        environment = {**os.environ, "TOT_LAB_CACHE": str(tmp_path), **address}
+        environment["PYTHONPATH"] = f"{tmp_path / 'newer'}{os.pathsep}{ROOT}"
         done = subprocess.run(
             [python(), "-c", RUN],
             input=json.dumps(code),

@@ -426,9 +426,10 @@ class _Search:
         self._answer(span, event, reply, paid, messages=messages, tools=tuple(event.tools))
 
     def _tool(self, event: ToolEvent, span: str | None) -> None:
-        if span in self._calls and (name := tool_of(self._call(span))) is not None:
+        if span in self._calls and (call := self._call(span)).purpose == TOOL:
             messages = (Message("user", self._texts.whole(arguments_of(event.arguments))),)
-            self._answer(span, event, _result(event, name, self._texts), None, messages=messages)
+            reply = _result(event, tool_of(call) or event.function, self._texts)
+            self._answer(span, event, reply, None, messages=messages)
 
     def _call(self, span: str | None) -> Call:
         call = self.lines[self._calls[span]].e

@@ -7,9 +7,9 @@
         info of source `tot_lab` the call
         model or tool            its prompt and its reply
 
-The data of an info event is a line of the journal. A call has no messages there, since the event below it has
-them. A call that was refused has no such event, and its reply is an info event as well. The metadata of the
-sample has the key `tot_lab`.
+The data of an info event is a line of the journal. A call has no messages and tools there if the event below
+it has them. A call that was refused, or that a function answered, has no such event, and its reply is an info
+event as well. The metadata of the sample has the key `tot_lab`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,14 @@ RUN, THOUGHT, CALL = "run", "thought", "call"
 """The types of the spans."""
 
 
-def data_of(line: Line) -> Any:
-    """Return the data of the info event for a line."""
-    if isinstance(line.e, Call):
+def data_of(line: Line, *, has_event: bool = False) -> Any:
+    """Return the data of the info event for a line.
+
+    Args:
+        line: The line.
+        has_event: Whether it is that of a call, whose prompt is in an event of its own.
+    """
+    if has_event and isinstance(line.e, Call):
         line = msgspec.structs.replace(line, e=msgspec.structs.replace(line.e, messages=(), tools=()))
     return msgspec.json.decode(encoder.encode(line))
 
