@@ -755,12 +755,13 @@ def test_failed_and_unfinished_runs_are_visible(tmp_path):
     (path,) = lab.last_sweep.save_inspect(tmp_path / "logs")
     log = read_eval_log(str(path))
     assert log.status == "cancelled"
-    right, failed = log.samples
+    right, failed, cut = log.samples
     assert right.scores["grade"].value == 1
-    assert failed.scores is None
+    assert failed.scores is None is cut.scores
     assert "overloaded" in failed.error.message
-    assert log.results.completed_samples == 1
-    with pytest.raises(ValueError, match="without finished runs"):
+    assert cut.error.message == "The run was cancelled."
+    assert (log.results.total_samples, log.results.completed_samples) == (3, 1)
+    with pytest.raises(ValueError, match="no run has begun"):
         tl.Sweep(lab.runner, tl.OneAnswer(), made, 1, "none", None, runs=None).save_inspect(tmp_path)
 
 

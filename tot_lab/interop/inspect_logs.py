@@ -29,9 +29,9 @@ from tot_lab.interop.inspect_messages import (
     settings_of,
     tools_offered,
 )
-from tot_lab.lab.sweeps.sweep import Cell, Row, Sweep, not_sent
+from tot_lab.lab.sweeps.sweep import Cell, Row, Sweep, begun, not_sent
 from tot_lab.record.logs.inspect_thoughts import CALL, RUN, SOURCE, THOUGHT, data_of, span_name
-from tot_lab.record.run import Run
+from tot_lab.record.run import Run, load
 
 GRADE = "grade"
 """The name of the score: the grade of the answer."""
@@ -50,60 +50,59 @@ def save_inspect(sweep: Sweep, folder: str | os.PathLike[str]) -> list[Path]:
     `inspect view --log-dir FOLDER` shows them, and `tl.load` reads them with the same thoughts. A task is a
     sample and a repeat an epoch. The score is the grade of the answer; its accuracy is the mean over tasks of
     the mean over repeats. A run that failed or was interrupted has an error, and one that a budget stopped a
-    limit. A log of a setting whose runs are not all finished has the status `cancelled`. A log of the same
-    sweep is replaced.
+    limit. A log of a setting whose runs are not all finished has the status `cancelled`, and holds what there
+    is of them. A log of the same sweep is replaced.
 
     Raises:
         ImportError: If inspect_ai is not installed.
-        ValueError: If no run is finished.
+        ValueError: If no run has begun.
     """
     ai = inspect_package("save_inspect")
-    if not sweep.rows:
-        raise ValueError("A log must contain a run: got a sweep without finished runs.")
     Path(folder).mkdir(parents=True, exist_ok=True)
     paths = []
     with ThreadPoolExecutor(1) as pool:  # a notebook has a loop already
         for number, label in enumerate(sweep.settings):
             cells = [cell for cell in sweep.cells if cell.setting == number]
-            if not any(cell.run_id in sweep.rows for cell in cells):
-                continue
             log = _log(ai, sweep, label, cells)
+            if log is None:
+                continue
             date = re.sub(r"[:.]", "-", log.eval.created)
             name = re.sub(r"[^\w.-]+", "-", log.eval.task).strip("-")[:80]
             path = Path(folder) / f"{date}_{name}_{log.eval.eval_id}.eval"
             pool.submit(lambda: asyncio.run(ai.log.write_eval_log_async(log, str(path)))).result()  # noqa: B023
             paths.append(path)
+    if not paths:
+        raise ValueError("A log must contain a run: got a sweep of which no run has begun.")
     return paths
 
 
 def _log(ai: Any, sweep: Sweep, label: str, cells: Sequence[Cell]) -> Any:
-    """Return the log of a setting."""
+    """Return the log of a setting. `None` if none of its runs has begun."""
     ids = [task.id for task in sweep.tasks.values()]
+    named = "" not in ids and len({*ids}) == len(ids)
     samples, grades = [], dict[int, list[float]]()
-    runs: list[Run] = []
     for cell in cells:
-        row = sweep.rows.get(cell.run_id)
+        run, row = _result(sweep, cell)
         if row is None:
             continue
-        run = sweep.run(cell.run_id) if row.version else None
         task = sweep.part(cell)[1]
-        id = task.id if "" not in ids and len({*ids}) == len(ids) else cell.task + 1
+        id = task.id if named else cell.task + 1
         samples.append(_Sample(ai, run, row, cell, id, task.question, task.reference).made())
-        runs += [] if run is None else [run]
         if row.score is not None:
             grades.setdefault(cell.task, []).append(row.score)
+    if not samples:
+        return None
     strategy = sweep.settings[label]
-    model = str(sweep.runner.gateway.settings.get("model") or sweep.runner.gateway.settings.get("kind"))
-    created = min([run.header.started for run in runs], default="") or datetime.now(UTC).isoformat()
-    completed = max([sample.completed_at for sample in samples if sample.completed_at], default=created)
+    created = min(sample.started_at for sample in samples)
     means = [fmean(each) for each in grades.values()]
-    metrics = {"accuracy": fmean(means), "stderr": stdev(means) / len(means) ** 0.5} if means[1:] else {}
-    if len(means) == 1:
-        metrics = {"accuracy": means[0]}
+    metrics = {"accuracy": fmean(means)} if means else {}
+    if len(means) > 1:
+        metrics["stderr"] = stdev(means) / len(means) ** 0.5
     scored = sum(map(len, grades.values()))
+    finished = all(cell.run_id in sweep.rows for cell in cells)
     log = ai.log
     return log.EvalLog(
-        status="success" if len(samples) == len(cells) else "cancelled",
+        status="success" if finished else "cancelled",
         eval=log.EvalSpec(
             eval_id=cells[0].run_id,
             run_id=sweep.cells[0].run_id,
@@ -115,7 +114,7 @@ def _log(ai: Any, sweep: Sweep, label: str, cells: Sequence[Cell]) -> Any:
                 samples=len(sweep.tasks),
                 sample_ids=list(dict.fromkeys(sample.id for sample in samples)),
             ),
-            model=runs[0].model if runs else model,
+            model=next((sample.output.model for sample in samples if sample.output.model), "none"),
             config=log.EvalConfig(epochs=1 + max(cell.repeat for cell in cells), fail_on_error=False),
             solver=span_name(strategy.kind),
             solver_args=strategy.settings(),
@@ -140,11 +139,22 @@ def _log(ai: Any, sweep: Sweep, label: str, cells: Sequence[Cell]) -> Any:
         ),
         stats=log.EvalStats(
             started_at=created,
-            completed_at=completed,
+            completed_at=max(sample.completed_at for sample in samples),
             model_usage=_sum(sample.model_usage for sample in samples),
         ),
         samples=samples,
     )
+
+
+def _result(sweep: Sweep, cell: Cell) -> tuple[Run | None, Row | None]:
+    """Return the run of a cell with its row, also of one that has not ended."""
+    row, path = sweep.rows.get(cell.run_id), sweep.path(cell)
+    if row is not None:
+        return (sweep.run(cell.run_id) if row.version else None), row
+    if path is None or not begun(path):
+        return None, None
+    run = sweep.whole(load(path), cell)
+    return run, sweep.row_of(run, None)
 
 
 def _sum(usages: Any) -> dict[str, Any]:
