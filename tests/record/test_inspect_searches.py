@@ -88,6 +88,13 @@ def test_the_score_of_the_log_is_the_grade(log, tmp_path):
         ),
         (lambda log: records(log, "scored")[0].pop("p"), r"event \d+: .*`p`"),
         (lambda log: records(log, "thought")[1]["e"].update(parent="0.7"), "log.json, sample 1: .*0.7"),
+        (
+            lambda log: (
+                records(log, "ended")[0]["e"].update(node=None, ranked=[])
+                or records(log, "thought")[1]["e"].update(parent="0.7")
+            ),
+            "log.json, sample 1: .*0.7",
+        ),
         (lambda log: records(log, "ended")[0]["e"].update(node="0.9.9"), "log.json, sample 1: .*0.9.9"),
     ],
 )

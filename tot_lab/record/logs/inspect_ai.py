@@ -457,20 +457,21 @@ class _Search:
 
 def _search_run(lines: list[Line], sample: Sample, log: Log, question: str, place: str) -> Run:
     """Return the run of a search whose tree is in the log, with the verdict of the log about its answer."""
-    ended = next((line for line in reversed(lines) if isinstance(line.e, Ended)), None)
+    ended = [(line, line.e) for line in lines if isinstance(line.e, Ended)]
     root = next((line.e for line in lines if isinstance(line.e, Thought) and line.e.parent is None), None)
     about = {"target": sample.target, "choices": sample.choices}
     task = imported_task(
         question if root is None else root.text,
         grade_of(_verdict(log, sample.scores or {})),
-        None if ended is None else ended.e.answer,  # type: ignore[union-attr]
+        ended[-1][1].answer if ended else None,
         {name: value for name, value in about.items() if value},
         str(sample.id),
     )
-    if ended is not None and sample.scores:
+    if ended and sample.scores:
+        line, end = ended[-1]
         scores = {name: _described(score) for name, score in sample.scores.items()}
-        note = Note("imported.scores", ended.e.node or "0", scores)  # type: ignore[union-attr]
-        lines.append(Line((ended.p[0] + 1,) if ended.p else (), ended.t, note))
+        note = Note("imported.scores", end.node or "0", scores)
+        lines.append(Line((line.p[0] + 1,) if line.p else (), line.t, note))
     known = sample.metadata[SOURCE]
     header = Header(
         SCHEMA,
@@ -483,9 +484,10 @@ def _search_run(lines: list[Line], sample: Sample, log: Log, question: str, plac
     )
     run = Run(header, lines, task=task)
     try:
-        for id in (run.result.node, *run.result.ranked) if run.result else run.tree.nodes:
+        tree, result = run.tree, run.result
+        for id in (result.node, *result.ranked) if result else ():
             if id is not None:
-                run.tree[id]
+                tree[id]
     except (KeyError, ValueError) as error:
         raise JournalError(f"{place}: {error.args[0]}") from None
     return run
