@@ -35,7 +35,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tot_lab import analysis, lab, runtime, views  # noqa: F401  each attaches what it implements
+from tot_lab import analysis, interop, lab, runtime, views  # noqa: F401  each attaches what it implements
 from tot_lab._version import __version__ as __version__
 from tot_lab.core.attach import imported
 from tot_lab.core.namespaces import Namespace, add_names, places
@@ -195,6 +195,11 @@ records = Namespace(
         "tot_lab.strategies.thinking_level": "ThinkingLevel ThinkingManager",
     },
 )
+inspect = Namespace(
+    "inspect",
+    "Bridges to Inspect.",
+    {"tot_lab.interop.inspect_solver": "think"},
+)
 errors = Namespace(
     "errors",
     "Exceptions.",
@@ -220,6 +225,7 @@ _NAMESPACES = (
     training,
     track,
     records,
+    inspect,
     errors,
 )
 

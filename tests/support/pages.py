@@ -8,9 +8,10 @@ import re
 from support import ROOT
 
 
-def blocks(document: str) -> list[str]:
-    """The Python code of a page."""
-    return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
+def blocks(document: str, language: str = "python") -> list[str]:
+    """The code of a page in one language."""
+    text = (ROOT / document).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def execute(code: str, names: dict) -> dict:

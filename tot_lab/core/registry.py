@@ -129,6 +129,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "published/crossword": "tot_lab.domains.published:PublishedCrossword",
         "published/npuzzle": "tot_lab.domains.published_puzzles:PublishedNPuzzle",
         "published/cube": "tot_lab.domains.published_puzzles:PublishedCube",
+        "published/inspect": "tot_lab.interop.inspect_tasks:InspectTask",
     },
     "models": {
         "sim/game24": "tot_lab.domains.game24.player:SimGame24",
@@ -189,6 +190,9 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "arc_agi": "tot_lab.domains.formats:arc_agi",
         "bbh": "tot_lab.domains.formats:bbh",
         "strategyqa": "tot_lab.domains.formats:strategyqa",
+    },
+    "task_sources": {  # what makes tasks of an object, by the package of its class
+        "inspect_ai": "tot_lab.interop.inspect_tasks:tasks_of",
     },
     "importers": {
         "journal": "tot_lab.record.importers:Journal",

@@ -1,4 +1,4 @@
-"""Loading of tasks from a file, a DataFrame or dicts.
+"""Loading of tasks from a file, a DataFrame, dicts or the tasks of another package.
 
 Every row becomes a task. An invalid row raises an error that names the file, the line and the field, before a
 model is called.
@@ -37,7 +37,8 @@ def tasks(
     Args:
         source: A file (.jsonl, .json or .csv with a header, in UTF-8 and also with .gz, or .parquet, which
             requires the extra `parquet`), a pandas DataFrame, or an iterable of dicts. `gym:FAMILY`, such as
-            `gym:countdown`, generates tasks with reasoning-gym.
+            `gym:countdown`, generates tasks with reasoning-gym. A task of Inspect gives its samples, graded
+            by its scorer (`tot_lab.interop.inspect_tasks`).
         count: Number of tasks to generate.
         format: Name of a published format, which determines the fields, the question and the grading:
             `gsm8k`, `math500`, `aime`, `humaneval`, `mbpp`, `arc`, `arc_agi`, `bbh`, `strategyqa`, or that of
@@ -56,6 +57,12 @@ def tasks(
         OSError: If the file cannot be read.
         ImportError: If the file, the grading or `gym:FAMILY` requires a package that is not installed.
     """
+    package = find(type(source).__module__.partition(".")[0], "task_sources")
+    if package is not None:
+        if (question, count, format, answer, grade, id, seed, difficulty) != ("question", *[None] * 7):
+            raise ValueError(f"A task of another package takes no further arguments: got {source!r}.")
+        taken: list[Task] = package.value(source)
+        return taken
     if isinstance(source, str) and source.startswith("gym:"):
         if question != "question" or (answer, grade, id) != (None, None, None):
             raise ValueError(f"{source}: question, answer, grade and id are for files of questions.")

@@ -26,7 +26,7 @@ CLUSTER = "docs/how-to/cluster.md"
 SERVE = "docs/how-to/serve.md"
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 LONG = "docs/concepts/sweeps_and_statistics.md"
-BRIDGES = ("docs/how-to/mcp.md", "docs/how-to/traces.md", "docs/how-to/trackers.md")
+BRIDGES = ("docs/how-to/inspect.md", "docs/how-to/mcp.md", "docs/how-to/traces.md", "docs/how-to/trackers.md")
 """Their code needs other packages, and is executed by the tests of `interop` and `tools`."""
 EXECUTED = [page for page in PAGES if page not in (CLUSTER, *BRIDGES) and blocks(page)]
 FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"

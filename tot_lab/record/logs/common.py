@@ -17,7 +17,7 @@ from tot_lab.core.files import open_regular, read_regular
 from tot_lab.core.parquet import MAGIC, parquet_rows
 from tot_lab.core.parts import class_of
 from tot_lab.core.reading.values import finite
-from tot_lab.core.task import Domain
+from tot_lab.core.task import Domain, Task
 from tot_lab.record.journal import JournalError
 from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, run_of_nodes
 from tot_lab.record.run import Run
@@ -446,18 +446,25 @@ def imported_run(
         started: Start in seconds since 1970.
         score_range: The lowest and the highest score of the nodes.
     """
-    task = None
-    if question.strip():
-        make = class_of("published/imported", Domain).task_factory()
-        assert make is not None
-        grades = None if grade is None or end.answer is None else {end.answer: grade}
-        task = make(question, grades=grades, data=data, id=id)
     return run_of_nodes(
         nodes,
         name=name,
-        task=task,
+        task=imported_task(question, grade, end.answer, data, id),
         end=end,
         score_range=score_range,
         started="" if started is None else datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
         where=lambda k, field: f"{place}, node {nodes[k].id!r}, field {field!r}",
     )
+
+
+def imported_task(
+    question: str, grade: float | None, answer: str | None, data: Mapping[str, Any] | None, id: str
+) -> Task | None:
+    """Return the task of an imported run, whose `answer` has the grade that the log gives it. `None` if the
+    question is blank."""
+    if not question.strip():
+        return None
+    make = class_of("published/imported", Domain).task_factory()
+    assert make is not None
+    grades = None if grade is None or answer is None else {answer: grade}
+    return make(question, grades=grades, data=data, id=id)

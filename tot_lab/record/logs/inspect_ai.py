@@ -2,7 +2,8 @@
 
     file → `Sample`s (`inspect_files.py`) → `_Transcript` or `_of_messages` → Run
 
-A node is a reply of a model. Its parent is the node of the last reply in its prompt; a reply to a prompt
+A log of a search that `interop` wrote has the tree of the search (`inspect_thoughts.py`). In any other log a
+node is a reply of a model. Its parent is the node of the last reply in its prompt; a reply to a prompt
 without one is a child of the question. Tool calls belong to the reply that requested them, or else to the
 question. The calls of scorers are left out, since they are no part of the run. The headline score, or else
 the first one, grades the run, and the note `imported.scores` holds all scores. A log without a transcript
@@ -23,17 +24,21 @@ from typing import Any
 
 import msgspec
 
+from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import Message, Reply, is_cost, is_token_count
+from tot_lab.core.calls import Call, Message, Reply, is_cost, is_token_count
 from tot_lab.core.reading.finish_reasons import read_finish_reason
 from tot_lab.core.reading.values import finite
-from tot_lab.record.journal import JournalError
+from tot_lab.core.records import CENTURY, Ended, Line, Note, Position, Thought
+from tot_lab.core.tools import TOOL, tool_of
+from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.logs.common import (
     ROOT,
     arguments_of,
     content_of,
     decoded,
     imported_run,
+    imported_task,
     message_of,
     seconds,
     shown,
@@ -47,6 +52,7 @@ from tot_lab.record.logs.common import (
 from tot_lab.record.logs.inspect_files import (
     Growth,
     Headline,
+    InfoEvent,
     Kind,
     Log,
     ModelEvent,
@@ -56,6 +62,7 @@ from tot_lab.record.logs.inspect_files import (
     Usage,
     open_log,
 )
+from tot_lab.record.logs.inspect_thoughts import SOURCE
 from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode
 from tot_lab.record.run import Run
 from tot_lab.record.waiting import with_progress
@@ -122,6 +129,8 @@ def _run(sample: Sample, log: Log, texts: _Texts, place: str) -> Run:
     try:
         question = sample.input if isinstance(sample.input, str) else text_of(sample.input, "user")
         question = texts.whole(question)
+        if SOURCE in sample.metadata and (lines := _Search(sample, texts, place).lines):
+            return _search_run(lines, sample, log, question, place)
         root = LoggedNode(ROOT, None, question)
         if sample.events:
             nodes = _Transcript(root, sample, texts, place).nodes
@@ -135,17 +144,21 @@ def _run(sample: Sample, log: Log, texts: _Texts, place: str) -> Run:
         about = {"target": sample.target, "choices": sample.choices, "metadata": sample.metadata}
         return imported_run(
             nodes,
-            name=", ".join(filter(None, ["Inspect", log.eval.task, log.eval.model])),
+            name=_name(log),
             question=question,
             place=place,
             end=_end(sample, nodes, texts),
-            grade=_grade(_verdict(log, scores)),
+            grade=grade_of(_verdict(log, scores)),
             id=str(sample.id),
             data={name: value for name, value in about.items() if value},
             started=started,
         )
     except ValueError as error:
         raise error if isinstance(error, JournalError) else JournalError(f"{place}: {error}") from None
+
+
+def _name(log: Log) -> str:
+    return ", ".join(filter(None, ["Inspect", log.eval.task, log.eval.model]))
 
 
 def _end(sample: Sample, nodes: Sequence[LoggedNode], texts: _Texts) -> LoggedEnd:
@@ -182,7 +195,7 @@ def _verdict(log: Log, scores: Mapping[str, Score]) -> Any:
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
-def _grade(value: Any) -> float | None:
+def grade_of(value: Any) -> float | None:
     """Return a score as a number from 0 to 1. `None` if it is not on that scale."""
     if isinstance(value, bool):
         return float(value)
@@ -196,33 +209,53 @@ def _described(score: Score) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(score).items() if value is not None}
 
 
+class _Prompts:
+    """The prompts of the events of a sample."""
+
+    def __init__(self, sample: Sample, texts: _Texts) -> None:
+        self.texts = texts
+        self._pool = sample.events_data.messages if sample.events_data else []
+        self._read: dict[int, Message] = {}  # the messages of the pool, which many prompts share
+
+    def of(self, event: ModelEvent) -> tuple[Sequence[Mapping[str, Any]], tuple[Message, ...]]:
+        """Return the messages of a prompt, as they are in the log and as they are read."""
+        if event.input_refs is None:
+            return event.input, tuple([self.texts.message(message) for message in event.input])
+        numbers = self.texts.growth.numbers(event.input_refs, len(self._pool), "input_refs")
+        for k in numbers:
+            if k not in self._read:
+                self._read[k] = self.texts.message(self._pool[k])
+        return [self._pool[k] for k in numbers], tuple([self._read[k] for k in numbers])
+
+
 class _Transcript:
     """The nodes of the events of a sample, the first of which is the question."""
 
     def __init__(self, root: LoggedNode, sample: Sample, texts: _Texts, place: str) -> None:
         self.nodes = [root]
         self.texts = texts
-        self._pool = sample.events_data.messages if sample.events_data else []
-        self._read: dict[int, Message] = {}  # the messages of the pool, which many prompts share
+        self._prompts = _Prompts(sample, texts)
         self._known: set[str] = set()
         self._asked: dict[str, LoggedNode] = {}  # by tool call
-        for number, event in enumerate(_events(sample, place)):
-            if isinstance(event, ToolEvent):
-                self._tool(event)
-            else:
+        number = 0
+        for what, data, where in _events(sample, place):
+            if what.event == "tool":
+                self._tool(decoded(data, ToolEvent, where))
+            elif what.event == "model" and not (event := decoded(data, ModelEvent, where)).pending:
                 self._model(event, f"call {number}")
+            else:
+                continue
+            number += 1
 
     def _tool(self, event: ToolEvent) -> None:
-        reply = tool_reply(event.function, event.result, event.error.message if event.error else None)
-        if event.error is None:
-            reply = msgspec.structs.replace(reply, text=self.texts.whole(reply.text))
+        reply = _result(event, event.function, self.texts)
         start, end = seconds(event.timestamp, "timestamp"), seconds(event.completed, "completed")
         call = tool_call(event.function, arguments_of(event.arguments), reply, start, end)
         self._asked.get(event.id, self.nodes[0]).calls.append(call)
 
     def _model(self, event: ModelEvent, name: str) -> None:
         start, end = seconds(event.timestamp, "timestamp"), seconds(event.completed, "completed")
-        raw, messages = self._prompt(event)
+        raw, messages = self._prompts.of(event)
         ids = (own for message in reversed(raw) if isinstance(own := message.get("id"), str))
         parent = next((own for own in ids if own in self._known), ROOT)
         reply = _reply(event, self.texts)
@@ -242,36 +275,23 @@ class _Transcript:
             self.nodes.append(node)
             self._asked |= {each.id: node for each in wanted}
 
-    def _prompt(self, event: ModelEvent) -> tuple[Sequence[Mapping[str, Any]], tuple[Message, ...]]:
-        """Return the messages of a prompt, as they are in the log and as they are read."""
-        if event.input_refs is None:
-            return event.input, tuple([self.texts.message(message) for message in event.input])
-        numbers = self.texts.growth.numbers(event.input_refs, len(self._pool), "input_refs")
-        for k in numbers:
-            if k not in self._read:
-                self._read[k] = self.texts.message(self._pool[k])
-        return [self._pool[k] for k in numbers], tuple([self._read[k] for k in numbers])
 
-
-def _events(sample: Sample, place: str) -> Iterator[ModelEvent | ToolEvent]:
-    """Yield the calls of models and tools in the order of the transcript, without those of scorers."""
+def _events(sample: Sample, place: str) -> Iterator[tuple[Kind, msgspec.Raw, str]]:
+    """Yield the events of the transcript in order, each with its place, without those of scorers."""
     scoring: set[str | None] = set()  # ids of spans
     waiting = [(f"event {k}", data) for k, data in enumerate(sample.events, 1)][::-1]
     while waiting:
         number, data = waiting.pop()
         where = f"{place}, {number}"
         what = decoded(data, Kind, where)
-        if what.event == "span_begin":
-            if what.id is not None and (what.type in ("scorers", "scorer") or what.parent_id in scoring):
-                scoring.add(what.id)
-        elif what.span_id in scoring:
-            pass
-        elif what.event == "model":
-            model = decoded(data, ModelEvent, where)
-            if not model.pending:
-                yield model
-        elif what.event == "tool":
-            yield decoded(data, ToolEvent, where)
+        if (
+            what.event == "span_begin"
+            and what.id is not None
+            and (what.type in ("scorers", "scorer") or what.parent_id in scoring)
+        ):
+            scoring.add(what.id)
+        elif what.span_id not in scoring:
+            yield what, data, where
         waiting += [(f"{number}.{k}", inner) for k, inner in enumerate(what.events, 1)][::-1]
 
 
@@ -309,6 +329,11 @@ def _reply(event: ModelEvent, texts: _Texts) -> Reply:
     )
 
 
+def _result(event: ToolEvent, name: str, texts: _Texts) -> Reply:
+    reply = tool_reply(name, event.result, event.error.message if event.error else None)
+    return msgspec.structs.replace(reply, text=texts.whole(reply.text))
+
+
 def _of_messages(root: LoggedNode, sample: Sample, texts: _Texts) -> list[LoggedNode]:
     """Return the nodes of the conversation of a sample without a transcript."""
     nodes = [root]
@@ -337,3 +362,132 @@ def _of_messages(root: LoggedNode, sample: Sample, texts: _Texts) -> list[Logged
             result = tool_reply(name, read.content, error)
             node.calls.append(tool_call(name, arguments, result))
     return nodes
+
+
+# Searches of this project.
+
+
+class _Search:
+    """The lines of a search whose tree is in the log."""
+
+    def __init__(self, sample: Sample, texts: _Texts, place: str) -> None:
+        self.lines: list[Line] = []
+        self._texts = texts
+        self._prompts = _Prompts(sample, texts)
+        self._calls: dict[str | None, int] = {}  # the numbers of their lines, by span
+        self._replies: dict[Position, int] = {}
+        self._refused: set[Position] = set()
+        parents: dict[str | None, str | None] = {}
+        for what, data, where in _events(sample, place):
+            span = what.span_id
+            if what.event == "span_begin":
+                parents[what.id] = what.parent_id
+            elif what.event == "info" and what.source == SOURCE:
+                self._line(decoded(data, InfoEvent, where).data, span, where)
+            elif what.event == "model" and span in self._calls:
+                self._model(decoded(data, ModelEvent, where), span)
+            elif what.event == "tool" and (span := span if span in self._calls else parents.get(span)):
+                self._tool(decoded(data, ToolEvent, where), span)  # Inspect gives each tool call a span
+
+    def _line(self, data: Any, span: str | None, where: str) -> None:
+        try:
+            line = msgspec.convert(self._whole(data), Line)
+        except (ValueError, RecursionError) as error:
+            raise JournalError(f"{where}: {error}") from None
+        if isinstance(line.e, Reply):
+            self._refused.add(line.p)
+            self._add_reply(line)
+            return
+        if isinstance(line.e, Call):
+            self._calls[span] = len(self.lines)
+        self.lines.append(line)
+
+    def _add_reply(self, line: Line) -> None:
+        """Add a reply. Of several tries the last one counts."""
+        number = self._replies.setdefault(line.p, len(self.lines))
+        self.lines[number : number + 1] = [line]
+
+    def _whole(self, data: Any) -> Any:
+        """Return the data with its attachments. It has the depth of a record."""
+        if isinstance(data, str):
+            return self._texts.whole(data)
+        if isinstance(data, list):
+            return [self._whole(each) for each in data]
+        return {k: self._whole(v) for k, v in data.items()} if isinstance(data, dict) else data
+
+    def _model(self, event: ModelEvent, span: str | None) -> None:
+        if event.pending or self._call(span).purpose == TOOL:
+            return
+        reply = _reply(event, self._texts)
+        if (event.metadata or {}).get("simulated") is True:
+            reply = msgspec.structs.replace(reply, simulated=True)
+        _, messages = self._prompts.of(event)
+        paid = 0.0 if event.cache == "read" else reply.cost
+        self._answer(span, event, reply, paid, messages=messages, tools=tuple(event.tools))
+
+    def _tool(self, event: ToolEvent, span: str | None) -> None:
+        if span in self._calls and (call := self._call(span)).purpose == TOOL:
+            messages = (Message("user", self._texts.whole(arguments_of(event.arguments))),)
+            reply = _result(event, tool_of(call) or event.function, self._texts)
+            self._answer(span, event, reply, None, messages=messages)
+
+    def _call(self, span: str | None) -> Call:
+        call = self.lines[self._calls[span]].e
+        assert isinstance(call, Call)
+        return call
+
+    def _answer(
+        self,
+        span: str | None,
+        event: ModelEvent | ToolEvent,
+        reply: Reply,
+        paid: float | None,
+        **prompt: Any,
+    ) -> None:
+        """Complete a call with its prompt, and add its reply unless it was refused."""
+        number = self._calls[span]
+        line = self.lines[number]
+        call = msgspec.structs.replace(self._call(span), **prompt)
+        self.lines[number] = msgspec.structs.replace(line, e=call)
+        if line.p not in self._refused:
+            start, end = seconds(event.timestamp, "timestamp"), seconds(event.completed, "completed")
+            took = 0.0 if start is None or end is None else max(end - start, 0.0)
+            self._add_reply(Line(line.p, min(line.t + took, CENTURY), reply, paid))
+
+
+def _search_run(lines: list[Line], sample: Sample, log: Log, question: str, place: str) -> Run:
+    """Return the run of a search whose tree is in the log, with the verdict of the log about its answer."""
+    ended = [(line, line.e) for line in lines if isinstance(line.e, Ended)]
+    root = next((line.e for line in lines if isinstance(line.e, Thought) and line.e.parent is None), None)
+    about = {"target": sample.target, "choices": sample.choices}
+    task = imported_task(
+        question if root is None else root.text,
+        grade_of(_verdict(log, sample.scores or {})),
+        ended[-1][1].answer if ended else None,
+        {name: value for name, value in about.items() if value},
+        str(sample.id),
+    )
+    if ended and sample.scores:
+        line, end = ended[-1]
+        scores = {name: _described(score) for name, score in sample.scores.items()}
+        note = Note("imported.scores", end.node or "0", scores)
+        lines.append(Line((line.p[0] + 1,) if line.p else (), line.t, note))
+    known = sample.metadata[SOURCE]
+    header = Header(
+        SCHEMA,
+        __version__,
+        str(known.get("run", sample.id)) if isinstance(known, dict) else str(sample.id),
+        sample.started_at or "",
+        {} if task is None else task.settings(),
+        {"kind": "recorded", "name": _name(log)},
+        repeat=max(sample.epoch - 1, 0),
+    )
+    run = Run(header, lines, task=task)
+    try:
+        tree, result = run.tree, run.result
+        for id in (result.node, *result.ranked) if result else ():
+            if id is not None:
+                tree[id]
+    except (KeyError, ValueError) as error:
+        raise JournalError(f"{place}: {error.args[0]}") from None
+    return run

@@ -101,6 +101,7 @@ class Kind(msgspec.Struct):
     type: str | None = None
     span_id: str | None = None
     parent_id: str | None = None
+    source: Any = None
     events: list[msgspec.Raw] = []  # of the tools and subtasks of older versions
 
 
@@ -115,6 +116,8 @@ class ModelEvent(msgspec.Struct):
     error: str | None = None
     completed: str | None = None
     pending: bool | None = None
+    cache: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class ToolEvent(msgspec.Struct):
@@ -125,6 +128,10 @@ class ToolEvent(msgspec.Struct):
     result: Any = None
     error: _Failure | None = None
     completed: str | None = None
+
+
+class InfoEvent(msgspec.Struct):
+    data: Any
 
 
 class _Scorer(msgspec.Struct):
@@ -324,5 +331,5 @@ def _zstandard() -> Any:
     try:
         import zstandard  # noqa: PLC0415
     except ImportError:
-        raise ImportError(requires("This log of Inspect", "zstandard", "inspect")) from None
+        raise ImportError(requires("This log of Inspect", "zstandard", "logs")) from None
     return zstandard
