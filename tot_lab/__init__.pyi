@@ -88,6 +88,10 @@ from tot_lab.domains.game24.player import SimGame24 as _SimGame24
 from tot_lab.domains.general.player import SimGeneral as _SimGeneral
 from tot_lab.domains.mini_crossword.player import SimMiniCrossword as _SimMiniCrossword
 from tot_lab.domains.puzzles.player import SimPuzzle as _SimPuzzle
+from tot_lab.interop.inspect_solver import think as _think
+from tot_lab.interop.opentelemetry import OpenTelemetry as OpenTelemetry
+from tot_lab.interop.trackers import mlflow as _mlflow
+from tot_lab.interop.trackers import wandb as _wandb
 from tot_lab.lab.context import SessionMemory as SessionMemory
 from tot_lab.lab.lab import Lab as Lab
 from tot_lab.lab.lab import Stream as _Stream
@@ -421,6 +425,12 @@ class training:
     stepwise = _stepwise
     unpaired = _unpaired
 
+class track:
+    """Sweeps in experiment trackers."""
+
+    mlflow = _mlflow
+    wandb = _wandb
+
 class records:
     """What runs, calls, plans and notes are made of, and runs made of the results of other packages."""
 
@@ -448,6 +458,11 @@ class records:
     halts = _halts
     parent_of = _parent_of
     stop_of = _stop_of
+
+class inspect:
+    """Bridges to Inspect."""
+
+    think = _think
 
 class errors:
     """Exceptions."""
