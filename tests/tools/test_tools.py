@@ -501,7 +501,7 @@ def test_a_name_that_stands_for_no_tool_is_told_of(name, why):
 
 def test_every_tool_that_is_here_has_a_name():
     kinds = {kind for kind in vars(tl.tools).values() if isinstance(kind, type) and issubclass(kind, tl.Tool)}
-    made = {tl.tools.FunctionTool, tl.tools.DeepThinkTool}  # of a function, and of a lab
+    made = {tl.tools.FunctionTool, tl.tools.DeepThinkTool, tl.tools.McpTool}  # of a function, a lab, a server
     assert kinds - {tl.Tool, *made} == {*built_in("tools").values()}
 
 
