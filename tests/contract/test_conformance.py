@@ -109,6 +109,7 @@ LINES = [
         "tests/runtime/test_budget.py::test_without_max_tokens_calls_are_admitted_in_a_ramp",
         "tests/runtime/test_budget.py::test_with_unknown_prices_the_overshoot_is_within_the_stated_bound",
         "tests/runtime/test_budget.py::test_with_known_prices_the_cap_is_never_exceeded",
+        "tests/runtime/test_budget.py::test_t11_calls_that_fit_the_cap_exactly_are_made",
         "tests/runtime/test_budget.py::test_absurd_usage_counts_the_whole_reservation",
         "tests/runtime/test_budget.py::test_before_any_score_the_first_unscored_thought_answers",
     ),
@@ -525,6 +526,7 @@ LINES = [
         "tests/strategies/test_adaptive.py::test_r11_a_reply_may_use_the_sources_words",
         "tests/strategies/test_adaptive.py::test_r11_what_cannot_be_read_is_recorded_as_unreadable",
         "tests/strategies/test_adaptive.py::test_r11_a_sweeps_table_has_the_routed_strategy",
+        "tests/views/test_waiting.py::test_r11_the_progress_names_the_strategy_that_was_chosen",
     ),
     (
         "R12",
@@ -588,6 +590,8 @@ LINES = [
         "tests/strategies/test_react.py::test_r16_without_a_limit_of_its_own_a_failing_tool_holds_the_answer_to_the_end",
         "tests/strategies/test_react.py::test_r16_an_output_tool_is_never_blocked",
         "tests/strategies/test_react.py::test_r16_one_call_a_turn_without_parallel",
+        "tests/strategies/test_plan_execute.py::test_r8_a_requirement_that_is_not_met_is_recorded",
+        "tests/strategies/test_plan_execute.py::test_r16_required_calls_that_were_made_allow_success",
     ),
     (
         "R17",
@@ -677,6 +681,9 @@ LINES = [
         "tests/lab/test_lab_defaults.py::test_s2_ids_are_in_the_header_and_nowhere_without_them",
         "tests/lab/test_lab_defaults.py::test_s2_r12_every_strategy_can_read_the_context_of_its_lab",
         "tests/lab/test_lab_defaults.py::test_s2_r4_calls_of_tools_and_plans_are_attributed_to_the_agent",
+        "tests/strategies/test_transformed_results.py::test_the_model_sees_the_text_and_the_record_keeps_the_whole",
+        "tests/strategies/test_transformed_results.py::test_a_lab_has_one_for_all_without_their_own",
+        "tests/strategies/test_transformed_results.py::test_the_whole_result_can_be_recalled_by_its_number",
     ),
     (
         "S3",
@@ -739,13 +746,16 @@ LINES = [
 NOTES = {
     "T9": 'With `answer="best_path"`, a search that has a score but no path that holds an answer answers "".',
     "T10": "A candidate's `proposed` and `evaluated` stand together, as the source's list allows.",
+    "T5": "A prompt without slots precedes the default one; of several scores the last counts.",
     "T11": "A price or a length that is not known is admitted in a ramp, with a stated overshoot.",
     "T13": "Ids come from the place in the tree, and a rerun makes no call.",
+    "T14": "Nested strategies are settings, which every listing of settings shows.",
     "T15": "30 calls, as counted; the source's formula says 36.",
     "M3": "Built as documented: a path ends at the limit, and the search goes on.",
     "M6": "The best score never falls; in the source it can.",
     "M7": "Each search trims; in the source best-first alone does. `bfs` is `BreadthFirst`.",
-    "M9": "A score that cannot be read is a state; the source makes it 0.5.",
+    "M9": "A score that cannot be read is a state; the source makes it 0.5. Lines of a reply without a list "
+    "are thoughts too.",
     "M12": "`write-file` needs permission also where no policy is set.",
     "M13": "In the one vocabulary of stop codes.",
     "D5": "Clamping is reported.",
@@ -753,6 +763,7 @@ NOTES = {
     "D8": "A synthesis in prose is the synthesis; in place of JSON without one, and of a reply that was cut "
     "off, the best readable branch answers, with a note. A confidence of 3.0 is marked as assumed.",
     "D9": "The time of a group begins when its first call is sent.",
+    "D13": "That tools come first in tool-heavy categories is a prompt, not a condition.",
     "D14": "The report that the tool gives begins with the final solution. A tree search with tools uses it "
     "once, for its first thought.",
     "D15": "Caps are in estimated tokens.",
@@ -763,7 +774,8 @@ NOTES = {
     "R16": "Required count + 2 binds required tools alone.",
     "K1": "An unknown level warns.",
     "K2": "A reported confidence below 0.5 calls for a reflection.",
-    "K7": "Judging by the probability of one token asks for no reasoning: it would take the token's place.",
+    "K7": "Judging by the probability of one token asks for no reasoning: it would take the token's place. "
+    "The level of a lab is that of `WithThinking` without one; for other strategies it warns.",
     "S3": "The progress line has this project's form.",
     "S4": "A search that ends at its depth limit is `partial`.",
     "S6": "Named `write-file`; the source's name is an alias.",

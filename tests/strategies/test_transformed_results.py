@@ -43,9 +43,7 @@ def lab(model, **options):
 
 @pytest.mark.parametrize("function", [first_line, first_line_later])
 @pytest.mark.parametrize("strategy", [tl.ReAct, tl.ToolLoop])
-def test_the_model_sees_what_the_function_returns_and_the_record_keeps_the_whole(
-    strategy, function, tmp_path
-):
+def test_the_model_sees_the_text_and_the_record_keeps_the_whole(strategy, function, tmp_path):
     last = said(final("26")) if strategy is tl.ReAct else "Answer: 26"
     model = Script(said(("essay", {})), last)
     made = wait(lab(model, runs=tmp_path).run(strategy(transform_result=function), TASK))
@@ -61,7 +59,7 @@ def test_the_model_sees_what_the_function_returns_and_the_record_keeps_the_whole
     assert wait(loaded.replay(strategy=made.strategy)).identical
 
 
-def test_a_lab_has_one_for_all_strategies_that_were_not_given_their_own():
+def test_a_lab_has_one_for_all_without_their_own():
     def other(tool, result):
         return "other"
 
