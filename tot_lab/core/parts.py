@@ -40,7 +40,17 @@ class Alias(NamedTuple):
     note: str = ""
 
 
-class Part(BaseModel):
+class PydanticModel(BaseModel):
+    """A pydantic model whose completion in a notebook shows its own names."""
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name.startswith("_") or name not in _OF_PYDANTIC]
+
+
+_OF_PYDANTIC = frozenset(dir(BaseModel))
+
+
+class Part(PydanticModel):
     """Base class of everything that configures a run.
 
     A subclass is registered by its `kind`, by default its class name in snake_case. A subclass whose name

@@ -10,10 +10,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny
+from pydantic import AfterValidator, ConfigDict, Field, SerializeAsAny
 
 from tot_lab.core.calls import TokenLogprob
-from tot_lab.core.parts import Part, UserFunction
+from tot_lab.core.parts import Part, PydanticModel, UserFunction
 from tot_lab.core.reading.answers import concluded_answer
 from tot_lab.core.reading.lists import read_list
 from tot_lab.core.reading.scores import read_label, read_label_logprobs, read_score, read_scores
@@ -325,7 +325,7 @@ def _encodable(text: str) -> str:
 _Text = Annotated[str, AfterValidator(_encodable)]
 
 
-class LabContext(BaseModel):
+class LabContext(PydanticModel):
     """What a lab says about its model and about who uses it, for strategies to read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -348,7 +348,7 @@ class LabContext(BaseModel):
     """In which session it works."""
 
 
-class Task(BaseModel):
+class Task(PydanticModel):
     """One problem."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

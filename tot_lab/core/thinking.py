@@ -19,10 +19,10 @@ from contextlib import closing
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.parts import UserFunction
+from tot_lab.core.parts import PydanticModel, UserFunction
 from tot_lab.core.records import Event
 from tot_lab.core.tree import Tree
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 
 
-class Budget(BaseModel):
+class Budget(PydanticModel):
     """Limits on what a run, or a part of one, may use. `None` means no limit.
 
     A call is admitted or refused before it is made:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import fsum, nan
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -39,8 +39,6 @@ GRADING = 5.0
 KEPT = ("kept", "complete", "answer")
 """Decisions about a thought that leave it in the search."""
 
-Status: TypeAlias = Literal["completed", "partial", "failed"]
-"""The outcome of a run that has ended."""
 UNREADABLE = ("parse.unreadable", "json.failed")
 """Names of the notes about unreadable replies; the latter comes after the retries."""
 
@@ -228,7 +226,7 @@ class Run(RunMethods):
         return self._ended.stop_reason if self._ended else None
 
     @property
-    def status(self) -> Status | None:
+    def status(self) -> str | None:  # Jedi 0.20 completes nothing of a class with a property of a `Literal`
         """The outcome of a run that has ended, else `None`.
 
         `completed`: it ended by itself and has an answer. `partial`: a budget, a limit, a cancellation or
