@@ -304,6 +304,16 @@ async def test_names_are_models(runs):
 
 
 @in_loop
+async def test_what_a_simulated_model_wrote_says_so(runs):
+    async with served("sim/game24", ONE, runs, make=tl.game24) as api:
+        assert (await api.ask("4 9 10 13")).json["tot_lab"]["simulated"] is True
+        assert "simulated model" in (await api.get("/")).text
+    async with served(thinker, SEARCH, runs.parent / "others") as api:
+        assert (await api.ask("Reach 5.", "fast")).json["tot_lab"]["simulated"] is False
+        assert "simulated" not in (await api.get("/")).text
+
+
+@in_loop
 async def test_a_question_that_the_domain_refuses_is_the_clients_error(runs):
     async with served("sim/game24", ONE, runs, make=tl.game24) as api:
         got = await api.ask("4 5 six")

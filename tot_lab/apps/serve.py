@@ -344,12 +344,14 @@ def _row(path: Path) -> str:
         return f"<tr><td><td><td>{_short(str(error))}<td><td>damaged</tr>"
     asked = header.task.get("data", {}).get("request", {})
     name = asked.get("model", header.strategy.get("kind", ""))
+    kinds = [model.get("kind", "") for model in (header.model, *header.roles.values())]
+    model = f"{name} (simulated model)" if any(kind.startswith("sim/") for kind in kinds) else str(name)
     link = f'<a href="/runs/{escape(header.id)}">{_short(str(header.task.get("question", "")))}</a>'
     answer, ending = (
         ("", "not finished") if ended is None else (ended.answer, describe_stop(ended.stop_reason))
     )
     started = header.started[:19].replace("T", " ")
-    cells = (_short(started), _short(str(name)), link, _short(answer), _short(ending))
+    cells = (_short(started), _short(model), link, _short(answer), _short(ending))
     return f"<tr>{''.join(f'<td>{cell}' for cell in cells)}</tr>"
 
 
@@ -386,6 +388,7 @@ def about(request: web.Request, run: Run, asked: Request) -> dict[str, Any]:
         "calls": run.usage.calls,
         "cost": run.usage.cost,
         "paid": run.usage.paid,
+        "simulated": run.simulated,
         "ignored": [*asked.ignored],
     }
 
