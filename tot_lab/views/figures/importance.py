@@ -12,7 +12,7 @@ combinations, so their means need no model.
 
 References:
     Hutter, Hoos and Leyton-Brown 2014, "An Efficient Approach for Assessing Hyperparameter Importance".
-    Sobol 2001, "Global sensitivity indices for nonlinear mathematical models and their Monte Carlo estimates".
+    Sobol 2001, "Global sensitivity indices for nonlinear mathematical models".
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ def plot_importance(
         df: A sweep, or any table with one row per run. Only tasks that all combinations share are used. At
             most 30 settings are drawn.
         of: `correct`, `score`, `calls`, or another column of numbers or booleans.
-        settings: The columns of settings. `None` takes the axes of the sweep, also for a part of `sweep.df()`.
-            Other tables have no axes.
+        settings: The columns of settings. `None` takes the axes of the sweep, which a part of `sweep.df()`
+            keeps. Other tables have none.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Raises:

@@ -155,8 +155,8 @@ def plot_parallel(df: Any, *, settings: Sequence[str] | None = None, dark: bool 
     Args:
         df: A sweep, or any table with one row per run and the columns `setting` and `correct`. Settings with
             an unknown mean are not drawn, and the heading lists them. At most 2,000 settings are drawn.
-        settings: The columns of settings. `None` takes the axes of the sweep, also for a part of `sweep.df()`.
-            Other tables have no axes.
+        settings: The columns of settings. `None` takes the axes of the sweep, which a part of `sweep.df()`
+            keeps. Other tables have none.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
