@@ -50,7 +50,17 @@ RECORDED = "recorded"
 """The evaluator of scores that a log holds without saying how they were made."""
 
 State: TypeAlias = Literal[
-    "", "question", "proposed", "unreadable", "kept", "pruned", "complete", "duplicate", "merged", "failed", "answer"
+    "",
+    "question",
+    "proposed",
+    "unreadable",
+    "kept",
+    "pruned",
+    "complete",
+    "duplicate",
+    "merged",
+    "failed",
+    "answer",
 ]
 """What a log says of a node: a decision (`tot_lab.core.records.Decision`), `unreadable` for a score that
 could not be read, and `question`, `proposed` or an empty text for neither."""
