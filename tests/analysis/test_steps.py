@@ -11,7 +11,8 @@ from tot_lab.core.calls import Reply
 from tot_lab.strategies.conversation import MAX_CALLS
 
 STEPS = {
-    "turn": "Int64", "node": "string", "purpose": "string", "thought": "string", "action": "string", "arguments": "string",
+    "turn": "Int64", "node": "string", "purpose": "string", "thought": "string", "action": "string",
+    "arguments": "string",
     "observation": "string", "error": "string", "thinking": "string", "seconds": "Float64",
     "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64", "tool_seconds": "Float64",
     "strategy": "string", "selected_strategy": "string",

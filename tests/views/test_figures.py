@@ -182,7 +182,7 @@ def test_shapes(recorded):
 def test_hover_says_what_is_known(recorded):
     details = dict(zip(tree_info(recorded).ids, tree_info(recorded).details, strict=True))
     assert details["0.0"] == [
-        "0.0 · depth 1",
+        "thought 0.0 · depth 1",
         "a first step",
         "score 0.8 by value, 1 of 2 samples read",
         "proposed",

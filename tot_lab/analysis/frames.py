@@ -91,7 +91,7 @@ class Judgement(NamedTuple):
 
 
 def judgement_of(node: Node) -> Judgement:
-    """Return the evaluation of a thought. The score that a search gives to its root is none."""
+    """Return the evaluation of a thought. The score that a search gives to its root does not count."""
     return Judgement() if node.by == "root" else Judgement(node.score, node.raw, node.by or None)
 
 

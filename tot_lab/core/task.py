@@ -245,8 +245,8 @@ class Rules:
         return False
 
     def expected(self, task: Task) -> Any:
-        """Return the right answer in the form shown to people. Returns `None` if it is not known, or if others
-        can be right too.
+        """Return the right answer in the form shown to people. Returns `None` if it is not known, or if
+        others can be right too.
         """
         return task.reference
 
