@@ -129,11 +129,7 @@ def read_nodes(
     rows, place = rows_of(source)
     table = _Table(rows, place)
     table.find({"id": id, "parent": parent, "text": text, "score": score, "state": state, "run": run})
-    if score_range is not None and "score" not in table.columns:
-        raise ValueError(
-            f"score_range is given, but no column of scores was found: name it with score=. "
-            f"The table has {', '.join(map(repr, table.names))}."
-        )
+    table.expect_scores(score_range)
     calls = _calls(table, prompt, reply, tokens, time, call)
     times = table.column(time if isinstance(time, str) else time and time[1], _seconds)
     nodes, further = _nodes(table, calls, times, state), _Further(table)
@@ -316,6 +312,15 @@ class _Table:
         if "mark" not in self.names:
             known.add("note")  # a person's note is beside the mark
         self.columns |= {name: name for name in _FURTHER if name in self.names and name not in known}
+
+    def expect_scores(self, score_range: tuple[float, float] | None) -> None:
+        """Raise `ValueError` if the caller gives the range of scores, and no column holds them."""
+        if score_range is not None and "score" not in self.columns:
+            has = ", ".join(map(repr, self.names))
+            raise ValueError(
+                f"score_range is given, but no column of scores was found: name it with score=. "
+                f"The table has {has}."
+            )
 
     def _texts_are_states(self) -> bool:
         """Whether `state` holds the thoughts: no other column does, and it holds more than decisions."""
