@@ -910,7 +910,9 @@ def test_a_setting_that_some_runs_do_not_have_was_not_held_constant(plot):
     """`None` may be a value, such as no limit of nodes."""
 
     def heading(limits):
-        return plot(CROSSED.assign(**{"stop.nodes": limits})).layout.title.subtitle.text
+        frame = CROSSED.assign(**{"stop.nodes": limits})
+        frame.attrs["axes"] = [*AXES, "stop.nodes"]
+        return plot(frame).layout.title.subtitle.text
 
     limits = CROSSED["setting"].eq(CROSSED["setting"].iloc[0]).map({True: 13, False: None}).astype("Int64")
     assert 0 < limits.isna().sum() < len(limits)

@@ -475,7 +475,7 @@ def _details(id: Any, node: Any, depth: int, max_lines: int) -> list[str]:
         rows.append(f"score {_format_score(node['score'])}{by}{read}")
     elif by:
         rows.append(f"score unreadable{by}{read}")
-    else:
+    elif node.get("state") != "question":
         rows.append("not evaluated")
     if "state" in node:
         reason = f": {node['reason']}" if "reason" in node else ""
