@@ -88,8 +88,8 @@ def test_nodes_are_the_trees(made):
     assert frame.id.tolist() == list(made.tree.nodes)
     for row, node in zip(frame.itertuples(), made.tree, strict=True):
         assert row.text == node.text
-        assert row.state == node.state
-        assert pd.isna(row.score) if node.score is None else row.score == node.score
+        assert row.state == ("question" if node.parent is None else node.state)
+        assert pd.isna(row.score) if node.score is None or node.by == "root" else row.score == node.score
         assert row.samples == len(node.samples)
         assert row.unreadable_samples == sum(draw is None for draw in node.samples)
         assert row.children == len(node.children)

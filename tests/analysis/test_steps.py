@@ -11,7 +11,8 @@ from tot_lab.core.calls import Reply
 from tot_lab.strategies.conversation import MAX_CALLS
 
 STEPS = {
-    "turn": "Int64", "node": "string", "thought": "string", "action": "string", "arguments": "string",
+    "turn": "Int64", "node": "string", "purpose": "string", "thought": "string", "action": "string",
+    "arguments": "string",
     "observation": "string", "error": "string", "thinking": "string", "seconds": "Float64",
     "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64", "tool_seconds": "Float64",
     "strategy": "string", "selected_strategy": "string",
@@ -136,12 +137,15 @@ def test_the_tools_of_a_plan_and_its_analyses_are_steps():
         review=GOOD,
     )
     made = act(model, tl.PlanExecute(step_retries=0, max_refinements=0))
-    assert rows(made) == [
-        (None, "0.0", None, "legs", "8", None),
-        (None, "0.1", None, "legs", None, "KeyError: 'horse'"),
-        (1, "0.2.0", "It is eight.", None, None, None),
+    assert rows(made, ["purpose", *SHOWN]) == [
+        ("plan", None, "0", None, None, None, None),
+        ("tool", None, "0.0", None, "legs", "8", None),
+        ("tool", None, "0.1", None, "legs", None, "KeyError: 'horse'"),
+        *[("patch", None, "0", None, None, None, None)] * 3,  # two retries
+        ("analysis", 1, "0.2.0", "It is eight.", None, None, None),
+        ("review", None, "0", None, None, None, None),
     ]
-    assert rows(made, ["arguments"])[0] == ('{"animal":"spider"}',)
+    assert rows(made, ["arguments"])[1] == ('{"animal":"spider"}',)
 
 
 def test_loops_inside_others_are_told_in_program_order():
@@ -169,7 +173,12 @@ def test_a_tree_search_has_none_but_its_proposers_look_ups():
             propose=tl.WithTools(proposer=tl.Sample(count=1), tools=["legs"]), stop=tl.Stop(depth=1)
         ),
     )
-    assert rows(made) == [(None, "0", None, "legs", "2", None)]
+    assert rows(made, ["purpose", "node", "action", "observation"]) == [
+        ("sample", "0", None, None),
+        ("tool", "0", "legs", "2"),
+        ("sample", "0", None, None),
+        ("value", "0.0", None, None),
+    ]
 
 
 @pytest.mark.slow

@@ -4,9 +4,10 @@ import json
 import random
 
 import pytest
-from support import wait
+from support import ROOT, wait
 
 import tot_lab as tl
+from tot_lab.record.journal import JournalError
 from tot_lab.record.nodes import MAX_DEPTH, LoggedCall, LoggedNode, run_of_nodes
 
 ROWS = [
@@ -326,12 +327,17 @@ def test_recorded_scores_judge_the_evaluator_and_a_rule_answers():
         {},
         {"id": "node_id", "parent": "parent_id", "text": "thought", "score": "value"},
         {"id": "node", "text": "content", "score": "reward"},
+        {"parent": "parent_node", "text": "action", "score": "rating"},
+        {"text": "state", "score": "value"},
     ],
 )
-def test_columns_are_found_by_their_usual_names(file, names):
+def test_columns_are_found_by_their_usual_names(file, names, tmp_path, monkeypatch):
     """The line in README."""
     renamed = [{names.get(name, name): cell for name, cell in row.items()} for row in ROWS]
-    run = tl.read_nodes(file(renamed), score_range=(0, 10))
+    file(renamed)
+    monkeypatch.chdir(tmp_path)
+    lines = (ROOT / "README.md").read_text().splitlines()
+    run = eval(next(line for line in lines if line.startswith("tl.read_nodes(")))
     assert [node.raw for node in run.tree] == [None, 8, 1, 10]
     assert [node.score for node in run.tree] == [None, 0.8, 0.1, 1.0]
     assert shape(run) == shape(tl.read_nodes(ROWS, score="score", score_range=(0, 10)))
@@ -348,6 +354,24 @@ def test_columns_that_were_not_used_are_named(file):
         tl.read_nodes(
             [{**row, "note": row["text"], "value": 0.5} for row in ROWS], text="note", score="value"
         )
+    with pytest.warns(RuntimeWarning, match=r"no score or state was found. Not used: 'points'\."):
+        tl.read_nodes([{**row, "points": 3} for row in without_scores()])
+
+
+def test_a_range_without_scores_is_an_error():
+    rows = [{**row, "points": 3} for row in without_scores()]
+    with pytest.raises(ValueError, match=r"name it with score=.*'text', 'points'"):
+        tl.read_nodes(rows, score_range=(0, 10))
+
+
+def without_scores():
+    return [{name: cell for name, cell in row.items() if name != "score"} for row in ROWS]
+
+
+def test_a_state_that_says_what_became_of_a_node_is_no_thought():
+    rows = [{"id": row["id"], "parent": row["parent"], "state": "kept"} for row in ROWS]
+    with pytest.raises(JournalError, match="field 'text' is missing"):
+        tl.read_nodes(rows)
 
 
 def test_a_column_that_only_has_the_name_of_a_state_is_not_used():

@@ -87,8 +87,8 @@ def test_graph_has_what_the_tree_has(search):
     for node in search.tree:
         known = graph.nodes[node.id]
         assert (known["text"], known["depth"], known["order"]) == (node.text, node.depth, node.order)
-        assert known.get("score") == node.score
-        assert known["state"] == node.state
+        assert known.get("score") == (None if node.parent is None else node.score)
+        assert known["state"] == ("question" if node.parent is None else node.state)
         assert known["calls"] == frame.calls[node.id]
         assert known["on_solution_path"] == (node.id in search.solution_path)
         assert "cost" not in known or known["calls"] == 0  # the scripted model names no price
@@ -142,7 +142,8 @@ def test_info_is_the_run(search):
     assert info.depth.tolist() == [node.depth for node in search.tree]
     assert [info.ids[k] for k in np.flatnonzero(info.on_path)] == search.solution_path
     for node, score, shape in zip(search.tree, info.score, info.shape, strict=True):
-        assert np.isnan(score) if node.score is None else score == node.score
+        unscored = node.score is None or node.parent is None
+        assert np.isnan(score) if unscored else score == node.score
         if node.parent is not None and node.state in SHAPES:
             judged = {True: "right ", False: "wrong ", None: ""}[search.correct] * (node.state == "answer")
             assert shape == judged + node.state
@@ -181,7 +182,7 @@ def test_shapes(recorded):
 def test_hover_says_what_is_known(recorded):
     details = dict(zip(tree_info(recorded).ids, tree_info(recorded).details, strict=True))
     assert details["0.0"] == [
-        "0.0 · depth 1",
+        "thought 0.0 · depth 1",
         "a first step",
         "score 0.8 by value, 1 of 2 samples read",
         "proposed",

@@ -200,7 +200,7 @@ def test_any_text_makes_a_picture(text):
 def test_picture_shows_every_thought():
     made = search()
     root = ET.fromstring(tree_svg(made))
-    titles = [title.text.split(" ")[0] for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    titles = [title.text.split(" ")[1] for title in root.iter("{http://www.w3.org/2000/svg}title")]
     assert titles == list(made.tree.nodes)
     with pytest.raises(ValueError, match="has no thoughts"):
         tree_svg(tl.Recorder().run)

@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from plotly.offline import get_plotlyjs
-from support import Scripted, answer_to, run
+from support import Scripted, answer_to, run, wait
 
 import tot_lab as tl
 from tot_lab.core.registry import built_in
@@ -17,7 +17,7 @@ from tot_lab.views.figures.calibration import calibration_info, plot_calibration
 from tot_lab.views.figures.frontier import frontier_info, name_sides, plot_pareto
 from tot_lab.views.figures.heatmap import heatmap_info, plot_heatmap
 from tot_lab.views.figures.importance import importance_info, plot_importance
-from tot_lab.views.figures.parallel import parallel_info, plot_parallel
+from tot_lab.views.figures.parallel import OUTCOMES, parallel_info, plot_parallel
 from tot_lab.views.figures.points import MAX_RUN_IDS, named_axis, points, tick_labels
 from tot_lab.views.figures.sweep import MAX_CURVES, MAX_VALUES, is_multiplied, plot_sweep, spread, sweep_info
 
@@ -42,8 +42,14 @@ def row(setting, task, correct, *, beam=None, generate=None, calls=1, repeat=0, 
     }
 
 
+AXES = ["strategy", "beam_width", "generate"]
+
+
 def table(rows):
-    return pd.DataFrame(rows).astype({name: kind for name, kind in KINDS.items() if name in rows[0]})
+    """A table as `sweep.df()` gives it."""
+    frame = pd.DataFrame(rows).astype({name: kind for name, kind in KINDS.items() if name in rows[0]})
+    frame.attrs["axes"] = AXES
+    return frame
 
 
 def grid(solved, tasks=10):
@@ -342,17 +348,17 @@ def test_parallel_leaves_out_what_is_not_known():
 @pytest.mark.slow
 def test_parallel_leaves_out_what_differs_inside_a_setting():
     frame = CROSSED.assign(seed=range(len(CROSSED)))
-    info = parallel_info(frame)
+    info = parallel_info(frame, settings=[*AXES, "seed"])
     assert "seed" not in [dimension.column for dimension in info.dimensions]
     assert info.left_out == (0, ["seed"])
-    assert "seed" in plot_parallel(frame).layout.title.subtitle.text
+    assert "seed" in plot_parallel(frame, settings=[*AXES, "seed"]).layout.title.subtitle.text
 
 
 @pytest.mark.slow
 def test_parallel_headers_are_broken_and_labels_have_room():
     long = [(f"TreeOfThoughts beam_width={b} evaluation_draws={b}", b, "sample", b, b) for b in (1, 2, 5)]
     frame = grid(long).rename(columns={"generate": "how"}).assign(evaluation_draws=lambda f: f["beam_width"])
-    figure = plot_parallel(frame)
+    figure = plot_parallel(frame, settings=["beam_width", "how", "evaluation_draws"])
     labels = [dimension.label for dimension in figure.data[0].dimensions]
     assert "evaluation_<br>draws" in labels
     assert max(len(line) for label in labels for line in label.split("<br>")) <= 14
@@ -428,7 +434,7 @@ def test_importance_of_a_crossed_grid_is_its_analysis_of_variance():
 def test_settings_that_were_changed_together_explain_nothing_beyond_each_other():
     frame = grid([(f"{b}{g} {k}", b, g, 1, n) for k in range(2) for b, g, n in ((1, "x", 2), (5, "y", 8))])
     frame["temperature"] = [0.0 if name.endswith("0") else 1.0 for name in frame["setting"]]
-    info = importance_info(frame)
+    info = importance_info(frame, settings=[*AXES, "temperature"])
     held = {name: (a, b) for name, a, b in zip(info.names, info.alone, info.beyond, strict=True)}
     assert held["beam_width"] == pytest.approx((1, 0))
     assert held["generate"] == pytest.approx((1, 0))
@@ -452,7 +458,7 @@ def test_an_unbalanced_design_is_that_of_statsmodels():
     )
     first = formula.ols("y ~ C(b)", means).fit().rsquared
     assert dict(zip(info.names, info.alone, strict=True))["beam_width"] == pytest.approx(first)
-    twins = importance_info(frame)
+    twins = importance_info(frame, settings=[*AXES, "twin"])
     assert dict(zip(twins.names, twins.beyond, strict=True))["twin"] == pytest.approx(0, abs=1e-9)
 
 
@@ -485,8 +491,9 @@ def test_a_baseline_that_lacks_the_settings_explains_none_of_them():
     # What the same strategy does without a value is a value: no window, and windows of 2 and 4.
     windows = CROSSED[CROSSED["setting"] != "IO"].assign(window=lambda frame: frame["beam_width"])
     windows["window"] = windows["window"].mask(windows["window"] == 1)
-    assert importance_info(windows).lacking == (0, [])
-    assert "window" in importance_info(windows).names
+    found = importance_info(windows, settings=[*AXES, "window"])
+    assert found.lacking == (0, [])
+    assert "window" in found.names
 
 
 @pytest.mark.slow
@@ -506,6 +513,87 @@ def test_a_setting_of_which_no_value_occurs_twice_is_left_out():
     assert "no value occurs twice" in plot_importance(alone).to_json()
     with pytest.raises(ValueError, match="no setting in this table has two values"):
         importance_info(grid([("a", 1, "x", 1, 2)]))
+
+
+def ishigami(levels):
+    """The function of Ishigami and Homma (1990), with a = 7 and b = 0.1, on a grid of three settings."""
+    values = np.pi * (2 * (np.arange(levels) + 0.5) / levels - 1)
+    one, two, three = (axis.ravel() for axis in np.meshgrid(values, values, values))
+    frame = pd.DataFrame({"x1": one, "x2": two, "x3": three})
+    frame["score"] = np.sin(one) + 7 * np.sin(two) ** 2 + 0.1 * three**4 * np.sin(one)
+    return frame.assign(setting=[f"setting {k}" for k in range(len(frame))], task="t")
+
+
+@pytest.mark.slow
+def test_importance_of_a_known_function():
+    """Its first-order Sobol indices are known (Saltelli et al. 2008). Results beside it are no settings."""
+    frame = ishigami(12).assign(calls=lambda f: f["score"].rank(), any_of_kept=lambda f: f["score"] > 3)
+    info = importance_info(frame, "score", settings=["x1", "x2", "x3"])
+    got = dict(zip(info.names, info.alone, strict=True))
+    assert got == pytest.approx({"x2": 0.4424, "x1": 0.3139, "x3": 0.0}, abs=0.02)
+    assert info.beyond == pytest.approx(info.alone)
+    assert info.rest == pytest.approx(0.2437, abs=0.02)
+
+
+class Planted(tl.Strategy):
+    """The answer is right if `a` is 1, whatever `b` is."""
+
+    kind = "tests/planted"
+    a: int
+    b: int
+
+    def think(self, task, at="0"):
+        yield from tl.emit(tl.Thought(at, None if at == "0" else at.rpartition(".")[0], task.question))
+        return tl.Answer("4" if self.a else "5", "answered", at)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    tasks = [tl.general(f"{k} + {4 - k}", answer=4, grade="number") for k in range(3)]
+    strategies = {"planted": tl.grid(Planted, a=[0, 1], b=[0, 1, 2]), "other": tl.OneAnswer()}
+    return wait(tl.Lab(Scripted(), runs=None).sweep(strategies, tasks))
+
+
+@pytest.mark.slow
+def test_the_settings_are_the_axes_of_the_sweep(planted):
+    frame = planted.df()
+    assert frame.attrs["axes"] == ["strategy", "a", "b"]
+    results = {"leftover": frame["correct"], "any_of_kept": frame["correct"], "x": range(len(frame))}
+    part = frame.assign(**results)[frame["strategy"] == Planted.kind].reset_index(drop=True)
+    for given in (planted, frame, part):
+        info = importance_info(given)
+        assert dict(zip(info.names, info.alone, strict=True)) == pytest.approx({"a": 1, "b": 0})
+        shown = [dimension.column for dimension in parallel_info(given).dimensions]
+        assert {"a", "b"} <= set(shown) <= {"setting", *frame.attrs["axes"], *OUTCOMES}
+        assert sweep_info(given, "a").pooled == ["b"]
+    assert "held constant: strategy tests/planted, domain general" in (
+        plot_sweep(part.assign(leftover=1)).layout.title.subtitle.text
+    )
+    assert importance_info(frame, settings=["b"]).once == ["b"]
+
+
+@pytest.mark.slow
+def test_what_is_no_table_of_a_sweep_needs_the_names_of_its_settings(planted):
+    plain = pd.DataFrame(planted.df().to_dict("list"))
+    for figure in (plot_importance, plot_parallel):
+        with pytest.raises(ValueError, match=r"Cannot tell settings from results.*has setting, strategy, a"):
+            figure(plain)
+        with pytest.raises(ValueError, match="no column 'width'"):
+            figure(plain, settings=["a", "width"])
+        with pytest.raises(TypeError, match=r"must be a list of columns: got 'a'"):
+            figure(plain, settings="a")
+    assert importance_info(plain, settings=["a", "b"]).names[0] == "a"
+    with pytest.raises(ValueError, match="`of` must be a result"):
+        importance_info(planted, "a")
+    assert sweep_info(plain, "a").pooled == ["setting"]
+    assert plot_sweep(plain, "a").layout.xaxis.title.text == "a (column)"
+    assert plot_sweep(planted, "a").layout.xaxis.title.text == "a (setting)"
+
+
+@pytest.mark.slow
+def test_a_saved_sweep_knows_its_settings(planted, tmp_path):
+    back = pd.read_parquet(planted.save(tmp_path / "sweep.parquet"))
+    assert importance_info(back).names == ["a", "b"]
 
 
 # Calibration.
@@ -806,6 +894,8 @@ def test_more_than_eight_names_stand_on_the_vertical_axis():
 @pytest.mark.slow
 def test_the_heading_says_what_was_held_constant():
     frame = many(3).assign(lr=0.5, note="a <b>", cost=1.0, calls=3, propose_calls=2, strategy_used="x")
+    frame = frame.assign(answer_state="finished", margin=3)
+    frame.attrs["axes"] = [*AXES, "lr", "note"]
     said = plot_sweep(frame, "beam_width", color="generate").layout.title.subtitle.text
     assert "held constant: domain game24, lr 0.5, note a &lt;b&gt;<br>" in said
     assert "held constant" not in plot_sweep(CROSSED.drop(columns="domain")).layout.title.subtitle.text
@@ -820,7 +910,9 @@ def test_a_setting_that_some_runs_do_not_have_was_not_held_constant(plot):
     """`None` may be a value, such as no limit of nodes."""
 
     def heading(limits):
-        return plot(CROSSED.assign(**{"stop.nodes": limits})).layout.title.subtitle.text
+        frame = CROSSED.assign(**{"stop.nodes": limits})
+        frame.attrs["axes"] = [*AXES, "stop.nodes"]
+        return plot(frame).layout.title.subtitle.text
 
     limits = CROSSED["setting"].eq(CROSSED["setting"].iloc[0]).map({True: 13, False: None}).astype("Int64")
     assert 0 < limits.isna().sum() < len(limits)

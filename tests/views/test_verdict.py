@@ -6,10 +6,12 @@ import re
 import plotly.graph_objects as go
 import pytest
 from support import resealed, run, wait
+from support.puzzle_tasks import puzzle_task
 
 import tot_lab as tl
 from tot_lab.core.records import STOP_CODES, is_stop_code
 from tot_lab.core.registry import built_in
+from tot_lab.domains.gym import Gym
 from tot_lab.testing import Scripted
 from tot_lab.views.explorer.recording import about_of
 from tot_lab.views.figures.verdict import stop_words, verdict_of
@@ -44,6 +46,34 @@ def test_it_says_whether_the_answer_is_right(which):
     verdict = verdict_of(made(which))
     assert (verdict.correct, verdict.grade) == (correct, words)
     assert verdict.expected == {"right": "42", "wrong": "41", "ungraded": ""}[which]
+
+
+def puzzle(kind: str, reference: str) -> tl.Task:
+    return puzzle_task(kind).model_copy(update={"reference": reference})
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        (tl.general(QUESTION, answer="41", grade="exact"), "41"),
+        (tl.general(QUESTION, answer="41", grade=lambda answer, right: answer == right), "41"),
+        (tl.general(QUESTION, answer="4.", grade="regex"), ""),
+        (tl.general(QUESTION, answer="assert f() == 1", grade="python"), ""),
+        (tl.open_ended(QUESTION, answer="41", grade="number"), "41"),
+        (tl.open_ended(QUESTION, answer="It is short.", grade=lambda answer, right: 0.0), ""),
+        (tl.open_ended(QUESTION, answer="It is short."), ""),
+        (tl.domains.constrained(2), ""),
+        (puzzle("gym/jugs", "fill A"), ""),
+        (puzzle("gym/zebra_puzzles", "Bob"), "Bob"),
+        (tl.Task(domain=Gym(family="quantum_lock"), question=QUESTION, reference="A → B"), ""),
+        (tl.Task(domain=Gym(family="count_bits"), question=QUESTION, reference="41"), "41"),
+    ],
+    ids=lambda value: value.domain.kind if isinstance(value, tl.Task) else "",
+)
+def test_an_answer_is_only_expected_where_it_alone_is_right(task, expected):
+    made = run(tl.OneAnswer(), task, Scripted(lambda call: "Answer: 7"))
+    assert verdict_of(made).expected == expected
+    assert ("expected" in repr(made)) == (bool(expected) and made.correct is False)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from tot_lab.core.logprobs import logprobs_of
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import DECISIONS, Decided, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import asks_no_model, tool_of
+from tot_lab.core.tree import Node
 from tot_lab.record.compute import flops_by_call
 from tot_lab.record.marks import Mark, Verdict
 from tot_lab.record.nodes import CallSums, call_sums
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 SOURCES = ("model", "cache", "joined")
 MARKS = get_args(Verdict)
 PROCESSING = ("cached_tokens", "prefill_tokens_per_second", "decode_tokens_per_second")
-STATES = ("proposed", "unreadable", *DECISIONS)
+STATES = ("question", "proposed", "unreadable", *DECISIONS)
 
 
 class CallRow(NamedTuple):
@@ -81,6 +82,24 @@ def usage_by_node(run: Run) -> dict[str, Usage]:
     return {id: usage_of(lines) if lines else nothing for id, lines in answered.items()}
 
 
+class Judgement(NamedTuple):
+    """The evaluation of a thought. All fields are `None` if there is none."""
+
+    score: float | None = None
+    raw: float | None = None
+    by: str | None = None
+
+
+def judgement_of(node: Node) -> Judgement:
+    """Return the evaluation of a thought. The score that a search gives to its root does not count."""
+    return Judgement() if node.by == "root" else Judgement(node.score, node.raw, node.by or None)
+
+
+def state_of(node: Node) -> str:
+    """Return the state of a thought: one of `STATES`."""
+    return "question" if node.parent is None and node.state == "proposed" else node.state
+
+
 def thinking_by_node(run: Run) -> dict[str, str | None]:
     """Return the model's thinking before each thought: that of the replies to calls for its parent, since the
     previous thought that such replies produced. Evaluations and reflections produce no thought."""
@@ -121,12 +140,14 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     - thinking: string, the model's thinking before this thought. NA if there is none. If several calls led to
       the thought (samples of one proposal), the thinking of all
     - depth: Int64, steps below the root
-    - score: Float64, 0 to 1, NA if unreadable or not evaluated; raw: Float64, in the evaluator's units
+    - score: Float64, 0 to 1, NA if unreadable or not evaluated; raw: Float64, in the evaluator's units. The
+      score that a search gives to its root is no evaluation and left out
     - unreadable: boolean, whether it was evaluated and no sample could be read. It stays true for thoughts
       that were kept or pruned afterwards
     - samples, unreadable_samples: Int64, samples of its evaluation, and those that could not be read
     - by: string, the evaluator, NA if there is none
-    - state: category, the last decision (`STATES`); reason: string, the rule that made it
+    - state: category, the last decision (`STATES`), `question` for a root without one; reason: string, the
+      rule that made it
     - merged: string, id of the thought whose state it reached, NA if there is none
     - open: boolean, whether the thoughts below continue its text, even in the middle of a word
     - children: Int64
@@ -153,11 +174,12 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     columns: dict[str, tuple[str | tuple[str, ...], list[Any]]] = {
         **each(nodes, id="string", parent="string", depth="Int64", text="string"),
         "thinking": ("string", [thinking.get(node.id) for node in nodes]),
-        **each(nodes, score="Float64", raw="Float64", unreadable="boolean"),
+        **each([judgement_of(node) for node in nodes], score="Float64", raw="Float64"),
+        **each(nodes, unreadable="boolean"),
         "samples": ("Int64", [len(node.samples) for node in nodes]),
         "unreadable_samples": ("Int64", [node.samples.count(None) for node in nodes]),
-        "by": ("string", [node.by or None for node in nodes]),
-        "state": (STATES, [node.state for node in nodes]),
+        "by": ("string", [judgement_of(node).by for node in nodes]),
+        "state": (STATES, [state_of(node) for node in nodes]),
         "reason": ("string", [node.reason or None for node in nodes]),
         **each(nodes, merged="string", open="boolean"),
         "children": ("Int64", [len(node.children) for node in nodes]),
@@ -307,34 +329,40 @@ def tools_df(run: Run) -> pandas.DataFrame:
 @gc_paused()
 def steps_df(run: Run) -> pandas.DataFrame:
     """Return thoughts, actions and observations of an agent: one row per action, in program order. A turn
-    without an action has a row too. The table is empty for runs without actions, such as a plain tree
-    search.
+    without an action has a row too, and so has every other call of a model (a plan, its review, a synthesis).
+    The table is empty for runs without turns and tools, such as a plain tree search.
 
     - turn: Int64, number of the turn, from 1. A turn is one reply of a loop's model, or of an analysis step
-      of a plan. NA for a tool that the strategy called itself (a step of a plan, a proposer's lookup)
-    - node: string, id of the turn's thought, NA if there is none or its call failed. For a tool that the
-      strategy called itself, the thought that the call was made for
+      of a plan. NA for any other call, and for a tool that the strategy called itself (a step of a plan, a
+      proposer's lookup)
+    - node: string, id of the turn's thought, NA if there is none or its call failed. For any other call, the
+      thought that it was made for
+    - purpose: string, that of the call (`act`, `plan`, `converge`, …), `tool` for a tool that the strategy
+      called itself
     - thought: string, the text of the reply without the tool calls
     - action: string, the name of the tool, NA if there is none; arguments: string, JSON as written
     - observation: string, the result as shown to the model; error: string, why there is no result, or why the
       turn's own call failed. Both are NA for an action without effect: the accepted answer, or the end of the
       run
     - thinking: string, the model's thinking before the reply; NA if there is none
-    - seconds: Float64, duration of the turn's call; input_tokens, output_tokens: Int64 and cost: Float64, USD
+    - seconds: Float64, duration of the call; input_tokens, output_tokens: Int64 and cost: Float64, USD
       without a cache, of that call. These and `thinking` are given in the first row of a turn and NA in its
-      others, so that sums are correct. NA if unknown
+      others, so that the sums are those of the run. NA if unknown
     - tool_seconds: Float64, duration of the tool call, NA if there is none
     - strategy, selected_strategy: as in `nodes_df`
     """
     row = {row.line.p: row for row in call_rows(run)}
     steps = list(steps_of(run))
+    if all(step.turn is None and step.tool is None for step in steps):
+        steps = []
     calls = [row.get(step.call or ()) for step in steps]
     replies = [call.reply if call else None for call in calls]
     tools = [row.get(step.tool or ()) for step in steps]
     return typed_frame(
         {
             **each(steps, turn="Int64"),
-            **each(steps, node="string", thought="string", action="string", arguments="string"),
+            **each(steps, node="string", purpose="string"),
+            **each(steps, thought="string", action="string", arguments="string"),
             **each(steps, observation="string", error="string"),
             "thinking": ("string", [(reply.thinking or None) if reply else None for reply in replies]),
             "seconds": ("Float64", _seconds(run, calls)),

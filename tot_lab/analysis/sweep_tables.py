@@ -75,6 +75,9 @@ def df(sweep: Sweep) -> pandas.DataFrame:
       one that did the work
     - simulated: boolean, whether a simulated model took part
     - run_id: string, determined by the settings of the run
+
+    `attrs["axes"]` names the columns of settings, `strategy` included, so that figures can tell them from
+    results. Parts of the table keep it.
     """
     cells = [cell for cell in sweep.cells if cell.run_id in sweep.rows]
     rows = [sweep.rows[cell.run_id] for cell in cells]
@@ -111,7 +114,9 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     for name in differing_settings(sweep.settings.values()):
         column = f"{name}_setting" if name in {*columns, *fixed} else name
         columns[column] = _setting([level.get(name) for level in levels], [cell.setting for cell in cells])
-    return typed_frame({**columns, **fixed})
+    frame = typed_frame({**columns, **fixed})
+    frame.attrs["axes"] = [name for name in columns if name != "setting"]
+    return frame
 
 
 def _tokens_by_role(

@@ -107,7 +107,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
     rows = [(place, place.run) for place in placed(runs, taker) if place.run is not None]
     settings, tasks = [place.setting for place, _ in rows], [place.task for place, _ in rows]
     usages = [run.usage for _, run in rows]
-    return typed_frame(
+    frame = typed_frame(
         {
             "setting": (tuple(dict.fromkeys(settings)), settings),
             "task": (tuple(dict.fromkeys(tasks)), tasks),
@@ -130,6 +130,8 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
             "run_id": ("string", [run.id for _, run in rows]),
         }
     )
+    frame.attrs["axes"] = []  # the settings are in the label alone
+    return frame
 
 
 def compute_columns(runs: Sequence[Any]) -> dict[str, tuple[str, list[Any]]]:

@@ -2,7 +2,8 @@
 
 Computed from the records. A turn is a call of purpose `act` or `analysis` and the thought that was recorded
 with its reply. Its actions are read from that thought as the loop reads them, and the outcome of
-action k is the thought's child k.
+action k is the thought's child k. Every other call of a model is a step too, so that the steps of a run have
+all of its calls.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from tot_lab.core.calls import Call, Reply, ToolCall
 from tot_lab.core.records import Line, Note, Position, Thought
-from tot_lab.core.tools import TOOL, tool_name, tool_of
+from tot_lab.core.tools import TOOL, asks_no_model, tool_name, tool_of
 from tot_lab.record.run import Run, replies_of
 from tot_lab.strategies.conversation import MAX_CALLS, Turn, recorded_turn
 from tot_lab.strategies.react import FINAL
@@ -23,16 +24,17 @@ TURNS = ("act", "analysis")
 
 
 class Action(NamedTuple):
-    """An action, or a turn without one. The fields turn, node, thought, action, arguments, observation and
-    error are those of `tot_lab.analysis.frames.steps_df`.
+    """An action, or a call of a model without one. The fields turn, node, purpose, thought, action,
+    arguments, observation and error are those of `tot_lab.analysis.frames.steps_df`.
 
     Attributes:
-        call: Position of the turn's call. `None` from its second action on.
+        call: Position of the call. `None` from the second action of a turn on.
         tool: Position of the tool call. `None` if none was made.
     """
 
     turn: int | None
     node: str | None
+    purpose: str
     thought: str | None = None
     action: str | None = None
     arguments: str | None = None
@@ -59,15 +61,15 @@ def steps_of(run: Run) -> Iterator[Action]:
         if call.purpose == TOOL and line.p not in of_turns:
             result = reply.text if reply and reply.error is None else None
             error = reply.error if reply else None
-            yield Action(None, call.node, None, tool_of(call), call.prompt, result, error, tool=line.p)
+            yield Action(None, call.node, TOOL, None, tool_of(call), call.prompt, result, error, tool=line.p)
         elif call.purpose in TURNS:
             number += 1
             thought, max_calls = _thought_with(lines, place, call)
             if reply is None or thought is None:
-                yield Action(number, None, error=reply.error if reply else None, call=line.p)
+                yield Action(number, None, call.purpose, error=reply.error if reply else None, call=line.p)
                 continue
             turn = recorded_turn(thought, reply, _names(run, thought, call), call.tools, max_calls)
-            step = Action(number, turn.id, turn.words, call=line.p)
+            step = Action(number, turn.id, call.purpose, turn.words, call=line.p)
             if not turn.calls:
                 yield step
             for request, shown in _actions(run, turn):
@@ -85,6 +87,8 @@ def steps_of(run: Run) -> Iterator[Action]:
                     tool=tool,
                 )
                 step = step._replace(call=None)
+        elif not asks_no_model(call):
+            yield Action(None, call.node, call.purpose, error=reply.error if reply else None, call=line.p)
 
 
 def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Thought | None, int]:

@@ -245,7 +245,9 @@ class Rules:
         return False
 
     def expected(self, task: Task) -> Any:
-        """Return the right answer in the form shown to people. Returns `None` if it is not known."""
+        """Return the right answer in the form shown to people. Returns `None` if it is not known, or if
+        others can be right too.
+        """
         return task.reference
 
     def answer_pattern(self, task: Task) -> str | None:

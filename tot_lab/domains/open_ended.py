@@ -28,6 +28,12 @@ class OpenEnded(General):
         """Return the complete reply."""
         return text.strip() or None
 
+    def expected(self, task: Task) -> Any:
+        """Return the reference if an answer must equal it. Returns `None` if a function compares them, or
+        nothing does: the reference is then an example or a criterion.
+        """
+        return super().expected(task) if isinstance(self.grading, str) else None
+
     def states_answer(self, task: Task, path: Path) -> None:
         """Return `None`: an answer is a text of any form."""
 

@@ -58,7 +58,7 @@ def read_nodes(
     parent: str | None = None,
     text: str | None = None,
     score: str | None = None,
-    score_range: tuple[float, float] = (0.0, 1.0),
+    score_range: tuple[float, float] | None = None,
     state: str | None = None,
     run: str | None = None,
     prompt: str | None = None,
@@ -90,11 +90,13 @@ def read_nodes(
         source: A file (JSON Lines, JSON with a list of objects, or Parquet), a pandas DataFrame, or an
             iterable of dicts.
         id: Column with the id of the node: a text or a whole number. `None` takes `id`, `node_id` or `node`.
-        parent: Column with the id of its parent, empty for a root. `None` takes `parent` or `parent_id`.
-        text: Column with the thought. `None` takes `text`, `thought`, `content` or `step`.
-        score: Column with the score. `None` takes `score`, `value` or `reward`.
-        score_range: The lowest and the highest score. The run's scores are from 0 to 1, and `raw` keeps those
-            of the rows.
+        parent: Column with the id of its parent, empty for a root. `None` takes `parent`, `parent_id` or
+            `parent_node`.
+        text: Column with the thought. `None` takes `text`, `thought`, `content`, `step`, `action`, or a
+            `state` that holds other words than those below.
+        score: Column with the score. `None` takes `score`, `value`, `reward` or `rating`.
+        score_range: The lowest and the highest score, `None` for 0 and 1. The run's scores are from 0 to 1,
+            and `raw` keeps those of the rows.
         state: Column with what became of the node: `kept`, `pruned`, another word of
             `tl.records.Decided`, or true (kept) and false (pruned). `answer` marks the nodes that hold the
             final answers; the best score is first. `None` takes `state`, if it holds such words only.
@@ -118,13 +120,16 @@ def read_nodes(
     Raises:
         OSError: If the file cannot be read.
         JournalError: For a bad row. The message names the file, the line (or row) and the column.
+        ValueError: If `score_range` is given, and no column holds scores.
 
     Warns:
-        RuntimeWarning: If columns were not used. The message names them, and those that were found.
+        RuntimeWarning: If columns were not used. The message names them, those that were found, and what was
+            not found.
     """
     rows, place = rows_of(source)
     table = _Table(rows, place)
     table.find({"id": id, "parent": parent, "text": text, "score": score, "state": state, "run": run})
+    table.expect_scores(score_range)
     calls = _calls(table, prompt, reply, tokens, time, call)
     times = table.column(time if isinstance(time, str) else time and time[1], _seconds)
     nodes, further = _nodes(table, calls, times, state), _Further(table)
@@ -146,7 +151,7 @@ def read_nodes(
             name=further.names[own_rows[0]] or file,
             task=task if isinstance(task, Task | None) else _task_of(own, tasks),
             end=further.end(own_rows, own, answer),
-            score_range=score_range,
+            score_range=score_range or (0.0, 1.0),
             started=_started(rows[own_rows[0]], own, time, where),
             where=where,
             id=_run_id(own_id),
@@ -158,9 +163,9 @@ def read_nodes(
 
 COLUMNS = {
     "id": ("id", "node_id", "node"),
-    "parent": ("parent", "parent_id"),
-    "text": ("text", "thought", "content", "step"),
-    "score": ("score", "value", "reward"),
+    "parent": ("parent", "parent_id", "parent_node"),
+    "text": ("text", "thought", "content", "step", "action"),
+    "score": ("score", "value", "reward", "rating"),
     "state": ("state",),
     "run": ("run_id", "run"),
 }
@@ -299,10 +304,30 @@ class _Table:
             found = given or next((name for name in COLUMNS[field] if name in self.names), None)
             if found is not None or field in _REQUIRED:
                 self.columns[field] = found or field
+        if named["text"] is None and self._texts_are_states():
+            self.columns["text"] = "state"
+            if named["state"] is None:
+                del self.columns["state"]
         known = set(self.columns.values())
         if "mark" not in self.names:
             known.add("note")  # a person's note is beside the mark
         self.columns |= {name: name for name in _FURTHER if name in self.names and name not in known}
+
+    def expect_scores(self, score_range: tuple[float, float] | None) -> None:
+        """Raise `ValueError` if the caller gives the range of scores, and no column holds them."""
+        if score_range is not None and "score" not in self.columns:
+            has = ", ".join(map(repr, self.names))
+            raise ValueError(
+                f"score_range is given, but no column of scores was found: name it with score=. "
+                f"The table has {has}."
+            )
+
+    def _texts_are_states(self) -> bool:
+        """Whether `state` holds the thoughts: no other column does, and it holds more than decisions."""
+        if "state" not in self.names or self.columns["text"] in self.names:
+            return False
+        words = (row.get("state") for row in self.rows)
+        return any(isinstance(word, str) and word not in STATES for word in words)
 
     def found(self, field: str, read: Callable[[Any], Any], plain: type | None = None) -> list[Any]:
         """The values of the column that was found for a field. One that holds something else is not used."""
@@ -323,9 +348,10 @@ class _Table:
         read = ", ".join(
             field if field == name else f"{field} from {name!r}" for field, name in self.columns.items()
         )
-        warnings.warn(
-            f"{table}: read {read}. Not used: {', '.join(map(repr, unused))}.", RuntimeWarning, stacklevel=4
-        )
+        missing = " or ".join(field for field in ("score", "state") if field not in self.columns)
+        found = f"{read}; no {missing} was found" if missing else read
+        text = f"{table}: read {found}. Not used: {', '.join(map(repr, unused))}."
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
     def cells(self, name: str, required: bool) -> list[Any]:
         """The cells of a column, `None` where they are empty."""

@@ -50,12 +50,22 @@ RECORDED = "recorded"
 """The evaluator of scores that a log holds without saying how they were made."""
 
 State: TypeAlias = Literal[
-    "", "proposed", "unreadable", "kept", "pruned", "complete", "duplicate", "merged", "failed", "answer"
+    "",
+    "question",
+    "proposed",
+    "unreadable",
+    "kept",
+    "pruned",
+    "complete",
+    "duplicate",
+    "merged",
+    "failed",
+    "answer",
 ]
 """What a log says of a node: a decision (`tot_lab.core.records.Decision`), `unreadable` for a score that
-could not be read, and `proposed` or an empty text for neither."""
+could not be read, and `question`, `proposed` or an empty text for neither."""
 
-STATES = ("", "proposed", "unreadable", *DECISIONS)
+STATES = ("", "question", "proposed", "unreadable", *DECISIONS)
 
 
 class CallSums(msgspec.Struct, frozen=True, omit_defaults=True):

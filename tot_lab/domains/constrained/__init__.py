@@ -163,6 +163,9 @@ class Constrained(General):
         rules = rules_in(task.question)
         return all(check_rules(rules, answer)) if rules else None
 
+    def expected(self, task: Task) -> None:
+        """Return `None`: every answer that satisfies the rules is right."""
+
     def grade(self, task: Task, answer: str) -> float | None:
         """Return the share of rules that an answer satisfies, 0–1. Returns `None` without a reference."""
         rules = rules_in(task.question)

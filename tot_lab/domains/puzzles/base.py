@@ -326,6 +326,10 @@ class PuzzleDomain(Domain):
         right = self.verify(task, answer)
         return None if right is None else float(right)
 
+    def expected(self, task: Task) -> Any:
+        """Return `None`: several sequences of moves can solve a puzzle."""
+        return None
+
     def same(self, task: Task, answer: str) -> Hashable:
         return super().same(task, self._solution(task, answer) or answer)
 
@@ -349,6 +353,10 @@ class AssignmentPuzzle(PuzzleDomain):
     @abstractmethod
     def values(self, puzzle: Any, state: Any, place: int) -> Sequence[Any]:
         """Return the values that may fill an open place."""
+
+    def expected(self, task: Task) -> Any:
+        """Return the reference. The puzzles of these families have one solution."""
+        return task.reference
 
     def read_state(self, puzzle: Any, text: str) -> Any:
         """Return the state that an answer states. Returns `None` if it states none.

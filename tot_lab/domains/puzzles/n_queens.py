@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from tot_lab.core.task import Task
 from tot_lab.domains.puzzles.base import AssignmentPuzzle
 from tot_lab.domains.puzzles.boards import board_text, read_square
 
@@ -27,6 +28,9 @@ class NQueens(AssignmentPuzzle):
     def read_puzzle(self, text: str) -> _State | None:
         found = _QUESTION.search(text)
         return _read(found[1].splitlines()) if found else None
+
+    def expected(self, task: Task) -> None:
+        """Return `None`: a board can have several solutions."""
 
     def values(self, puzzle: _State, state: _State, place: int) -> list[int]:
         queens = [(row, column) for row, column in enumerate(state) if column is not None]

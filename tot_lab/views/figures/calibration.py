@@ -206,4 +206,5 @@ def _hover(info: CalibrationInfo, k: int) -> str:
     lines.append(f"{info.solvable[k]:,} of {info.thoughts[k]:,} thoughts solvable")
     if info.thoughts[k]:
         lines.append(f"{info.share[k]:.1%}, 95% interval {info.lower[k]:.1%} to {info.upper[k]:.1%}")
-    return "<br>".join([*lines, *format_run_ids(info.nodes[k], int(info.thoughts[k]))])
+    nodes = [node.replace(" ", " thought ", 1) for node in info.nodes[k]]
+    return "<br>".join([*lines, *format_run_ids(nodes, int(info.thoughts[k]))])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tot_lab.analysis.frames import usage_by_node
+from tot_lab.analysis.frames import judgement_of, state_of, usage_by_node
 from tot_lab.core.tree import Node, Tree
 from tot_lab.record.run import Run, Usage
 from tot_lab.views.figures.theme import printable
@@ -42,8 +42,8 @@ def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
     `networkx.write_graphml` accepts the graph. Nodes are ids such as `0.1`. They have these attributes, of
     which unknown ones are left out:
 
-    - `text`, `state`, `reason`, `by` (str): as in `tot_lab.core.tree.Node`
-    - `score` (float, 0–1) and `raw` (float, in the units of the evaluator)
+    - `text`, `state`, `reason`, `by` (str), `score` (float, 0–1) and `raw` (float, in the units of the
+      evaluator): as in `run.nodes_df()`
     - `samples` and `unreadable_samples` (int): evaluation samples, and those that could not be read
     - `depth` (int): steps below the root
     - `order` (int): position in the record, starting at 0
@@ -114,15 +114,16 @@ def solution_path(run: Run | Tree) -> list[str]:
 
 
 def _node_attributes(node: Node, usage: Usage | None) -> dict[str, Any]:
+    score, raw, by = judgement_of(node)
     found: dict[str, Any] = {
         "text": printable(node.text),
         "depth": node.depth,
         "order": node.order,
-        "state": node.state,
+        "state": state_of(node),
         "reason": printable(node.reason) or None,
-        "by": printable(node.by) or None,
-        "score": None if node.score is None else float(node.score),
-        "raw": None if node.raw is None else float(node.raw),
+        "by": printable(by or "") or None,
+        "score": None if score is None else float(score),
+        "raw": None if raw is None else float(raw),
         "samples": len(node.samples) or None,
         "unreadable_samples": node.samples.count(None) if node.samples else None,
     }

@@ -115,7 +115,7 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool | No
     # Without `standoff`, Plotly draws the title of an axis over its labels.
     for axis, column in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
         unit = budget_unit(frame, column)
-        title = BUDGET_TITLES[unit][1] if unit else axis_title(column)
+        title = BUDGET_TITLES[unit][1] if unit else axis_title(column, frame)
         axis(title={"text": title, "standoff": 14}, showgrid=False)
     figure.update_xaxes(**named_axis(info.x))
     figure.update_yaxes(tickvals=list(range(len(info.y))), ticktext=tick_labels(info.y, 32))

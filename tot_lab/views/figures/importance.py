@@ -4,15 +4,21 @@ Each combination of settings has a mean over its tasks. The importance of a sett
 variance between these means that the setting explains. It is computed by a functional ANOVA of main effects:
 a least-squares fit on the values as categories. If the design is not crossed, the variance has no unique
 decomposition. The figure therefore shows two shares: the share that a setting explains alone, and the share
-that it explains beyond all others. The two differ if settings were changed together.
+that it explains beyond all others. The two differ if settings were changed together. In a crossed grid both
+are the first-order Sobol index.
+
+Optuna computes the same quantity from a random forest, because its trials are not a grid. A sweep holds all
+combinations, so their means need no model.
 
 References:
     Hutter, Hoos and Leyton-Brown 2014, "An Efficient Approach for Assessing Hyperparameter Importance".
+    Sobol 2001, "Global sensitivity indices for nonlinear mathematical models".
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -79,16 +85,18 @@ class ImportanceInfo(NamedTuple):
     lacking: tuple[int, list[str]]
 
 
-def importance_info(df: Any, of: str = "correct") -> ImportanceInfo:
+def importance_info(df: Any, of: str = "correct", *, settings: Sequence[str] | None = None) -> ImportanceInfo:
     """Compute the data of `plot_importance`."""
     frame = table(df, [of])
     expect_numeric(frame, of, "of")
-    columns = [column for column in setting_columns(frame) if column != of]
+    columns = setting_columns(frame, settings)
+    if of in columns:
+        raise ValueError(f"`of` must be a result: got {of!r}, which is one of the settings.")
     if not columns:
         raise ValueError("Cannot compute importances: no setting in this table has two values.")
     expect_runs_once(frame, columns)
     whole, frame = frame, _largest_comparable_group(frame, columns)
-    columns = [column for column in setting_columns(frame) if column in columns]
+    columns = setting_columns(frame, columns)
     out = whole.loc[whole.index.difference(frame.index)]
     label = "setting" if "setting" in whole else "strategy" if "strategy" in whole else None
     values = numbers(frame, of)
@@ -138,7 +146,9 @@ def importance_info(df: Any, of: str = "correct") -> ImportanceInfo:
     )
 
 
-def plot_importance(df: Any, of: str = "correct", *, dark: bool | None = None) -> go.Figure:
+def plot_importance(
+    df: Any, of: str = "correct", *, settings: Sequence[str] | None = None, dark: bool | None = None
+) -> go.Figure:
     """Plot how much of the variance between combinations of values each setting explains.
 
     The bar is the share that a setting explains alone, with a 95% bootstrap interval over tasks. The diamond
@@ -154,15 +164,18 @@ def plot_importance(df: Any, of: str = "correct", *, dark: bool | None = None) -
         df: A sweep, or any table with one row per run. Only tasks that all combinations share are used. At
             most 30 settings are drawn.
         of: `correct`, `score`, `calls`, or another column of numbers or booleans.
+        settings: The columns of settings. `None` takes the axes of the sweep, which a part of `sweep.df()`
+            keeps. Other tables have none.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Raises:
-        ValueError: If no setting has two values, or no value of `of` is known.
+        ValueError: If no setting has two values, no value of `of` is known, or nothing says which columns
+            are settings.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
     frame = table(df)
-    info = importance_info(frame, of)
+    info = importance_info(frame, of, settings=settings)
     figure = go.Figure()
     places = list(range(min(len(info.names), MAX_BARS)))
     if not len(info.names) or math.isnan(info.rest):

@@ -8,6 +8,7 @@ therefore left out, and the heading lists them.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.tables import expect_runs_once, table
@@ -99,7 +100,7 @@ class ParallelInfo(NamedTuple):
     same: list[str]
 
 
-def parallel_info(df: Any) -> ParallelInfo:
+def parallel_info(df: Any, *, settings: Sequence[str] | None = None) -> ParallelInfo:
     """Compute the data of `plot_parallel`."""
     frame = table(df, ["setting", "correct"])
     expect_runs_once(frame, ["setting"])
@@ -126,7 +127,7 @@ def parallel_info(df: Any) -> ParallelInfo:
     runs = {label: ids_of(group) for label, group in ids}
     first = frame.drop_duplicates("setting").set_index("setting")
     dimensions, unnamed = [], []
-    for column in ["setting", *setting_columns(frame)]:
+    for column in ["setting", *setting_columns(frame, settings)]:
         values = labels if column == "setting" else [first[column][label] for label in labels]
         made = _dimension(column, values, column != "setting" and is_numeric(frame, column))
         if made is None or varies(frame, ["setting"], column):
@@ -146,7 +147,7 @@ def parallel_info(df: Any) -> ParallelInfo:
     )
 
 
-def plot_parallel(df: Any, *, dark: bool | None = None) -> go.Figure:
+def plot_parallel(df: Any, *, settings: Sequence[str] | None = None, dark: bool | None = None) -> go.Figure:
     """Plot the settings of a sweep and their mean results as parallel coordinates.
 
     Drag along an axis to select the lines that cross there. Drag the name of an axis to move it.
@@ -154,16 +155,21 @@ def plot_parallel(df: Any, *, dark: bool | None = None) -> go.Figure:
     Args:
         df: A sweep, or any table with one row per run and the columns `setting` and `correct`. Settings with
             an unknown mean are not drawn, and the heading lists them. At most 2,000 settings are drawn.
+        settings: The columns of settings. `None` takes the axes of the sweep, which a part of `sweep.df()`
+            keeps. Other tables have none.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
         A figure that contains run ids: `sweep.run(figure.data[0].customdata[n][0])` is a run of the n-th
         drawn setting. Plotly shows no hover texts for these lines.
+
+    Raises:
+        ValueError: If the table lacks a column, or nothing says which columns are settings.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
     frame = table(df)
-    info = parallel_info(frame)
+    info = parallel_info(frame, settings=settings)
     shades = palette(dark)
     shown = SCORES[3:] if shades is DARK else SCORES[:6]  # leave out the colours close to the background
     figure = go.Figure()

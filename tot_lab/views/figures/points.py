@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tot_lab.analysis.statistics import SEED, success_rates
-from tot_lab.analysis.tables import expect_runs_once, solved
+from tot_lab.analysis.tables import expect_runs_once, solved, table
 from tot_lab.core.purposes import OTHER, ROLES
-from tot_lab.record.losses import LARGE, describe, is_loss_column, large, losses_by, total, warn_of
+from tot_lab.record.losses import LARGE, describe, large, losses_by, total, warn_of
 from tot_lab.views.figures.theme import error_bars, plain, short, style_figure, wrap
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ MAX_RUN_IDS = 100
 
 HOVER_IDS = 3
 """Number of run ids in the hover text of a point."""
+
+_LOST = (("calls", ""), ("failed", ", failed"), ("unreadable", ", unreadable"), ("truncated", ", truncated"))
 
 MEASURES = {
     "correct": "success rate (% of runs)",
@@ -46,6 +48,13 @@ MEASURES = {
     "flops_prefix_once": "FLOPs, shared prefixes once (per run)",
     **{f"{role}_input_tokens": f"tokens in, {role} calls (per run)" for role in (*ROLES, OTHER)},
     **{f"{role}_output_tokens": f"tokens out, {role} calls (per run)" for role in (*ROLES, OTHER)},
+    **{
+        f"{role}_{kind}": f"{role} calls{words} (per run)"
+        for role in (*ROLES, OTHER)
+        for kind, words in _LOST
+    },
+    "any_of_kept": "any kept answer right (% of runs)",
+    "credit": "partial credit (0–1)",
 }
 """Columns of `sweep.df()` with results of a run, and the titles of their axes."""
 
@@ -67,12 +76,11 @@ _GROUPS = {
     "task_number": "task (number)",
     "repeat": "repeat (number)",
     "stop_reason": "stop reason",
+    "answer_state": "answer (state)",
+    "selected_strategy": "strategy selected (kind)",
+    "strategy_used": "strategy used (kind)",
     "at": "limit (calls, tokens or USD per run)",
 }
-
-_NO_SETTINGS = {*MEASURES, *_GROUPS, "answer", "error", "run_id", "simulated", "changed", "unit"}
-
-_RESULTS = _NO_SETTINGS - {"strategy", "domain"} | {"selected_strategy", "strategy_used"}
 
 
 class Point(NamedTuple):
@@ -95,23 +103,46 @@ class Point(NamedTuple):
     run_ids: list[str]
 
 
-def setting_columns(frame: pandas.DataFrame) -> list[str]:
+def axes_of(frame: pandas.DataFrame) -> list[str] | None:
+    """Return the columns of settings in a table of a sweep. `None` for any other table, whose columns may
+    hold settings or results.
+    """
+    axes = frame.attrs.get("axes")
+    return None if axes is None else [name for name in axes if name in frame]
+
+
+def setting_columns(frame: pandas.DataFrame, settings: Sequence[str] | None) -> list[str]:
     """Return the columns of settings that have at least two values. A missing value counts as a value.
 
-    Columns that `sweep.df()` does not define count as settings.
+    Args:
+        frame: The table.
+        settings: The columns of settings. `None` takes the axes of the sweep that the table comes from.
+
+    Raises:
+        ValueError: If neither names the columns of settings, or the table lacks one of them.
     """
-    own = [name for name in frame.columns if name not in _NO_SETTINGS and not is_loss_column(name)]
-    return [name for name in ("strategy", *own) if name in frame and frame[name].nunique(dropna=False) > 1]
+    names = axes_of(frame) if settings is None else settings
+    if names is None:
+        raise ValueError(
+            f"Cannot tell settings from results: this table is not that of a sweep. Name the columns of "
+            f"settings, as in settings=['search.width']. The table has {', '.join(map(str, frame.columns))}."
+        )
+    if isinstance(names, str):
+        raise TypeError(f"settings must be a list of columns: got {names!r}.")
+    table(frame, names)
+    return [name for name in dict.fromkeys(names) if frame[name].nunique(dropna=False) > 1]
 
 
 def held_constant(frame: pandas.DataFrame, drawn: Sequence[str | None] = ()) -> str:
     """Return the line of the heading with the settings, and the domain, that have the same value in all runs,
     except those drawn.
     """
+    kept = {"strategy", "domain", *(axes_of(frame) or ())}
     held = [
         f"{text_of(name)} {text_of(frame[name].iloc[0])}"
         for name in frame.columns
-        if not (name in _RESULTS or name in drawn or is_loss_column(name))
+        if name in kept
+        and name not in drawn
         and frame[name].notna().all()  # a missing value may be `None`, such as no limit
         and frame[name].nunique() == 1
     ]
@@ -178,9 +209,13 @@ def format_run_count(frame: pandas.DataFrame) -> str:
     return f"{runs:,} run" + ("s" if runs != 1 else "")
 
 
-def axis_title(column: str) -> str:
-    """Return the title of an axis: the quantity and its unit."""
-    return plain(MEASURES.get(column) or _GROUPS.get(column) or f"{short(column, 60)} (setting)")
+def axis_title(column: str, frame: pandas.DataFrame | None = None) -> str:
+    """Return the title of an axis: the quantity and its unit, or what a column of `frame` holds."""
+    known = MEASURES.get(column) or _GROUPS.get(column)
+    if known is None:
+        is_setting = frame is not None and column in (axes_of(frame) or ())
+        known = f"{short(column, 60)} ({'setting' if is_setting else 'column'})"
+    return plain(known)
 
 
 def expect_numeric(frame: pandas.DataFrame, column: str, argument: str) -> None:

@@ -21,6 +21,7 @@ from tot_lab.views.figures.theme import (
     plain,
     short,
     short_id,
+    short_score,
     show_message,
 )
 from tot_lab.views.figures.verdict import style_run_figure
@@ -169,8 +170,9 @@ def _points(info: ScoresInfo, some: NDArray[np.intp]) -> dict[str, Any]:
         "marker": {"symbol": symbol, "color": shade, "size": size, "line": {"width": 0.7}},
         "hoverinfo": "text",
         "hovertext": [
-            f"<b>{plain(short_id(info.ids[k]))} · {outcome}</b><br>{plain(short(info.texts[k], 90))}<br>"
-            f"score {info.score[k]:.3g}"
+            f"<b>thought {plain(short_id(info.ids[k]))} · {outcome}</b><br>"
+            f"{plain(short(info.texts[k], 90))}<br>"
+            f"score {short_score(float(info.score[k]))}"
             for k in some
         ],
     }

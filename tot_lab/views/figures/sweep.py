@@ -18,6 +18,7 @@ from tot_lab.views.figures.points import (
     BUDGET_TITLES,
     MEASURES,
     Point,
+    axes_of,
     axis_title,
     budget_unit,
     expect_numeric,
@@ -34,7 +35,6 @@ from tot_lab.views.figures.points import (
     named_axis,
     ordered,
     points,
-    setting_columns,
     style_table_figure,
     text_of,
     tick_labels,
@@ -146,9 +146,7 @@ def sweep_info(df: Any, x: str = "setting", y: str = "correct", color: str | Non
         if label is not None and len(without)
         else {}
     )
-    inside = [
-        name for name in setting_columns(known) or ["setting"] if name in known and varies(known, by, name)
-    ]
+    inside = [name for name in axes_of(known) or ["setting"] if name in known and varies(known, by, name)]
     return SweepInfo(
         curves[:MAX_CURVES],
         [] if numeric else shown,
@@ -223,7 +221,7 @@ def plot_sweep(
         margin={"r": 24, "b": 24, "t": 4} if not panels else {"l": 76, "r": 24, "b": _below(info), "t": 36},
         legend=legend_at(-_below(info) / height)
         if panels
-        else {"title": {"text": "" if color is None else axis_title(color)}},
+        else {"title": {"text": "" if color is None else axis_title(color, frame)}},
         hovermode="closest",
     )
     span = _result_span(info, frame, y)
@@ -425,8 +423,10 @@ def _style_axes(
         (figure.update_yaxes, figure.update_xaxes) if sideways else (figure.update_xaxes, figure.update_yaxes)
     )
     unit = budget_unit(frame, x)
-    title = BUDGET_TITLES[unit][1] if unit else axis_title(x)
-    result = axis_title(y) if y in MEASURES or not is_rate(frame, y) else f"{format_value(y)} (% of runs)"
+    title = BUDGET_TITLES[unit][1] if unit else axis_title(x, frame)
+    result = (
+        axis_title(y, frame) if y in MEASURES or not is_rate(frame, y) else f"{format_value(y)} (% of runs)"
+    )
     along(range=span, tickformat=".0%" if is_rate(frame, y) else None)
     _style_settings_axis(across, info, frame, x, unit)
     below, beside = (result, title) if sideways else (title, result)

@@ -147,6 +147,11 @@ def number(amount: float | None) -> str:
     return "unknown" if amount is None else f"{amount:,}"
 
 
+def short_score(score: float) -> str:
+    """Format a score with at most three significant digits. Small scores are "<0.001"."""
+    return "<0.001" if 0 < score < 0.001 else f"{score:.3g}"
+
+
 def palette(dark: bool | None) -> Palette:
     """Return the colours of a dark or a light figure.
 

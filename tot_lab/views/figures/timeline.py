@@ -458,7 +458,7 @@ def _hover_texts(info: TimelineInfo, calls: NDArray[np.intp]) -> list[str]:
 
 def _hover_text(info: TimelineInfo, call: int) -> str:
     rows = [
-        f"<b>{plain(short(info.kind[call], 40))} for {plain(short_id(info.node[call]))}, "
+        f"<b>{plain(short(info.kind[call], 40))} for thought {plain(short_id(info.node[call]))}, "
         f"sample {info.sample_index[call]}</b>"
     ]
     start, sent, end = info.start[call], info.sent[call], info.end[call]

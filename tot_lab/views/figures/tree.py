@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from tot_lab.core.tree import Tree
 from tot_lab.record.run import Run, money
 from tot_lab.views.figures.graph import LINKS, Parts, parts_of
 from tot_lab.views.figures.layout import tidy
+from tot_lab.views.figures.rings import reach_of, ring_traces, rings_of
 from tot_lab.views.figures.theme import (
     FAINT,
     Palette,
@@ -28,6 +30,7 @@ from tot_lab.views.figures.theme import (
     printable,
     score_axis,
     short_id,
+    short_score,
     style_figure,
     wrap,
 )
@@ -43,6 +46,15 @@ MAX_THOUGHTS = 2000
 
 MAX_LABELS = 40
 """Maximum number of thoughts in a figure with labels."""
+
+TOP = -0.4
+"""Position above the root at which the figure begins, in levels."""
+
+MARGIN = 56
+"""Height below the tree, for the legend, in pixels."""
+
+LINE = 14.5
+"""Height of a line of a label, in pixels."""
 
 SHAPES = {
     "question": "circle",
@@ -204,8 +216,10 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool | None = No
     """Plot a tree of thoughts with the root at the top.
 
     The colour of a thought is its score, and the shape its state. The thick line is the path to the answer.
-    Dashed lines are links that do not lead from a parent to its child. The hover text of a thought shows the
-    beginning of its text, its score, state, calls, tokens and cost.
+    A thin ring marks the open frontier, a double ring the last thoughts of a failed run that could still lead
+    to a right answer, and a thick ring a right answer that was not chosen. Dashed lines are links that do
+    not lead from a parent to its child. The hover text of a thought shows the beginning of its text, its
+    score, state, calls, tokens and cost.
 
     Args:
         run: A run, finished or not, a `Tree`, or a DiGraph with the attributes of `graph_of`, all of which
@@ -222,29 +236,36 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool | None = No
     shades = palette(dark)
     count = len(info.ids)
     figure = go.Figure()
-    figure.add_trace(
-        _edge_trace(info, np.flatnonzero(info.parents >= 0), shades.edge, 1.2 if count < 300 else 0.7)
-    )
-    below_root = np.flatnonzero(info.on_path & (info.parents >= 0))
-    if below_root.size:
+    size = 18 if count <= MAX_LABELS else 13 if count <= 150 else 9 if count <= 500 else 6
+    rings = rings_of(run) if isinstance(run, Run) else {}
+    labels = label_width(info, 840)
+    levels = int(info.depth.max()) + 1
+    height = 90 + min(max((118 if labels else 84) * levels, 240), 1000)
+    bottom = levels - 1 + (0.85 if labels else 0.5)
+    sizes = [size * (1.45 if SHAPES[what] == "star" else 1.0) for what in info.shape]
+    feet = [half / 2 + reach + 3 for half, reach in zip(sizes, reach_of(rings, info.ids), strict=True)]
+    texts = [label(text, labels) if labels else [] for text in info.texts]
+    edges = _Edges(info, feet, texts, (height - MARGIN) / (bottom - TOP))
+    figure.add_trace(edges.trace(info.parents >= 0, shades.edge, 1.2 if count < 300 else 0.7))
+    below_root = info.on_path & (info.parents >= 0)
+    if below_root.any():
         width = 4.0 if count < 300 else 2.5
-        figure.add_trace(_edge_trace(info, below_root, shades.path, width, "path to the answer"))
+        figure.add_trace(edges.trace(below_root, shades.path, width, "path to the answer"))
     for kind in dict.fromkeys(kind for *_, kind in info.links):
         figure.add_trace(_link_trace(info, kind))
-    size = 18 if count <= MAX_LABELS else 13 if count <= 150 else 9 if count <= 500 else 6
+    markers = dict(zip(info.ids, zip(info.x, info.depth, sizes, strict=True), strict=True))
+    figure.add_traces(ring_traces(rings, markers, shades))
     for what in SHAPES:
         figure.add_traces(_shape_traces(info, what, size, shades))
-    labels = label_width(info, 840)
     if labels:
-        _write_labels(figure, info, labels, size, dark)
-    levels = int(info.depth.max()) + 1
+        _write_labels(figure, info, texts, feet, dark)
     style_figure(
         figure,
         *tree_heading(info),
         info.simulated,
         dark,
-        height=90 + min(max((118 if labels else 84) * levels, 240), 1000),
-        margin={"t": 0},
+        height=height,
+        margin={"t": 0, "b": MARGIN},
         coloraxis=score_axis(),
         legend=legend_at(0),
         hovermode="closest",
@@ -253,7 +274,7 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool | None = No
     figure.update_xaxes(visible=False, range=[-pad, float(info.x.max()) + pad])
     figure.update_yaxes(
         title="depth (steps)",
-        range=[levels - 1 + (0.85 if labels else 0.5), -0.4],
+        range=[bottom, TOP],
         tickvals=list(range(0, levels, max(1, math.ceil(levels / 12)))),
     )
     return figure
@@ -276,22 +297,45 @@ def arc(info: TreeInfo, start: int, end: int) -> tuple[NDArray[Any], NDArray[Any
     return x0 + (x1 - x0) * share + sideways * bow, y0 + (y1 - y0) * share - 0.28 * bow
 
 
-def _edge_trace(
-    info: TreeInfo, ends: NDArray[np.intp], colour: str, width: float, name: str = ""
-) -> go.Scatter:
-    import plotly.graph_objects as go  # noqa: PLC0415
+class _Edges:
+    """The edges of a tree. They begin below the label of the parent, and leave its level below all labels.
 
-    starts = info.parents[ends]
-    gap = np.full(len(ends), np.nan)
-    return go.Scatter(
-        x=np.stack([info.x[starts], info.x[ends], gap], axis=1).ravel(),
-        y=np.stack([info.depth[starts], info.depth[ends], gap], axis=1).ravel(),
-        mode="lines",
-        line={"color": colour, "width": width},
-        name=name or "step",
-        showlegend=bool(name),
-        hoverinfo="skip",
-    )
+    Args:
+        info: The tree.
+        feet: Distance of the label from each thought, in pixels.
+        texts: Lines of each label.
+        unit: Height of a level, in pixels.
+    """
+
+    def __init__(
+        self, info: TreeInfo, feet: Sequence[float], texts: Sequence[Sequence[str]], unit: float
+    ) -> None:
+        self.info = info
+        ends = [
+            (foot + LINE * len(rows)) / unit if rows else 0.0 for foot, rows in zip(feet, texts, strict=True)
+        ]
+        self.first = info.depth + np.array(ends)
+        lowest = np.zeros(int(info.depth.max()) + 1)
+        np.maximum.at(lowest, info.depth.astype(int), self.first)
+        self.bend = lowest[info.depth.astype(int)]
+
+    def trace(self, which: NDArray[np.bool_], colour: str, width: float, name: str = "") -> go.Scatter:
+        """Return the trace of the edges to these thoughts."""
+        import plotly.graph_objects as go  # noqa: PLC0415
+
+        x, depth = self.info.x, self.info.depth
+        ends = np.flatnonzero(which)
+        starts = self.info.parents[ends]
+        gap = np.full(len(ends), np.nan)
+        return go.Scatter(
+            x=np.stack([x[starts], x[starts], x[ends], gap], axis=1).ravel(),
+            y=np.stack([self.first[starts], self.bend[starts], depth[ends], gap], axis=1).ravel(),
+            mode="lines",
+            line={"color": colour, "width": width},
+            name=name or "step",
+            showlegend=bool(name),
+            hoverinfo="skip",
+        )
 
 
 def _link_trace(info: TreeInfo, kind: str) -> go.Scatter:
@@ -337,16 +381,22 @@ def _shape_traces(info: TreeInfo, what: str, size: float, shades: Palette) -> li
     return [*drawn, legend]
 
 
-def _write_labels(figure: go.Figure, info: TreeInfo, width: int, size: float, dark: bool | None) -> None:
-    """Write the text of each thought below its marker."""
-    for place, text in enumerate(info.texts):
+def _write_labels(
+    figure: go.Figure,
+    info: TreeInfo,
+    texts: Sequence[Sequence[str]],
+    feet: Sequence[float],
+    dark: bool | None,
+) -> None:
+    """Write the lines of each label below the marker and the rings of its thought."""
+    for place, rows in enumerate(texts):
         figure.add_annotation(
             x=info.x[place],
             y=info.depth[place],
-            text="<br>".join(plain(line) for line in label(text, width)),
+            text="<br>".join(map(plain, rows)),
             showarrow=False,
             yanchor="top",
-            yshift=-size * (0.8 if SHAPES[info.shape[place]] == "star" else 0.5) - 3,
+            yshift=-feet[place],
             font={"size": 11, "color": palette(dark).ink},
             bgcolor=palette(dark).veil,
             borderpad=1,
@@ -416,7 +466,7 @@ def tree_heading(info: TreeInfo) -> tuple[list[str], list[str]]:
 
 
 def _details(id: Any, node: Any, depth: int, max_lines: int) -> list[str]:
-    rows = [f"{short_id(id)} · depth {depth}", *wrap(str(node.get("text", "")), 70, max_lines)]
+    rows = [f"thought {short_id(id)} · depth {depth}", *wrap(str(node.get("text", "")), 70, max_lines)]
     read = ""
     if "samples" in node:
         read = f", {node['samples'] - node.get('unreadable_samples', 0)} of {node['samples']} samples read"
@@ -425,7 +475,7 @@ def _details(id: Any, node: Any, depth: int, max_lines: int) -> list[str]:
         rows.append(f"score {_format_score(node['score'])}{by}{read}")
     elif by:
         rows.append(f"score unreadable{by}{read}")
-    else:
+    elif node.get("state") != "question":
         rows.append("not evaluated")
     if "state" in node:
         reason = f": {node['reason']}" if "reason" in node else ""
@@ -441,7 +491,7 @@ def _details(id: Any, node: Any, depth: int, max_lines: int) -> list[str]:
 
 
 def _format_score(score: Any) -> str:
-    return f"{score:.3g}" if isinstance(score, int | float) else str(score)
+    return short_score(score) if isinstance(score, int | float) else str(score)
 
 
 def _score(node: Any) -> float:
