@@ -360,6 +360,12 @@ def labels_of(run: Run) -> dict[str, bool]:
     return {id: can for id, (can, _) in facts.labels.items()} | dict.fromkeys(facts.right_leaves, True)
 
 
+def right_not_chosen(run: Run) -> list[str]:
+    """Return the leaves that hold a right answer in a run that ended without one."""
+    facts = _Facts(run, asking=can_be_asked(run))
+    return facts.right_leaves if facts.asking and facts.failed else []
+
+
 class _Facts(Known):
     """The known facts about one run, and the component to blame if it failed."""
 
