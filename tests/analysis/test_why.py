@@ -45,7 +45,8 @@ def test_the_evaluator_pruned_the_right_thought():
 def test_the_search_pruned_what_scored_as_high_as_what_it_kept():
     why = why_it_failed(lost((GOOD, 0.9, "pruned"), (BAD, 0.9, "kept")))
     assert why.text == (
-        "Search: pruned thought 0.0 (score 0.9), which could still lead to a right answer, although no thought that "
+        "Search: pruned thought 0.0 (score 0.9), which could still lead to a "
+        "right answer, although no thought that "
         "was kept on its level scored higher."
     )
     other = "10 * 5 = 50 (left: 4 6 50)"
@@ -109,15 +110,24 @@ def test_what_a_person_did_is_not_the_evaluators_fault():
     both = "which could still lead to a right answer"
     assert steered().text == f"Evaluator: pruned thought 0.0 (score 0.05), {both}."
     assert steered().nodes == ("0.0",)  # the person pruned the other one
-    assert steered(by="person").text == f"Person: set the score of thought 0.0 (score 0.05), {both}, and it was pruned."
+    assert (
+        steered(by="person").text
+        == f"Person: set the score of thought 0.0 (score 0.05), {both}, and it was pruned."
+    )
     assert steered(by="person", score=0.95).text.startswith("Search: pruned thought 0.0, ")
-    assert steered(later=0.95).text == f"Evaluator: pruned thought 0.0, {both}."  # before the person raised its score
-    assert steered(reason="person").text == f"Person: pruned thoughts 0.0 (score 0.05), 0.1 (score 0.2), {both}."
+    assert steered(later=0.95).text == (
+        f"Evaluator: pruned thought 0.0, {both}."
+    )  # before the person raised its score
+    assert (
+        steered(reason="person").text == f"Person: pruned thoughts 0.0 (score 0.05), 0.1 (score 0.2), {both}."
+    )
 
 
 def test_a_thought_without_a_readable_score_was_not_judged_badly():
     why = why_it_failed(lost((GOOD, None, "pruned"), (BAD, 0.9, "kept")))
-    assert why.text == "Evaluator: gave no readable score to thought 0.0, which could still lead to a right answer."
+    assert why.text == (
+        "Evaluator: gave no readable score to thought 0.0, which could still lead to a right answer."
+    )
 
 
 def test_a_right_answer_that_was_pruned_is_compared_with_the_one_that_was_given():
@@ -136,14 +146,16 @@ def test_a_right_answer_that_was_pruned_is_compared_with_the_one_that_was_given(
     )
     assert (run.answer, run.tree["0.0.0"].state) == ("41", "pruned")
     assert why_it_failed(run).text == (
-        "Evaluator: scored the right answer, thought 0.0.0 (score 0), lower than the wrong one, thought 0.1.0 (score 1)."
+        "Evaluator: scored the wrong answer, thought 0.1.0 (score 1), higher "
+        "than the right one, thought 0.0.0 (score 0)."
     )
 
 
 def test_the_search_ended_before_the_right_thought_was_expanded():
     why = why_it_failed(lost((GOOD, 0.9, "kept"), (BAD, 0.1, "pruned"), end="budget:calls"))
     assert why.text == (
-        "Cut short: the run spent the budget of calls before it expanded thought 0.0 (score 0.9), which could still "
+        "Cut short: the run spent the budget of calls before it expanded "
+        "thought 0.0 (score 0.9), which could still "
         "lead to a right answer."
     )
 
@@ -153,11 +165,13 @@ def test_the_search_ended_before_the_right_thought_was_expanded():
     [
         (
             0.4,
-            "Evaluator: scored the right answer, thought 0.0 (score 0.4), lower than the wrong one, thought 0.1 (score 0.6).",
+            "Evaluator: scored the wrong answer, thought 0.1 (score 0.6), higher "
+            "than the right one, thought 0.0 (score 0.4).",
         ),
         (
             0.6,
-            "Evaluator: scored the wrong answer, thought 0.1 (score 0.6), as high as the right one, thought 0.0 (score 0.6).",
+            "Evaluator: scored the wrong answer, thought 0.1 (score 0.6), as high "
+            "as the right one, thought 0.0 (score 0.6).",
         ),
         (0.8, "Answer: a right one was at thought 0.0 (score 0.8), and another one was given."),
         (None, "Answer: a right one was at thought 0.0, and another one was given."),
@@ -180,7 +194,9 @@ def test_a_right_answer_was_passed_over(right, says):
 def test_only_the_thoughts_that_the_search_could_have_kept_are_its_fault():
     """Of two solvable thoughts one scored as high as the kept one, and the evaluator misjudged the other."""
     why = why_it_failed(lost((BAD, 0.9, "kept"), (GOOD, 0.9, "pruned"), (GOOD, 0.1, "pruned")))
-    assert why.text.startswith("Search: pruned thought 0.1 (score 0.9), which could still lead to a right answer")
+    assert why.text.startswith(
+        "Search: pruned thought 0.1 (score 0.9), which could still lead to a right answer"
+    )
     assert why.nodes == ("0.1",)
 
 
@@ -273,7 +289,9 @@ def test_a_tool_returned_the_right_answer_and_the_agent_gave_another_one():
     assert run.correct is False
     (turn,) = {line.e.node for line in run.lines if isinstance(line.e, tl.Call) and line.e.purpose == "tool"}
     why = why_it_failed(run)
-    assert why.text == f"Answer: the right one is in a tool result at thought {turn}, and another one was given."
+    assert why.text == (
+        f"Answer: the right one is in a tool result at thought {turn}, and another one was given."
+    )
     assert why.nodes == (turn,)
 
 

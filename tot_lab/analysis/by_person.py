@@ -1,4 +1,4 @@
-"""What a person changed in a run: in a branch of it (`lab.branch`), or while it was under way (`stream.steer`)."""
+"""What a person changed in a run: in a branch (`lab.branch`), or while it was under way (`stream.steer`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tot_lab.core.records import Note, Scored, Thought
 from tot_lab.core.tree import format_score
 from tot_lab.record.edits import Branched, Edits
 from tot_lab.record.run import Run
-
 
 REPLACED = "text replaced"
 

@@ -617,4 +617,5 @@ def _tally(words: Iterable[str]) -> str:
 
 def _ids(nodes: Sequence[str]) -> str:
     more = len(nodes) - SHOWN
-    return f"thought{'s' * (len(nodes) > 1)} " + ", ".join(nodes[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    named = f"thought{'s' * (len(nodes) > 1)} {', '.join(nodes[:SHOWN])}"
+    return named + (f" and {more} more" if more > 0 else "")

@@ -134,11 +134,12 @@ def _pruned(run: Run, good: Sequence[Node]) -> tuple[Sequence[Node], str]:
         return low, f"Evaluator: {what} {_ids(low)}, {_hope(run, low)}."
     if lowered := by["lowered"]:
         then = "it was" if len(lowered) == 1 else "they were"
-        return lowered, f"Person: set the score of {_ids(lowered, _scored)}, {_hope(run, lowered)}, and {then} pruned."
+        text = f"Person: set the score of {_ids(lowered, _scored)}, {_hope(run, lowered)}"
+        return lowered, f"{text}, and {then} pruned."
     raised = list({rival.id: rival for node in others for rival in scores.raised(node)}.values())
     then = "was" if len(others) == 1 else "were"
-    text = f"Person: set the score of {_ids(raised, _scored)} above that of {_ids(others)}, {_hope(run, others)}"
-    return [*others, *raised], f"{text} and {then} pruned."
+    text = f"Person: set the score of {_ids(raised, _scored)} above that of {_ids(others)}"
+    return [*others, *raised], f"{text}, {_hope(run, others)} and {then} pruned."
 
 
 class _Scores:
@@ -251,9 +252,10 @@ def _misjudged(run: Run, right: Sequence[Node]) -> str:
         ids, wrong = _ids(equal or right, _scored), _ids([given], _scored)
         scored = f"the right answer, {ids}, scored {than} the wrong one, {wrong}"
         return f"Person: set the score of {_ids(by_person)}, and {scored}."
-    if not equal:
-        return f"Evaluator: scored the right answer, {_ids(right)}, lower than the wrong one, {_ids([given])}."
-    return f"Evaluator: scored the wrong answer, {_ids([given])}, as high as the right one, {_ids(equal)}."
+    wrong = f"the wrong answer, {_ids([given])}"
+    if equal:
+        return f"Evaluator: scored {wrong}, as high as the right one, {_ids(equal)}."
+    return f"Evaluator: scored {wrong}, higher than the right one, {_ids(right)}."
 
 
 def _scored(node: Node) -> bool:

@@ -178,8 +178,8 @@ def tree_rows(
     """Return a tree as at most `max_rows` lines of text.
 
     If not all thoughts fit, those on the path to the answer are preferred, then those closest to the root.
-    The path is drawn with bold lines. The last line states how many thoughts are not shown. Thoughts that a person
-    `changed` are marked.
+    The path is drawn with bold lines. The last line states how many thoughts are not shown. Thoughts that a
+    person `changed` are marked.
     """
     if not tree.roots:
         return []
@@ -487,7 +487,8 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
         f"{_badge_html(summary.simulated)}</summary>"
         f"{'' if title == summary.question else f'<p class=whole>{escape(summary.question)}</p>'}"
         f"<p class=whole>answer <b>{escape(summary.answer) or 'none'}</b> {escape(summary.verdict)}</p>"
-        f"{_failure_html(summary)}{_changed_html(summary)}{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
+        f"{_failure_html(summary)}{_changed_html(summary)}"
+        f"{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
         f"{_path_html(run)}"
         f"<p class=facts>{escape(summary.run_facts)}</p></details>"
     )

@@ -343,9 +343,9 @@ def facts_of(run: Run) -> dict[str, Any]:
     Returns:
         `blame`, the component to blame for a failure; `findings`, beginning with why the run failed; `marks`
         of a person, by id; `outside`, the tools that thoughts from outside are the results of, by id;
-        `right`, the thoughts that hold a right answer, if another one was given; `solvable`, one letter per thought in the order of the record: `1` if it could still lead to a right
-        answer, `0` if it could not, `?` if that is not known; `plans`, every version of
-        every plan in the order of creation.
+        `right`, the thoughts with a right answer that was not chosen; `solvable`, one letter per thought in
+        the order of the record: `1` if it could still lead to a right answer, `0` if it could not, `?` if
+        that is not known; `plans`, every version of every plan in the order of creation.
     """
     blamed, findings = blame_and_findings(run)
     labels = labels_of(run)

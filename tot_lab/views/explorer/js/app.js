@@ -214,7 +214,7 @@ export function mount(element, source, { height = 620 } = {}) {
       const node = there(best) ? best : leader;
       const recording = source.runs[which];
       select(which, [node].filter(there));
-      const rest = there(node) ? `the best of the kept thoughts is thought ${recording.id(node)}` : "no thought has a score";
+      const rest = there(node) ? `the best of the kept ones is thought ${recording.id(node)}` : "no thought has a score";
       if (!there(best)) app.note = `${recording.ended?.answer ? "no thought is the answer" : "no answer"}; ${rest}`;
     },
     toggle(which, node) {

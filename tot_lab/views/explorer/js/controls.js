@@ -77,7 +77,7 @@ export function timeBar(app) {
   const play = button("play", () => app.play(), "space");
   const picks = [
     button("‹ pick", () => app.pick(-1), "the previous pick of the search ([)"),
-    button("play picks", () => app.play(true), "one pick after the other, with its reason"),
+    button("pick by pick", () => app.play(true), "one pick after the other, with its reason"),
     button("pick ›", () => app.pick(1), "the next pick of the search (])"),
   ];
   const follow = button("follow", () => app.follow(!app.following));
@@ -125,7 +125,7 @@ export function timeBar(app) {
       ),
     );
     say(play, app.playing && !app.playing.picks ? "pause" : "play");
-    say(picks[1], app.playing?.picks ? "pause" : "play picks");
+    say(picks[1], app.playing?.picks ? "pause" : "pick by pick");
     for (const one of picks) one.hidden = recording.picks.length < 2;
     press(follow, app.following);
     follow.hidden = !live;
