@@ -498,7 +498,7 @@ def test_a_diagnosis_reads_as_text_and_as_html_and_is_escaped():
             Finding("b", "c"),
         ]
     )
-    ids = "0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7 and 2 more"
+    ids = "thoughts 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7 and 2 more"
     assert repr(found) == f"kind_one: <script>alert(1)</script> [{ids}]\nb: c"
     assert found._repr_html_() == (
         f"<ul><li><b>kind one</b> &lt;script&gt;alert(1)&lt;/script&gt; <code>{ids}</code></li>"

@@ -38,15 +38,16 @@ def test_the_hand_and_its_steps_are_what_the_tests_take_them_for():
 
 def test_the_evaluator_pruned_the_right_thought():
     why = why_it_failed(lost((GOOD, 0.05, "pruned"), (BAD, 0.9, "kept")))
-    assert why.text == "Evaluator: pruned 0.0 (score 0.05), which could still lead to a right answer."
+    assert why.text == "Evaluator: pruned thought 0.0 (score 0.05), which could still lead to a right answer."
     assert why.nodes == ("0.0",)
 
 
 def test_the_search_pruned_what_scored_as_high_as_what_it_kept():
     why = why_it_failed(lost((GOOD, 0.9, "pruned"), (BAD, 0.9, "kept")))
     assert why.text == (
-        "Search: pruned 0.0 (score 0.9), which could still lead to a right answer, although no thought that "
-        "was kept scored higher."
+        "Search: pruned thought 0.0 (score 0.9), which could still lead to a "
+        "right answer, although no thought that "
+        "was kept on its level scored higher."
     )
     other = "10 * 5 = 50 (left: 4 6 50)"
     assert HAND.domain.solvable(HAND, [other]) is False
@@ -64,13 +65,13 @@ def test_the_proposer_made_no_right_thought():
     why = why_it_failed(lost((BAD, 0.9, "kept"), ("4 + 5 = 9 (left: 6 9 10)", 0.2, "pruned")))
     if HAND.domain.solvable(HAND, ["4 + 5 = 9 (left: 6 9 10)"]):
         pytest.fail("choose a step that cannot lead to 24")
-    assert why.text == "Proposer: no child of 0 could still lead to a right answer."
+    assert why.text == "Proposer: no child of thought 0 could still lead to a right answer."
     assert why.nodes == ("0",)
 
 
 def test_replies_without_a_thought_are_unreadable_and_not_wrong():
     why = why_it_failed(lost())
-    assert why.text == "Proposer: no thought could be read from its replies at 0."
+    assert why.text == "Proposer: no thought could be read from its replies at thought 0."
     assert why.nodes == ("0",)
 
 
@@ -107,17 +108,26 @@ def test_what_a_person_did_is_not_the_evaluators_fault():
         return why_it_failed(recorder.run)
 
     both = "which could still lead to a right answer"
-    assert steered().text == f"Evaluator: pruned 0.0 (score 0.05), {both}."
+    assert steered().text == f"Evaluator: pruned thought 0.0 (score 0.05), {both}."
     assert steered().nodes == ("0.0",)  # the person pruned the other one
-    assert steered(by="person").text == f"Person: set the score of 0.0, {both}, and it was pruned."
-    assert steered(by="person", score=0.95).text.startswith("Search: pruned 0.0, ")
-    assert steered(later=0.95).text == f"Evaluator: pruned 0.0, {both}."  # before the person raised its score
-    assert steered(reason="person").text == f"Person: pruned 0.0 (score 0.05), 0.1 (score 0.2), {both}."
+    assert (
+        steered(by="person").text
+        == f"Person: set the score of thought 0.0 (score 0.05), {both}, and it was pruned."
+    )
+    assert steered(by="person", score=0.95).text.startswith("Search: pruned thought 0.0, ")
+    assert steered(later=0.95).text == (
+        f"Evaluator: pruned thought 0.0, {both}."
+    )  # before the person raised its score
+    assert (
+        steered(reason="person").text == f"Person: pruned thoughts 0.0 (score 0.05), 0.1 (score 0.2), {both}."
+    )
 
 
 def test_a_thought_without_a_readable_score_was_not_judged_badly():
     why = why_it_failed(lost((GOOD, None, "pruned"), (BAD, 0.9, "kept")))
-    assert why.text == "Evaluator: gave no readable score to 0.0, which could still lead to a right answer."
+    assert why.text == (
+        "Evaluator: gave no readable score to thought 0.0, which could still lead to a right answer."
+    )
 
 
 def test_a_right_answer_that_was_pruned_is_compared_with_the_one_that_was_given():
@@ -136,14 +146,16 @@ def test_a_right_answer_that_was_pruned_is_compared_with_the_one_that_was_given(
     )
     assert (run.answer, run.tree["0.0.0"].state) == ("41", "pruned")
     assert why_it_failed(run).text == (
-        "Evaluator: scored the right answer 0.0.0 (score 0) lower than the wrong one, 0.1.0 (score 1)."
+        "Evaluator: scored the wrong answer, thought 0.1.0 (score 1), higher "
+        "than the right one, thought 0.0.0 (score 0)."
     )
 
 
 def test_the_search_ended_before_the_right_thought_was_expanded():
     why = why_it_failed(lost((GOOD, 0.9, "kept"), (BAD, 0.1, "pruned"), end="budget:calls"))
     assert why.text == (
-        "Cut short: the run spent the budget of calls before it expanded 0.0 (score 0.9), which could still "
+        "Cut short: the run spent the budget of calls before it expanded "
+        "thought 0.0 (score 0.9), which could still "
         "lead to a right answer."
     )
 
@@ -153,14 +165,16 @@ def test_the_search_ended_before_the_right_thought_was_expanded():
     [
         (
             0.4,
-            "Evaluator: scored the right answer 0.0 (score 0.4) lower than the wrong one, 0.1 (score 0.6).",
+            "Evaluator: scored the wrong answer, thought 0.1 (score 0.6), higher "
+            "than the right one, thought 0.0 (score 0.4).",
         ),
         (
             0.6,
-            "Evaluator: scored the wrong answer 0.1 (score 0.6) as high as the right one, 0.0 (score 0.6).",
+            "Evaluator: scored the wrong answer, thought 0.1 (score 0.6), as high "
+            "as the right one, thought 0.0 (score 0.6).",
         ),
-        (0.8, "Answer: a right one was at 0.0 (score 0.8), and another one was given."),
-        (None, "Answer: a right one was at 0.0, and another one was given."),
+        (0.8, "Answer: a right one was at thought 0.0 (score 0.8), and another one was given."),
+        (None, "Answer: a right one was at thought 0.0, and another one was given."),
     ],
 )
 def test_a_right_answer_was_passed_over(right, says):
@@ -180,7 +194,9 @@ def test_a_right_answer_was_passed_over(right, says):
 def test_only_the_thoughts_that_the_search_could_have_kept_are_its_fault():
     """Of two solvable thoughts one scored as high as the kept one, and the evaluator misjudged the other."""
     why = why_it_failed(lost((BAD, 0.9, "kept"), (GOOD, 0.9, "pruned"), (GOOD, 0.1, "pruned")))
-    assert why.text.startswith("Search: pruned 0.1 (score 0.9), which could still lead to a right answer")
+    assert why.text.startswith(
+        "Search: pruned thought 0.1 (score 0.9), which could still lead to a right answer"
+    )
     assert why.nodes == ("0.1",)
 
 
@@ -203,7 +219,7 @@ def test_without_a_solver_it_names_the_best_that_was_pruned_and_blames_nobody():
     why = why_it_failed(lost(*steps, task=task))
     assert why.text == (
         f"The run had nothing left to expand. {UNKNOWN} "
-        "The best of the pruned ones: 0.5 (score 0.5), 0.4 (score 0.4), 0.3 (score 0.3)."
+        "The best of the pruned ones: thoughts 0.5 (score 0.5), 0.4 (score 0.4), 0.3 (score 0.3)."
     )
     assert why.nodes == ("0.5", "0.4", "0.3")
     assert not any(word in why.text for word in ("Proposer", "Evaluator", "Cut"))
@@ -273,7 +289,9 @@ def test_a_tool_returned_the_right_answer_and_the_agent_gave_another_one():
     assert run.correct is False
     (turn,) = {line.e.node for line in run.lines if isinstance(line.e, tl.Call) and line.e.purpose == "tool"}
     why = why_it_failed(run)
-    assert why.text == f"Answer: the right one is in a tool result at {turn}, and another one was given."
+    assert why.text == (
+        f"Answer: the right one is in a tool result at thought {turn}, and another one was given."
+    )
     assert why.nodes == (turn,)
 
 
@@ -301,7 +319,7 @@ def test_no_tool_returned_the_right_answer(calls, says):
 @pytest.mark.parametrize(
     ("title", "says"),
     [
-        ("Delia", "Answer: the right one is in a tool result at {turn}, and none was given."),
+        ("Delia", "Answer: the right one is in a tool result at thought {turn}, and none was given."),
         ("Jorin", "Proposer: the only tool result that it requested does not contain the right answer."),
     ],
 )
@@ -348,7 +366,7 @@ def test_a_wrong_answer_was_accepted():
         recorder.score(answer, 0.95)
         recorder.end("Fenwell", node=answer, stop="solved")
     why = why_it_failed(recorder.run)
-    assert why.text == f"Evaluator: accepted {answer} (score 0.95) as the answer, which is wrong."
+    assert why.text == f"Evaluator: accepted thought {answer} (score 0.95) as the answer, which is wrong."
     assert why.nodes == (answer,)
 
 
@@ -376,7 +394,7 @@ def drafted(*texts, deeper=None):
 
 def test_a_right_draft_was_written_and_another_answer_was_given():
     why = why_it_failed(drafted("41", "42", "43", deeper=1))
-    assert why.text == "Answer: a right one was at 0.1 (score 0.5), and another one was given."
+    assert why.text == "Answer: a right one was at thought 0.1 (score 0.5), and another one was given."
     assert why.nodes == ("0.1",)
 
 
@@ -397,6 +415,6 @@ def test_the_best_of_deep_thinks_drafts_is_named_with_its_grade():
     why = why_it_failed(run)
     first = next(id for id, grade in drafts.items() if grade == best)
     assert why.text.startswith(f"Proposer: none of the {len(drafts)} answers that were written is right.")
-    assert f"The best, at {first} (score " in why.text
+    assert f"The best, at thought {first} (score " in why.text
     assert why.text.endswith(f"has the grade {best:.3g}.")
     assert why.nodes == tuple(id for id, grade in drafts.items() if grade == best)

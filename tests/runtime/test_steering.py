@@ -423,4 +423,4 @@ def test_the_reason_of_a_failure_names_a_person_who_pruned():
         recorder.decide(id, "pruned", "person")
         recorder.end("", stop="exhausted")
     why = first_findings(recorder.run)[0]
-    assert why.text == "Person: pruned 0.0 (score 0.9), which could still lead to a right answer."
+    assert why.text == "Person: pruned thought 0.0 (score 0.9), which could still lead to a right answer."

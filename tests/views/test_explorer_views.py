@@ -75,7 +75,7 @@ def test_a_search_without_terms_picks_by_the_scores(opened):
     (id,) = run.lines[line].e.data["parents"]
     page = opened(run)
     page.evaluate(f"{APP}.setStep({line + 1})")
-    soon(lambda: page.locator(".tl-what").text_content().startswith(f"picked {id}: score "))
+    soon(lambda: page.locator(".tl-what").text_content().startswith(f"picked thought {id}: score "))
     assert float(page.locator(".tl-what").text_content().split()[-1]) == run.tree[id].score
 
 
@@ -90,7 +90,11 @@ def test_best_says_what_it_found_if_there_is_no_answer(opened):
         recorder.end("", stop="budget:calls")
     page = opened(recorder.run)
     page.get_by_role("button", name="best").click()
-    soon(lambda: page.get_by_text("no answer; the best of the kept thoughts is 0.1", exact=True).is_visible())
+    soon(
+        lambda: page.get_by_text(
+            "no answer; the best of the kept ones is thought 0.1", exact=True
+        ).is_visible()
+    )
     assert page.evaluate(f"{APP}.ids()") == ["0.1"]
     page.evaluate(f"{APP}.show(['0.0'])")
     soon(lambda: page.get_by_text("no answer; the best").count() == 0)
@@ -134,7 +138,7 @@ def test_a_step_says_why_the_search_chose_a_thought(opened):
     page = opened(run)
     page.evaluate(f"{APP}.setStep({line + 1})")
     said = page.locator(".tl-what")
-    soon(lambda: said.text_content().startswith(f"picked {id}: visits {terms['visits']}, value "))
+    soon(lambda: said.text_content().startswith(f"picked thought {id}: visits {terms['visits']}, value "))
     page.evaluate(f"{APP}.show(['{id}'])")
     facts = page.locator(".tl-facts")
     soon(lambda: f"step {line + 1} · visits {terms['visits']}" in facts.text_content())
@@ -153,9 +157,8 @@ def test_thoughts_are_coloured_by_what_is_chosen(opened):
         const id = (node) => scene.recording.id(node);
         return Object.fromEntries([...scene.nodes].map((node, slot) => [id(node), scene.number(slot)]));
     }})()"""
-    wanted = {id: "yes" if can else "no" for id, can in truth.items()} | {
-        "0": ""
-    }  # the question has no number
+    wanted = {id: ["yes" if can else "no"] for id, can in truth.items()}
+    wanted["0"] = []  # the question has no number
     soon(lambda: page.evaluate(numbers) == wanted)
 
 
@@ -519,7 +522,7 @@ def test_compared_thoughts_have_one_place_and_the_first_difference_comes_first(o
     same = next(k for k, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other)
     about = {line.e.id for made in (first, second) for line in made.lines[same:] if hasattr(line.e, "id")}
     named = listed.first.text_content()
-    assert any(named.startswith(id) for id in about)
+    assert any(named.startswith(f"thought {id}") for id in about)
     page.get_by_role("button", name="timeline").click()
     clocks = page.locator(".tl-stage canvas[aria-label^='Calls over time']")
     soon(lambda: clocks.count() == 2)

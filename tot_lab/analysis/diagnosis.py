@@ -22,6 +22,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from tot_lab.analysis.by_person import changes_of
 from tot_lab.analysis.frames import CallRow, calls_of, tools_of, tools_offered
 from tot_lab.analysis.known import Known, can_be_asked, judged, wins
 from tot_lab.core.bulk import gc_paused
@@ -97,6 +98,7 @@ def diagnose(run: Run) -> Diagnosis:
       solver.
     - marks: how the scores agree with a person's marks. marked_wrong: the answer rests on a thought that is
       marked wrong.
+    - person: what a person changed, in a branch or while the run was under way.
     - cut_short: a budget or the cap on thoughts ended the search before all kept thoughts were expanded.
       out_of_turns: a tool loop used up its turns.
     - unfinished_answer: the answer of a search on text comes from a path that states none.
@@ -217,6 +219,15 @@ def _marked_wrong(facts: _Facts) -> Iterator[Finding]:
     if wrong:
         text = f"The answer rests on {_count(wrong, 'thought')} that {_are(wrong)} marked wrong."
         yield Finding("marked_wrong", text, _of(wrong))
+
+
+def _person(facts: _Facts) -> Iterator[Finding]:
+    changes = changes_of(facts.run)
+    if changes:
+        more = len(changes) - SHOWN
+        text = "; ".join(map(str, changes[:SHOWN])) + (f"; and {more} more" if more > 0 else "")
+        nodes = dict.fromkeys(change.node for change in changes if change.node)
+        yield Finding("person", f"A person changed this run: {text}.", tuple(nodes))
 
 
 def _cut_short(facts: _Facts) -> Iterator[Finding]:
@@ -513,6 +524,7 @@ _LOOKS: Sequence[Callable[[_Facts], Iterator[Finding]]] = (
     _unsolvable,
     _good_pruned,
     _marked_wrong,
+    _person,
     _cut_short,
     _out_of_turns,
     _unfinished_answer,
@@ -605,4 +617,5 @@ def _tally(words: Iterable[str]) -> str:
 
 def _ids(nodes: Sequence[str]) -> str:
     more = len(nodes) - SHOWN
-    return ", ".join(nodes[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    named = f"thought{'s' * (len(nodes) > 1)} {', '.join(nodes[:SHOWN])}"
+    return named + (f" and {more} more" if more > 0 else "")

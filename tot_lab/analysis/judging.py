@@ -5,7 +5,8 @@ complete path, or by a person's mark. Thoughts without a label are counted, but 
 measure that cannot be computed from the labels is NaN, never 0.
 
 Blame is determined by the deepest thoughts that could still lead to a correct answer and were not pruned (in
-a beam search, those of the last level with such a thought), and by the last decision about them.
+a beam search, those of the last level with such a thought), and by the last decision about them. A run that a
+budget, the cap on thoughts or a person ended was cut short if such a thought had not been expanded.
 
 Tasks are the unit of sampling, because thoughts of one run and runs of one task are alike. Intervals
 therefore come from a cluster bootstrap over tasks (Davison & Hinkley 1997, section 3.8).
@@ -356,7 +357,13 @@ def labels_of(run: Run) -> dict[str, bool]:
     facts = _Facts(run, asking=can_be_asked(run))
     if not facts.asking or run.stop_reason is None:
         return {}
-    return {id: can for id, (can, _) in facts.labels.items()}
+    return {id: can for id, (can, _) in facts.labels.items()} | dict.fromkeys(facts.right_leaves, True)
+
+
+def right_not_chosen(run: Run) -> list[str]:
+    """Return the leaves that hold a right answer in a run that ended without one."""
+    facts = _Facts(run, asking=can_be_asked(run))
+    return facts.right_leaves if facts.asking and facts.failed else []
 
 
 class _Facts(Known):
@@ -443,15 +450,23 @@ class _Facts(Known):
         """The component to blame for a failed run."""
         right = [self.run.tree[id] for id in self.right_leaves]
         stayed = [node for node in right if node.state != "pruned" or not judged(node)]
-        if right:
-            shown = stayed or right
-            nodes = tuple(node.id for node in shown)
-            return Blamed("answerer" if stayed else "evaluator", shown[0].depth, nodes)
+        if stayed:
+            return Blamed("answerer", stayed[0].depth, tuple(node.id for node in stayed))
         good = [node for node in self.run.tree if self.good(node.id)]
-        if not good:
+        if not good and not right:
             hopeless = self.labels.get(self.run.tree.root.id) == (False, "domain")
             return Blamed("unsolvable", 0) if hopeless else Blamed("unknown")
         alive = [node for node in good if node.state not in ("pruned", "duplicate", "merged")]
+        waiting = [
+            node
+            for node in alive
+            if node.state != "failed" and not node.children and node.id not in self._judged
+        ]
+        if waiting and _interrupted(self.run.stop_reason or ""):
+            nodes = tuple(node.id for node in waiting)
+            return Blamed("cut short", 1 + max(node.depth for node in waiting), nodes)
+        if right:
+            return Blamed("evaluator", right[0].depth, tuple(node.id for node in right))
         deepest = max((node.depth for node in alive), default=None)
         if deepest is None:
             return Blamed("evaluator", min(node.depth for node in good), tuple(node.id for node in good))
@@ -494,6 +509,11 @@ class _Facts(Known):
             for row in calls_of(self.run)
             if role_of(row.call.purpose) in _PROPOSES and row.reply is not None and row.reply.error is None
         }
+
+
+def _interrupted(stop: str) -> bool:
+    """Return whether a run ended from outside the search, with thoughts that it would have expanded."""
+    return stop.startswith("budget:") or stop in ("limit:nodes", "cancelled")
 
 
 # Computation of the measures.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import heapq
+import math
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
+from tot_lab.analysis.by_person import REPLACED, changes_of
 from tot_lab.analysis.diagnosis import Diagnosis, Finding, seen_at_once
 from tot_lab.analysis.frames import calls_of, tools_of, tools_offered
 from tot_lab.analysis.judging import Blamed, blame_of
@@ -69,16 +72,29 @@ def _reason(run: Run, blamed: Blamed) -> Finding:
             text = _not_chosen(run, nodes)
         case "proposer":
             nodes, text = _not_proposed(run, nodes)
+        case "cut short" if run.best is not None and _accepted(run):
+            nodes, text = [run.best], _accepted(run)
         case "cut short":
             ended = _interruption(run) or "the search ended"
             text = f"Cut short: {ended} before it expanded {named}, {_hope(run, nodes)}."
         case "evaluator" if run.best is not None and blamed.nodes == (run.best.id,):
-            text = f"Evaluator: accepted {named} as the answer, which is wrong."
+            text = _accepted(run)
         case "evaluator":
             nodes, text = _pruned(run, nodes)
         case _:
             nodes, text = _shown_by_record(run)
     return Finding("why_it_failed", text, tuple(node.id for node in nodes))
+
+
+def _accepted(run: Run) -> str:
+    """Return whose score made a search accept a wrong answer, "" if none did."""
+    best = run.best
+    if run.stop_reason != "solved" or best is None:
+        return ""
+    if best.by == "person":
+        given = _ids([best], _scored)
+        return f"Person: set the score of {given}, and it was accepted as the answer, which is wrong."
+    return f"Evaluator: accepted {_ids([best])} as the answer, which is wrong." if judged(best) else ""
 
 
 def _hope(run: Run, nodes: Sequence[Node]) -> str:
@@ -96,35 +112,103 @@ def _are_right(run: Run, good: Sequence[Node]) -> bool:
 
 
 def _pruned(run: Run, good: Sequence[Node]) -> tuple[Sequence[Node], str]:
-    """Return who pruned thoughts from which a right answer could be reached, and those that it pruned."""
+    """Return who pruned thoughts from which a right answer could be reached, and those that it pruned.
+
+    What the search did comes first: a person is named only for what the person's changes alone explain.
+    """
     others = [node for node in good if node.reason != "person"]
     if not others:
         return good, f"Person: pruned {_ids(good)}, {_hope(run, good)}."
     if _are_right(run, others) and (misjudged := _misjudged(run, others)):
         return others, misjudged
-    by_person = _scored_by_person(run, others)
-    if high := _scored_as_high(run, [node for node in others if node.by != "person" or node.id in by_person]):
-        although = "although no thought that was kept scored higher"
+    by: dict[str, list[Node]] = defaultdict(list)
+    scores = _Scores(run)
+    for node in others:
+        by[scores.blame(node)].append(node)
+    if high := by["search"]:
+        level = "its level" if len(high) == 1 else "their level"
+        although = f"although no thought that was kept on {level} scored higher"
         return high, f"Search: pruned {_ids(high)}, {_hope(run, high)}, {although}."
-    if all(node.id in by_person for node in others):
-        return others, f"Person: set the score of {_ids(others)}, {_hope(run, others)}, and it was pruned."
-    others = [node for node in others if node.id not in by_person]
-    if all(node.unreadable for node in others):
-        return others, f"Evaluator: gave no readable score to {_ids(others)}, {_hope(run, others)}."
-    return others, f"Evaluator: pruned {_ids(others)}, {_hope(run, others)}."
+    if low := by["evaluator"]:
+        what = "gave no readable score to" if all(node.unreadable for node in low) else "pruned"
+        return low, f"Evaluator: {what} {_ids(low)}, {_hope(run, low)}."
+    if lowered := by["lowered"]:
+        then = "it was" if len(lowered) == 1 else "they were"
+        text = f"Person: set the score of {_ids(lowered, _scored)}, {_hope(run, lowered)}"
+        return lowered, f"{text}, and {then} pruned."
+    raised = list({rival.id: rival for node in others for rival in scores.raised(node)}.values())
+    then = "was" if len(others) == 1 else "were"
+    text = f"Person: set the score of {_ids(raised, _scored)} above that of {_ids(others)}"
+    return [*others, *raised], f"{text}, {_hope(run, others)} and {then} pruned."
 
 
-def _scored_by_person(run: Run, pruned: Sequence[Node]) -> set[str]:
-    """Return the thoughts that were pruned after a person had set their scores, not before."""
-    ids = {node.id for node in pruned if node.by == "person"}
-    scored: set[str] = set()
-    found: set[str] = set()
-    for event in run.events if ids else ():
-        if isinstance(event, Scored) and event.id in ids and event.by == "person":
-            scored.add(event.id)
-        elif isinstance(event, Decided) and event.id in scored:
-            found.add(event.id)
-    return found
+class _Scores:
+    """The scores of a run's thoughts when they were pruned, and those of the thoughts that were kept."""
+
+    def __init__(self, run: Run) -> None:
+        self.given: dict[str, list[tuple[int, Scored]]] = defaultdict(list)
+        """The readable evaluations of each thought, each with its place in the record."""
+        self.pruned: dict[str, int] = {}
+        """The place at which each thought was pruned."""
+        for place, event in enumerate(run.events):
+            if isinstance(event, Scored) and event.score is not None:
+                self.given[event.id].append((place, event))
+            elif isinstance(event, Decided) and event.what == "pruned":
+                self.pruned[event.id] = place
+        self.most: dict[int, float] = {}
+        """The highest score that a kept thought of each level ever had."""
+        self.raised_by_person: dict[int, list[str]] = defaultdict(list)
+        """The kept thoughts of each level that a person scored."""
+        self.levels: dict[int, list[str]] = defaultdict(list)
+        """The pruned thoughts of each level."""
+        self.nodes = run.tree.nodes
+        for node in run.tree:
+            if node.state == "pruned":
+                self.levels[node.depth].append(node.id)
+            elif node.state in ("kept", "complete", "answer"):
+                scores = [event.score or 0 for _, event in self.given[node.id]]
+                self.most[node.depth] = max([*scores, self.most.get(node.depth, -1)])
+                if any(event.by == "person" for _, event in self.given[node.id]):
+                    self.raised_by_person[node.depth].append(node.id)
+
+    def at(self, id: str, place: int) -> Scored | None:
+        """Return the evaluation of a thought that counted at a place of the record."""
+        return next((event for when, event in reversed(self.given[id]) if when <= place), None)
+
+    def raised(self, node: Node) -> list[Node]:
+        """Return the kept thoughts on the level of a pruned one that only a person scored above it."""
+        place = self.pruned[node.id]
+        own = self.at(node.id, place)
+        found = []
+        for id in self.raised_by_person[node.depth] if own else ():
+            before = [event for when, event in self.given[id] if when <= place]
+            higher = {event.by == "person" for event in before if _value(event) > _value(own)}
+            if higher == {True} and before[-1].by == "person":
+                found.append(self.nodes[id])
+        return found
+
+    def blame(self, node: Node) -> str:
+        """Return what explains that a thought was pruned: the `evaluator`, the `search`, since no thought
+        that was kept on the level scored higher, or the scores of a person, that of the thought itself
+        (`lowered`) or those of others (`raised`).
+        """
+        place = self.pruned.get(node.id)
+        own = None if place is None else self.at(node.id, place)
+        if place is None or own is None:
+            return "evaluator"
+        if self.most.get(node.depth, math.inf) <= _value(own):
+            return "search"
+        if own.by == "person":
+            return "lowered"
+        raised = len(self.raised(node))
+        if not raised:
+            return "evaluator"
+        better = sum(_value(self.at(id, place)) > _value(own) for id in self.levels[node.depth])
+        return "raised" if better < raised else "evaluator"
+
+
+def _value(event: Scored | None) -> float:
+    return -1 if event is None or event.score is None else event.score
 
 
 def _not_proposed(run: Run, ends: Sequence[Node]) -> tuple[Sequence[Node], str]:
@@ -140,7 +224,11 @@ def _not_proposed(run: Run, ends: Sequence[Node]) -> tuple[Sequence[Node], str]:
             if len(children) == 1:
                 return ends, "Proposer: the only answer that was written is wrong."
             return ends, f"Proposer: none of the {len(children)} answers that were written is right."
-    return ends, f"Proposer: no child of {_ids(ends)} could still lead to a right answer."
+    none = f"no child of {_ids(ends)} could still lead to a right answer"
+    replaced = {change.node for change in changes_of(run) if change.what == REPLACED}
+    if written := [child for child in children if child.id in replaced]:
+        return written, f"Person: replaced the text of {_ids(written)}, and {none}."
+    return ends, f"Proposer: {none}."
 
 
 def _not_chosen(run: Run, right: Sequence[Node]) -> str:
@@ -152,29 +240,27 @@ def _not_chosen(run: Run, right: Sequence[Node]) -> str:
 def _misjudged(run: Run, right: Sequence[Node]) -> str:
     """Return that right answers scored no higher than the given one, "" if that is not known."""
     given = run.best
-    if given is None or given.score is None or not judged(given) or not all(map(judged, right)):
+    if given is None or given.score is None or not all(map(_scored, [given, *right])):
         return ""
+    by_person = [node for node in (given, *right) if node.by == "person"]
     scores = [node.rank for node in right]
-    if max(scores) < given.rank and all(node.score is not None for node in right):
-        return f"Evaluator: scored the right answer {_ids(right)} lower than the wrong one, {_ids([given])}."
-    if max(scores) == given.rank:
-        equal = [node for node in right if node.rank == given.rank]
-        return f"Evaluator: scored the wrong answer {_ids([given])} as high as the right one, {_ids(equal)}."
-    return ""
+    if max(scores) > given.rank or any(node.score is None for node in right):
+        return ""
+    equal = [node for node in right if node.rank == given.rank]
+    if by_person:
+        than = "as high as" if equal else "lower than"
+        ids, wrong = _ids(equal or right, _scored), _ids([given], _scored)
+        scored = f"the right answer, {ids}, scored {than} the wrong one, {wrong}"
+        return f"Person: set the score of {_ids(by_person)}, and {scored}."
+    wrong = f"the wrong answer, {_ids([given])}"
+    if equal:
+        return f"Evaluator: scored {wrong}, as high as the right one, {_ids(equal)}."
+    return f"Evaluator: scored {wrong}, higher than the right one, {_ids(right)}."
 
 
-def _scored_as_high(run: Run, pruned: Sequence[Node]) -> list[Node]:
-    """Return the pruned thoughts that scored as high as all thoughts that were kept on their level."""
-    if not pruned:
-        return []
-    depth = max(pruned, key=lambda node: node.rank).depth
-    kept = [node for node in run.tree if node.depth == depth and node.state in ("kept", "complete", "answer")]
-    most = max((node.rank for node in kept), default=None)
-    return [
-        node
-        for node in pruned
-        if most is not None and node.depth == depth and node.score is not None and node.rank >= most
-    ]
+def _scored(node: Node) -> bool:
+    """Return whether an evaluator or a person scored a thought."""
+    return judged(node) or node.by == "person"
 
 
 def _shown_by_record(run: Run) -> tuple[list[Node], str]:
@@ -187,9 +273,8 @@ def _shown_by_record(run: Run) -> tuple[list[Node], str]:
         last = run.tree[calls[-1].call.node] if calls and calls[-1].call.node in run.tree else run.tree.root
         nodes, more = found or ([], "")
         return nodes or [last], f"Cut short: {ended} before it gave an answer. {more}".rstrip()
-    if run.answer and run.stop_reason == "solved" and run.best is not None and judged(run.best):
-        text = f"Evaluator: accepted {_ids([run.best])} as the answer, which is wrong."
-        return [run.best], text if found is None else f"{text} {found[1]}"
+    if run.answer and run.best is not None and (accepted := _accepted(run)):
+        return [run.best], accepted if found is None else f"{accepted} {found[1]}"
     found = found or _shown_by_grades(run)
     if found is not None:
         return found[0] or [run.best or run.tree.root], found[1]
@@ -272,11 +357,12 @@ def _end_of(run: Run) -> str:
     return "The answer is wrong" if run.answer else "There is no answer"
 
 
-def _ids(nodes: Sequence[Node]) -> str:
-    """Name up to `NAMED` thoughts with their scores."""
+def _ids(nodes: Sequence[Node], shows: Callable[[Node], bool] = judged) -> str:
+    """Name up to `NAMED` thoughts, with their scores if those are to be shown."""
     names = [
-        node.id if node.score is None or not judged(node) else f"{node.id} (score {format_score(node.score)})"
+        node.id if node.score is None or not shows(node) else f"{node.id} (score {format_score(node.score)})"
         for node in nodes[:NAMED]
     ]
     more = len(nodes) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
+    noun = "thought" if len(nodes) == 1 else "thoughts"
+    return f"{noun} {', '.join(names)}" + (f" and {more} more" if more > 0 else "")

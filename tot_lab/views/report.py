@@ -11,12 +11,13 @@ import heapq
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from math import isnan
 from pathlib import Path
 from typing import NamedTuple
 
+from tot_lab.analysis.by_person import changes_of
 from tot_lab.analysis.frames import CallRow, tools_of
 from tot_lab.analysis.outside import from_outside
 from tot_lab.core.calls import Reply, html_text, is_made, refused
@@ -37,7 +38,7 @@ from tot_lab.views.figures.theme import (
 )
 from tot_lab.views.figures.tree import MAX_THOUGHTS, plot_tree
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
-from tot_lab.views.tree_svg import svg_url, tree_svg
+from tot_lab.views.tree_svg import PERSON_TEXT, svg_url, tree_svg
 
 MAX_DRAWN = 150
 """Maximum number of thoughts for which a notebook card draws the tree."""
@@ -54,6 +55,7 @@ class RunSummary(NamedTuple):
         verdict: Whether the answer is correct, with the expected one if it is not, or "" if unknown.
         failed: The most common error of the calls, or "".
         tools: Number of calls of each tool, or "" if there were none.
+        changed: What a person changed, or "".
         run_facts: Id, duration, amount paid and number of cached calls. They differ between runs with the
             same result.
     """
@@ -68,6 +70,7 @@ class RunSummary(NamedTuple):
     calls: str
     failed: str
     tools: str
+    changed: str
     tokens: str
     cost: str
     run_facts: str
@@ -93,6 +96,7 @@ def summarize(run: Run) -> RunSummary:
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
         counts.failed,
         counts.tools,
+        printable("; ".join(map(str, changes_of(run)))),
         f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
         f"run {run.id} · {_format_seconds(run, ' s')}{counts.in_tools} · paid {money(usage.paid)}{cached}"
@@ -150,6 +154,7 @@ def run_text(run: Run) -> str:
     """Return the repr of a run: its facts and a small tree."""
     summary = summarize(run)
     stopped = short(summary.stopped, 90)
+    changed = {change.node for change in changes_of(run)}
     rows = [
         f"{summary.strategy} · {summary.model}" + (" · simulated model" if summary.simulated else ""),
         f"  question  {short(summary.question, 90)}",
@@ -159,18 +164,22 @@ def run_text(run: Run) -> str:
         f"  calls     {summary.calls} · tokens {summary.tokens} · cost {summary.cost}",
         *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
         *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
+        *([f"  person    changed {short(summary.changed, 400)}"] if summary.changed else []),
         f"  thoughts  {summary.thoughts}",
-        *(f"    {row}" for row in tree_rows(run.tree, run.solution_path)),
+        *(f"    {row}" for row in tree_rows(run.tree, run.solution_path, changed=changed)),
         f"  {summary.run_facts}",
     ]
     return "\n".join(row.rstrip() for row in rows)
 
 
-def tree_rows(tree: Tree, path: Sequence[str], max_rows: int = MAX_ROWS) -> list[str]:
+def tree_rows(
+    tree: Tree, path: Sequence[str], max_rows: int = MAX_ROWS, changed: Collection[str] = ()
+) -> list[str]:
     """Return a tree as at most `max_rows` lines of text.
 
     If not all thoughts fit, those on the path to the answer are preferred, then those closest to the root.
-    The path is drawn with bold lines. The last line states how many thoughts are not shown.
+    The path is drawn with bold lines. The last line states how many thoughts are not shown. Thoughts that a
+    person `changed` are marked.
     """
     if not tree.roots:
         return []
@@ -211,7 +220,8 @@ def tree_rows(tree: Tree, path: Sequence[str], max_rows: int = MAX_ROWS) -> list
     stack = [(node, "", "", "") for node in reversed(drawn[None])]
     while stack:
         node, lead, branch, after = stack.pop()
-        rows.append(f"{lead}{branch}{_tree_row(node, len(lead + branch))}")
+        mark = "[person] " if node.id in changed else ""
+        rows.append(f"{lead}{branch}{mark}{_tree_row(node, len(lead + branch + mark))}")
         under = drawn.get(node.id, [])
         for place, child in reversed(list(enumerate(under))):
             last = place == len(under) - 1
@@ -270,7 +280,7 @@ def run_html(run: Run) -> str:
         f'<div style="margin-bottom:8px"><span style="opacity:.65">answer</span> '
         f"<b>{html_text(short(summary.answer, 300)) or 'none'}</b>{verdict}</div>"
         f'<div style="display:flex;flex-wrap:wrap;gap:6px 26px;margin-bottom:8px">{table}</div>'
-        f"{_failure_html(summary)}{_tree_html(run)}"
+        f"{_failure_html(summary)}{_changed_html(summary)}{_tree_html(run)}"
         f'<div style="font-size:11px;opacity:.65;margin-top:6px">{html_text(summary.run_facts)}</div></div>'
     )
 
@@ -421,6 +431,14 @@ def _losses_html(runs: Sequence[Run]) -> str:
     return f"<p>lost calls: {escape(describe(losses) or 'unknown')}</p>"
 
 
+def _changed_html(summary: RunSummary) -> str:
+    """Return a line with what a person changed, or ""."""
+    if not summary.changed:
+        return ""
+    mark = f'<b style="color:{PERSON_TEXT}">✎ a person changed</b>'
+    return f'<div style="margin-bottom:8px">{mark} {html_text(short(summary.changed, 400))}</div>'
+
+
 def _failure_html(summary: RunSummary) -> str:
     """Return a line with the most common error of the calls, or ""."""
     if not summary.failed:
@@ -469,7 +487,8 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
         f"{_badge_html(summary.simulated)}</summary>"
         f"{'' if title == summary.question else f'<p class=whole>{escape(summary.question)}</p>'}"
         f"<p class=whole>answer <b>{escape(summary.answer) or 'none'}</b> {escape(summary.verdict)}</p>"
-        f"{_failure_html(summary)}{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
+        f"{_failure_html(summary)}{_changed_html(summary)}"
+        f"{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
         f"{_path_html(run)}"
         f"<p class=facts>{escape(summary.run_facts)}</p></details>"
     )

@@ -17,6 +17,8 @@ from unicodedata import east_asian_width
 
 import numpy as np
 
+from tot_lab.analysis.by_person import changes_of
+from tot_lab.analysis.judging import right_not_chosen
 from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
 from tot_lab.views.figures.saving import PIXELS, check_width, format_of, rendered
@@ -50,6 +52,15 @@ LARGE = 11.0
 
 CORRECT = "#1b7837"
 """Colour of the words "✓ correct", with a contrast of 5.6:1 on white."""
+
+PERSON = "#7b3fa0"
+"""Colour of the mark of thoughts that a person changed, with white in it."""
+
+PERSON_TEXT = "#9b59c0"
+"""Colour of words about these changes, visible on light and on dark pages."""
+
+MISSED = "#1a9850"
+"""Colour of the mark of right answers that were not chosen, visible on light and on dark pages."""
 
 MIN_LABEL = 12
 """Minimum number of characters in a line of a label. If there is less room, there are no labels."""
@@ -93,6 +104,28 @@ class Frame(NamedTuple):
         return self.left + x * self.step, self.top + y * self.rise
 
 
+class Marks(NamedTuple):
+    """Places of the thoughts that have a mark.
+
+    Attributes:
+        changed: Thoughts that a person changed.
+        missed: Right answers that were found and not chosen.
+    """
+
+    changed: frozenset[int]
+    missed: frozenset[int]
+
+    @classmethod
+    def of(cls, run: Run, info: TreeInfo) -> Marks:
+        place = {id: place for place, id in enumerate(info.ids)}
+        try:
+            right = right_not_chosen(run)
+        except Exception:  # the task of a file, or a user's function
+            right = []
+        changed = (change.node for change in changes_of(run))
+        return cls(*(frozenset(place[id] for id in ids if id in place) for ids in (changed, right)))
+
+
 def tree_svg(run: Run) -> str:
     """Return the tree of a run as a standalone SVG image, with labels if there is room.
 
@@ -125,7 +158,7 @@ def tree_svg(run: Run) -> str:
         f"<style>svg{{color:{INK};background:{LIGHT.paper}}}@media(prefers-color-scheme:dark)"
         f"{{svg{{color:{DARK.ink};background:{DARK.paper}}}}}</style>"
     )
-    return "".join([start, *_tree(info, frame), "</svg>"])
+    return "".join([start, *_tree(info, frame, Marks.of(run, info)), "</svg>"])
 
 
 def svg_url(svg: str) -> str:
@@ -192,7 +225,8 @@ def _figure(run: Run, width: int) -> tuple[str, int]:
     path = [] if frame.labels else _path_places(info)
     numbers = [_number(str(k), frame, info, place) for k, place in enumerate(path, 1)]
     listed, y = _path_list(info, path, width, y)
-    legend, y = _legend(info, width, y + 6)
+    marks = Marks.of(run, info)
+    legend, y = _legend(info, marks, width, y + 6)
     height = round(y + 4)
     start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
@@ -201,7 +235,7 @@ def _figure(run: Run, width: int) -> tuple[str, int]:
         f"<title>{escape(short(run.question, 200))}</title>"
         f'<rect width="100%" height="100%" fill="{LIGHT.paper}"/>'
     )
-    parts = [start, *heading, *_tree(info, frame), *numbers, *listed, *legend, "</svg>"]
+    parts = [start, *heading, *_tree(info, frame, marks), *numbers, *listed, *legend, "</svg>"]
     return "".join(parts), height
 
 
@@ -285,12 +319,12 @@ def _path_list(info: TreeInfo, path: Sequence[int], width: int, y: float) -> tup
     return elements, y
 
 
-def _legend(info: TreeInfo, width: int, y: float) -> tuple[list[str], float]:
+def _legend(info: TreeInfo, marks: Marks, width: int, y: float) -> tuple[list[str], float]:
     """Draw the legend: every shape, line and colour that occurs, in rows."""
     elements: list[str] = []
     x, row = 4.0, SMALL * 1.6
     y += row
-    for drawing, room, name in _legend_entries(info):
+    for drawing, room, name in _legend_entries(info, marks):
         needed = room + 4 + len(name) * SMALL * _mean_width(name)
         if x > 4 and x + needed > width - 4:
             x, y = 4.0, y + row
@@ -300,12 +334,16 @@ def _legend(info: TreeInfo, width: int, y: float) -> tuple[list[str], float]:
     return elements, y + 0.3 * SMALL
 
 
-def _legend_entries(info: TreeInfo) -> Iterator[tuple[str, float, str]]:
+def _legend_entries(info: TreeInfo, marks: Marks) -> Iterator[tuple[str, float, str]]:
     """Yield each entry: a drawing whose middle is at height 0, its width, and its name."""
     for what in SHAPES:
         if what in info.shape:
             fill = FAINT if what == "question" or what not in HOLLOW else "none"
             yield _marker(what, fill, (6, 0), 4.2, f'stroke="{INK}" stroke-width="0.8"', INK), 12, what
+    if marks.missed:
+        yield _missed(FAINT, (6, 0), 3.4), 12, "right, not chosen"
+    if marks.changed:
+        yield _badge(5, 0), 12, "changed by a person"
     if (info.on_path & (info.parents >= 0)).any():
         yield f'<path d="M0 0h16" stroke="{PATH}" stroke-width="3.2"/>', 16, "path to the answer"
     for kind in dict.fromkeys(kind for *_, kind in info.links):
@@ -330,7 +368,7 @@ def _text(text: str, x: float, y: float, style: str, bold: bool = False) -> str:
 # The tree itself.
 
 
-def _tree(info: TreeInfo, frame: Frame) -> Iterator[str]:
+def _tree(info: TreeInfo, frame: Frame, marks: Marks) -> Iterator[str]:
     """Draw lines, links, markers and labels."""
     labels, radius = frame.labels, frame.radius
     texts = [label(text, labels) if labels else [] for text in info.texts]
@@ -358,16 +396,34 @@ def _tree(info: TreeInfo, frame: Frame) -> Iterator[str]:
             f'stroke-width="1.4" stroke-dasharray="5 4"/>'
         )
     for place, spot in enumerate(places):
-        yield _thought(info, place, spot, frame)
+        yield _thought(info, place, spot, frame, place in marks.missed)
+        if place in marks.changed:
+            yield _badge(spot[0] - radius - 1, spot[1] - radius)
         yield _label(texts[place], spot[0], spot[1] + radius + 3 + frame.size, frame)
 
 
-def _thought(info: TreeInfo, place: int, spot: Point, frame: Frame) -> str:
+def _badge(x: float, y: float) -> str:
+    """Draw the mark of a thought that a person changed."""
+    box = f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10" fill="{PERSON}"/>'
+    return box + _text("✎", x - 4, y + 3.3, 'font-size="9" fill="#fff"')
+
+
+def _missed(fill: str, spot: Point, radius: float, hover: str = "") -> str:
+    """Draw a right answer that was not chosen: a star in a ring."""
+    x, y = spot
+    star = _marker("right answer", fill, spot, radius * 0.8, f'stroke="{MISSED}" stroke-width="1"', "", hover)
+    ring = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius * 1.35:.1f}" fill="none" stroke="{MISSED}" '
+    return f'{star}{ring}stroke-width="2.5"/>'
+
+
+def _thought(info: TreeInfo, place: int, spot: Point, frame: Frame, missed: bool) -> str:
     what = info.shape[place]
     fill = FAINT if what == "question" else "none" if what in HOLLOW else colour(float(info.score[place]))
     on_path = bool(info.on_path[place])
     pen = f'stroke="{PATH if on_path else frame.ink}" stroke-width="{2 if on_path else 0.8}"'
     hover = f"<title>{escape(chr(10).join(info.details[place]))}</title>"
+    if missed:
+        return _missed(colour(float(info.score[place])), spot, frame.radius, hover)
     return _marker(what, fill, spot, frame.radius, pen, frame.ink, hover)
 
 

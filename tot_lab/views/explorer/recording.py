@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.analysis.judging import labels_of
+from tot_lab.analysis.by_person import changes_of
+from tot_lab.analysis.judging import labels_of, right_not_chosen
 from tot_lab.analysis.outside import from_outside
 from tot_lab.analysis.why import blame_and_findings
 from tot_lab.core.acts import raised_limits
@@ -332,6 +333,7 @@ def about_of(run: Run) -> dict[str, Any]:
         "verdict": verdict_of(run)._asdict(),
         "parent": run.header.branched.get("run"),
         "path": None if run.path is None else str(run.path),
+        "changed": [[*change, str(change)] for change in changes_of(run)],
     }
 
 
@@ -341,9 +343,9 @@ def facts_of(run: Run) -> dict[str, Any]:
     Returns:
         `blame`, the component to blame for a failure; `findings`, beginning with why the run failed; `marks`
         of a person, by id; `outside`, the tools that thoughts from outside are the results of, by id;
-        `solvable`, one letter per thought in the order of the record: `1` if it could still lead to a right
-        answer, `0` if it could not, `?` if that is not known; `plans`, every version of
-        every plan in the order of creation.
+        `right`, the thoughts with a right answer that was not chosen; `solvable`, one letter per thought in
+        the order of the record: `1` if it could still lead to a right answer, `0` if it could not, `?` if
+        that is not known; `plans`, every version of every plan in the order of creation.
     """
     blamed, findings = blame_and_findings(run)
     labels = labels_of(run)
@@ -354,6 +356,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         "marks": msgspec.to_builtins(run.marks),
         "outside": from_outside(run),
         "plans": _plan_versions(run),
+        "right": right_not_chosen(run),
         "solvable": "".join("01"[labels[id]] if id in labels else "?" for id in ids) if labels else "",
     }
 

@@ -34,13 +34,14 @@ import { unionOf } from "./union.js";
 
 /**
  * What is known about a run in addition to its record (`facts_of` in recording.py). `solvable` has one letter per
- * thought, "1", "0" or "?", or is empty. `outside` names the tool that brought a thought from outside.
- * @typedef {{findings: Finding[], marks: Record<string, Mark>, solvable: string, outside: Record<string, string>,
- *   plans: import("./plans.js").PlanVersion[]}} Facts
+ * thought, "1", "0" or "?", or is empty. `right` are thoughts with a right answer that was not chosen. `outside` names the
+ * tool that brought a thought from outside.
+ * @typedef {{findings: Finding[], marks: Record<string, Mark>, solvable: string, right: string[],
+ *   outside: Record<string, string>, plans: import("./plans.js").PlanVersion[]}} Facts
  */
 
 /** @type {Facts} */
-export const NO_FACTS = { findings: [], marks: {}, solvable: "", outside: {}, plans: [] };
+export const NO_FACTS = { findings: [], marks: {}, solvable: "", right: [], outside: {}, plans: [] };
 
 /**
  * The interface to the host, which is a notebook's kernel or a file. Ids of the second recording begin with "b:".
@@ -74,8 +75,10 @@ export const NO_FACTS = { findings: [], marks: {}, solvable: "", outside: {}, pl
  * @property {boolean} viewed whether a person chose the view
  * @property {number} step number of lines of the first recording that are shown; Infinity means all
  * @property {boolean} following whether the step follows a live run
- * @property {{now: number, step: number} | null} playing time and step at which playing began
+ * @property {{now: number, step: number, picks?: boolean} | null} playing time and step at which playing began, and whether
+ *   the picks of the search are played
  * @property {typeof import("./quantities.js").QUANTITIES[number]} colour what the colours of thoughts mean
+ * @property {boolean} coloured whether a person chose the colours
  * @property {boolean} reading whether the side panel takes the whole width
  * @property {boolean} only whether only matches and their ancestors are shown
  * @property {number[][]} selected thoughts of each recording, the current one last
@@ -91,7 +94,8 @@ export const NO_FACTS = { findings: [], marks: {}, solvable: "", outside: {}, pl
  * @property {(which: number) => Frame} frameOf the tree of a recording at its step
  * @property {(step: number) => void} setStep
  * @property {(on: boolean) => void} follow sets whether the step follows a live run
- * @property {() => void} play plays or pauses; at the end it restarts
+ * @property {(picks?: boolean) => void} play plays or pauses; at the end it restarts
+ * @property {(way: 1 | -1) => void} pick goes to the next or the previous pick of the search
  * @property {(which: number, nodes: number[], outside?: boolean) => void} select
  * @property {(ids: string[], outside?: boolean) => void} show selects; outside: the host made the selection
  * @property {() => string[]} ids the ids of the selected thoughts
@@ -108,8 +112,8 @@ export const NO_FACTS = { findings: [], marks: {}, solvable: "", outside: {}, pl
  * @property {() => void} destroy
  */
 
-/** Duration of playing a whole run in seconds, and the minimum number of lines per second. */
-const [PLAY_SECONDS, PLAY_LINES] = [20, 4];
+/** Duration of playing a whole run in seconds, the minimum number of lines per second, and milliseconds for each pick. */
+const [PLAY_SECONDS, PLAY_LINES, PLAY_PICK] = [20, 4, 1500];
 
 /**
  * Builds the explorer inside `element`.
@@ -150,6 +154,7 @@ export function mount(element, source, { height = 620 } = {}) {
     following: true,
     playing: null,
     colour: "score",
+    coloured: false,
     reading: false,
     only: false,
     selected: [[], []],
@@ -177,10 +182,16 @@ export function mount(element, source, { height = 620 } = {}) {
       go(max(0, min(step, lines)), source.live && step >= lines && app.following);
     },
     follow: (on) => go(frameOf(0).step, on),
-    play() {
+    play(picks = false) {
       const now = frameOf(0).step;
       const step = app.playing || now < source.runs[0].lines ? now : 0;
-      go(step, false, app.playing ? null : { now: 0, step });
+      go(step, false, app.playing ? null : { now: 0, step, picks });
+    },
+    pick(way) {
+      const { picks } = source.runs[0];
+      const now = frameOf(0).step;
+      const line = way > 0 ? picks.find((one) => one >= now) : picks.findLast((one) => one < now - 1);
+      if (line !== undefined) showPick(line);
     },
     select,
     show(ids, outside) {
@@ -203,7 +214,7 @@ export function mount(element, source, { height = 620 } = {}) {
       const node = there(best) ? best : leader;
       const recording = source.runs[which];
       select(which, [node].filter(there));
-      const rest = there(node) ? `the best of the kept thoughts is ${recording.id(node)}` : "no thought has a score";
+      const rest = there(node) ? `the best of the kept ones is thought ${recording.id(node)}` : "no thought has a score";
       if (!there(best)) app.note = `${recording.ended?.answer ? "no thought is the answer" : "no answer"}; ${rest}`;
     },
     toggle(which, node) {
@@ -321,9 +332,12 @@ export function mount(element, source, { height = 620 } = {}) {
       face.wider.focus(); // what had the focus may be hidden now
     },
     "?": () => face.help.showModal(),
+    "]": () => app.pick(1),
+    "[": () => app.pick(-1),
     Escape() {
       root.click(); // closes menus
-      app.set({ reading: false });
+      if (app.reading) app.set({ reading: false });
+      else select(which, []); // back to the findings about the whole run
     },
   };
   root.addEventListener("keydown", current, true);
@@ -377,6 +391,13 @@ export function mount(element, source, { height = 620 } = {}) {
     say(face.status, text);
   }
 
+  /** Goes to a pick of the search, and selects what it picked. @param {number} line */
+  function showPick(line) {
+    const [recording] = source.runs;
+    app.setStep(line + 1);
+    select(0, (recording.note(line)?.data?.parents ?? []).map((/** @type {string} */ id) => recording.indexOf(id)).filter(there));
+  }
+
   // Selection, expansion and search
 
   /** Selects thoughts of one recording. If two are compared, it also selects the matching thoughts of the other.
@@ -404,7 +425,7 @@ export function mount(element, source, { height = 620 } = {}) {
     announce(
       node < 0
         ? "nothing is selected"
-        : `${recording.id(node)}, ${fateOf(recording, frameOf(which), node)}: ${short(recording.text(node), 140)}`,
+        : `thought ${recording.id(node)}, ${fateOf(recording, frameOf(which), node)}: ${short(recording.text(node), 140)}`,
     );
     changed();
   }
@@ -473,6 +494,7 @@ export function mount(element, source, { height = 620 } = {}) {
     if (second && !paired) app.view = "compare";
     else if (!second && !app.viewed && !source.live) app.view = isChain(first.at(first.lines)) ? "steps" : "tree";
     paired = !!second;
+    if (first.hasVisits && !app.coloured) app.colour = "visits";
     const compared = app.view === "compare";
     const both = compared || (app.view === "timeline" && !!second);
     if (app.playing) advance(app.playing, now, first.lines);
@@ -532,14 +554,24 @@ export function mount(element, source, { height = 620 } = {}) {
 
   function paint() {
     const now = printing ? LIGHT : themeOf(element);
-    for (const [name, value] of Object.entries({ ...now, ...now.links })) root.style.setProperty(`--${name}`, String(value));
+    for (const [name, value] of Object.entries({ ...now, ...now.links, ...now.verdicts })) root.style.setProperty(`--${name}`, String(value));
     root.style.colorScheme = now.dark ? "dark" : "light";
     return now;
   }
 
-  /** @param {{now: number, step: number}} from @param {number} now in milliseconds @param {number} lines */
+  /** @param {NonNullable<App["playing"]>} from @param {number} now in milliseconds @param {number} lines */
   function advance(from, now, lines) {
     from.now ||= now;
+    if (from.picks) {
+      const picks = source.runs[0].picks.filter((line) => line >= from.step);
+      const place = floor((now - from.now) / PLAY_PICK);
+      if (place < picks.length) {
+        if (app.step !== picks[place] + 1) showPick(picks[place]);
+        app.playing = from;
+        return;
+      }
+      from = { ...from, now: -Infinity }; // on to the end
+    }
     const pace = max(lines / PLAY_SECONDS, PLAY_LINES);
     app.step = min(lines, from.step + floor(((now - from.now) / 1000) * pace));
     if (app.step < lines) return;

@@ -12,9 +12,10 @@ import { callOf, pickOf } from "./details.js";
 import { brief, button, count, dotted, h, money, number, press, put, renew, say, seconds } from "./dom.js";
 import { KINDS, kindsOf } from "./origins.js";
 import { KIND, STATES } from "./recording.js";
-import { LOST, SHAPE_OF_STATE, shapeOfAnswer } from "./scene.js";
+import { PERSON } from "./draw.js";
+import { LOST, SHAPE_OF_STATE, changedAt, shapeOfAnswer } from "./scene.js";
 import { QUANTITIES } from "./quantities.js";
-import { ANSWER, CORNERS, DIFFERENCES, LIGHT, LINK_WORDS, SCORES, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
+import { ANSWER, CORNERS, DIFFERENCES, LIGHT, LINK_WORDS, MISSED, SCORES, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
 
 /** Describes what a person changed in the search, "" for other lines. @param {Recording} recording @param {number} line */
 function actsOf(recording, line) {
@@ -34,7 +35,7 @@ export function happened(recording, frame) {
   const node = recording.node[line];
   const kind = recording.kind[line];
   const id = node < 0 ? "" : recording.id(node);
-  const at = id && ` at ${id}`;
+  const at = id && ` at thought ${id}`;
   const score = frame.score[node];
   if (kind === KIND.thought) return recording.parent[node] < 0 ? "question" : `thought ${id} proposed`;
   if (kind === KIND.scored) return `thought ${id} ${isNaN(score) ? "unreadable" : `scored ${brief(score)}`}`;
@@ -74,6 +75,11 @@ export function timeBar(app) {
   const oninput = () => app.setStep(slider.valueAsNumber);
   const slider = h("input", { type: "range", min: 0, "aria-label": "step of the search", oninput });
   const play = button("play", () => app.play(), "space");
+  const picks = [
+    button("‹ pick", () => app.pick(-1), "the previous pick of the search ([)"),
+    button("pick by pick", () => app.play(true), "one pick after the other, with its reason"),
+    button("pick ›", () => app.pick(1), "the next pick of the search (])"),
+  ];
   const follow = button("follow", () => app.follow(!app.following));
   const stop = button("stop", () => app.source.stop?.());
   const hold = button("pause run", () => void app.source.steer?.(app.source.paused ? "resume" : "pause"));
@@ -88,6 +94,7 @@ export function timeBar(app) {
       play,
       button("›", () => app.setStep(slider.valueAsNumber + 1), "one step forward (.)"),
       slider,
+      picks,
       follow,
       hold,
       stop,
@@ -110,13 +117,16 @@ export function timeBar(app) {
       now,
       dotted(
         `step ${number(step)} of ${number(lines)}`,
+        recording.picks.length > 1 && `pick ${number(recording.picks.filter((line) => line < step).length)} of ${number(recording.picks.length)}`,
         `${number(nodes)} thoughts`,
         `frontier ${number(frontier.length)}`,
         `${number(open.length)} open`,
         ...usedOf(about.budget ?? {}, frame),
       ),
     );
-    say(play, app.playing ? "pause" : "play");
+    say(play, app.playing && !app.playing.picks ? "pause" : "play");
+    say(picks[1], app.playing?.picks ? "pause" : "pick by pick");
+    for (const one of picks) one.hidden = recording.picks.length < 2;
     press(follow, app.following);
     follow.hidden = !live;
     stop.hidden = !live || !app.source.stop || !!ended;
@@ -154,7 +164,7 @@ export function legendOf(app) {
   const states = h("span.states");
   const colour = h(
     "select",
-    { "aria-label": "colour by", onchange: () => app.set({ colour: QUANTITIES[colour.selectedIndex] }) },
+    { "aria-label": "colour by", onchange: () => app.set({ colour: QUANTITIES[colour.selectedIndex], coloured: true }) },
     QUANTITIES.map((name) => h("option", name)),
   );
   const ends = h("span.scale");
@@ -168,13 +178,17 @@ export function legendOf(app) {
     for (let node = 0; node < nodes; node++) if (state[node] || recording.parent[node] >= 0) counts[state[node]]++;
     const answer = shapeOfAnswer(frame);
     const { scene } = app.panes[0];
-    const solvable = Array.from(scene?.lastSolvable ?? [], (slot) => recording.id(scene?.nodes[slot] ?? -1));
+    /** @param {number[]} [slots] */
+    const idsOf = (slots = []) => slots.map((slot) => recording.id(scene?.nodes[slot] ?? -1));
+    const [solvable, missed] = [idsOf(scene?.lastSolvable), idsOf(scene?.missed)];
+    const changed = [...new Set(changedAt(frame).map(([id]) => id).filter(Boolean))];
+    const open = frame.frontier.length;
     const steps = KINDS.slice(1).map(() => 0);
     if (recording.hasSteps) kindsOf(frame).forEach((kind, node) => (kind && !state[node] ? steps[kind - 1]++ : 0));
     const links = [...new Set(scene?.links.map(({ kind }) => kind))];
     const lost = scene?.flags.some((has) => has & LOST);
     const compared = app.view === "compare";
-    renew(states, [counts, answer, solvable, steps, links, lost, compared], () => [
+    renew(states, [counts, answer, solvable, missed, changed, open, steps, links, lost, compared], () => [
       LEGEND.map((name) => {
         const state = STATES.indexOf(name);
         const count = counts[state] - (state ? 0 : steps.reduce((a, b) => a + b, 0));
@@ -188,11 +202,14 @@ export function legendOf(app) {
       compared && DIFFERENCES.slice(1).map((name, place) =>
         h("span.quiet", swatchOf(LIGHT.differences[place + 1]), name)),
       links.map((kind) => h("span.quiet", lineOf(kind), LINK_WORDS[kind])),
+      open > 0 && h("span.quiet", h("i.open"), `open frontier ${number(open)}`),
+      missed.length > 0 && button([h("i.missed"), `${SHAPES[MISSED][0]} ${number(missed.length)}`], () => app.show(missed), "right answers that were found, and not given", "flat"),
       solvable.length > 0 &&
-        button(`◎ last solvable ${number(solvable.length)}`, () => app.show(solvable), "the last thoughts that could lead to a right answer", "flat"),
+        button([h("i.solvable"), `last solvable ${number(solvable.length)}`], () => app.show(solvable), "the last thoughts that could lead to a right answer", "flat"),
+      changed.length > 0 && button([h("b.person", PERSON), ` changed by a person ${number(changed.length)}`], () => app.show(changed), "select these", "flat"),
     ]);
     const [low, high] = app.colours(0).ends;
-    renew(ends, [low, high], () => [low, scale, high, h("i.none"), "none"]);
+    renew(ends, [low, high], () => [low, scale, high, h("i.none"), "none", app.colours(0).beside && " · labels: visits · value"]);
     for (const name of /** @type {const} */ (["visits", "value"])) colour.options[QUANTITIES.indexOf(name)].hidden = !recording.hasVisits;
     if (colour.value !== app.colour) colour.value = app.colour;
   };

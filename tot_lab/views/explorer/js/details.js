@@ -14,6 +14,7 @@ import { diffOf } from "./diff.js";
 import { brief, button, count, dotted, field, h, money, number, press, renew, say, seconds, short } from "./dom.js";
 import { STATES } from "./recording.js";
 import { backedUp } from "./quantities.js";
+import { changedAt } from "./scene.js";
 import { textOf } from "./rich.js";
 
 /** Number of rows of a list that are shown before a click on "more". */
@@ -149,7 +150,7 @@ export function pickOf(recording, line, only, scores) {
   if (only !== undefined) return parents.includes(only) ? dotted(`step ${number(line + 1)}`, ...terms(only)) : "";
   const some = parents.slice(0, PICKED).map((/** @type {string} */ id) => {
     const score = scores?.[recording.indexOf(id)] ?? NaN;
-    return [id, terms(id).join(", ") || (isNaN(score) ? "" : `score ${brief(score)}`)].filter(Boolean).join(": ");
+    return [`thought ${id}`, terms(id).join(", ") || (isNaN(score) ? "" : `score ${brief(score)}`)].filter(Boolean).join(": ");
   });
   return `picked ${some.join("; ")}${parents.length > PICKED ? ` and ${number(parents.length - PICKED)} more` : ""}`;
 }
@@ -186,7 +187,7 @@ export function panelOf(app) {
 
   /** @param {number} which @param {number} node */
   const link = (which, node) =>
-    button(source.runs[which].id(node), () => app.select(which, [node]), undefined, "link");
+    button(`thought ${source.runs[which].id(node)}`, () => app.select(which, [node]), undefined, "link");
 
   /** Builds the rows of the first `items`, and those of the others on demand. @template T @param {ArrayLike<T>} items
    * @param {(item: T, place: number) => Child} row */
@@ -258,7 +259,7 @@ export function panelOf(app) {
         const shared = sharedWith(content, other?.prompt[at]?.content ?? "");
         return [
           h("h4", role),
-          shared > 0 && fold(`the first ${number(shared)} characters`, `are the same at ${besideId}`, textOf(content.slice(0, shared))),
+          shared > 0 && fold(`the first ${number(shared)} characters`, `are the same at thought ${besideId}`, textOf(content.slice(0, shared))),
           textOf(content.slice(shared)),
         ];
       }),
@@ -423,6 +424,7 @@ export function panelOf(app) {
       ...(!["score", "solvable"].includes(app.colour) && { [app.colour]: colours.word(colours.values[node]) }),
       ...(recording.hasVisits && visitsOf(frame, node)),
       picked: picksOf(recording, frame, id),
+      "a person's": changedAt(frame).filter(([its]) => its === id).map(([, what]) => what).join("; "),
       [`in ${"BA"[which]}`]:
         twin !== undefined && fateOf(source.runs[1 - which], app.frameOf(1 - which), twin),
     };
@@ -433,7 +435,7 @@ export function panelOf(app) {
         (from === node || to === node) && to >= 0 && to < frame.nodes && line < frame.step,
     );
     const about = Array.from(children.subarray(0, most), (child) => [
-      recording.id(child),
+      `thought ${recording.id(child)}`,
       fateOf(recording, frame, child),
       short(recording.text(child), 100),
     ]);
@@ -442,7 +444,7 @@ export function panelOf(app) {
     const asks = (/** @type {number} */ one) => recording.callsOf(one).some((call) => recording.call(call).kind === evaluation?.by);
     const judged = evaluation && above >= 0 && !asks(node) && asks(above) ? above : -1;
     renew(thought, [shown, words, outside, other, facts, findings, links.length, came, used.calls.length, judged], () => [
-      h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node)), outside && [" ", h("b.outside", outside)]),
+      h("h2", `thought ${id} `, h("span.quiet", fateOf(recording, frame, node)), outside && [" ", h("b.outside", outside)]),
       textOf(words),
       h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
       other !== undefined && other !== words && [h("h3", which ? "changes from A" : "changes in B"), which ? diffOf(other, words) : diffOf(words, other)],

@@ -117,6 +117,9 @@ export const count = (amount, one, many = `${one}s`) => `${number(amount)} ${amo
 /** Formats a score with few digits. @param {number} score */
 export const brief = (score) => (isNaN(score) ? "none" : `${+score.toPrecision(3)}`);
 
+/** Formats a score for a label, where small ones have no room. @param {number} score */
+export const tiny = (score) => (score > 0 && score < 0.001 ? "<0.001" : brief(score));
+
 /** Formats an amount of USD with its significant digits. @param {number} amount */
 export const money = (amount) =>
   isNaN(amount)

@@ -9,8 +9,8 @@ import { brief, number } from "./dom.js";
 import { between, floats, max, min, round } from "./numbers.js";
 import { PARTS, cellsOf, heightOf, levelsOf } from "./overview.js";
 import {
-  CHOSEN, DIM, FRONTIER, LEADING, LOST, PATH, QUESTION, RECEDES, SIZE, UNSCORED, WAITING, detailAt, drawn, footOf, textBelow,
-  wrapped,
+  CHOSEN, DIM, FRONTIER, GAP, LEADING, LOST, PATH, QUESTION, RECEDES, SIZE, UNSCORED, WAITING, detailAt, drawn, footOf,
+  linesBelow, wrapped,
 } from "./scene.js";
 import { CORNERS, SCALE, STEPS, WRONG } from "./theme.js";
 
@@ -37,6 +37,9 @@ const FAILED = STEPS + 3;
 
 /** Characters for a user's marks. @type {Record<string, string>} */
 const SIGNS = { right: "✓", wrong: "×", note: "…" };
+
+/** The character for what a person changed. */
+export const PERSON = "✎";
 
 /**
  * Paints the part of a scene that a camera shows in a view of `width` × `height` pixels.
@@ -109,7 +112,7 @@ export function draw(brush, scene, theme, camera, width, height) {
   };
   /** Writes text centred at (at, baseline). @param {string} text @param {number} at @param {number} baseline
    * @param {string} colour @param {number} share @param {number} [weight]
-   * @param {number} [room] maximum width; longer text is compressed */
+   * @param {number} [room] maximum width; longer text is compressed, so that it never covers a neighbour's */
   const write = (text, at, baseline, colour, share, weight = 600, room) => {
     brush.globalAlpha = share;
     brush.font = `${weight} ${SIZE}px ${theme.font}`;
@@ -214,8 +217,10 @@ export function draw(brush, scene, theme, camera, width, height) {
       stroke(theme.waiting, 2);
       brush.setLineDash([]);
     } else if (flags[slot] & FRONTIER && !dots) {
-      ring(slot, 2.5);
-      stroke(faint, 0.75);
+      brush.setLineDash([1.5, 2.5]);
+      ring(slot, 3);
+      stroke(theme.open, 1.5);
+      brush.setLineDash([]);
     }
   }
 
@@ -266,10 +271,14 @@ export function draw(brush, scene, theme, camera, width, height) {
   for (const slot of seen) {
     if (scene.shape[slot] === WRONG) cross(px(slot), py(slot), max(big, 5) * 1.2, ink);
   }
+  for (const slot of scene.missed) {
+    ring(slot, 3);
+    stroke(theme.verdicts.right, 3);
+  }
   for (const slot of scene.lastSolvable) {
-    for (const gap of [3.5, 7]) {
+    for (const gap of [1.5, 4.5]) {
       ring(slot, gap);
-      stroke(theme.verdicts.right, 2);
+      stroke(theme.verdicts.right, 1.6);
     }
   }
   /** Writes lines of text on a background of the colour of the paper, so that edges do not cross them.
@@ -299,14 +308,10 @@ export function draw(brush, scene, theme, camera, width, height) {
   if (!far || detail.rows) {
     for (const slot of seen) {
       const [at, down, share] = [px(slot), py(slot), min(2 * looks[look(slot)][0], 1)];
-      let baseline = down + (far ? heightOf(ky) / 2 : radius) + SIZE + 2;
-      const its = scores ? scene.number(slot) : "";
-      if (its) {
-        write(its, at, baseline, ink, share, 600, max(kx - 4, SIZE * 2));
-        baseline += LEADING;
-      }
-      const { room, lines } = textBelow(scene, slot, detail);
-      if (lines.length) label(lines, at, baseline, share, room);
+      const baseline = down + (far ? heightOf(ky) / 2 : radius) + GAP + SIZE - 3;
+      const { room, lines, number: digits, first } = linesBelow(scene, slot, detail);
+      digits.forEach((line, row) => write(line, at, baseline + LEADING * row, ink, share));
+      if (lines.length) label(lines, at, baseline + LEADING * first, share, room);
       const hidden = scene.hidden[slot];
       if (hidden && !far) {
         // The number of thoughts hidden by a collapsed one, or a short line if a number would be unreadable.
@@ -347,8 +352,15 @@ export function draw(brush, scene, theme, camera, width, height) {
     paint(theme.verdicts[mark] ?? faint);
     write(SIGNS[mark], at, down + 4, theme.paper, 1);
   }
+  for (const slot of scene.changed) {
+    const [at, down] = [px(slot) - big - 1, py(slot) - big];
+    brush.beginPath();
+    brush.rect(at - 6, down - 6, 12, 12);
+    paint(theme.person);
+    write(PERSON, at, down + 4, theme.paper, 1);
+  }
   for (const slot of scene.selected) {
-    ring(slot, 4);
+    ring(slot, 3.5);
     stroke(chosen, 2.5);
   }
   return painted;

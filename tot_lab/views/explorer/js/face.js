@@ -4,7 +4,9 @@
 
 import { brief, button, count, dotted, field, h, money, press, put, renew, say, short } from "./dom.js";
 import { item } from "./details.js";
+import { PERSON } from "./draw.js";
 import { max, min, round } from "./numbers.js";
+import { changedAt } from "./scene.js";
 import { SYNTAX } from "./search.js";
 import { DIFFERENCES } from "./theme.js";
 
@@ -19,9 +21,11 @@ b         best thought
 f + -     fit all, zoom
 space     play, pause
 , .       step back, forward
+[ ]       previous, next pick of the search
 r         read the details in full width
 ← →       over the calls: previous, next thought
-/ ?       search, help`;
+/ ?       search, help
+Escape    back to the whole run`;
 
 /** Returns the settings in `text` (`verdict_of` in verdict.py) by name. @param {string} [text] */
 function settingsOf(text = "") {
@@ -81,6 +85,7 @@ export function faceOf(app, panel, time, legend) {
   const subtitle = h("span.quiet");
   const badge = h("b.badge", "simulated model");
   const verdict = h("div.verdict", { role: "group", "aria-label": "verdict" });
+  const cause = h("div.cause", { role: "group", "aria-label": "cause" });
   const views = VIEWS.map((view) => button(view, () => app.set({ view, viewed: true })));
   const query = field("input", "search: words, score>0.7, depth=2, state:pruned", {
     type: "search",
@@ -156,6 +161,7 @@ export function faceOf(app, panel, time, legend) {
       "div.frame",
       h("div.row", h("div.title", title, badge, subtitle), h("span", { role: "group", "aria-label": "view" }, views)),
       verdict,
+      cause,
       h(
         "div.row",
         query,
@@ -202,6 +208,17 @@ export function faceOf(app, panel, time, legend) {
     );
     verdict.hidden = !(ended && frame.stop);
     if (ended && frame.stop) renew(verdict, [about.verdict, ended, theme.dark], () => strip(about.verdict, ended, theme, about.budget));
+    const why = runs.flatMap((_, which) =>
+      source.facts(which).findings.filter(({ kind }) => kind === "why_it_failed").map(({ text, nodes }) => ({ text, ids: nodes.map((id) => (which ? `b:${id}` : id)) })));
+    const changes = changedAt(frame);
+    const known = frame.stop === null ? [] : why;
+    cause.hidden = !known.length && !changes.length;
+    renew(cause, [known, changes], () => [
+      known.map(({ text, ids }) => button([h("b", "why it failed: "), text], () => app.show(ids), "select these thoughts", "finding")),
+      changes.length > 0 && button(
+        [h("b.person", `${PERSON} a person changed `), short(changes.map(([, , , words]) => words).join("; "), 300)],
+        () => app.show([...new Set(changes.map(([id]) => id).filter(Boolean))]), "select these thoughts", "finding"),
+    ]);
     badge.hidden = !runs.some(({ about }) => about.simulated);
     views.forEach((view, place) => press(view, VIEWS[place] === app.view));
     views[VIEWS.indexOf("compare")].hidden = !second;
@@ -244,7 +261,7 @@ export function faceOf(app, panel, time, legend) {
         const code = Math.max(DIFFERENCES.indexOf(`other ${kind}`), 1);
         const about = code > 1 ? DIFFERENCES[code] : `only in ${"AB"[which]}, ${count(size, "thought")}`;
         const recording = runs[which];
-        const row = item([recording.id(node), about, short(recording.text(node), 100)], () =>
+        const row = item([`thought ${recording.id(node)}`, about, short(recording.text(node), 100)], () =>
           app.select(which, [node]),
         );
         row.style.borderInlineStart = `3px solid ${theme.differences[code]}`;

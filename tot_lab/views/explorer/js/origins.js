@@ -9,7 +9,8 @@ import { KIND, PART } from "./recording.js";
 
 /**
  * Returns the call that produced each thought, -1 if unknown, the tool calls at each thought, and the parts that begin
- * at a thought. A thought was produced by the last reply of a model at its parent or at a thought it was made from.
+ * at a thought. A thought was produced by the last reply of a model at its parent or at a thought it was made from, or else
+ * by the last one that joined several thoughts.
  * @param {Frame} frame
  */
 export function originsOf({ run, step, nodes }) {
@@ -23,11 +24,14 @@ export function originsOf({ run, step, nodes }) {
   /** The number of the attempt that begins below a thought. @type {Map<number, number>} */
   const attempts = new Map();
   const sources = new Map(run.links.filter(({ kind }) => kind === "source").map(({ from, to }) => [from, to]));
+  let joined = -1;
   for (let line = 0; line < step; line++) {
     const about = node[line];
     if (kind[line] === KIND.thought) {
       const [above, source] = [last[parent[about]] ?? -1, last[sources.get(about) ?? -1] ?? -1];
-      const call = (calls[about] = callLine[source] > (callLine[above] ?? -1) ? source : above);
+      let call = callLine[source] > (callLine[above] ?? -1) ? source : above;
+      if (call < 0 && parent[about] >= 0) [call, joined] = [joined, -1];
+      calls[about] = call;
       const attempt = attempts.get(parent[about]);
       if (attempt !== undefined) parts.set(about, `attempt ${attempt}`);
       else if (call >= 0 && data[callLine[call]].kind === "branch") parts.set(about, "route");
@@ -36,6 +40,7 @@ export function originsOf({ run, step, nodes }) {
       const call = row[line];
       if (data[line].tool) tools.set(about, tools.get(about) ?? []).get(about)?.push(call);
       else if (born[about] < replyLine[call]) last[about] = call;
+      if (JOINS.test(data[callLine[call]].kind)) joined = call;
     } else if (kind[line] === KIND.note && about >= 0) {
       const { name, data: fields } = data[line];
       const found = PART.exec(name);
@@ -45,6 +50,9 @@ export function originsOf({ run, step, nodes }) {
   }
   return { calls, tools, parts };
 }
+
+/** Purposes of calls whose replies join several thoughts: the role `synthesize` in core/purposes.py. */
+const JOINS = /^(synthesize|converge|extract)(:|$)/;
 
 /** Purposes of calls whose replies judge earlier steps: the role `critique` in core/purposes.py. */
 const REVIEWS = /^(critique|review|reflect)(:|$)/;

@@ -110,7 +110,7 @@ export function outlineOf(label, select, toggle) {
         "aria-expanded": now.children[one] > 0 && `${!now.hidden[one]}`,
         "aria-selected": `${one === slot}`,
         "aria-label":
-          `${now.recording.id(now.nodes[one])}, ${now.what(one)}` +
+          `thought ${now.recording.id(now.nodes[one])}, ${now.what(one)}` +
           `${isNaN(now.scores[one]) ? "" : `, score ${brief(now.scores[one])}`}: ${short(now.text(one), 140)}`,
       };
     });

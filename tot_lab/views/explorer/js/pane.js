@@ -78,7 +78,7 @@ export function paneOf(app, which) {
         const recording = app.source.runs[which];
         const frame = app.frameOf(which);
         return [
-          recording.id(node),
+          `thought ${recording.id(node)}`,
           short(recording.text(node), 140),
           fateOf(recording, frame, node),
           usageOf(recording, frame, node).words,
@@ -91,7 +91,7 @@ export function paneOf(app, which) {
       hover(index >= 0, () => {
         const recording = app.source.runs[which];
         const call = recording.call(index);
-        return [callOf(call, ` at ${recording.id(call.node)}`), replyOf(call, call.replyLine >= 0)];
+        return [callOf(call, ` at thought ${recording.id(call.node)}`), replyOf(call, call.replyLine >= 0)];
       }),
   });
 

@@ -5,7 +5,7 @@
  * Monte Carlo tree search: every scored thought counts for itself and for all its ancestors.
  */
 
-import { brief, count, money, number } from "./dom.js";
+import { brief, count, money, number, tiny } from "./dom.js";
 import { floats, log10, max } from "./numbers.js";
 import { KIND } from "./recording.js";
 
@@ -14,8 +14,10 @@ import { KIND } from "./recording.js";
 export const QUANTITIES = /** @type {const} */ (["score", "solvable", "visits", "value", "cost", "depth"]);
 
 /**
- * A quantity of all thoughts. `shares` are between 0 and 1. `word` describes one value, `ends` those of the scale.
- * @typedef {{values: Float64Array, shares: Float64Array, word: (value: number) => string, ends: string[]}} Quantity
+ * A quantity of all thoughts. `shares` are between 0 and 1. `word` describes one value, `ends` those of the scale. `beside`
+ * is what a label shows of a thought in addition.
+ * @typedef {{values: Float64Array, shares: Float64Array, word: (value: number) => string, ends: string[],
+ *   beside?: (node: number) => string}} Quantity
  */
 
 /**
@@ -34,7 +36,8 @@ export function quantityOf(name, frame, solvable) {
     }
     const most = max(visits.reduce((a, b) => max(a, b), 1), 2);
     const shares = visits.map((its) => log10(its) / log10(most)); // a parent has about as many as its children together
-    return scale(visits, shares.map((its) => (its < 0 ? NaN : its)), number, 1, most);
+    const beside = (/** @type {number} */ node) => visits[node] > 0 && run.parent[node] >= 0 ? tiny(totals[node] / visits[node]) : "";
+    return { ...scale(visits, shares.map((its) => (its < 0 ? NaN : its)), number, 1, most), beside };
   }
   const values = floats(nodes);
   if (name === "score") {

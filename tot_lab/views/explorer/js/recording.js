@@ -106,6 +106,8 @@ export class Recording {
   hasSteps = false;
   /** Whether the search counted visits. */
   hasVisits = false;
+  /** The lines at which the search picked thoughts. @type {number[]} */
+  picks = [];
   /** @type {Ended | null} */
   ended = null;
   frame = new Frame(this);
@@ -180,8 +182,10 @@ export class Recording {
         this.ended = { line, ...chunk.ended };
         about = chunk.ended.node;
       }
-      if (kind === KIND.note && data.name === "tot.picked")
+      if (kind === KIND.note && data.name === "tot.picked") {
+        this.picks.push(line);
         this.hasVisits ||= Object.values(data.data?.why ?? {}).some((its) => its?.visits >= 0);
+      }
       if (kind === KIND.note && PART.test(data.name) && this.parent[about] >= 0) this.hasSteps = true;
       this.kind[line] = kind;
       node[line] = about;

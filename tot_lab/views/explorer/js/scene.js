@@ -6,12 +6,12 @@
  * levels are 1 unit apart. All operations are linear in the number of thoughts and not recursive.
  */
 
-import { brief } from "./dom.js";
+import { dotted, tiny } from "./dom.js";
 import { between, bytes, ceil, floats, floor, grouped, integers, max, min, round } from "./numbers.js";
 import { greatest, layered, tidy, wasteful } from "./layout.js";
 import { kindsOf } from "./origins.js";
 import { STATES } from "./recording.js";
-import { ANSWER, RIGHT, SHAPES, STEPS, STEP_SHAPES, WRONG } from "./theme.js";
+import { ANSWER, MISSED, RIGHT, SHAPES, STEPS, STEP_SHAPES, WRONG } from "./theme.js";
 
 /** @typedef {import("./recording.js").Recording} Recording */
 /** @typedef {import("./recording.js").Frame} Frame */
@@ -94,7 +94,7 @@ export class Scene {
    */
   constructor(recording, frame, view = {}, previous = null) {
     const { collapsed = new Set(), dim, layout = "auto", selected = [], facts = {}, quantity, difference, union, narrow = false } = view;
-    const { findings = [], marks = {}, solvable = "" } = facts;
+    const { findings = [], marks = {}, solvable = "", right = [] } = facts;
     const { nodes: total, score, state, best } = frame;
     const above = layoutParents(recording, frame);
     const family = familiesOf(above);
@@ -154,6 +154,7 @@ export class Scene {
     /** Step of the score scale, or UNSCORED, BLANK or HOLLOW. */
     const answer = shapeOfAnswer(frame);
     if (shape[slotOf(best)] === ANSWER) shape[slotOf(best)] = answer;
+    if (frame.stop !== null) for (const id of right) shape[slotOf(recording.indexOf(id))] = MISSED;
     this.fill = shape.map((its, slot) => {
       if (!its) return BLANK;
       if (its === ANSWER || its === WRONG) return HOLLOW;
@@ -196,9 +197,14 @@ export class Scene {
       (has & (PATH | CHOSEN) ? 300 : has & DIM ? 0 : has & RECEDES ? 100 : has & FRONTIER ? 250 : 200) + (49 * scores[slot] || 0));
     const blamed = reasonOf({ findings }).map((id) => recording.indexOf(id));
     /** Slots of the last thoughts that could still lead to a right answer, in a run that failed. */
-    this.lastSolvable = blamed.filter((node) => solvable[node] === "1").map(slotOf).filter((slot) => slot >= 0);
+    this.lastSolvable = blamed.filter((node) => solvable[node] === "1").map(slotOf)
+      .filter((slot) => slot >= 0 && shape[slot] !== MISSED);
+    /** Slots of right answers that were found and not chosen. */
+    this.missed = Array.from(nodes.keys()).filter((slot) => shape[slot] === MISSED);
+    /** Slots of the thoughts that a person changed. */
+    this.changed = [...new Set(changedAt(frame).map(([id]) => slotOf(recording.indexOf(id))))].filter((slot) => slot >= 0);
     // These always have room for their texts.
-    for (const slot of this.lastSolvable) this.weight[slot] = 399;
+    for (const slot of [...this.changed, ...this.missed, ...this.lastSolvable]) this.weight[slot] = 399;
     for (const slot of this.selected) this.weight[slot] = 400;
     /** Code of DIFFERENCES of each node. */
     this.difference = difference;
@@ -270,13 +276,17 @@ export class Scene {
     return this.#labels;
   }
 
-  /** Returns the number below a thought. @param {number} slot */
-  number(slot) {
+  /** Returns the lines of the number below a thought, without those that need more than `room` pixels.
+   * @param {number} slot @param {number} [room] */
+  number(slot, room = Infinity) {
     const { quantity, scores } = this;
-    if (this.fill[slot] === BLANK) return "";
-    if (quantity) return quantity.word(quantity.values[this.nodes[slot]]);
-    if (!Number.isNaN(scores[slot])) return brief(scores[slot]);
-    return this.evaluated[slot] ? "unreadable" : "";
+    if (this.fill[slot] === BLANK) return [];
+    const node = this.nodes[slot];
+    const word = quantity ? quantity.word(quantity.values[node])
+      : !Number.isNaN(scores[slot]) ? tiny(scores[slot]) : this.evaluated[slot] ? "unreadable" : "";
+    const both = [word, quantity?.beside?.(node) ?? ""].filter(Boolean);
+    const fits = (/** @type {string} */ line) => line.length * DIGIT <= room;
+    return fits(dotted(...both)) ? [dotted(...both)].filter(Boolean) : both.filter(fits);
   }
 
   /** Describes the thought in a slot in a few words. @param {number} slot */
@@ -361,6 +371,11 @@ export function layoutParents(recording, frame) {
   return above;
 }
 
+/** Returns what a person changed before the step of a frame: the thought, "" for the whole run, and what, with the line of
+ * the record and the whole sentence.
+ * @param {Frame} frame @returns {[id: string, what: string, line: number, words: string][]} */
+export const changedAt = ({ run: { about }, step }) => (about.changed ?? []).filter((/** @type {any} */ [, , line]) => line < step);
+
 /**
  * Returns a mask of the thoughts that are not shown.
  * @param {Int32Array} above the parent of each thought in the drawing
@@ -410,7 +425,11 @@ export function wrapped(text, letters, most) {
 export const SIZE = 11;
 export const LEADING = 12;
 const LETTER = 0.5 * SIZE;
+const DIGIT = 0.6 * SIZE;
 export const QUESTION = 360;
+
+/** Pixels between a thought and the lines below it: room for its rings. */
+export const GAP = 6;
 
 /** In pixels: width of the text below a thought where not every thought has room for one, and of the cells in which free
  * room is counted. */
@@ -448,11 +467,23 @@ export function textBelow(scene, slot, { kx, rows, across }) {
   return { room, lines: wrapped(text, floor(room / (WIDE.test(text) ? SIZE : LETTER)), rows) };
 }
 
+/** Returns the lines below a thought: those of its number, and those of its text, which begin at line `first`. Where texts
+ * are wider than the distance of siblings, they begin below the numbers of all, so that none covers a neighbour's number.
+ * @param {Scene} scene @param {number} slot @param {ReturnType<typeof detailAt>} detail */
+export function linesBelow(scene, slot, detail) {
+  const { kx, scores, rows } = detail;
+  const number = scores ? scene.number(slot, (scene.sideways ? detail.across : kx) - 4) : [];
+  const least = scores && kx < ROOMY && scene.fill[slot] !== BLANK ? (scene.quantity?.beside ? 2 : 1) : 0;
+  const first = max(number.length, least);
+  return { ...textBelow(scene, slot, { ...detail, rows: rows && max(rows - max(first - 1, 0), 1) }), number, first };
+}
+
 /** Returns the height in pixels that a thought needs below its position.
  * @param {Scene} scene @param {number} slot @param {ReturnType<typeof detailAt>} detail */
 export function footOf(scene, slot, detail) {
-  const lines = textBelow(scene, slot, detail).lines.length + Number(detail.scores && scene.number(slot) !== "");
-  return detail.radius + (lines && 5 + LEADING * lines);
+  const { lines, number, first } = linesBelow(scene, slot, detail);
+  const rows = lines.length ? first + lines.length : number.length;
+  return detail.radius + (rows && GAP + LEADING * rows);
 }
 
 /**
@@ -520,7 +551,7 @@ export function detailAt({ kx, ky }, sideways = false) {
   const scores = kx >= 30 && ky >= 36;
   const rows = ky >= (sideways ? BELOW : 46) ? between(floor((ky - 50) / LEADING), 1, kx < ROOMY ? 3 : 8) : 0;
   const across = kx < ROOMY ? LABEL : kx * 0.93;
-  return { far, kx, radius, scores, rows, across, below: radius + 5 + LEADING * (Number(scores) + rows) };
+  return { far, kx, radius, scores, rows, across, below: radius + GAP + LEADING * (Number(scores) + rows) };
 }
 
 /**

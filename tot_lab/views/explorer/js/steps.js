@@ -1,7 +1,8 @@
 /**
  * A run as a list of its steps, for agents and chains: one row per step, folded by attempt, route or plan step.
  *
- * The rows follow from the record alone. A tool call and its result are one row.
+ * The rows follow from the record alone. A tool call and its result are one row. Every answered call of a model counts in
+ * exactly one row: the first that it produced, or else one of its own. So the rows add up to the usage of the run.
  *
  * @typedef {import("./recording.js").Recording} Recording
  * @typedef {import("./recording.js").Frame} Frame
@@ -9,7 +10,7 @@
  */
 
 import { outsideOf, scoreOf, stateOf } from "./details.js";
-import { button, count, dotted, h, number, renew, seconds, short } from "./dom.js";
+import { button, count, dotted, h, money, number, renew, seconds, short } from "./dom.js";
 import { integers } from "./numbers.js";
 import { originsOf } from "./origins.js";
 import { STATES } from "./recording.js";
@@ -28,14 +29,18 @@ export function isChain({ nodes, children, run }) {
 
 /**
  * Returns the steps of a run in the order of the tree. `level` is the number of parts around a step. A part has the
- * number of steps in it (`inside`), other steps have 0.
+ * number of steps in it (`inside`), other steps have 0. `usage` is what the calls of a row used; `shared` is the number of
+ * rows that its call produced. A row of `calls` that produced no thought has no `model`.
  * @param {Frame} frame
  */
 export function stepsOf(frame) {
   const { run, nodes, state } = frame;
   const { calls, tools, parts } = originsOf(frame);
   const levels = integers(nodes);
-  const steps = [];
+  /** @type {{node: number, level: number, result: number, inside: number, tools: string[], error: string | null, kind: string,
+   *   seconds: number, part: boolean, model: number, calls: number[], shared: number,
+   *   usage: {input: number, output: number} | null}[]} */
+  let steps = [];
   /** The row of each thought, or of the thought above it that has one. */
   const rows = integers(nodes).fill(-1);
   for (const node of run.order()) {
@@ -59,8 +64,10 @@ export function stepsOf(frame) {
       seconds: answered - asked,
       part: parts.has(node),
       model: calls[node],
+      ...{ calls: [], shared: 0, usage: null },
     });
   }
+  steps = counted(frame, steps, rows);
   const ends = integers(steps.length); // the first later step that is not deeper
   for (let place = steps.length; place--; ) {
     let end = place + 1;
@@ -69,6 +76,38 @@ export function stepsOf(frame) {
     if (steps[place].part) steps[place].inside = end - place - 1;
   }
   return steps;
+}
+
+/**
+ * Counts every answered call of a model in one of the steps, and returns these with a row for each kind of calls at a
+ * thought that produced none.
+ * @param {Frame} frame @param {any[]} steps @param {Int32Array} rows the row of each thought
+ */
+function counted({ run, step: end }, steps, rows) {
+  /** @type {Map<number, any[]>} */
+  const made = new Map();
+  for (const step of steps) if (step.model >= 0) made.set(step.model, [...(made.get(step.model) ?? []), step]);
+  /** The further rows after each row, by kind. @type {Map<number, Map<string, any>>} */
+  const further = new Map();
+  for (let index = 0; index < run.calls; index++) {
+    const line = run.replyLine[index];
+    if (line < 0 || line >= end || !run.data[line].made || run.data[line].tool) continue;
+    const { node, kind, error, input, output } = run.call(index);
+    const owners = made.get(index);
+    const place = rows[node] ?? 0;
+    const above = steps[place];
+    const own = further.get(place) ?? new Map();
+    const row = owners?.[0] ?? own.get(kind) ?? { ...above, kind, level: above.level + Number(above.part),
+      result: -1, inside: 0, tools: [], error: null, seconds: NaN, part: false, model: -1, calls: [], usage: null };
+    if (owners) row.shared = owners.length;
+    else further.set(place, own.set(kind, row));
+    row.calls.push(index);
+    row.usage ??= { input: 0, output: 0 };
+    if (error && isNaN(input)) continue; // a failed call counts as unused unless the model reports its usage
+    row.usage.input += input;
+    row.usage.output += output;
+  }
+  return steps.flatMap((step, place) => [step, ...(further.get(place)?.values() ?? [])]);
 }
 
 /**
@@ -117,11 +156,11 @@ export function stepsView(app) {
    * @param {import("./app.js").Facts} facts @param {string[]} blamed */
   function rowOf(step, frame, closed, chosen, facts, blamed) {
     const { run } = frame;
-    const { node, tools, result, level, inside, kind, error } = step;
-    const text = run.text(node);
-    const reply = step.model < 0 ? null : run.call(step.model);
+    const { node, tools, result, level, inside, kind, error, usage, calls } = step;
+    const alone = step.model < 0 && calls.length > 0; // calls that produced no thought
+    const text = alone ? `${count(calls.length, "call")} at thought ${run.id(node)}` : run.text(node);
     const { thought, given } = turnOf(text, tools);
-    const scored = frame.scoredLine[node] >= 0;
+    const scored = !alone && frame.scoredLine[node] >= 0;
     const row = button(
       [
         h("span.kind", kind),
@@ -138,9 +177,11 @@ export function stepsView(app) {
           dotted(
             result >= 0 && outsideOf(facts, run.id(result)),
             scored && `score ${scoreOf(frame.score[node])}`,
-            frame.state[node] > 1 && kind !== "answer" && stateOf(run, frame, node),
+            !alone && frame.state[node] > 1 && kind !== "answer" && stateOf(run, frame, node),
             step.seconds >= 0 && seconds(step.seconds),
-            reply && reply.input + reply.output >= 0 && `${number(reply.input)} → ${number(reply.output)} tokens`,
+            usage
+              ? `${step.shared > 1 ? `one call for ${number(step.shared)} steps: ` : ""}${number(usage.input)} → ${number(usage.output)} tokens`
+              : step.model >= 0 && "the same call",
           ),
         ),
       ],
@@ -148,8 +189,8 @@ export function stepsView(app) {
       undefined,
       "step",
     );
-    if (chosen >= 0 && (chosen === node || chosen === result)) row.setAttribute("aria-current", "true");
-    if ([node, result].some((one) => one >= 0 && blamed.includes(run.id(one)))) {
+    if (!alone && chosen >= 0 && (chosen === node || chosen === result)) row.setAttribute("aria-current", "true");
+    if (!alone && [node, result].some((one) => one >= 0 && blamed.includes(run.id(one)))) {
       row.classList.add("tl-blamed");
       row.title = "named in “why it failed”";
     }
@@ -165,6 +206,7 @@ export function stepsView(app) {
    * @param {import("./app.js").Facts} facts */
   function show(frame, version, closed, chosen, facts) {
     const blamed = reasonOf(facts);
+    const { calls, input, output, cost } = frame.usage;
     const now = [frame.run.about.id, frame.step, version].join();
     if (now !== made) steps = stepsOf(frame);
     made = now;
@@ -183,6 +225,7 @@ export function stepsView(app) {
           most *= 10;
           app.changed();
         })),
+        h("li", h("p.total", dotted("all rows", count(calls, "call"), `${number(input)} → ${number(output)} tokens`, `cost ${money(cost)}`))),
       ];
     });
     if (chosen >= 0) list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });

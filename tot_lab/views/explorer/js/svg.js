@@ -6,9 +6,9 @@
  */
 
 import { number, short } from "./dom.js";
-import { draw } from "./draw.js";
+import { PERSON, draw } from "./draw.js";
 import { round } from "./numbers.js";
-import { SIZE, fitted } from "./scene.js";
+import { FRONTIER, SIZE, fitted } from "./scene.js";
 import { CORNERS, LINK_WORDS, SCORES, SHAPES, WRONG } from "./theme.js";
 
 /** Escapes `text` for XML text and attributes. @param {string} text */
@@ -124,6 +124,29 @@ function legendOf(scene, theme, height) {
     else pen.fill();
     word(name);
   }
+  /** @type {[boolean, string, string, number, number[]][]} */
+  const rings = [
+    [scene.flags.some((has) => has & FRONTIER), "open frontier", theme.open, 1.5, [1.5, 2.5]],
+    [scene.lastSolvable.length > 0, "last solvable", theme.verdicts.right, 1.8, []],
+  ];
+  for (const [there, words, colour, thick, dash] of rings) {
+    if (!there) continue;
+    [pen.strokeStyle, pen.lineWidth] = [colour, thick];
+    pen.setLineDash(dash);
+    for (const radius of dash.length ? [5] : [4, 7]) {
+      pen.beginPath();
+      pen.roundRect(at - radius, middle - radius, 2 * radius, 2 * radius, radius);
+      pen.stroke();
+    }
+    pen.setLineDash([]);
+    word(words);
+  }
+  if (scene.changed.length) {
+    pen.fillStyle = theme.person;
+    pen.fillText(PERSON, at, middle + 4);
+    word("changed by a person");
+  }
+  pen.fillStyle = theme.ink;
   for (const kind of new Set(scene.links.map((link) => link.kind))) {
     pen.strokeStyle = theme.links[kind];
     pen.setLineDash([5, 4]);

@@ -36,6 +36,7 @@ export const SHAPES = [
   ["review", "hourglass"],
   ["part", "octagon"],
   ["turn", "diamond-tall"],
+  ["right, not chosen", "star"],
 ];
 
 /** Returns corners at equal angles. @param {number} corners @param {number} turn @param {number} radius
@@ -47,8 +48,8 @@ const regular = (corners, turn, radius, inner = radius) =>
     return [reach * sin(angle), -reach * cos(angle)];
   });
 
-/** The star of an answer: filled if it is right, crossed if it is wrong. */
-export const [RIGHT, ANSWER, WRONG] = [1, 2, 3];
+/** The star of an answer: filled if it is right, crossed if it is wrong, with a ground of its own if it was not chosen. */
+export const [RIGHT, ANSWER, WRONG, MISSED] = [1, 2, 3, 17];
 
 const STAR = regular(10, 0, 1.55, 0.68);
 
@@ -79,6 +80,7 @@ export const CORNERS = [
   [[-1, -1], [1, -1], [0.25, 0], [1, 1], [-1, 1], [-0.25, 0]],
   regular(8, 0.5, 1.1),
   [[0, -1.35], [0.75, 0], [0, 1.35], [-0.75, 0]],
+  STAR,
 ];
 
 /** Kinds of differences between two compared runs, in the order of their codes. 0 means no difference. */
@@ -97,6 +99,8 @@ export const DIFFERENCES = ["", "only here", "other text", "other score", "other
  * @property {string} chosen selected thoughts and the paths to them
  * @property {string} unscored
  * @property {string} waiting thoughts with an open call
+ * @property {string} open thoughts that may still be expanded
+ * @property {string} person what a person changed
  * @property {Record<string, string>} links by kind
  * @property {string[]} differences by code (DIFFERENCES)
  * @property {Record<string, string>} verdicts by the verdict of a user's mark
@@ -118,6 +122,8 @@ export const LIGHT = {
   chosen: "#0072b2",
   unscored: "#d5d9de",
   waiting: "#3399cc",
+  open: "#a06a00",
+  person: "#7b3fa0",
   links: { merged: "#0072b2", source: "#009e73", depends: "#cc79a7" },
   differences: ["", "#cc79a7", "#3399cc", "#c68600", "#d55e00"],
   verdicts: { right: "#009e73", wrong: "#d55e00" },
@@ -137,6 +143,8 @@ export const DARK = {
   path: "#f0742a",
   chosen: "#56b4e9",
   unscored: "#5b6570",
+  open: "#e0a52e",
+  person: "#cf9bee",
   links: { merged: "#56b4e9", source: "#2bbd92", depends: "#d993bb" },
   verdicts: { right: "#2bbd92", wrong: "#f0742a" },
 };

@@ -407,7 +407,7 @@ export class Timeline {
       fill(colour, goes, y, end - goes, bar, shade);
       if (bar < NAMED || shade < 1) return;
       const id = node < 0 ? "" : recording.id(node);
-      const name = [`${id} ${kind}`.trim(), id].find((one) => pen.measureText(one).width + 8 <= end - goes);
+      const name = (id ? [`${kind} of thought ${id}`, `thought ${id}`] : [kind]).find((one) => pen.measureText(one).width + 8 <= end - goes);
       if (!name) return;
       pen.fillStyle = colour === KINDS[0] ? "#fff" : "#000";
       pen.fillText(name, goes + 4, y + bar / 2 - 1);

@@ -71,10 +71,10 @@ test("calls are told of when they are asked and when they are answered", () => {
   assert.deepEqual(
     [2, 3, 5, 6, 7].map((step) => happened(recording, recording.at(step))),
     [
-      "asked: propose at 0",
-      "asked: value at 0, sample 3",
-      "answered: propose at 0, after 1.5 s",
-      "failed: value at 0, sample 3: timeout 30 s",
+      "asked: propose at thought 0",
+      "asked: value at thought 0, sample 3",
+      "answered: propose at thought 0, after 1.5 s",
+      "failed: value at thought 0, sample 3: timeout 30 s",
       "ended: solved",
     ],
   );

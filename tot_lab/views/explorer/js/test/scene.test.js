@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
   BLANK, CHOSEN, DIM, FRONTIER, HOLLOW, PATH, RECEDES, Scene, UNSCORED, WAITING,
-  detailAt, drawn, fitted, layoutParents, wrapped, zoomed,
+  detailAt, drawn, fitted, layoutParents, linesBelow, wrapped, zoomed,
 } from "../scene.js";
 import { SHAPES, STEPS } from "../theme.js";
 import { full, recorded } from "./growing.js";
@@ -307,4 +307,27 @@ test("a long chain begins at the left, and each of its thoughts has room for a t
   assert.ok(left > 0 && left < 80);
   assert.ok(detailAt(camera, true).rows > 0);
   for (let slot = 0; slot < scene.count; slot++) assert.ok(scene.label(slot).length > 0);
+});
+
+test("a right answer that was not chosen, the open frontier and a person's changes are marked apart", () => {
+  const recording = recorded([["0"], ["0.0", 0.9, "answer"], ["0.1", 0.2, "complete"], ["0.2", 0.4, "kept"]]);
+  recording.about = { verdict: { correct: false }, changed: [["0.2", "score set to 0.4", recording.lines - 2, ""]] };
+  recording.ended = { line: recording.lines - 1, stop: "answered", answer: "", node: 1, score: 0.9, ranked: [], error: null };
+  const facts = { right: ["0.1"], solvable: "1010", findings: [{ kind: "why_it_failed", text: "", nodes: ["0.1"] }] };
+  const scene = new Scene(recording, recording.at(recording.lines), { facts });
+  assert.deepEqual([...scene.shape].map((shape) => SHAPES[shape][0]), ["question", "wrong answer", "right, not chosen", "kept"]);
+  assert.deepEqual([scene.missed, scene.lastSolvable, scene.changed], [[2], [], [3]]);
+  assert.deepEqual(new Scene(recording, recording.at(recording.lines - 2), { facts }).changed, []);
+});
+
+test("a label has no number that needs more room than it has, and no text begins beside a number", () => {
+  const recording = recorded([["0"], ["0.0", 0.00004, "kept"], ["0.1", null, "duplicate"], ["0.2", 0.25, "kept"]]);
+  recording.setTexts(0, ["Q", "one", "two", "three"]);
+  const scene = new Scene(recording, recording.at(recording.lines), {});
+  assert.deepEqual(scene.number(1), ["<0.001"]);
+  assert.deepEqual([scene.number(1, 30), scene.number(3, 30)], [[], ["0.25"]]);
+  for (const kx of [30, 40, 57]) {
+    const detail = detailAt({ x: 0, y: 0, kx, ky: 100 });
+    assert.deepEqual([1, 2, 3].map((slot) => linesBelow(scene, slot, detail).first), [1, 1, 1], `${kx}`);
+  }
 });

@@ -26,7 +26,7 @@ test("each thought that is seen has a shape, its score and its text", () => {
   wellFormed(svg);
   assert.equal(count(svg, "thought 0"), 4);
   assert.ok(svg.includes("<title>a run</title>"));
-  for (const shown of ["0.75", "0.00005", "unreadable"]) assert.ok(svg.includes(`>${shown}</text>`));
+  for (const shown of ["0.75", "&#60;0.001", "unreadable"]) assert.ok(svg.includes(`>${shown}</text>`));
   assert.ok(svg.includes(`fill="${LIGHT.paper}"`));
   assert.ok(!svg.includes("thoughts drawn"));
   assert.ok(svgOf(sceneOf(recording), DARK).includes(`fill="${DARK.paper}"`));
