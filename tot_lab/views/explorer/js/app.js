@@ -283,7 +283,7 @@ export function mount(element, source, { height = 620 } = {}) {
   const narrow = matchMedia("(max-width: 520px)");
   const looks = [matchMedia("(prefers-color-scheme: dark)"), matchMedia("(forced-colors: active)"), narrow];
   const watch = new MutationObserver(look);
-  watch.observe(document.body, { attributes: true });
+  for (const place of [document.body, document.documentElement]) watch.observe(place, { attributes: true });
   for (const one of looks) one.addEventListener("change", look);
   /** Prints in the colours of the light theme, with pictures that fit the paper. @param {boolean} on */
   const print = (on) => {

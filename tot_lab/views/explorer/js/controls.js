@@ -14,7 +14,7 @@ import { KINDS, kindsOf } from "./origins.js";
 import { KIND, STATES } from "./recording.js";
 import { LOST, SHAPE_OF_STATE, shapeOfAnswer } from "./scene.js";
 import { QUANTITIES } from "./quantities.js";
-import { ANSWER, CORNERS, DIFFERENCES, LIGHT, LINK_WORDS, SCORES, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
+import { ANSWER, CORNERS, DIFFERENCES, LIGHT, LINK_WORDS, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
 
 /** Describes what a person changed in the search, "" for other lines. @param {Recording} recording @param {number} line */
 function actsOf(recording, line) {
@@ -160,7 +160,7 @@ export function legendOf(app) {
   const ends = h("span.scale");
   const element = h("div.row", { role: "group", "aria-label": "legend" }, states, h("span.scale", "colour", colour), ends);
   const scale = h("i");
-  scale.style.background = `linear-gradient(90deg,${SCORES})`;
+  scale.style.background = "linear-gradient(90deg,var(--scores))";
   /** @param {Frame} frame */
   const show = (frame) => {
     const { run: recording, nodes, state } = frame;
