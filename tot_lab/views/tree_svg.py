@@ -110,7 +110,7 @@ def tree_svg(run: Run, most: int = MAX_THOUGHTS) -> str:
     Raises:
         ValueError: If there are no thoughts.
     """
-    info = tree_info(run, most)
+    info = tree_info(run, most)._replace(details=[])  # a browser shows no hover texts of an image in a page
     widest, deepest = float(info.x.max()), float(info.depth.max())
     labels = label_width(info, 840)
     step = min(840 / (widest + 1), 130 if labels else 44)
@@ -379,7 +379,7 @@ def _thought(info: TreeInfo, place: int, spot: Point, frame: Frame) -> str:
     fill = FAINT if what == "question" else "none" if what in HOLLOW else colour(float(info.score[place]))
     on_path = bool(info.on_path[place])
     pen = f'stroke="{PATH if on_path else frame.ink}" stroke-width="{2 if on_path else 0.8}"'
-    hover = f"<title>{escape(chr(10).join(info.details[place]))}</title>"
+    hover = f"<title>{escape(chr(10).join(info.details[place]))}</title>" if info.details else ""
     return _marker(what, fill, spot, frame.radius, pen, frame.ink, hover)
 
 

@@ -256,6 +256,8 @@ class Panel(Saved, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no 
         if self._bar.layout.display is None:
             self._bar.max, self._bar.value = max(max_calls or 1, 1), progress.calls
         parts = [red(error_text)] if error_text else []
+        if run.stop_reason is None and explorer.steer.paused:
+            parts.append("<b>paused</b>")
         if run.stop_reason:
             parts.append(f"{escape(run.stop_reason)}: <b>{escape(short(run.answer, 200))}</b>")
         parts.append(progress.describe(max_calls))

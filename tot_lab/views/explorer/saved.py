@@ -22,8 +22,8 @@ from tot_lab.views.report import run_html, run_text
 LARGEST = 300_000
 """Maximum number of bytes of the saved form in a cell."""
 
-MOST_LINES = 10_000
-"""Maximum number of lines of runs whose page may be small enough for the saved form."""
+MOST_LINES = 5_000
+"""Maximum number of lines of runs whose saved form is made at once, with their page."""
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -71,7 +71,7 @@ def saved_html(runs: Sequence[Run], *, unfolded: bool = False) -> str:
             f"<details{' open' if unfolded else ''}><summary>explore {'these runs' if runs[1:] else 'this run'} "
             f"(needs no kernel)</summary>{frame(page(*runs), 'search', 640)}</details>"
         )
-        if unfolded or len(cards) + len(shown) < LARGEST - 1000:
+        if unfolded or len((cards + shown).encode()) < LARGEST - 10_000:  # the text is smaller
             return cards + shown
     return (
         f"{cards}<p>The page of {'these runs' if runs[1:] else 'this run'} is too large for the notebook: "
@@ -104,9 +104,13 @@ class Saved:
         """Return the saved form: HTML and text."""
         raise NotImplementedError
 
+    def _live_form(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what ipywidgets displays: data and metadata."""
+        shown = super()._repr_mimebundle_()  # type: ignore[misc]
+        return shown if isinstance(shown, tuple) else (shown, {})
+
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        shown = super()._repr_mimebundle_(**options)  # type: ignore[misc]
-        data, metadata = shown if isinstance(shown, tuple) else (shown, {})
+        data, metadata = self._live_form()
         return {**data, **self._saved_form()}, metadata
 
     def _ipython_display_(self) -> None:
@@ -115,12 +119,23 @@ class Saved:
         if not self._saved_as:
             self._saved_as = f"tot-lab-{uuid.uuid4().hex}"
             self.add_class(self._saved_as)  # type: ignore[attr-defined]
-        shown, _ = self._repr_mimebundle_()
-        display(self._labelled(shown), raw=True, display_id=self._saved_as)
+        data, _ = self._live_form()
+        later = self._save_later()
+        form = {"text/html": "", "text/plain": repr(self)} if later else self._saved_form()
+        display(self._labelled(form), raw=True, display_id=self._saved_as)
         # Empty texts, because nbconvert warns about an output that it cannot show.
-        display({_WIDGET: shown[_WIDGET], "text/html": "", "text/plain": ""}, raw=True)
+        display({_WIDGET: data[_WIDGET], "text/html": "", "text/plain": ""}, raw=True)
+
+    def _save_later(self) -> bool:
+        """Return whether the saved form takes long. If so, it is displayed when the widget has its data."""
+        return False
 
     def _save(self) -> None:
+        """Replace the saved forms that are displayed, now or later."""
+        if self._saved_as and not self._save_later():
+            self._save_now()
+
+    def _save_now(self) -> None:
         """Replace the saved forms that are displayed."""
         if self._saved_as:
             from IPython.display import update_display  # noqa: PLC0415

@@ -44,7 +44,7 @@ from tot_lab.record.run import Run, expect_run
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.steering import Steering
 from tot_lab.views.explorer.recording import GROWTH, PREFIXES, Recording, about_of, facts_of
-from tot_lab.views.explorer.saved import Saved, SavedPage, saved_html
+from tot_lab.views.explorer.saved import MOST_LINES, Saved, SavedPage, saved_html
 from tot_lab.views.explorer.sweep_page import SweepExplorer
 from tot_lab.views.report import run_text
 
@@ -252,7 +252,7 @@ class Explorer(Saved, anywidget.AnyWidget):
         self._lab = lab
         self._task: asyncio.Task[Run] | None = None
         self._steer: Steering | None = None
-        self._sending = self._pending = False
+        self._sending = self._pending = self._unsaved = False
         self._state_stale = self._facts_stale = True  # whether `_state` and `_facts` must be sent again
         self._error = ""
         self._last_partial: dict[str, str] = {}
@@ -344,7 +344,7 @@ class Explorer(Saved, anywidget.AnyWidget):
         try:
             return await self._task
         finally:
-            self._save()  # again: nbclient ignores what an earlier cell sends
+            self._save_now()  # again: nbclient ignores what an earlier cell sends
 
     @property
     def steer(self) -> Steering:
@@ -470,6 +470,12 @@ class Explorer(Saved, anywidget.AnyWidget):
         """
         return SavedPage(self._runs)
 
+    def _save_later(self) -> bool:
+        self._unsaved = sum(shown.known for shown in self._displayed) > MOST_LINES
+        if self._unsaved:
+            self._send_soon()
+        return self._unsaved
+
     @property
     def _runs(self) -> list[Run]:
         return [shown.run for shown in self._displayed]
@@ -512,7 +518,8 @@ class Explorer(Saved, anywidget.AnyWidget):
     def __repr__(self) -> str:
         names = " and ".join(f"{shown.run.name} {shown.run.id}" for shown in self._displayed)
         count = sum(isinstance(line.e, Thought) for line in self.run.lines)  # avoids building the tree
-        return f"Explorer of {names}, {count:,} thoughts"
+        paused = ", paused" if self._steer is not None and self._steer.paused and self._displayed[0].live else ""
+        return f"Explorer of {names}, {count:,} thoughts{paused}"
 
     # Messages to the browser
 
@@ -552,6 +559,9 @@ class Explorer(Saved, anywidget.AnyWidget):
             took = time.perf_counter() - began
             time.sleep(1 / RATE)
             self._connected.wait(IDLE * took)
+            if self._unsaved and not (self._pending and self._connected.is_set()):
+                self._unsaved = False
+                self._save_now()
 
     def _messages(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Yield the next messages, at most one batch per run."""
@@ -599,7 +609,7 @@ class Explorer(Saved, anywidget.AnyWidget):
             },
             "paused": self._steer is not None and self._steer.paused,
             "searches": self._steer is not None and self._steer.searches,
-            "waiting": 0 if self._steer is None else len(self._steer.waiting),
+            "waiting": [] if self._steer is None else msgspec.to_builtins(self._steer.waiting),
         }
         return {"kind": "state"}, json.dumps(state).encode()
 
@@ -690,12 +700,12 @@ class Explorer(Saved, anywidget.AnyWidget):
         if self.comm is not None:
             _instances[self.model_id] = self if strongly else weakref.proxy(self)
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
+    def _live_form(self) -> tuple[dict[str, Any], dict[str, Any]]:
         if self.comm is None:  # the explorer was closed: reopen it
             self.layout.open()
             self.open()
             self._send_soon()
-        return super()._repr_mimebundle_(**options)
+        return super()._live_form()
 
 
 def _refresher(explorer: Explorer) -> Callable[[], None]:

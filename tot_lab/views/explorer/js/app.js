@@ -62,7 +62,7 @@ export const NO_FACTS = { findings: [], marks: {}, solvable: "", outside: {}, pl
  * @property {(act: string, given?: Record<string, any>) => Promise<unknown>} [steer] pauses a live run or changes its search
  * @property {boolean} [paused]
  * @property {boolean} [searches] whether a search takes changes
- * @property {number} [waiting] number of changes that wait for the search's next pick
+ * @property {any[]} [waiting] the changes that wait for the search's next pick
  * @property {() => Promise<Blob | string>} [exportHtml]
  */
 
@@ -502,6 +502,7 @@ export function mount(element, source, { height = 620 } = {}) {
               selected: selected[which],
               facts: source.facts(which),
               quantity: app.colour === "score" ? null : colours(which),
+              waiting: which ? undefined : source.waiting,
               difference: compared ? aligned?.marked[which] : null,
               union: unions?.[which],
               narrow: narrow.matches,

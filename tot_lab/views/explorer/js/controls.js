@@ -8,7 +8,7 @@
  * @typedef {import("./app.js").App} App
  */
 
-import { callOf, pickOf } from "./details.js";
+import { actOf, callOf, pickOf } from "./details.js";
 import { brief, button, count, dotted, h, money, number, press, put, renew, say, seconds } from "./dom.js";
 import { KINDS, kindsOf } from "./origins.js";
 import { KIND, STATES } from "./recording.js";
@@ -20,7 +20,7 @@ import { ANSWER, CORNERS, DIFFERENCES, LIGHT, LINK_WORDS, SHAPES, STEP_SHAPES, W
 function actsOf(recording, line) {
   const { name, data } = recording.note(line) ?? {};
   if (name !== "person.acts" || !Array.isArray(data?.acts)) return "";
-  return `a person's changes: ${data.acts.map((/** @type {any} */ its) => `${its?.act} ${its?.node ?? ""}`.replace("_", " ").trim()).join(", ")}`;
+  return `a person's changes: ${data.acts.map(actOf).join("; ")}`;
 }
 
 /**
@@ -99,11 +99,15 @@ export function timeBar(app) {
   const show = (frame) => {
     const { run: recording, step, nodes, frontier, open } = frame;
     const { lines, about, ended } = recording;
-    const { live, paused, waiting } = app.source;
+    const { live, paused, waiting = [] } = app.source;
     slider.max = `${lines}`;
     slider.value = `${step}`;
-    const steered = live && dotted(paused && "paused", waiting && `${count(waiting, "change")} until the next pick`);
+    const steered = live && dotted(
+      paused && "paused",
+      waiting.length > 0 && `${count(waiting.length, "change")} until the next pick: ${waiting.map(actOf).join("; ")}`,
+    );
     say(what, dotted(happened(recording, frame), steered));
+    what.classList.toggle("tl-whole", !!waiting.length || !!actsOf(recording, step - 1)); // no change is cut off
     put(what, { title: what.textContent });
     put(slider, { "aria-valuetext": `step ${step}: ${what.textContent}` });
     say(
