@@ -537,6 +537,8 @@ _STYLE = (
     "h2,summary{break-after:avoid}}"
 )
 
+_SHADES = dict(zip((*LIGHT, *SCORES), (*DARK, *DARK_SCORES), strict=True))
+
 # A figure is drawn when its section is first opened, so that a page with hundreds of runs opens quickly. Its
 # colours are those of the light palette. For a dark screen they are replaced when the figure is read.
 _SCRIPT = """
@@ -579,4 +581,4 @@ addEventListener('afterprint', () => {
 });
 addEventListener('hashchange', reveal);
 reveal();
-""".replace("SHADES", json.dumps(dict(zip((*LIGHT, *SCORES), (*DARK, *DARK_SCORES), strict=True)))).replace("WARNING", LIGHT.warning)
+""".replace("SHADES", json.dumps(_SHADES)).replace("WARNING", LIGHT.warning)

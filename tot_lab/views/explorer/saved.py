@@ -66,15 +66,16 @@ def saved_html(runs: Sequence[Run], *, unfolded: bool = False) -> str:
             would exceed `LARGEST` bytes.
     """
     cards = "".join(map(run_html, runs))
+    these = "these runs" if runs[1:] else "this run"
     if unfolded or sum(len(run.lines) for run in runs) <= MOST_LINES:
         shown = (
-            f"<details{' open' if unfolded else ''}><summary>explore {'these runs' if runs[1:] else 'this run'} "
-            f"(needs no kernel)</summary>{frame(page(*runs), 'search', 640)}</details>"
+            f"<details{' open' if unfolded else ''}><summary>explore {these} (needs no kernel)</summary>"
+            f"{frame(page(*runs), 'search', 640)}</details>"
         )
         if unfolded or len((cards + shown).encode()) < LARGEST - 10_000:  # the text is smaller
             return cards + shown
     return (
-        f"{cards}<p>The page of {'these runs' if runs[1:] else 'this run'} is too large for the notebook: "
+        f"{cards}<p>The page of {these} is too large for the notebook: "
         "explorer.save_html(path) writes it as a file.</p>"
     )
 
@@ -93,9 +94,7 @@ class SavedPage:
 
 
 class Saved:
-    """A widget that leaves a saved form in a notebook. The methods of ipywidgets must be those of a base class
-    that comes later.
-    """
+    """A widget that leaves a saved form in a notebook. A class of ipywidgets must be a later base class."""
 
     _saved_as = ""  # the class of the widget and the id of the display with its saved form
     _drawn = ""  # selects an element that the widget has while it is drawn

@@ -518,8 +518,8 @@ class Explorer(Saved, anywidget.AnyWidget):
     def __repr__(self) -> str:
         names = " and ".join(f"{shown.run.name} {shown.run.id}" for shown in self._displayed)
         count = sum(isinstance(line.e, Thought) for line in self.run.lines)  # avoids building the tree
-        paused = ", paused" if self._steer is not None and self._steer.paused and self._displayed[0].live else ""
-        return f"Explorer of {names}, {count:,} thoughts{paused}"
+        paused = self._steer is not None and self._steer.paused and self._displayed[0].live
+        return f"Explorer of {names}, {count:,} thoughts{', paused' if paused else ''}"
 
     # Messages to the browser
 

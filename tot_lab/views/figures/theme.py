@@ -54,7 +54,7 @@ class Palette(NamedTuple):
 
 LIGHT = Palette("#ffffff", INK, FAINT, EDGE, GRID, PATH, UNSCORED, "#b24e00", "rgba(255,255,255,0.82)")
 DARK = Palette(
-    *("#111418", "#e6eaee", "#9aa5b1", "#6b7683", "#262c33", "#f0742a", "#7d8894", "#f0742a"),
+    *("#111418", "#e6eaee", "#9aa5b1", "#6b7683", "#262c33", "#f0742a", "#8d97a2", "#f0742a"),
     veil="rgba(17,20,24,0.82)",
 )
 
@@ -65,10 +65,10 @@ SCORES = (
 """Viridis (Smith and van der Walt 2015) from score 0 to score 1, equally spaced."""
 
 DARK_SCORES = (
-    "#a65dbc", "#9875da", "#7f8fe1", "#67a8d7", "#64b9c6",
-    "#5accb5", "#60db9b", "#86e771", "#c1eb3e", "#fde725",
+    "#b970d0", "#a885ec", "#8c9ef0", "#73b5e5", "#6fc4d1",
+    "#64d5be", "#68e2a2", "#8bec75", "#c3ed42", "#fde725",
 )  # fmt: skip
-"""The same hues on a dark background, from a lightness of 0.6 instead of 0.28 (Oklab)."""
+"""The same hues on a dark background, from a lightness of 0.66 instead of 0.28 (Oklab)."""
 
 _WORD = re.compile("[A-Za-z\u00c0-\u052f]{4}")  # four letters of the Latin, Greek or Cyrillic alphabet
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -258,7 +258,7 @@ def show_message(figure: Any, message: str) -> None:
 
 
 def score_axis(dark: bool | None) -> dict[str, Any]:
-    """Return Plotly's `coloraxis` for scores from 0 to 1, with its colour bar. `dark` is that of `palette`."""
+    """Return Plotly's `coloraxis` for scores from 0 to 1, with its colour bar. `dark`: see `palette`."""
     return {
         "cmin": 0,
         "cmax": 1,

@@ -15,10 +15,10 @@ export const SCORES = [
   "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",
 ];
 
-/** The same hues on a dark background, from a lightness of 0.6 instead of 0.28 (Oklab). */
+/** The same hues on a dark background, from a lightness of 0.66 instead of 0.28 (Oklab). */
 export const DARK_SCORES = [
-  "#a65dbc", "#9875da", "#7f8fe1", "#67a8d7", "#64b9c6",
-  "#5accb5", "#60db9b", "#86e771", "#c1eb3e", "#fde725",
+  "#b970d0", "#a885ec", "#8c9ef0", "#73b5e5", "#6fc4d1",
+  "#64d5be", "#68e2a2", "#8bec75", "#c3ed42", "#fde725",
 ];
 
 /** Number of colours of the score scale. One step is too small to be visible. */
@@ -160,7 +160,7 @@ export const DARK = {
   chosen: "#56b4e9",
   scores: DARK_SCORES,
   scale: scaleOf(DARK_SCORES),
-  unscored: "#7d8894",
+  unscored: "#8d97a2",
   links: { merged: "#56b4e9", source: "#2bbd92", depends: "#d993bb" },
   verdicts: { right: "#2bbd92", wrong: "#f0742a" },
 };

@@ -59,13 +59,16 @@ test("texts have a contrast of 4.5, and outlines, lines and marks one of 3, in l
   assert.ok(Math.abs(contrast("#767676", "#ffffff") - 4.54) < 0.01); // a published example
 });
 
-test("on every dark ground of a notebook, each score has a contrast of 3, and higher scores are lighter", () => {
-  const hex = (rgb) => `#${rgb.match(/\d+/g).map((part) => (+part).toString(16).padStart(2, "0")).join("")}`;
+test("on every dark ground of a notebook, each score has a contrast of 3, also if pruned, and higher scores are lighter", () => {
+  const parts = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  /** A pruned thought has an opacity of 0.7. */
+  const faded = (rgb, ground) => rgb.map((part, at) => 0.7 * part + 0.3 * parts(ground)[at]);
+  const hex = (rgb) => `#${rgb.map((part) => Math.round(part).toString(16).padStart(2, "0")).join("")}`;
   for (const ground of [DARK.paper, DARK.raised, "#111111", "#1e1e1e", "#212121"]) {
-    const contrasts = DARK.scale.map((shade) => contrast(hex(shade), ground));
+    const contrasts = DARK.scale.map((shade) => contrast(hex(faded(shade.match(/\d+/g).map(Number), ground)), ground));
     assert.ok(contrasts[0] >= 3, `${DARK.scale[0]} on ${ground}`);
     assert.deepEqual(contrasts, contrasts.toSorted((a, b) => a - b));
-    assert.ok(contrast(DARK.unscored, ground) >= 3, ground);
+    assert.ok(contrast(hex(faded(parts(DARK.unscored), ground)), ground) >= 3, ground);
   }
 });
 
