@@ -115,6 +115,7 @@ def add_widgets(browser: Browser, page: Page, book: Any) -> None:
     for k in wanted:
         (output,) = outputs_of(code[k], mime=WIDGET)
         output.data["image/png"] = png(page, picture_of(notebook.page, k))
+        del output.data["text/html"]  # an empty text, which would be preferred
     notebook.close()
     lab.close()
 

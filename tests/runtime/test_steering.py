@@ -255,6 +255,22 @@ def test_a_change_without_a_search_waits_in_vain():
         assert not [e for e in run.events if isinstance(e, Note) and e.name == "person.acts"]
 
 
+def test_a_search_can_be_changed_before_its_first_choice():
+    """While its first thoughts are not decided."""
+    begun = []
+
+    def act(steer):
+        begun.append(steer.searches)
+        steer.rescore("0.0", 0.99)
+        steer.prune("0.1")
+
+    run = steered(act, tl.BeamSearch(width=1), at=0)
+    assert begun == [True]
+    assert (run.tree["0.1"].state, run.tree["0.1"].reason) == ("pruned", "person")
+    assert picks(run)[1] == ["0.0"]
+    assert picks(plain(tl.BeamSearch(width=1)))[1] == ["0.1"]
+
+
 @pytest.mark.slow
 def test_a_paused_run_makes_no_call_until_it_is_resumed():
     calls = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import math
 import random
@@ -930,3 +931,39 @@ def test_compare_lists_what_was_set_differently_and_explains_its_colours(opened)
     page.get_by_role("group", name="time").get_by_role("button", name="play").click()  # nothing covers it
     page.get_by_role("button", name="tree", exact=True).click()
     soon(lambda: not legend.get_by_text("other fate").is_visible())
+
+
+HOST = """([host, theme, ground, ink]) => {
+    const { body } = document;
+    const [paper, text] = {
+        "marimo": ["background", "color"],
+        "VS Code": ["--vscode-editor-background", "--vscode-editor-foreground"],
+        "JupyterLab": ["--jp-layout-color0", "--jp-ui-font-color0"],
+    }[host];
+    body.removeAttribute("style");
+    delete body.dataset.vscodeThemeKind;
+    if (host === "VS Code") {
+        body.dataset.vscodeThemeKind = `vscode-${theme}`;
+        body.style.setProperty("--jp-layout-color0", "white"); // as the style sheet of ipywidgets does
+    }
+    body.style.setProperty(paper, ground);
+    body.style.setProperty(text, ink);
+}"""
+"""Makes a page look like that of a notebook."""
+
+
+@pytest.mark.slow
+def test_the_theme_is_that_of_the_notebook_and_not_of_the_desktop(opened):
+    page = opened(game(tl.TreeOfThoughts(), "1 4 8 8"))
+    root = page.locator(".tl-root")
+    for desktop, host, theme in itertools.product(
+        ("light", "dark"), ("marimo", "VS Code", "JupyterLab"), ("light", "dark")
+    ):
+        page.emulate_media(color_scheme=desktop)
+        ground, ink = ("#202124", "#e8eaed") if theme == "dark" else ("#fdfdfd", "#202124")
+        page.evaluate(HOST, [host, theme, ground, ink])
+        paper = {"light": "#ffffff", "dark": "#111418"}[theme] if host == "marimo" else ground
+        look = "root => [root.style.colorScheme, root.style.getPropertyValue('--paper')]"
+        soon(lambda look=look, known=(theme, paper): tuple(root.evaluate(look)) == known)
+        lowest = root.evaluate("root => root.style.getPropertyValue('--scores').split(',')[0]")
+        assert theme == "light" or contrast(lowest, paper) >= 3

@@ -1,5 +1,6 @@
 """A run's text, card and page say the same facts, and hold any text without being broken by it."""
 
+import base64
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -15,6 +16,7 @@ from support.contrast import contrast
 import tot_lab as tl
 from tot_lab.core.calls import Reply
 from tot_lab.core.records import describe_stop
+from tot_lab.views.figures.theme import DARK, FAINT
 from tot_lab.views.report import report_html, run_html, run_text, tree_rows, tree_svg
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>'\"&lt;<!-- \x00\x0b\ud800 \u2028"
@@ -187,33 +189,52 @@ def test_card_is_inert():
         assert "http" not in card
 
 
+def markers(svg):
+    """The number of shapes in a picture of a tree."""
+    root = ET.fromstring(svg)
+    names = [element.tag.rpartition("}")[2] for element in root.iter()]
+    return names.count("circle") + names.count("polygon")
+
+
 @pytest.mark.slow
 @given(st.text())
 def test_any_text_makes_a_picture(text):
     made = hostile(text)
     picture = tree_svg(made)
-    assert len(list(ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}title"))) == 2
+    assert markers(picture) == 2
     run_text(made).encode()
     run_html(made).encode()
 
 
 def test_picture_shows_every_thought():
     made = search()
-    root = ET.fromstring(tree_svg(made))
-    titles = [title.text.split(" ")[1] for title in root.iter("{http://www.w3.org/2000/svg}title")]
-    assert titles == list(made.tree.nodes)
+    assert markers(tree_svg(made)) == len(made.tree)
     with pytest.raises(ValueError, match="has no thoughts"):
         tree_svg(tl.Recorder().run)
 
 
-def test_large_trees_are_not_drawn_in_a_card():
+def test_the_card_of_a_large_tree_draws_its_most_relevant_thoughts():
     recorder = tl.Recorder()
     root = recorder.thought("q")
-    for _ in range(150):
-        recorder.thought("t", root)
+    for _ in range(5000):
+        recorder.thought("a long thought " * 300, root)
+    recorder.end("x", node=recorder.thought("x", recorder.thought("the way", root)))
     card = run_html(recorder.run)
-    assert "<img" not in card
-    assert "151 thoughts: tl.figures.plot_tree(run) draws them" in card
+    assert "the 150 most relevant of 5,003 thoughts" in card
+    assert len(card) < 150_000
+    (source,) = re.findall('src="data:image/svg.xml;base64,([^"]+)"', card)
+    picture = base64.b64decode(source).decode()
+    assert markers(picture) == 150
+    assert picture.count('stroke-width="3.2"') == 1, "the path to the answer is among them"
+
+
+def test_each_colour_of_a_score_in_a_card_has_one_for_dark_pages():
+    made = search()
+    picture = tree_svg(made)
+    light = set(re.findall(' fill="(#[0-9a-f]{6})"', picture)) - {FAINT}
+    dark = dict(re.findall(r'\[fill="(#[0-9a-f]{6})"\]\{fill:(#[0-9a-f]{6})\}', picture))
+    assert light <= dark.keys()
+    assert min(contrast(shade, DARK.paper) for shade in dark.values()) >= 3
 
 
 @pytest.mark.slow

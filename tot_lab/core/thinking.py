@@ -261,9 +261,11 @@ class Samples(Request, frozen=True):
 
     Attributes:
         made: Returns a call of the search with what the run adds to it.
+        steerable: Whether the search takes the changes of a person (`Acts`).
     """
 
     made: Callable[[Call], Call] = _as_it_is
+    steerable: bool = False
 
 
 ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | Request | Event

@@ -176,6 +176,6 @@ def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking
         return msgspec.structs.replace(call, **missing, options=options)
 
     def assign(step: Call | Samples) -> Call | Samples:
-        return Samples(fill) if isinstance(step, Samples) else fill(step)
+        return msgspec.structs.replace(step, made=fill) if isinstance(step, Samples) else fill(step)
 
     return map_steps(assign, thinking, (Call, Samples))

@@ -46,7 +46,7 @@ class Steering:
         self.waiting: list[Act] = []
         """Changes that have not taken effect yet. Those that wait when the run ends have no effect."""
         self.searches = False
-        """Whether a search that takes changes has made a pick."""
+        """Whether a search that takes changes has begun."""
         self.watchers: list[Callable[[], None]] = []
         """Called after a change was made or taken, and after the run was paused or resumed."""
         self._execution: Any = None
@@ -130,13 +130,17 @@ class Steering:
 
     def take(self, tree: Container[str]) -> list[Act]:
         """Remove and return the changes for a search with these thoughts, in order."""
-        first, self.searches = not self.searches, True
         taken = [act for act in self.waiting if isinstance(act, RaiseBudget) or act.node in tree]
         for act in taken:
             self.waiting.remove(act)
-        if taken or first:
+        if taken:
             self._notify()
         return taken
+
+    def begin(self) -> None:
+        """Note that a search that takes changes has begun."""
+        self.searches = True
+        self._notify()
 
     def attach(self, execution: Any) -> None:
         """Steer `execution`."""
@@ -200,6 +204,8 @@ class Steered:
         there are none.
         """
         if isinstance(request, Samples):
+            if request.steerable and self.steering is not None and not self.steering.searches:
+                self.steering.begin()
             return self.samples(made=request.made)
         if not isinstance(request, Acts):
             return None

@@ -29,9 +29,11 @@ from tot_lab.record.losses import describe, losses_of, total, warning_of
 from tot_lab.record.run import Run, money
 from tot_lab.views.figures.theme import (
     DARK,
+    DARK_SCORES,
     FONT,
     LIGHT,
     PATH,
+    SCORES,
     number,
     printable,
     short,
@@ -41,7 +43,7 @@ from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
 from tot_lab.views.tree_svg import PERSON_TEXT, svg_url, tree_svg
 
 MAX_DRAWN = 150
-"""Maximum number of thoughts for which a notebook card draws the tree."""
+"""Maximum number of thoughts in the tree of a notebook card."""
 
 MAX_ROWS = 12
 """Maximum number of lines of the tree in the text of a run."""
@@ -383,13 +385,13 @@ def _tree_html(run: Run) -> str:
     count = len(run.tree)
     if count == 0:
         return '<div style="opacity:.65">no thoughts yet</div>'
-    if count > MAX_DRAWN:
-        hint = (
-            "tl.figures.plot_tree(run) draws them" if count <= MAX_THOUGHTS else "run.nodes_df() lists them"
-        )
-        return f'<div style="opacity:.65">{count:,} thoughts: {hint}</div>'
+    part = (
+        f'<div style="opacity:.65">the {MAX_DRAWN} most relevant of {count:,} thoughts</div>'
+        if count > MAX_DRAWN
+        else ""
+    )
     return (
-        f'<img alt="The tree of {count:,} thoughts" src="{svg_url(tree_svg(run))}" '
+        f'{part}<img alt="The tree of {count:,} thoughts" src="{svg_url(tree_svg(run, MAX_DRAWN))}" '
         'style="max-width:100%;height:auto;border-radius:6px">'
     )
 
@@ -554,6 +556,8 @@ _STYLE = (
     "h2,summary{break-after:avoid}}"
 )
 
+_SHADES = dict(zip((*LIGHT, *SCORES), (*DARK, *DARK_SCORES), strict=True))
+
 # A figure is drawn when its section is first opened, so that a page with hundreds of runs opens quickly. Its
 # colours are those of the light palette. For a dark screen they are replaced when the figure is read.
 _SCRIPT = """
@@ -596,4 +600,4 @@ addEventListener('afterprint', () => {
 });
 addEventListener('hashchange', reveal);
 reveal();
-""".replace("SHADES", json.dumps(dict(zip(LIGHT, DARK, strict=True)))).replace("WARNING", LIGHT.warning)
+""".replace("SHADES", json.dumps(_SHADES)).replace("WARNING", LIGHT.warning)

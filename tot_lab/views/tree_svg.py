@@ -39,7 +39,16 @@ from tot_lab.views.figures.theme import (
     short,
     wrap,
 )
-from tot_lab.views.figures.tree import HOLLOW, LINK_NAMES, SHAPES, TreeInfo, arc, label_width, tree_info
+from tot_lab.views.figures.tree import (
+    HOLLOW,
+    LINK_NAMES,
+    MAX_THOUGHTS,
+    SHAPES,
+    TreeInfo,
+    arc,
+    label_width,
+    tree_info,
+)
 from tot_lab.views.figures.verdict import verdict_of
 
 Point = tuple[float, float]
@@ -126,15 +135,15 @@ class Marks(NamedTuple):
         return cls(*(frozenset(place[id] for id in ids if id in place) for ids in (changed, right)))
 
 
-def tree_svg(run: Run) -> str:
+def tree_svg(run: Run, most: int = MAX_THOUGHTS) -> str:
     """Return the tree of a run as a standalone SVG image, with labels if there is room.
 
-    The image is light or dark, as the page that shows it.
+    The image is light or dark, as the page that shows it. It has the `most` most relevant thoughts.
 
     Raises:
         ValueError: If there are no thoughts.
     """
-    info = tree_info(run)
+    info = tree_info(run, most)._replace(details=[])  # a browser shows no hover texts of an image in a page
     widest, deepest = float(info.x.max()), float(info.depth.max())
     labels = label_width(info, 840)
     step = min(840 / (widest + 1), 130 if labels else 44)
@@ -151,12 +160,15 @@ def tree_svg(run: Run) -> str:
     )
     width = widest * step + 2 * frame.left
     height = deepest * frame.rise + frame.top + (58.0 if labels else 16.0)
+    shades = {colour(score): colour(score, dark=True) for score in info.score.tolist()}
+    dark = "".join(f'[fill="{light}"]{{fill:{shade}}}' for light, shade in shades.items())
     start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img" '
         f'font-size="{frame.size}" font-family="{escape(FONT)}">'
         f"<style>svg{{color:{INK};background:{LIGHT.paper}}}@media(prefers-color-scheme:dark)"
-        f"{{svg{{color:{DARK.ink};background:{DARK.paper}}}}}</style>"
+        f'{{svg{{color:{DARK.ink};background:{DARK.paper}}}{dark}[stroke="{PATH}"]{{stroke:{DARK.path}}}}}'
+        "</style>"
     )
     return "".join([start, *_tree(info, frame, Marks.of(run, info)), "</svg>"])
 
@@ -421,7 +433,7 @@ def _thought(info: TreeInfo, place: int, spot: Point, frame: Frame, missed: bool
     fill = FAINT if what == "question" else "none" if what in HOLLOW else colour(float(info.score[place]))
     on_path = bool(info.on_path[place])
     pen = f'stroke="{PATH if on_path else frame.ink}" stroke-width="{2 if on_path else 0.8}"'
-    hover = f"<title>{escape(chr(10).join(info.details[place]))}</title>"
+    hover = f"<title>{escape(chr(10).join(info.details[place]))}</title>" if info.details else ""
     if missed:
         return _missed(colour(float(info.score[place])), spot, frame.radius, hover)
     return _marker(what, fill, spot, frame.radius, pen, frame.ink, hover)

@@ -249,6 +249,8 @@ explorer"""
     button.click()
     soon(lambda: book.value("explorer.steer.paused"))
     soon(lambda: book.page.get_by_role("button", name="continue run").is_visible())
+    soon(lambda: "paused" in book.page.locator(".tl-title").inner_text())
+    assert ", paused" in book.value("repr(explorer)")
     time.sleep(0.5)
     before = book.value("len(asked)")
     time.sleep(0.7)
@@ -280,6 +282,13 @@ explorer"""
     details.get_by_label("calls (now 30)").fill("36")
     details.get_by_role("button", name="raise the budget").click()
     soon(lambda: "4 changes until the next pick" in book.page.locator(".tl-root").text_content())
+    below = f"id => {{ const {{ scene }} = {source}.panes[0], run = {source}.source.runs[0]; "
+    below += "return scene.number(scene.slot[run.indexOf(id)]); }"
+    drawn_below = {id: book.page.evaluate(below, id) for id in ("0.0", "0.1", "0.2")}
+    assert drawn_below == {"0.0": "0.2 → 0.95", "0.1": "0.3 + a thought", "0.2": "0.4 → pruned"}
+    words = book.page.locator(".tl-what").inner_text()
+    for change in ("prune thought 0.2;", "thought 0.0: 0.95;", "mine <b>own</b>;", "budget: calls 36"):
+        assert change in words
     book.page.get_by_role("button", name="continue run").click()
     book.run(2)
     assert book.value("explorer.steer.waiting") == []

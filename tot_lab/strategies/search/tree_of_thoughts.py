@@ -207,7 +207,7 @@ class _Run:
         yield root
         yield from self._emit(Scored(self.at, 1.0, by="root"))
         settings = self.settings
-        samples: SampleCounter = yield Samples()
+        samples: SampleCounter = yield Samples(steerable=True)
         self.sampler = Sampler(settings, self.task, samples, settings.parallel)
         yield Note(
             "tot.started",

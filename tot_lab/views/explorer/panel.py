@@ -17,7 +17,7 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from tot_lab.core.calls import Call, format_error
+from tot_lab.core.calls import Call, format_error, html_text
 from tot_lab.core.records import Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
@@ -28,6 +28,7 @@ from tot_lab.record.run import Run, Usage, money, usage_of
 from tot_lab.strategies import TreeOfThoughts
 from tot_lab.views.explorer.cell import cell
 from tot_lab.views.explorer.forms import LABEL, WIDTH, Accepted, Choice, Form, Mistake, close_inside, red
+from tot_lab.views.explorer.saved import Saved
 from tot_lab.views.explorer.widget import Explorer
 from tot_lab.views.figures.theme import number, short
 
@@ -87,7 +88,7 @@ class Code(anywidget.AnyWidget):
     code = traitlets.Unicode().tag(sync=True)
 
 
-class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+class Panel(Saved, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """The controls, and below them the explorer of the current run. `panel` makes one."""
 
     run: Run | None = None
@@ -135,6 +136,14 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     def code(self) -> str:
         """The source of a cell that runs the current settings."""
         return self._code.code
+
+    def _saved_form(self) -> dict[str, str]:
+        form = {"text/html": "", "text/plain": ""} if self.explorer is None else self.explorer._saved_form()
+        head = "A panel, which needs a kernel. Its code:"
+        return {
+            "text/html": f"<p>{head}</p><pre>{html_text(self.code)}</pre>{form['text/html']}",
+            "text/plain": f"{head}\n{self.code}\n{form['text/plain']}".rstrip(),
+        }
 
     def close(self) -> None:
         """Stop the current run and release all widgets."""
@@ -235,6 +244,7 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
             self._following = None
             self._stop.disabled = True
             self._refresh()
+            self._save()
         self._show(progress, explorer, max_calls, error_text)
 
     def _show(
@@ -246,6 +256,8 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         if self._bar.layout.display is None:
             self._bar.max, self._bar.value = max(max_calls or 1, 1), progress.calls
         parts = [red(error_text)] if error_text else []
+        if run.stop_reason is None and explorer.steer.paused:
+            parts.append("<b>paused</b>")
         if run.stop_reason:
             parts.append(f"{escape(run.stop_reason)}: <b>{escape(short(run.answer, 200))}</b>")
         parts.append(progress.describe(max_calls))

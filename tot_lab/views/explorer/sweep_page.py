@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
 from tot_lab.views.explorer.page import assembled, compressed_script, json_script, structure_of, texts_of
 from tot_lab.views.explorer.recording import Recording, facts_of
+from tot_lab.views.explorer.saved import frame
 
 PACK = 2_000_000
 """Approximate number of characters of the runs in a block before compression. The prompts of a sweep are much
@@ -66,11 +66,7 @@ class SweepExplorer:
         return "Explorer of several runs (it is drawn in a notebook; save_html(path) writes it as a page)"
 
     def _repr_html_(self) -> str:
-        # The frame has an origin of its own, so that the page cannot act in the notebook.
-        return (
-            '<iframe sandbox="allow-scripts allow-downloads" title="sweep" style="width:100%;height:860px;'
-            f'border:0" srcdoc="{escape(sweep_page(self.runs).decode())}"></iframe>'
-        )
+        return frame(sweep_page(self.runs), "sweep", 860)
 
 
 @gc_paused()

@@ -36,7 +36,7 @@ from ipywidgets.widgets.widget import _instances
 
 from tot_lab.analysis.diagnosis import Diagnosis, diagnose
 from tot_lab.analysis.tables import is_sweep
-from tot_lab.core.calls import Reply, format_error
+from tot_lab.core.calls import Reply, format_error, html_text
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
 from tot_lab.lab.lab import Lab, Stream
 from tot_lab.record.marks import Mark, Verdict, watch
@@ -44,7 +44,9 @@ from tot_lab.record.run import Run, expect_run
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.steering import Steering
 from tot_lab.views.explorer.recording import GROWTH, PREFIXES, Recording, about_of, facts_of
+from tot_lab.views.explorer.saved import MOST_LINES, Saved, SavedPage, saved_html
 from tot_lab.views.explorer.sweep_page import SweepExplorer
+from tot_lab.views.report import run_text
 
 if TYPE_CHECKING:
     import pandas
@@ -198,8 +200,11 @@ def count_texts(batch: bytes) -> int:
     return len(msgspec.json.decode(batch)["texts"])
 
 
-class Explorer(anywidget.AnyWidget):
+class Explorer(Saved, anywidget.AnyWidget):
     """An interactive view of a run: its tree, steps, timeline, prompts, replies and costs.
+
+    A saved notebook keeps a card of the run with a picture of its tree, and the page of the run if the cell
+    then has at most 300 kB.
 
     Args:
         run: A run, a stream (`lab.stream(strategy, task)`), which the explorer starts, the `Recorder` of a
@@ -213,6 +218,8 @@ class Explorer(anywidget.AnyWidget):
         explorer.selected.frame             # the selected thoughts
         explorer.selected = ["0.1.0"]       # moves the view
     """
+
+    _drawn = " .tl-root"
 
     # The source instead of the path: anywidget watches the file of a path, which keeps each widget alive.
     _esm = _LOADER
@@ -245,7 +252,7 @@ class Explorer(anywidget.AnyWidget):
         self._lab = lab
         self._task: asyncio.Task[Run] | None = None
         self._steer: Steering | None = None
-        self._sending = self._pending = False
+        self._sending = self._pending = self._unsaved = False
         self._state_stale = self._facts_stale = True  # whether `_state` and `_facts` must be sent again
         self._error = ""
         self._last_partial: dict[str, str] = {}
@@ -293,6 +300,7 @@ class Explorer(anywidget.AnyWidget):
             shown.known += len(batch)
             if end and not isinstance(source, Stream):  # a stream's run is set when its task ends
                 shown.ended(recorder.run)
+                explorer._save()
             explorer._send_soon()
 
         def on_end(task: asyncio.Task[Run]) -> None:
@@ -303,6 +311,7 @@ class Explorer(anywidget.AnyWidget):
                 shown.ended(source.run)
                 explorer._error = format_error(failed) if failed else ""
                 explorer._state_stale = explorer._facts_stale = True
+                explorer._save()
                 explorer._send_soon()
 
         def on_text(note: Note) -> None:
@@ -330,7 +339,12 @@ class Explorer(anywidget.AnyWidget):
         stop button of a notebook, also cancels the search. `asyncio.shield(explorer.finished())` prevents
         this.
         """
-        return self.run if self._task is None else await self._task
+        if self._task is None:
+            return self.run
+        try:
+            return await self._task
+        finally:
+            self._save_now()  # again: nbclient ignores what an earlier cell sends
 
     @property
     def steer(self) -> Steering:
@@ -356,7 +370,7 @@ class Explorer(anywidget.AnyWidget):
         """
         with self._lock:
             known = self._known()
-        return Selection([id for id in self.ids if id in known], [shown.run for shown in self._displayed])
+        return Selection([id for id in self.ids if id in known], self._runs)
 
     @selected.setter
     def selected(self, chosen: Iterable[str] | pandas.DataFrame) -> None:
@@ -438,6 +452,7 @@ class Explorer(anywidget.AnyWidget):
             self.ids = [id for id in self.ids if not id.startswith(PREFIXES[1])]
             self._displayed[1:] = [_DisplayedRun(run)]
             self._state_stale = self._facts_stale = True
+        self._save()
         self._send_soon()
         return run
 
@@ -445,15 +460,40 @@ class Explorer(anywidget.AnyWidget):
         """Write the displayed runs as one HTML file. See `run.save_html`."""
         from tot_lab.views.explorer.page import save_html  # noqa: PLC0415
 
-        first, *others = [shown.run for shown in self._displayed]
+        first, *others = self._runs
         return save_html(first, path, *others)
+
+    def static(self) -> SavedPage:
+        """Return the displayed runs as a page that needs no kernel, to be displayed in a notebook cell.
+
+        A saved notebook keeps it, whatever its size.
+        """
+        return SavedPage(self._runs)
+
+    def _save_later(self) -> bool:
+        self._unsaved = sum(shown.known for shown in self._displayed) > MOST_LINES
+        if self._unsaved:
+            self._send_soon()
+        return self._unsaved
+
+    @property
+    def _runs(self) -> list[Run]:
+        return [shown.run for shown in self._displayed]
+
+    def _saved_form(self) -> dict[str, str]:
+        try:
+            runs = self._runs
+            html, texts = saved_html(runs), [*map(run_text, runs)]
+        except Exception as error:  # the record is not a tree
+            html, texts = html_text(format_error(error)), [format_error(error)]
+        return {"text/html": html, "text/plain": "\n".join([repr(self), *texts])}
 
     def _get_embed_state(self, drop_defaults: bool = False) -> Any:
         """Return the state for a page without a kernel, as of `ipywidgets.embed`. It has the saved page."""
         from tot_lab.views.explorer.page import page  # noqa: PLC0415
 
         embedded = super()._get_embed_state()  # with its defaults: the module of a widget is one of them
-        shown = page(*(shown.run for shown in self._displayed)).decode()
+        shown = page(*self._runs).decode()
         embedded["state"] |= {"_page": shown, "_bundle": ""}
         return embedded
 
@@ -478,7 +518,8 @@ class Explorer(anywidget.AnyWidget):
     def __repr__(self) -> str:
         names = " and ".join(f"{shown.run.name} {shown.run.id}" for shown in self._displayed)
         count = sum(isinstance(line.e, Thought) for line in self.run.lines)  # avoids building the tree
-        return f"Explorer of {names}, {count:,} thoughts (it is drawn where a kernel runs)"
+        paused = self._steer is not None and self._steer.paused and self._displayed[0].live
+        return f"Explorer of {names}, {count:,} thoughts{', paused' if paused else ''}"
 
     # Messages to the browser
 
@@ -518,6 +559,9 @@ class Explorer(anywidget.AnyWidget):
             took = time.perf_counter() - began
             time.sleep(1 / RATE)
             self._connected.wait(IDLE * took)
+            if self._unsaved and not (self._pending and self._connected.is_set()):
+                self._unsaved = False
+                self._save_now()
 
     def _messages(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Yield the next messages, at most one batch per run."""
@@ -565,13 +609,12 @@ class Explorer(anywidget.AnyWidget):
             },
             "paused": self._steer is not None and self._steer.paused,
             "searches": self._steer is not None and self._steer.searches,
-            "waiting": 0 if self._steer is None else len(self._steer.waiting),
+            "waiting": [] if self._steer is None else msgspec.to_builtins(self._steer.waiting),
         }
         return {"kind": "state"}, json.dumps(state).encode()
 
     def _facts(self) -> tuple[dict[str, Any], bytes]:
-        runs = [shown.run for shown in self._displayed]
-        facts = [facts_of(run) for run in runs]
+        facts = [facts_of(run) for run in self._runs]
         return {"kind": "facts"}, json.dumps(facts).encode()
 
     # Messages from the browser
@@ -620,7 +663,7 @@ class Explorer(anywidget.AnyWidget):
             elif request["kind"] == "html":
                 from tot_lab.views.explorer.page import page  # noqa: PLC0415
 
-                self.send(to, [page(*(shown.run for shown in self._displayed))])
+                self.send(to, [page(*self._runs)])
             elif request["kind"] == "mark":
                 self.mark(request["id"], **request["mark"])
                 self.send(to)
@@ -657,12 +700,12 @@ class Explorer(anywidget.AnyWidget):
         if self.comm is not None:
             _instances[self.model_id] = self if strongly else weakref.proxy(self)
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
+    def _live_form(self) -> tuple[dict[str, Any], dict[str, Any]]:
         if self.comm is None:  # the explorer was closed: reopen it
             self.layout.open()
             self.open()
             self._send_soon()
-        return super()._repr_mimebundle_(**options)
+        return super()._live_form()
 
 
 def _refresher(explorer: Explorer) -> Callable[[], None]:
@@ -714,4 +757,4 @@ class CompareExplorer(Explorer):
         """One row per difference. `tot_lab.views.explorer.comparing.differences` describes the columns."""
         from tot_lab.views.explorer.comparing import differences  # noqa: PLC0415
 
-        return differences(*(shown.run for shown in self._displayed))
+        return differences(*self._runs)

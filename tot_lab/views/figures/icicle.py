@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tot_lab.core.tree import Tree
 from tot_lab.record.run import Run
 from tot_lab.views.figures.theme import (
+    DARK,
     Palette,
     colour,
     palette,
@@ -116,7 +117,7 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool | None = 
         height=24 + max(62 * rows, 180),
         margin={"t": 6, "b": 14},
         uniformtext={"minsize": 9, "mode": "hide"},
-        coloraxis=score_axis(),
+        coloraxis=score_axis(dark),
     )
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
@@ -154,7 +155,8 @@ def _colours(shape: str, score: float, shades: Palette) -> tuple[str, str]:
         return shades.paper, shades.ink
     if np.isnan(score):
         return shades.unscored, text_on(shades.unscored)
-    return colour(score), text_on(colour(score))
+    fill = colour(score, shades is DARK)
+    return fill, text_on(fill)
 
 
 def _legend_text(info: IcicleInfo) -> str:

@@ -54,7 +54,7 @@ class Palette(NamedTuple):
 
 LIGHT = Palette("#ffffff", INK, FAINT, EDGE, GRID, PATH, UNSCORED, "#b24e00", "rgba(255,255,255,0.82)")
 DARK = Palette(
-    *("#111418", "#e6eaee", "#9aa5b1", "#6b7683", "#262c33", "#f0742a", "#5b6570", "#f0742a"),
+    *("#111418", "#e6eaee", "#9aa5b1", "#6b7683", "#262c33", "#f0742a", "#8d97a2", "#f0742a"),
     veil="rgba(17,20,24,0.82)",
 )
 
@@ -63,6 +63,12 @@ SCORES = (
     "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",
 )  # fmt: skip
 """Viridis (Smith and van der Walt 2015) from score 0 to score 1, equally spaced."""
+
+DARK_SCORES = (
+    "#b970d0", "#a885ec", "#8c9ef0", "#73b5e5", "#6fc4d1",
+    "#64d5be", "#68e2a2", "#8bec75", "#c3ed42", "#fde725",
+)  # fmt: skip
+"""The same hues on a dark background, from a lightness of 0.66 instead of 0.28 (Oklab)."""
 
 _WORD = re.compile("[A-Za-z\u00c0-\u052f]{4}")  # four letters of the Latin, Greek or Cyrillic alphabet
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -131,14 +137,15 @@ def plain(text: str) -> str:
     return text
 
 
-def colour(score: float) -> str:
+def colour(score: float, dark: bool = False) -> str:
     """Return the colour of a score from 0 to 1, or grey if the score is nan."""
     if math.isnan(score):
-        return UNSCORED
-    place = min(max(score, 0.0), 1.0) * (len(SCORES) - 1)
-    low = min(int(place), len(SCORES) - 2)
+        return (DARK if dark else LIGHT).unscored
+    scores = DARK_SCORES if dark else SCORES
+    place = min(max(score, 0.0), 1.0) * (len(scores) - 1)
+    low = min(int(place), len(scores) - 2)
     share = place - low
-    ends = [[int(SCORES[k][i : i + 2], 16) for i in (1, 3, 5)] for k in (low, low + 1)]
+    ends = [[int(scores[k][i : i + 2], 16) for i in (1, 3, 5)] for k in (low, low + 1)]
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(*ends, strict=True))
 
 
@@ -255,12 +262,12 @@ def show_message(figure: Any, message: str) -> None:
     )
 
 
-def score_axis() -> dict[str, Any]:
-    """Return Plotly's `coloraxis` for scores from 0 to 1, with its colour bar."""
+def score_axis(dark: bool | None) -> dict[str, Any]:
+    """Return Plotly's `coloraxis` for scores from 0 to 1, with its colour bar. `dark`: see `palette`."""
     return {
         "cmin": 0,
         "cmax": 1,
-        "colorscale": scale_of(SCORES),
+        "colorscale": scale_of(DARK_SCORES if palette(dark) is DARK else SCORES),
         "colorbar": colour_bar("score (0–1)", len=0.7, tickvals=[0, 0.25, 0.5, 0.75, 1]),
     }
 

@@ -119,8 +119,8 @@ class TreeInfo(NamedTuple):
 
 
 @gc_paused()
-def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
-    """Compute the data of `plot_tree`.
+def tree_info(run: Run | Tree | networkx.DiGraph[Any], most: int = MAX_THOUGHTS) -> TreeInfo:
+    """Compute the data of `plot_tree`, for at most `most` thoughts.
 
     Raises:
         ValueError: If there are no thoughts, or the graph is not a tree.
@@ -133,7 +133,7 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     whole = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
     if not whole.nodes:
         raise ValueError("Cannot draw a tree: this run or tree has no thoughts.")
-    parts = most_relevant(whole)
+    parts = most_relevant(whole, most)
     ids = list(parts.nodes)
     ids.sort(key=lambda id: parts.nodes[id].get("order", 0))  # stable: nodes without `order` stay in place
     index = {id: place for place, id in enumerate(ids)}
@@ -176,14 +176,14 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any]) -> TreeInfo:
     )
 
 
-def most_relevant(parts: Parts) -> Parts:
-    """Select the `MAX_THOUGHTS` most relevant thoughts, each with its ancestors.
+def most_relevant(parts: Parts, most: int = MAX_THOUGHTS) -> Parts:
+    """Select the `most` most relevant thoughts, each with its ancestors.
 
     Thoughts on the path to the answer are the most relevant, then those that were kept, then those with the
     highest scores, then the earliest. The ancestors of the last selected thought are truncated if they do not
     fit.
     """
-    if len(parts.nodes) <= MAX_THOUGHTS:
+    if len(parts.nodes) <= most:
         return parts
     above: dict[Any, Any] = {}
     for start, end, kind in parts.edges:
@@ -202,8 +202,8 @@ def most_relevant(parts: Parts) -> Parts:
         while id is not None and id not in chosen and id not in path:
             path[id] = None
             id = above.get(id)
-        chosen.update(list(path)[::-1][: MAX_THOUGHTS - len(chosen)])
-        if len(chosen) == MAX_THOUGHTS:
+        chosen.update(list(path)[::-1][: most - len(chosen)])
+        if len(chosen) == most:
             break
     return Parts(
         {id: node for id, node in parts.nodes.items() if id in chosen},
@@ -266,7 +266,7 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool | None = No
         dark,
         height=height,
         margin={"t": 0, "b": MARGIN},
-        coloraxis=score_axis(),
+        coloraxis=score_axis(dark),
         legend=legend_at(0),
         hovermode="closest",
     )

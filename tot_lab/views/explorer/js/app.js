@@ -63,7 +63,7 @@ export const NO_FACTS = { findings: [], marks: {}, solvable: "", right: [], outs
  * @property {(act: string, given?: Record<string, any>) => Promise<unknown>} [steer] pauses a live run or changes its search
  * @property {boolean} [paused]
  * @property {boolean} [searches] whether a search takes changes
- * @property {number} [waiting] number of changes that wait for the search's next pick
+ * @property {any[]} [waiting] the changes that wait for the search's next pick
  * @property {() => Promise<Blob | string>} [exportHtml]
  */
 
@@ -294,7 +294,7 @@ export function mount(element, source, { height = 620 } = {}) {
   const narrow = matchMedia("(max-width: 520px)");
   const looks = [matchMedia("(prefers-color-scheme: dark)"), matchMedia("(forced-colors: active)"), narrow];
   const watch = new MutationObserver(look);
-  watch.observe(document.body, { attributes: true });
+  for (const place of [document.body, document.documentElement]) watch.observe(place, { attributes: true });
   for (const one of looks) one.addEventListener("change", look);
   /** Prints in the colours of the light theme, with pictures that fit the paper. @param {boolean} on */
   const print = (on) => {
@@ -524,6 +524,7 @@ export function mount(element, source, { height = 620 } = {}) {
               selected: selected[which],
               facts: source.facts(which),
               quantity: app.colour === "score" ? null : colours(which),
+              waiting: which ? undefined : source.waiting,
               difference: compared ? aligned?.marked[which] : null,
               union: unions?.[which],
               narrow: narrow.matches,

@@ -8,20 +8,20 @@
  * @typedef {import("./app.js").App} App
  */
 
-import { callOf, pickOf } from "./details.js";
+import { actOf, callOf, pickOf } from "./details.js";
 import { brief, button, count, dotted, h, money, number, press, put, renew, say, seconds } from "./dom.js";
 import { KINDS, kindsOf } from "./origins.js";
 import { KIND, STATES } from "./recording.js";
 import { PERSON } from "./draw.js";
 import { LOST, SHAPE_OF_STATE, changedAt, shapeOfAnswer } from "./scene.js";
 import { QUANTITIES } from "./quantities.js";
-import { ANSWER, CORNERS, DIFFERENCES, LIGHT, LINK_WORDS, MISSED, SCORES, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
+import { ANSWER, CORNERS, DIFFERENCES, LIGHT, LINK_WORDS, MISSED, SHAPES, STEP_SHAPES, WRONG } from "./theme.js";
 
 /** Describes what a person changed in the search, "" for other lines. @param {Recording} recording @param {number} line */
 function actsOf(recording, line) {
   const { name, data } = recording.note(line) ?? {};
   if (name !== "person.acts" || !Array.isArray(data?.acts)) return "";
-  return `a person's changes: ${data.acts.map((/** @type {any} */ its) => `${its?.act} ${its?.node ?? ""}`.replace("_", " ").trim()).join(", ")}`;
+  return `a person's changes: ${data.acts.map(actOf).join("; ")}`;
 }
 
 /**
@@ -106,11 +106,15 @@ export function timeBar(app) {
   const show = (frame) => {
     const { run: recording, step, nodes, frontier, open } = frame;
     const { lines, about, ended } = recording;
-    const { live, paused, waiting } = app.source;
+    const { live, paused, waiting = [] } = app.source;
     slider.max = `${lines}`;
     slider.value = `${step}`;
-    const steered = live && dotted(paused && "paused", waiting && `${count(waiting, "change")} until the next pick`);
+    const steered = live && dotted(
+      paused && "paused",
+      waiting.length > 0 && `${count(waiting.length, "change")} until the next pick: ${waiting.map(actOf).join("; ")}`,
+    );
     say(what, dotted(happened(recording, frame), steered));
+    what.classList.toggle("tl-whole", !!waiting.length || !!actsOf(recording, step - 1)); // no change is cut off
     put(what, { title: what.textContent });
     put(slider, { "aria-valuetext": `step ${step}: ${what.textContent}` });
     say(
@@ -170,7 +174,7 @@ export function legendOf(app) {
   const ends = h("span.scale");
   const element = h("div.row", { role: "group", "aria-label": "legend" }, states, h("span.scale", "colour", colour), ends);
   const scale = h("i");
-  scale.style.background = `linear-gradient(90deg,${SCORES})`;
+  scale.style.background = "linear-gradient(90deg,var(--scores))";
   /** @param {Frame} frame */
   const show = (frame) => {
     const { run: recording, nodes, state } = frame;

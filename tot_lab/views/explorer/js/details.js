@@ -172,6 +172,18 @@ function picksOf(recording, { step }, id) {
   return [...some.slice(0, PICKS), some.length > PICKS && `and ${number(some.length - PICKS)} more`].filter(Boolean).join("; ");
 }
 
+/** Describes a change of a person (core/acts.py). @param {any} act */
+export function actOf(act) {
+  const { node, score, text, limits } = act ?? {};
+  const all = {
+    prune: `prune thought ${node}`,
+    rescore: `score of thought ${node}: ${score}`,
+    graft: `a thought below thought ${node} with score ${score}: ${text}`,
+    raise_budget: `budget: ${Object.entries(limits ?? {}).map(([name, limit]) => `${name} ${limit}`).join(", ")}`,
+  };
+  return all[/** @type {keyof typeof all} */ (act?.act)] ?? "";
+}
+
 /** @param {App} app */
 export function panelOf(app) {
   const { source } = app;
@@ -425,6 +437,7 @@ export function panelOf(app) {
       ...(recording.hasVisits && visitsOf(frame, node)),
       picked: picksOf(recording, frame, id),
       "a person's": changedAt(frame).filter(([its]) => its === id).map(([, what]) => what).join("; "),
+      waiting: !which && source.live && (source.waiting ?? []).filter((act) => act.node === id).map(actOf).join("; "),
       [`in ${"BA"[which]}`]:
         twin !== undefined && fateOf(source.runs[1 - which], app.frameOf(1 - which), twin),
     };

@@ -12,7 +12,7 @@ import {
   CHOSEN, DIM, FRONTIER, GAP, LEADING, LOST, PATH, QUESTION, RECEDES, SIZE, UNSCORED, WAITING, detailAt, drawn, footOf,
   linesBelow, wrapped,
 } from "./scene.js";
-import { CORNERS, SCALE, STEPS, WRONG } from "./theme.js";
+import { CORNERS, STEPS, WRONG } from "./theme.js";
 
 /** @typedef {Pick<CanvasRenderingContext2D, "fillStyle" | "strokeStyle" | "lineWidth" | "globalAlpha" | "font"
  *   | "textAlign" | "beginPath" | "closePath" | "moveTo" | "lineTo" | "bezierCurveTo" | "rect" | "roundRect"
@@ -57,7 +57,7 @@ export function draw(brush, scene, theme, camera, width, height) {
   const { far, radius, scores } = detail;
   const { x, y, flags, parents, fill } = scene;
   const { edge, path, chosen, line, faint, ink } = theme;
-  const fills = [...SCALE, theme.unscored, theme.raised, theme.raised, faint];
+  const fills = [...theme.scale, theme.unscored, theme.raised, theme.raised, faint];
   const seen = drawn(scene, camera, width, height);
   const dots = radius < 2.6;
 

@@ -203,7 +203,7 @@ export function faceOf(app, panel, time, legend) {
         about.name,
         about.model,
         about.parent && `branched from ${about.parent}`,
-        !ended && (source.live ? "running" : "unfinished"),
+        !ended && (source.live ? (source.paused ? "paused" : "running") : "unfinished"),
       ),
     );
     verdict.hidden = !(ended && frame.stop);

@@ -27,6 +27,7 @@ import { ANSWER, MISSED, RIGHT, SHAPES, STEPS, STEP_SHAPES, WRONG } from "./them
  * @property {Partial<import("./app.js").Facts>} [facts]
  * @property {import("./quantities.js").Quantity | null} [quantity] what the colours and numbers mean, by default the score
  * @property {Uint8Array | null} [difference] by node, a code of DIFFERENCES
+ * @property {any[]} [waiting] the changes of a person that wait for the next pick
  * @property {boolean} [narrow] whether the window is that of a phone
  * @property {import("./union.js").Union | null} [union] the places of a layout for two runs
  */
@@ -93,7 +94,7 @@ export class Scene {
    *   run grows, because another layout would move everything
    */
   constructor(recording, frame, view = {}, previous = null) {
-    const { collapsed = new Set(), dim, layout = "auto", selected = [], facts = {}, quantity, difference, union, narrow = false } = view;
+    const { collapsed = new Set(), dim, layout = "auto", selected = [], facts = {}, quantity, difference, union, narrow = false, waiting = [] } = view;
     const { findings = [], marks = {}, solvable = "", right = [] } = facts;
     const { nodes: total, score, state, best } = frame;
     const above = layoutParents(recording, frame);
@@ -206,6 +207,15 @@ export class Scene {
     // These always have room for their texts.
     for (const slot of [...this.changed, ...this.missed, ...this.lastSolvable]) this.weight[slot] = 399;
     for (const slot of this.selected) this.weight[slot] = 400;
+    /** What changes that wait will do to a slot. @type {Map<number, string>} */
+    this.waiting = new Map();
+    for (const { act, node, score } of waiting) {
+      const slot = slotOf(recording.indexOf(node ?? ""));
+      if (slot < 0) continue;
+      const word = { prune: "→ pruned", rescore: `→ ${tiny(score)}`, graft: "+ a thought" }[/** @type {"prune"} */ (act)];
+      this.waiting.set(slot, [this.waiting.get(slot), word].filter(Boolean).join(" "));
+      this.weight[slot] = 400;
+    }
     /** Code of DIFFERENCES of each node. */
     this.difference = difference;
     /** Verdicts of a user, "note" for a mark without a verdict. @type {Map<number, string>} */
@@ -276,9 +286,16 @@ export class Scene {
     return this.#labels;
   }
 
-  /** Returns the lines of the number below a thought, without those that need more than `room` pixels.
-   * @param {number} slot @param {number} [room] */
+  /** Returns the lines of the number below a thought, without those that need more than `room` pixels, and what
+   * changes that wait will do to it. @param {number} slot @param {number} [room] */
   number(slot, room = Infinity) {
+    const waiting = this.waiting.get(slot);
+    const lines = this.#numbers(slot, room);
+    return waiting ? [...lines.slice(0, -1), [lines.at(-1), waiting].filter(Boolean).join(" ")] : lines;
+  }
+
+  /** @param {number} slot @param {number} room @returns {string[]} */
+  #numbers(slot, room) {
     const { quantity, scores } = this;
     if (this.fill[slot] === BLANK) return [];
     const node = this.nodes[slot];

@@ -9,7 +9,7 @@ import { number, short } from "./dom.js";
 import { PERSON, draw } from "./draw.js";
 import { round } from "./numbers.js";
 import { FRONTIER, SIZE, fitted } from "./scene.js";
-import { CORNERS, LINK_WORDS, SCORES, SHAPES, WRONG } from "./theme.js";
+import { CORNERS, LINK_WORDS, SHAPES, WRONG } from "./theme.js";
 
 /** Escapes `text` for XML text and attributes. @param {string} text */
 export function escaped(text) {
@@ -158,7 +158,7 @@ function legendOf(scene, theme, height) {
   }
   const [low, high] = scene.quantity?.ends ?? ["0", "1"];
   word(low);
-  SCORES.forEach((colour) => {
+  theme.scores.forEach((colour) => {
     pen.fillStyle = colour;
     pen.beginPath();
     pen.rect((at += 10) - 30, middle - 4, 10, 8);

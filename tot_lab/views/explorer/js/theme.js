@@ -3,7 +3,8 @@
  *
  * The palette equals that of tot_lab/views/figures/theme.py. Scores use viridis, which suits all colour vision and
  * contains no grey; thoughts without a score are grey. States, such as pruned, have no colour: only the shape shows
- * them. The dark theme changes only surfaces, text, and colours with too little contrast on a dark background.
+ * them. The dark theme changes only surfaces, text, and colours with too little contrast on a dark background: its
+ * scores have the hues of viridis in colours that are light enough.
  */
 
 import { PI, cos, floor, min, round, sin } from "./numbers.js";
@@ -12,6 +13,12 @@ import { PI, cos, floor, min, round, sin } from "./numbers.js";
 export const SCORES = [
   "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
   "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",
+];
+
+/** The same hues on a dark background, from a lightness of 0.66 instead of 0.28 (Oklab). */
+export const DARK_SCORES = [
+  "#b970d0", "#a885ec", "#8c9ef0", "#73b5e5", "#6fc4d1",
+  "#64d5be", "#68e2a2", "#8bec75", "#c3ed42", "#fde725",
 ];
 
 /** Number of colours of the score scale. One step is too small to be visible. */
@@ -97,6 +104,8 @@ export const DIFFERENCES = ["", "only here", "other text", "other score", "other
  * @property {string} line the outline of a shape
  * @property {string} path the path to the best thought
  * @property {string} chosen selected thoughts and the paths to them
+ * @property {string[]} scores the colours from score 0 to score 1, equally spaced
+ * @property {string[]} scale the colours of the `STEPS` steps from score 0 to score 1
  * @property {string} unscored
  * @property {string} waiting thoughts with an open call
  * @property {string} open thoughts that may still be expanded
@@ -109,6 +118,17 @@ export const DIFFERENCES = ["", "only here", "other text", "other score", "other
 
 const FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif";
 
+/** Returns the colours of the steps of a scale. @param {string[]} scores */
+const scaleOf = (scores) => Array.from({ length: STEPS }, (_, step) => {
+  const place = (step / (STEPS - 1)) * (scores.length - 1);
+  const low = min(floor(place), scores.length - 2);
+  const mixed = [1, 3, 5].map((at) => {
+    const [from, to] = [scores[low], scores[low + 1]].map((colour) => parseInt(colour.slice(at, at + 2), 16));
+    return round(from + (to - from) * (place - low));
+  });
+  return `rgb(${mixed})`;
+});
+
 /** @type {Theme} */
 export const LIGHT = {
   dark: false,
@@ -120,6 +140,8 @@ export const LIGHT = {
   line: "#1f2933",
   path: "#d55e00",
   chosen: "#0072b2",
+  scores: SCORES,
+  scale: scaleOf(SCORES),
   unscored: "#d5d9de",
   waiting: "#3399cc",
   open: "#a06a00",
@@ -142,7 +164,9 @@ export const DARK = {
   line: "#d3dae1",
   path: "#f0742a",
   chosen: "#56b4e9",
-  unscored: "#5b6570",
+  scores: DARK_SCORES,
+  scale: scaleOf(DARK_SCORES),
+  unscored: "#8d97a2",
   open: "#e0a52e",
   person: "#cf9bee",
   links: { merged: "#56b4e9", source: "#2bbd92", depends: "#d993bb" },
@@ -152,38 +176,34 @@ export const DARK = {
 /** Colours of the purposes of calls, in order of first occurrence: those of the figures. */
 export const KINDS = ["#0072b2", "#c68600", "#009e73", "#cc79a7", "#3399cc"];
 
-/** The colours of the steps from score 0 to score 1. */
-export const SCALE = Array.from({ length: STEPS }, (_, step) => {
-  const place = (step / (STEPS - 1)) * (SCORES.length - 1);
-  const low = min(floor(place), SCORES.length - 2);
-  const mixed = [1, 3, 5].map((at) => {
-    const [from, to] = [SCORES[low], SCORES[low + 1]].map((colour) => parseInt(colour.slice(at, at + 2), 16));
-    return round(from + (to - from) * (place - low));
-  });
-  return `rgb(${mixed})`;
-});
-
 /** The surfaces and lines of a system with forced colours. */
 const FORCED = {
   ...{ paper: "Canvas", raised: "Canvas", ink: "CanvasText", faint: "CanvasText" },
   ...{ edge: "CanvasText", line: "CanvasText", chosen: "Highlight" },
 };
 
-/** Returns the theme of the page that contains `element`: forced colours, or Jupyter's CSS variables, or else the
- * preference of the system.
- * @param {Element} element @returns {Theme} */
-export function themeOf(element) {
-  const preferred = matchMedia("(prefers-color-scheme: dark)").matches ? DARK : LIGHT;
-  if (matchMedia("(forced-colors: active)").matches) return { ...preferred, ...FORCED };
-  const style = getComputedStyle(element);
-  const [paper, raised, ink] = ["layout-color0", "layout-color1", "ui-font-color0"].map((name) =>
-    style.getPropertyValue(`--jp-${name}`).trim());
-  if (!paper) return preferred;
-  // A canvas parses every notation of a colour.
+/** Returns whether a colour is light. A canvas parses every notation of a colour. @param {string} colour */
+function isLight(colour) {
   const brush = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
-  brush.fillStyle = paper;
+  brush.fillStyle = colour;
   brush.fillRect(0, 0, 1, 1);
   const [red, green, blue] = brush.getImageData(0, 0, 1, 1).data;
-  const base = red + green + blue < 384 ? DARK : LIGHT;
-  return { ...base, paper, raised: raised || base.raised, ink: ink || base.ink };
+  return red + green + blue >= 384;
+}
+
+/** Returns the theme of the page that contains `element`: forced colours, or that of VS Code, or Jupyter's CSS
+ * variables, or else dark if the text around it is light, as in marimo.
+ * @param {Element} element @returns {Theme} */
+export function themeOf(element) {
+  const style = getComputedStyle(element);
+  /** @param {string} name */
+  const variable = (name) => style.getPropertyValue(name).trim();
+  const { vscodeThemeKind: kind } = document.body.dataset;
+  // In VS Code, the style sheet of ipywidgets sets Jupyter's variables to those of a light page.
+  const [paper, raised, ink] = kind
+    ? ["editor-background", "editor-background", "editor-foreground"].map((name) => variable(`--vscode-${name}`))
+    : ["layout-color0", "layout-color1", "ui-font-color0"].map((name) => variable(`--jp-${name}`));
+  const base = (paper ? isLight(paper) : kind ? kind.includes("light") : !isLight(style.color)) ? LIGHT : DARK;
+  if (matchMedia("(forced-colors: active)").matches) return { ...base, ...FORCED };
+  return { ...base, paper: paper || base.paper, raised: raised || base.raised, ink: ink || base.ink };
 }

@@ -224,7 +224,7 @@ function source(kernel, model) {
     spoken: { get: () => kernel.spoken },
     paused: { get: () => kernel.state.paused },
     searches: { get: () => kernel.state.searches },
-    waiting: { get: () => kernel.state.waiting ?? 0 },
+    waiting: { get: () => kernel.state.waiting },
   });
 }
 

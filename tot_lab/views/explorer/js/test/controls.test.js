@@ -31,14 +31,14 @@ test("every step says what happened at it", () => {
 
 test("a person's changes of the search are named", () => {
   const recording = new Recording({});
-  const acts = [{ act: "graft", node: "0.1", text: "6 * 4" }, { act: "raise_budget", limits: { calls: 9 } }];
+  const acts = [{ act: "graft", node: "0.1", text: "6 * 4", score: 0.5 }, { act: "raise_budget", limits: { calls: 9 } }];
   recording.append({
     ...{ first: 0, kinds: "0555", times: [0, 0, 0, 0], parents: [-1], ordinals: [0] },
     ...{ noted: [0, 0, 0], notes: [0, 1, 2] },
     noteTable: [["person.acts", false, { acts }], ["person.acts", false, { acts: 7 }], ["person.acts", false, { acts: [null] }]],
   });
   const [first, ...strange] = [2, 3, 4].map((step) => happened(recording, recording.at(step)));
-  assert.equal(first, "a person's changes: graft 0.1, raise budget");
+  assert.equal(first, "a person's changes: a thought below thought 0.1 with score 0.5: 6 * 4; budget: calls 9");
   assert.ok(strange.every((words) => words.includes("person")));
 });
 

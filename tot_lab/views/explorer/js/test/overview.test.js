@@ -4,7 +4,7 @@ import { PARTS, cellsOf, levelsOf } from "../overview.js";
 import { quantityOf } from "../quantities.js";
 import { Scene, fitted } from "../scene.js";
 import { svgOf } from "../svg.js";
-import { LIGHT, SCALE, STEPS } from "../theme.js";
+import { LIGHT, STEPS } from "../theme.js";
 import { recorded } from "./growing.js";
 
 const SIZE = [1000, 560];
@@ -97,7 +97,7 @@ test("what is painted is what was counted", () => {
       const its = wide * high;
       area += its;
       if (opacity === "0.4") pruned += its;
-      sum += (its * SCALE.indexOf(colour)) / (STEPS - 1);
+      sum += (its * LIGHT.scale.indexOf(colour)) / (STEPS - 1);
     }
   }
   assert.ok(area > 0);

@@ -37,6 +37,20 @@ test("a collapsed thought hides what is below it, and says how much", () => {
   assert.equal(shut.hidden[shut.slot[leaf]], 0);
 });
 
+test("a change that waits is drawn below its thought, several one after the other", () => {
+  const recording = full(2, 2);
+  const waiting = [
+    { act: "rescore", node: "0.1", score: 0.95 }, { act: "prune", node: "0.0" }, { act: "graft", node: "0.1", text: "t", score: 1 },
+    { act: "raise_budget", limits: { calls: 9 } }, { act: "prune", node: "0.7" },
+  ];
+  const scene = sceneOf(recording, { waiting });
+  const plain = sceneOf(recording);
+  const below = (its, id) => its.number(its.slot[recording.indexOf(id)]).join(" ");
+  assert.equal(below(scene, "0.1"), `${below(plain, "0.1")} → 0.95 + a thought`.trim());
+  assert.equal(below(scene, "0.0"), `${below(plain, "0.0")} → pruned`.trim());
+  assert.equal(below(scene, "0.1.0"), below(plain, "0.1.0"));
+});
+
 test("what is not in `only` is left out, and the rest dims", () => {
   const recording = full(2, 2);
   const keeps = ["0", "0.1", "0.1.0"];

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
-import { CORNERS, DARK, KINDS, LIGHT, SCALE, SCORES, SHAPES, STEPS, STEP_SHAPES } from "../theme.js";
+import { CORNERS, DARK, DARK_SCORES, KINDS, LIGHT, SCORES, SHAPES, STEPS, STEP_SHAPES } from "../theme.js";
 
 const python = (name) => readFile(new URL(`../../../figures/${name}.py`, import.meta.url), "utf8");
 
 test("colours and shapes are those of the figures", async () => {
   const theme = await python("theme");
   const named = (name) => theme.match(new RegExp(`^${name} = "([^"]+)"`, "m"))[1];
-  assert.deepEqual(SCORES, theme.match(/^SCORES = \(([^)]+)\)/m)[1].match(/#[0-9a-f]{6}/g));
+  const listed = (name) => theme.match(new RegExp(`^${name} = \\(([^)]+)\\)`, "m"))[1].match(/#[0-9a-f]{6}/g);
+  assert.deepEqual([SCORES, DARK_SCORES], [listed("SCORES"), listed("DARK_SCORES")]);
   assert.equal(LIGHT.ink, named("INK"));
   assert.equal(LIGHT.edge, named("EDGE"));
   assert.equal(LIGHT.path, named("PATH"));
@@ -58,10 +59,26 @@ test("texts have a contrast of 4.5, and outlines, lines and marks one of 3, in l
   assert.ok(Math.abs(contrast("#767676", "#ffffff") - 4.54) < 0.01); // a published example
 });
 
+test("on every dark ground of a notebook, each score has a contrast of 3, also if pruned, and higher scores are lighter", () => {
+  const parts = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  /** A pruned thought has an opacity of 0.7. */
+  const faded = (rgb, ground) => rgb.map((part, at) => 0.7 * part + 0.3 * parts(ground)[at]);
+  const hex = (rgb) => `#${rgb.map((part) => Math.round(part).toString(16).padStart(2, "0")).join("")}`;
+  for (const ground of [DARK.paper, DARK.raised, "#111111", "#1e1e1e", "#212121"]) {
+    const contrasts = DARK.scale.map((shade) => contrast(hex(faded(shade.match(/\d+/g).map(Number), ground)), ground));
+    assert.ok(contrasts[0] >= 3, `${DARK.scale[0]} on ${ground}`);
+    assert.deepEqual(contrasts, contrasts.toSorted((a, b) => a - b));
+    assert.ok(contrast(hex(faded(parts(DARK.unscored), ground)), ground) >= 3, ground);
+  }
+});
+
 test("the colours of scores go from one end of viridis to the other, through all between", () => {
   const rgb = (hex) => `rgb(${[1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16))})`;
-  assert.equal(SCALE.length, STEPS);
-  assert.deepEqual(SCORES.map((_, at) => SCALE[(at * (STEPS - 1)) / (SCORES.length - 1)]), SCORES.map(rgb));
+  for (const { scale, scores } of [LIGHT, DARK]) {
+    assert.equal(scale.length, STEPS);
+    assert.deepEqual(scores.map((_, at) => scale[(at * (STEPS - 1)) / (scores.length - 1)]), scores.map(rgb));
+  }
+  assert.equal(LIGHT.scores, SCORES);
 });
 
 test("text and the best path can be read on either ground", () => {

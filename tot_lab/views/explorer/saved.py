@@ -1,0 +1,147 @@
+"""What a saved notebook keeps of a widget, for readers without its kernel.
+
+A widget is drawn by its kernel. After a restart, in nbconvert, on nbviewer and on code hosts it is gone. So a
+cell has two outputs: the saved form, which is HTML and text, and the widget below it. While the widget is
+there, a style hides the saved form. Without scripts, that HTML is a card for each run, with a picture of its
+tree. The page of the runs is in a sandboxed frame, which has an origin of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import uuid
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from tot_lab.record.run import Run
+from tot_lab.views.explorer.page import page
+from tot_lab.views.report import run_html, run_text
+
+LARGEST = 300_000
+"""Maximum number of bytes of the saved form in a cell."""
+
+MOST_LINES = 5_000
+"""Maximum number of lines of runs whose saved form is made at once, with their page."""
+
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+
+# The whole page is compressed, so that a cell is half as large. Its own policy then applies to it.
+_UNPACK = """<!doctype html><meta charset="utf-8"><script>
+(async () => {
+  const bytes = Uint8Array.from(atob("PAGE"), (sign) => sign.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const page = await new Response(stream).text();
+  document.open();
+  document.write(page);
+  document.close();
+})();
+</script>"""
+
+# The second rule hides the message of JupyterLab about a widget without a kernel.
+_HIDE = (
+    "<style>:root:has(.{0}{1}) [data-saved={0}]{{display:none}}"
+    ".jp-OutputArea-child:has([data-saved])+.jp-OutputArea-child>.jupyter-widgets:not(:has(*))"
+    "{{display:none}}</style>"
+)
+
+
+def frame(page: bytes, title: str, height: int) -> str:
+    """Return a page in a sandboxed frame, as HTML for a notebook cell. It cannot act in the notebook."""
+    packed = base64.b64encode(gzip.compress(page, mtime=0)).decode()
+    return (
+        f'<iframe sandbox="allow-scripts allow-downloads" title="{escape(title)}" loading="lazy" '
+        f'style="width:100%;height:{height}px;border:0" srcdoc="{escape(_UNPACK.replace("PAGE", packed))}">'
+        "</iframe>"
+    )
+
+
+def saved_html(runs: Sequence[Run], *, unfolded: bool = False) -> str:
+    """Return the cards of one or two runs, and their page in a frame.
+
+    Args:
+        runs: The runs.
+        unfolded: Show the page at once, whatever its size. Otherwise it is folded, and left out if the HTML
+            would exceed `LARGEST` bytes.
+    """
+    cards = "".join(map(run_html, runs))
+    these = "these runs" if runs[1:] else "this run"
+    if unfolded or sum(len(run.lines) for run in runs) <= MOST_LINES:
+        shown = (
+            f"<details{' open' if unfolded else ''}><summary>explore {these} (needs no kernel)</summary>"
+            f"{frame(page(*runs), 'search', 640)}</details>"
+        )
+        if unfolded or len((cards + shown).encode()) < LARGEST - 10_000:  # the text is smaller
+            return cards + shown
+    return (
+        f"{cards}<p>The page of {these} is too large for the notebook: "
+        "explorer.save_html(path) writes it as a file.</p>"
+    )
+
+
+class SavedPage:
+    """The cards and the page of one or two runs, as `explorer.static()` shows them in a notebook cell."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+
+    def __repr__(self) -> str:
+        return "\n".join(map(run_text, self.runs))
+
+    def _repr_html_(self) -> str:
+        return saved_html(self.runs, unfolded=True)
+
+
+class Saved:
+    """A widget that leaves a saved form in a notebook. A class of ipywidgets must be a later base class."""
+
+    _saved_as = ""  # the class of the widget and the id of the display with its saved form
+    _drawn = ""  # selects an element that the widget has while it is drawn
+
+    def _saved_form(self) -> dict[str, str]:
+        """Return the saved form: HTML and text."""
+        raise NotImplementedError
+
+    def _live_form(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what ipywidgets displays: data and metadata."""
+        shown = super()._repr_mimebundle_()  # type: ignore[misc]
+        return shown if isinstance(shown, tuple) else (shown, {})
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        data, metadata = self._live_form()
+        return {**data, **self._saved_form()}, metadata
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display  # noqa: PLC0415  only a notebook needs it
+
+        if not self._saved_as:
+            self._saved_as = f"tot-lab-{uuid.uuid4().hex}"
+            self.add_class(self._saved_as)  # type: ignore[attr-defined]
+        data, _ = self._live_form()
+        later = self._save_later()
+        form = {"text/html": "", "text/plain": repr(self)} if later else self._saved_form()
+        display(self._labelled(form), raw=True, display_id=self._saved_as)
+        # Empty texts, because nbconvert warns about an output that it cannot show.
+        display({_WIDGET: data[_WIDGET], "text/html": "", "text/plain": ""}, raw=True)
+
+    def _save_later(self) -> bool:
+        """Return whether the saved form takes long. If so, it is displayed when the widget has its data."""
+        return False
+
+    def _save(self) -> None:
+        """Replace the saved forms that are displayed, now or later."""
+        if self._saved_as and not self._save_later():
+            self._save_now()
+
+    def _save_now(self) -> None:
+        """Replace the saved forms that are displayed."""
+        if self._saved_as:
+            from IPython.display import update_display  # noqa: PLC0415
+
+            update_display(self._labelled(self._saved_form()), raw=True, display_id=self._saved_as)
+
+    def _labelled(self, form: dict[str, str]) -> dict[str, str]:
+        name = self._saved_as
+        html = f'{_HIDE.format(name, self._drawn)}<div data-saved="{name}">{form["text/html"]}</div>'
+        return {"text/html": html, "text/plain": form["text/plain"]}
