@@ -260,7 +260,7 @@ explorer"""
 
     def chosen(id):
         book.page.evaluate(f"{source}.select(0, [{source}.source.runs[0].indexOf('{id}')])")
-        soon(lambda: details.locator("h2").text_content().split()[0] == id)
+        soon(lambda: id in details.locator("h2").text_content().split())
         folded = details.locator("summary", has_text="Change the search")
         soon(lambda: folded.count() == 1)
         if not details.get_by_role("button", name="add the thought").is_visible():
