@@ -3,7 +3,6 @@
 import sqlite3
 
 import pytest
-from pydantic import ValidationError
 from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
@@ -34,7 +33,7 @@ from tot_lab.testing import check_strategy, legs
     ],
 )
 def test_wrong_settings(make, says):
-    with pytest.raises(ValidationError, match=says):
+    with pytest.raises(ValueError, match=says):
         make()
 
 

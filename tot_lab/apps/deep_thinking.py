@@ -126,7 +126,7 @@ def _deep_think(
         "beam_width": beam,
     }
     overrides = {name: value for name, value in given.items() if value is not None}
-    return DeepThink.model_validate({**dict(PRESETS[preset or "balanced"]()), **overrides})
+    return PRESETS[preset or "balanced"]().with_(overrides)
 
 
 async def _expect_model(lab: Lab, strategy: Strategy, task: Task) -> None:
