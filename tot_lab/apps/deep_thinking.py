@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tot_lab.core.blocking import blocking
 from tot_lab.core.parts import known_names
 from tot_lab.core.records import Line
 from tot_lab.core.strategy import Strategy
@@ -93,6 +94,9 @@ async def think(
     if memory is not None:
         memory.add(run)
     return run
+
+
+think_sync = blocking(think)
 
 
 def _research_delegate(research: ResearchDelegate | Mapping[str, Any] | None) -> ResearchDelegate:
