@@ -134,13 +134,13 @@ def test_t4_parallel_false_asks_one_after_another():
 def test_t5_prompts_can_be_replaced_and_nothing_inside_them_is_filled_twice():
     task = tl.general("What is {steps}?")
     search = tl.TreeOfThoughts(
-        propose=tl.Sample(prompt="P|{problem}|{steps}|{count}|{other}"),
+        propose=tl.Sample(prompt="P|{problem}|{steps}|{count}|"),
         evaluate=tl.Value(prompt="E|{problem}|{candidate}"),
         stop=tl.Stop(depth=1),
     )
     model = Scripted(lambda call: "step" if call.purpose == "sample" else "score: 1")
     run(search, task, model)
-    assert model.calls[0].prompt == "P|What is {steps}?|(no steps yet)|1|{other}"
+    assert model.calls[0].prompt == "P|What is {steps}?|(no steps yet)|1|"
     assert "E|What is {steps}?|step" in {call.prompt for call in model.calls}
     for kind in (tl.Sample, tl.Propose, tl.Value, tl.Vote):
         with pytest.raises(ValueError, match=r"prompt[\s\S]*must contain {problem}"):
