@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tot_lab.core.blocking import blocking
 from tot_lab.core.parts import known_names
 from tot_lab.core.records import Line
 from tot_lab.core.strategy import Strategy
@@ -21,6 +20,7 @@ from tot_lab.lab.lab import Lab, expect_lab
 from tot_lab.lab.settings import Settings
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.run import Run
+from tot_lab.runtime.blocking import blocking
 from tot_lab.strategies import DeepThink, GatherThenThink, ResearchDelegate, presets
 
 PRESETS: dict[str, Callable[[], DeepThink]] = {

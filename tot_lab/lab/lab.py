@@ -19,7 +19,6 @@ from typing import Any, cast
 import msgspec
 
 from tot_lab.core.attach import NamesNearest
-from tot_lab.core.blocking import blocking
 from tot_lab.core.calls import Model, Reply, is_made
 from tot_lab.core.model_setting import model_names
 from tot_lab.core.parameters import takes_fields_of
@@ -42,6 +41,7 @@ from tot_lab.record.routed import route_of
 from tot_lab.record.run import Run
 from tot_lab.record.search_notes import SearchNotes
 from tot_lab.record.waiting import notebook_display, show_calls
+from tot_lab.runtime.blocking import blocking
 from tot_lab.runtime.branching import describe_change, doubts_of, source_of
 from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder

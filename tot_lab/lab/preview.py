@@ -36,8 +36,10 @@ def preview(self: Strategy, task: Task) -> str:
         first = thread.submit(asyncio.run, _first_calls(self, task)).result()
     texts = []
     for number, (purpose, call) in enumerate(first.items()):
-        said = (f"[{message.role}]\n{message.content}" for message in call.messages)
-        texts.append("\n".join([f"── {purpose}{' (after simulated replies)' if number else ''} ──", *said]))
+        messages = (f"[{message.role}]\n{message.content}" for message in call.messages)
+        texts.append(
+            "\n".join([f"── {purpose}{' (after simulated replies)' if number else ''} ──", *messages])
+        )
     return "\n\n".join(texts)
 
 

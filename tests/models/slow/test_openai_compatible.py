@@ -624,6 +624,30 @@ def test_choices_that_nobody_asked_for_are_not_read(server):
     assert reply.text == "x"
 
 
+@pytest.mark.parametrize("status", [200, 403])
+def test_a_web_page_in_place_of_a_reply_is_shown(server, status):
+    from aiohttp import web
+
+    page = "<html><title>Sign in</title>\n" + "x" * 1_000
+    answer = {"status": status, "text": page, "content_type": "text/html"}
+    server.pages["/v1/completions"] = lambda asked: web.Response(**answer)
+    with pytest.raises(Failure) as caught:
+        wait(direct(server, chat=False, retries=0).answer((call(),), CallObserver()))
+    shown = caught.value.message.partition("web page: ")[2]
+    assert shown == f"{' '.join(page.split())[:200]}…"
+
+
+@pytest.mark.parametrize("key", ["", "sk-my-key-0123456789"])
+def test_a_401_without_a_key_says_that_none_was_sent(server, key):
+    from aiohttp import web
+
+    server.pages["/v1/completions"] = lambda asked: web.Response(status=401, text='{"error": "Unauthorized"}')
+    with pytest.raises(Failure, match="Unauthorized") as caught:
+        wait(direct(server, chat=False, api_key=key).answer((call(),), CallObserver()))
+    assert ("No key was sent to http://127.0.0.1" in caught.value.message) == (not key)
+    assert ("api_key=" in caught.value.message) == (not key)
+
+
 def test_a_long_error_is_not_searched_to_its_end(server):
     from aiohttp import web
 
