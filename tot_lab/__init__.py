@@ -37,7 +37,7 @@ from typing import Any
 
 from tot_lab import analysis, interop, lab, runtime, views  # noqa: F401  each attaches what it implements
 from tot_lab._version import __version__ as __version__
-from tot_lab.core.attach import imported
+from tot_lab.core.attach import imported, nearest
 from tot_lab.core.namespaces import Namespace, add_names, places
 
 _NAMES = places(
@@ -46,7 +46,7 @@ _NAMES = places(
         "tot_lab.analysis.deep_thought": "deep_thought",
         "tot_lab.analysis.diagnosis": "diagnose",
         "tot_lab.analysis.matching": "match",
-        "tot_lab.apps.deep_thinking": "think",
+        "tot_lab.apps.deep_thinking": "think think_sync",
         "tot_lab.core.calls": "Call Reply",
         "tot_lab.core.parts": "Part part_of",
         "tot_lab.core.policy": "EffectPolicy",
@@ -261,8 +261,15 @@ def path_of(name: str, value: object = None) -> str | None:
 
 
 def _hint(name: str) -> str:
-    path = None if name.startswith("_") else path_of(name)
-    return f"; it is {path}" if path else ""
+    """What was probably meant by a name that `tl` does not hold."""
+    if name.startswith("_"):
+        return ""
+    if path := path_of(name):
+        return f"; it is {path}"
+    known = {each: f"tl.{space.__name__}.{each}" for space in reversed(_NAMESPACES) for each in dir(space)}
+    known |= {each: f"tl.{each}" for each in __all__}
+    near = nearest(name, known)
+    return f"; did you mean {known[near]}?" if near else ""
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -42,6 +42,7 @@ from tot_lab.analysis.training import stepwise as _stepwise
 from tot_lab.analysis.training import unpaired as _unpaired
 from tot_lab.apps.deep_thinking import NoModel as _NoModel
 from tot_lab.apps.deep_thinking import think as think
+from tot_lab.apps.deep_thinking import think_sync as think_sync
 from tot_lab.core.calls import Call as Call
 from tot_lab.core.calls import Message as _Message
 from tot_lab.core.calls import Reply as Reply

@@ -36,7 +36,8 @@ def keyless(monkeypatch):
     ],
 )
 def test_a_missing_key_is_named_before_the_first_request(keyless, tmp_path, name, variable):
-    run = wait(tl.Lab(name, runs=None, cache=tmp_path).run(tl.OneAnswer(), TASK))
+    with pytest.warns(UserWarning, match=variable):
+        run = wait(tl.Lab(name, runs=None, cache=tmp_path).run(tl.OneAnswer(), TASK))
     assert run.failure == f"No API key for {name}. Set the environment variable {variable}."
     assert run.correct is None
     assert not [line for line in run.lines if getattr(line.e, "name", "") == "call.sent"]
@@ -84,6 +85,7 @@ def test_concurrent_first_calls_share_one_check(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:No API key")
 def test_a_sweep_names_its_first_error_and_how_many_runs_share_it(keyless, tmp_path):
     lab = tl.Lab("openai/gpt-4.1-mini", runs=tmp_path, cache=tmp_path / "calls")
     tasks = [tl.general(f"What is {n} and 2?", answer=n + 2, grade="number") for n in range(3)]

@@ -1,9 +1,9 @@
 """The mistakes a newcomer makes get an error that says what to do."""
 
+import re
 import sqlite3
 
 import pytest
-from pydantic import ValidationError
 from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
@@ -34,7 +34,7 @@ from tot_lab.testing import check_strategy, legs
     ],
 )
 def test_wrong_settings(make, says):
-    with pytest.raises(ValidationError, match=says):
+    with pytest.raises(ValueError, match=says):
         make()
 
 
@@ -98,6 +98,105 @@ def test_a_sweep_of_wrong_things(wrong, says):
     asked = {"strategies": tl.OneAnswer(), "tasks": TASK, **wrong}
     with pytest.raises((TypeError, ValueError), match=says):
         wait(tl.Lab(Scripted(), runs=None).sweep(**asked))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: tl.BeamSearch(5), "BeamSearch takes its settings by name. Pass BeamSearch(width=5)."),
+        (lambda: tl.Budget(3), "Budget takes its settings by name. Pass Budget(calls=3)."),
+        (
+            lambda: tl.TreeOfThoughts(tl.BeamSearch()),
+            "TreeOfThoughts takes its settings by name. Pass TreeOfThoughts(search=BeamSearch()).",
+        ),
+        (
+            lambda: tl.TreeOfThoughts(search=tl.Propose()),
+            "TreeOfThoughts.search: expected a Search: got Propose(), which is a Proposer. "
+            "Pass it as propose=.",
+        ),
+        (lambda: tl.BeamSearch(width=0), "BeamSearch.width must be greater than or equal to 1: got 0."),
+        (
+            lambda: tl.TreeOfThoughts().with_({"search.width": 0}),
+            "TreeOfThoughts.search.width must be greater than or equal to 1: got 0.",
+        ),
+        (lambda: tl.Task(question="?"), "Task.domain must be given."),
+    ],
+)
+def test_the_whole_message_is_one_line(make, says):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        make()
+    assert str(caught.value) == says
+
+
+def test_a_limit_that_no_budget_has():
+    with pytest.raises(
+        ValueError, match=r"^Budget has no setting 'call'; did you mean 'calls'\? It has [^\n]*\.$"
+    ):
+        tl.Budget(call=3)
+
+
+def test_no_message_holds_a_key():
+    with pytest.raises(ValueError, match="context_window") as caught:
+        tl.LiteLLM(model="m", context_window="sk-secret-0123456789")
+    assert "sk-secret" not in str(caught.value) + repr(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "meant"),
+    [
+        (tl, "Beamsearch", "tl.BeamSearch"),
+        (tl, "beam", "tl.BeamSearch"),
+        (tl, "Treeofthoughts", "tl.TreeOfThoughts"),
+        (tl, "Rebase", "tl.searches.REBASE"),
+        (tl.presets, "beam", "'beam_search'"),
+        (tl.tools, "Calculater", "'Calculator'"),
+    ],
+)
+def test_a_name_that_is_almost_right(owner, name, meant):
+    with pytest.raises(AttributeError) as caught:
+        getattr(owner, name)
+    (line,) = str(caught.value).splitlines()
+    assert meant in line
+
+
+def test_attributes_that_are_almost_right():
+    lab = tl.Lab(Scripted(), runs=None)
+    sweep = wait(lab.sweep(tl.OneAnswer(), TASK))
+    run = sweep.run(sweep.df().iloc[0])
+    for owner, name, meant in [
+        (run, "cost", "did you mean run.usage.cost?"),
+        (run, "anwser", "did you mean run.answer?"),
+        (run, "nodes", "did you mean run.nodes_df?"),
+        (lab, "Sweep", "did you mean lab.sweep?"),
+        (sweep, "DF", "did you mean sweep.df?"),
+    ]:
+        with pytest.raises(AttributeError, match=re.escape(f"no attribute {name!r}; {meant}")):
+            getattr(owner, name)
+    assert not hasattr(run, "_repr_json_")
+
+
+def test_an_attribute_error_inside_a_property_is_not_hidden():
+    class Odd(tl.Run):
+        @property
+        def twice(self):
+            return self.header.no_such_field
+
+    run = wait(tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(), TASK))
+    with pytest.raises(AttributeError, match="no_such_field"):
+        Odd(run.header, run.lines).twice  # noqa: B018
+
+
+def test_a_file_that_is_no_run(tmp_path):
+    (tmp_path / "x.txt").write_text("hello\n")
+    (tmp_path / "first_run.jsonl").write_text("{}\n")
+    with pytest.raises(
+        tl.errors.JournalError, match=r"^[^\n]*x.txt: no importer recognises this file\. [^\n]*$"
+    ):
+        tl.load(tmp_path / "x.txt")
+    with pytest.raises(
+        FileNotFoundError, match=r"no file .*first_rum.jsonl. Did you mean .*first_run.jsonl\?"
+    ):
+        tl.load(tmp_path / "first_rum.jsonl")
 
 
 def test_a_row_that_no_sweep_has_is_named():

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 import pytest
-from pydantic import PrivateAttr, ValidationError
+from pydantic import PrivateAttr
 from support import TASK, wait
 from support.endpoint import ScriptedEndpoint, scripted
 
@@ -158,6 +158,6 @@ def test_a_replay_loads_the_prices_alone(tmp_path):
 def test_an_endpoint_takes_settings_by_name():
     model = Own(label="mine").configured(base_url="http://two", reported=5)
     assert (type(model), model.label, model.base_url, model.reported) == (Own, "mine", "http://two", 5)
-    with pytest.raises(ValidationError, match="revision"):
+    with pytest.raises(ValueError, match="revision"):
         model.configured(revision="main")
     assert scripted().configured() == scripted()

@@ -446,7 +446,7 @@ def test_the_answer_of_a_cube_may_have_several_lines():
 
 
 def test_an_unknown_file_is_refused_with_what_each_importer_expects(tmp_path):
-    for name, text in {"a.json": '{"hello": 1}\n', "b.csv": "a,b\n1,2\n", "c.json": "[1, 2]\n"}.items():
+    for name, text in {"a.json": '{"hello": 1}\n', "c.json": "[1, 2]\n"}.items():
         (tmp_path / name).write_text(text)
         with pytest.raises(tl.errors.JournalError, match=re.escape(str(tmp_path / name))) as raised:
             tl.load(tmp_path / name)

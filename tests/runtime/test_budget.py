@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from support import TASK, Scripted, answer_to, dice, resealed, run, shuffled, wait
 from support.budgets import SMALL
 from support.endpoint import ScriptedEndpoint, scripted
@@ -750,13 +749,13 @@ def test_a_part_whose_time_is_up_leaves_the_rest_going():
     ],
 )
 def test_a_bad_cap_is_refused_by_name(name, value):
-    with pytest.raises(ValidationError, match=name):
+    with pytest.raises(ValueError, match=name):
         tl.Budget(**{name: value})
 
 
 def test_a_budget_is_frozen():
     budget = tl.Budget(calls=3, usd=1)
-    with pytest.raises(ValidationError, match="frozen"):
+    with pytest.raises(ValueError, match="frozen"):
         budget.calls = 4
     assert tl.Budget(usd=1).usd == 1.0
 

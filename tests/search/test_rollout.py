@@ -1,7 +1,6 @@
 """Rollouts: the value of a thought is the mean reward of its sampled continuations."""
 
 import pytest
-from pydantic import ValidationError
 from support import TASK, Scripted, dice, for_each, run, wait
 from support.letters import Letters
 from support.providers import Said
@@ -125,7 +124,7 @@ def test_a_model_scores_the_ends_and_all_calls_are_bounded_and_in_the_budget():
 
 
 def test_an_evaluator_that_compares_thoughts_is_refused():
-    with pytest.raises(ValidationError, match="scores each thought by itself is needed: got 'vote'"):
+    with pytest.raises(ValueError, match="scores each thought by itself is needed: got 'vote'"):
         tl.evaluators.Rollout(evaluate="vote")
 
 
@@ -297,7 +296,7 @@ def test_the_hard_estimation_asks_whether_any_continuation_is_right():
 def test_to_the_end_needs_a_proposer_that_can():
     to_the_end = tl.evaluators.Rollout(depth=None)
     for propose in ("sample", "propose", tl.WithTools(proposer=tl.Sample())):
-        with pytest.raises(ValidationError, match="depth=None needs a proposer that continues a reply"):
+        with pytest.raises(ValueError, match="depth=None needs a proposer that continues a reply"):
             tl.TreeOfThoughts(propose=propose, evaluate=to_the_end)
     with_tools = tl.WithTools(proposer=tl.proposers.Continue())
     assert tl.TreeOfThoughts(propose=with_tools, evaluate=to_the_end).max_calls(TASK)

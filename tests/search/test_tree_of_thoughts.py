@@ -8,7 +8,6 @@ import random
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from support import (
     ANSWERS,
     EVALUATORS,
@@ -135,16 +134,16 @@ def test_t4_parallel_false_asks_one_after_another():
 def test_t5_prompts_can_be_replaced_and_nothing_inside_them_is_filled_twice():
     task = tl.general("What is {steps}?")
     search = tl.TreeOfThoughts(
-        propose=tl.Sample(prompt="P|{problem}|{steps}|{count}|{other}"),
+        propose=tl.Sample(prompt="P|{problem}|{steps}|{count}|"),
         evaluate=tl.Value(prompt="E|{problem}|{candidate}"),
         stop=tl.Stop(depth=1),
     )
     model = Scripted(lambda call: "step" if call.purpose == "sample" else "score: 1")
     run(search, task, model)
-    assert model.calls[0].prompt == "P|What is {steps}?|(no steps yet)|1|{other}"
+    assert model.calls[0].prompt == "P|What is {steps}?|(no steps yet)|1|"
     assert "E|What is {steps}?|step" in {call.prompt for call in model.calls}
     for kind in (tl.Sample, tl.Propose, tl.Value, tl.Vote):
-        with pytest.raises(ValidationError, match=r"prompt[\s\S]*must contain {problem}"):
+        with pytest.raises(ValueError, match=r"prompt[\s\S]*must contain {problem}"):
             kind(prompt="no problem, but {steps}")
 
 
@@ -215,11 +214,9 @@ def test_t8_bad_settings_are_refused_by_name(path, value):
 
 
 def test_t8_settings_of_an_axis_are_refused_where_they_stand():
-    with pytest.raises(ValidationError, match=r"stop\.depth"):
+    with pytest.raises(ValueError, match=r"stop\.depth"):
         tl.TreeOfThoughts(stop={"depth": 0})
-    with pytest.raises(
-        ValidationError, match=r"Propose has no setting 'temprature'; did you mean 'temperature'"
-    ):
+    with pytest.raises(ValueError, match=r"Propose has no setting 'temprature'; did you mean 'temperature'"):
         tl.Propose(temprature=1)
 
 
@@ -701,7 +698,7 @@ def test_parts_need_a_domain_that_has_them():
         with pytest.raises(NotImplementedError, match=r"'general' has no .*part_prompts"):
             ask(TASK)
     assert model.calls == []
-    with pytest.raises(ValidationError, match=r"Parts has no setting .prompt."):
+    with pytest.raises(ValueError, match=r"Parts has no setting .prompt."):
         tl.TreeOfThoughts(evaluate=tl.evaluators.Parts(prompt="{problem}"))
 
 
@@ -930,7 +927,7 @@ def numbered(draw, kinds):
         if (type(value) is int and value < 100) or name == "width"
     }
     if "width" in given and draw(st.booleans()):
-        with contextlib.suppress(ValidationError):  # some need a width
+        with contextlib.suppress(ValueError):  # some need a width
             return kind(**{**given, "width": None})
     return kind(**given)
 

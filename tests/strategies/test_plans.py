@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from support import wait
 
 import tot_lab as tl
@@ -93,7 +92,7 @@ def test_ids_seq_and_status_are_added_to_what_a_model_writes():
             "node",
         )
     }
-    with pytest.raises(ValidationError, match="step 2: type"):
+    with pytest.raises(ValueError, match="step 2: type"):
         draft(think(), {"instruction": "what kind?"})
     assert len(PlanDraft.model_validate([think()]).steps) == 1
 

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import ValidationError
-
-from tot_lab.core.parts import Part, known_names
+from tot_lab.core.parts import InvalidSettings, Part, known_names
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
@@ -82,7 +80,7 @@ class Catalogue:
             return strategy
         try:
             changed = strategy.with_(given)
-        except ValidationError as error:
+        except InvalidSettings as error:
             raise _not_allowed("settings", error) from None
         calls = changed.max_calls(task)
         if most is not None and (calls is None or calls > max(most, MAX_CALLS)):
@@ -97,7 +95,7 @@ class Catalogue:
         """
         try:
             asked = Budget(**_object("budget", budget)).model_dump(exclude_none=True)
-        except ValidationError as error:
+        except InvalidSettings as error:
             raise _not_allowed("budget", error) from None
         own = self.budget.model_dump(exclude_none=True) if self.budget else {}
         for name, limit in asked.items():
@@ -140,7 +138,7 @@ def _object(field: str, given: Any) -> dict[str, Any]:
     return dict(given)
 
 
-def _not_allowed(field: str, error: ValidationError) -> NotAllowed:
-    problem = error.errors(include_url=False)[0]
+def _not_allowed(field: str, error: InvalidSettings) -> NotAllowed:
+    problem = error.problems[0]
     path = ".".join([field, *map(str, problem["loc"])])
     return NotAllowed(path, f"{problem['msg'].removeprefix('Value error, ')}: got {problem['input']!r}.")

@@ -20,6 +20,7 @@ from tot_lab.lab.lab import Lab, expect_lab
 from tot_lab.lab.settings import Settings
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.run import Run
+from tot_lab.runtime.blocking import blocking
 from tot_lab.strategies import DeepThink, GatherThenThink, ResearchDelegate, presets
 
 PRESETS: dict[str, Callable[[], DeepThink]] = {
@@ -95,6 +96,9 @@ async def think(
     return run
 
 
+think_sync = blocking(think)
+
+
 def _research_delegate(research: ResearchDelegate | Mapping[str, Any] | None) -> ResearchDelegate:
     if isinstance(research, ResearchDelegate):
         return research
@@ -126,7 +130,7 @@ def _deep_think(
         "beam_width": beam,
     }
     overrides = {name: value for name, value in given.items() if value is not None}
-    return DeepThink.model_validate({**dict(PRESETS[preset or "balanced"]()), **overrides})
+    return PRESETS[preset or "balanced"]().with_(overrides)
 
 
 async def _expect_model(lab: Lab, strategy: Strategy, task: Task) -> None:

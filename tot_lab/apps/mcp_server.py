@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from tot_lab._version import __version__
 from tot_lab.apps.catalogue import Catalogue, changeable
@@ -384,8 +384,6 @@ def _example(catalogue: Catalogue) -> str:
 
 
 def _explain(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        return scrubbed(str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, "))
     return scrubbed(str(error))
 
 

@@ -24,7 +24,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
-from pydantic import ValidationError
 
 from tot_lab.apps.catalogue import Catalogue, NotAllowed, NotOffered, changeable
 from tot_lab.apps.chat_completions import (
@@ -280,7 +279,7 @@ class Server:
         except NotAllowed as error:
             raise ApiError(400, f"tot_lab.{error}", param=f"tot_lab.{error.field}") from None
         except (ValueError, TypeError, NotImplementedError) as error:
-            raise ApiError(400, f"messages: {_first_line(error)}", param="messages") from None
+            raise ApiError(400, f"messages: {error}", param="messages") from None
         is_retry = request.headers.get("x-stainless-retry-count", "0") not in ("", "0")
         try:
             return self.searches.open(strategy, task, budget, asked.seed, is_retry=is_retry)
@@ -360,12 +359,6 @@ def _short(text: str) -> str:
 
 
 # Responses.
-
-
-def _first_line(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        return str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
-    return str(error)
 
 
 def _error(error: ApiError) -> web.Response:

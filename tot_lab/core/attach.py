@@ -7,8 +7,10 @@ module and `tot_lab.core.registry` are the only ones that import by name.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 
 def imported(place: str) -> Any:
@@ -16,6 +18,53 @@ def imported(place: str) -> Any:
     module, _, name = place.partition(":")
     found = import_module(module)
     return getattr(found, name) if name else found
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The name of `known` that was probably meant, or `None`. Case and underscores do not count, and a name
+    that begins with `name` comes before one that only resembles it.
+    """
+    written, names = _folded(name), {_folded(each): each for each in sorted(known)}
+    begun = min((each for each in names if written and each.startswith(written)), key=len, default=None)
+    found = (
+        written
+        if written in names
+        else begun or next(iter(get_close_matches(written, names, n=1, cutoff=0.7)), None)
+    )
+    return None if found is None else names[found]
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def no_name(owner: str, name: str, known: Iterable[str]) -> AttributeError:
+    """The error about a name that `owner`, such as `tl.presets`, does not have."""
+    near, listed = nearest(name, known), f"dir({owner}) lists its names"
+    hint = f"did you mean {near!r}? {listed}" if near else listed
+    return AttributeError(f"{owner} has no {name!r}; {hint}")
+
+
+class NamesNearest:
+    """An object whose attribute errors name the nearest attribute.
+
+    `_inside` maps attributes to the types whose names are known too, as in `run.usage.cost`.
+    """
+
+    _inside: ClassVar[Mapping[str, type]] = {}
+
+    if not TYPE_CHECKING:  # which would accept any attribute
+
+        def __getattr__(self, name):
+            if hasattr(type(self), name):  # a property raised this error, and raises it again
+                return object.__getattribute__(self, name)
+            what = type(self).__name__.lower()
+            places = {each: f"{owner}.{each}" for owner, kind in self._inside.items() for each in dir(kind)}
+            known = {each: place for each, place in places.items() if not each.startswith("_")}
+            known |= {each: each for each in dir(self) if not each.startswith("_")}
+            near = None if name.startswith("_") else nearest(name, known)
+            hint = f"did you mean {what}.{known[near]}?" if near else f"dir({what}) lists its attributes."
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}; {hint}")
 
 
 class Attached:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from tot_lab.core import registry
-from tot_lab.core.attach import imported
+from tot_lab.core.attach import imported, no_name
 
 
 def places(modules: Mapping[str, str]) -> dict[str, str]:
@@ -51,7 +50,7 @@ def added_name(package: str, name: str) -> Any:
     """
     place = names_added(package).get(name)
     if place is None:
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        raise no_name(package.replace("tot_lab", "tl", 1), name, sys.modules[package].__all__)
     value = imported(place)
     setattr(sys.modules[package], name, value)
     return value
@@ -93,7 +92,7 @@ class Namespace:
         ):
             value = component.value
         else:
-            raise AttributeError(f"tl.{self.__name__} has no {name!r}; {self._hint(name)}")
+            raise no_name(f"tl.{self.__name__}", name, dir(self))
         setattr(self, name, value)
         return value
 
@@ -102,13 +101,6 @@ class Namespace:
 
     def __repr__(self) -> str:
         return f"tl.{self.__name__}: {', '.join(dir(self))}"
-
-    def _hint(self, name: str) -> str:
-        """The name that was probably meant: case and underscores do not count."""
-        known = {each.replace("_", "").lower(): each for each in dir(self)}
-        near = get_close_matches(name.replace("_", "").lower(), known, n=1)
-        listed = f"dir(tl.{self.__name__}) lists its names"
-        return f"did you mean {known[near[0]]!r}? {listed}" if near else listed
 
     def _holds(self, name: str) -> bool:
         return name.startswith(self._prefix)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
@@ -40,8 +40,35 @@ class Alias(NamedTuple):
     note: str = ""
 
 
+class InvalidSettings(ValueError):
+    """Settings that a model does not accept, in one line. `problems` are those of pydantic, by field."""
+
+    def __init__(self, message: str, problems: Iterable[Any] = ()) -> None:
+        super().__init__(message)
+        self.problems = [*problems]
+
+    @classmethod
+    def of(cls, model: type[BaseModel], problems: Iterable[Any]) -> Self:
+        """The error of `model` with these `problems`."""
+        problems = [*problems]
+        return cls(" ".join(_described(model, one) for one in problems), problems)
+
+
 class PydanticModel(BaseModel):
-    """A pydantic model whose completion in a notebook shows its own names."""
+    """A pydantic model whose completion in a notebook shows its own names, and whose errors are one line."""
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __init__(self, /, *positional, **settings):
+            if positional:
+                raise TypeError(_by_name(type(self), positional))
+            try:
+                super().__init__(**settings)
+            except ValidationError as error:
+                raise InvalidSettings.of(type(self), error.errors(include_url=False)) from None
+
+        __init__.__pydantic_base_init__ = True  # pydantic itself does not call it
+        __init__.__signature__ = inspect.signature(BaseModel.__init__)
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name.startswith("_") or name not in _OF_PYDANTIC]
@@ -88,6 +115,8 @@ class Part(PydanticModel):
             raise ValueError(
                 f"expected an instance: got the class {value.__name__}. Pass {value.__name__}()."
             )
+        if isinstance(value, Part) and not isinstance(value, cls) and not is_function(value):
+            raise ValueError(f"expected {_a(cls)}: got {value!r}, which is {_a(type(value))}")
         value = cls._short_form(value)
         if isinstance(value, dict) and "kind" in value:
             value = part_of(value, cls)
@@ -110,7 +139,7 @@ class Part(PydanticModel):
                         _expect_no_other(head, inner, changes)
                     value[head] = _changed(cls, head, inner, changes)
                 except ValidationError as error:
-                    raise ValueError("; ".join(map(_problem, error.errors()))) from None
+                    raise InvalidSettings.of(kind, error.errors(include_url=False)) from None
         return handler(value)
 
     @classmethod
@@ -227,10 +256,7 @@ def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
     kind = settings["kind"]
     part = class_of(kind, base)
     settings = part.migrated(settings)
-    try:
-        return part(**{key: value for key, value in settings.items() if key != "kind"})
-    except ValidationError as error:
-        raise ValueError(f"settings of {kind!r}: {error}") from None
+    return part(**{key: value for key, value in settings.items() if key != "kind"})
 
 
 def _new_name(name: str, fields: Collection[str]) -> str:
@@ -284,7 +310,7 @@ def _known_name(part: type[Part], name: str) -> str:
     return snake if name not in known and snake in known else name
 
 
-def _unknown_field(part: Part | type[Part], name: str) -> str:
+def _unknown_field(part: BaseModel | type[BaseModel], name: str) -> str:
     kind = part if isinstance(part, type) else type(part)
     paths = _setting_paths(part)
     near = get_close_matches(name, paths, n=1)
@@ -292,24 +318,61 @@ def _unknown_field(part: Part | type[Part], name: str) -> str:
     return f"{kind.__name__} has no setting {name!r}; {hint}{', '.join(kind.model_fields) or 'none'}"
 
 
-def _setting_paths(part: Part | type[Part]) -> dict[str, list[str]]:
+def _setting_paths(part: BaseModel | type[BaseModel]) -> dict[str, list[str]]:
     """The paths of settings by their names: those of `part`, its aliases, and those of the parts in it."""
     kind = part if isinstance(part, type) else type(part)
     paths = {name: [name] for name in kind.model_fields}
-    for name, alias in kind.setting_aliases.items():
+    for name, alias in getattr(kind, "setting_aliases", {}).items():
         paths[name] = list(alias.paths) if isinstance(alias, Alias) else [alias]
     inner: dict[str, list[str]] = {}
     for name, field in kind.model_fields.items():
-        value = getattr(part, name) if isinstance(part, Part) else field.get_default()
+        value = getattr(part, name) if isinstance(part, BaseModel) else field.get_default()
         if isinstance(value, Part):
             for below, places in _setting_paths(value).items():
                 inner.setdefault(below, []).extend(f"{name}.{place}" for place in places if "(" not in place)
     return {**{name: places for name, places in inner.items() if places}, **paths}
 
 
-def _problem(error: Any) -> str:
-    """A problem of a validation error, with the path of its setting."""
-    return f"{'.'.join(map(str, error['loc']))}: {error['msg']} (got {error['input']!r})"
+def _described(model: type[BaseModel], problem: Any) -> str:
+    """A problem of pydantic in words, with the path of its setting."""
+    path, text = ".".join(map(str, problem["loc"])), problem["msg"]
+    where = ".".join(filter(None, [model.__name__, path]))
+    if problem["type"] == "extra_forbidden" and path in problem["loc"]:
+        return f"{_unknown_field(model, path)}."
+    if problem["type"] == "missing":
+        return f"{where} must be given."
+    if problem["type"] == "value_error":
+        text = text.removeprefix("Value error, ")
+        better = [name for name in _fields_for(model, problem["input"]) if name != path]
+        hint = f". Pass it as {better[0]}=" if path and better else ""
+        text = text if text.startswith(model.__name__) else f"{where}: {text}"
+        return f"{text}{hint}{'' if text.endswith('.') and not hint else '.'}"
+    text = text.removeprefix("Input should ").removeprefix("be ")
+    got = "" if model.model_config.get("hide_input_in_errors") else f": got {problem['input']!r}"
+    return f"{where} must be {text}{got}."
+
+
+def _by_name(model: type[BaseModel], values: Sequence[Any]) -> str:
+    """The error about settings that were given by position."""
+    pairs = zip(model.model_fields, values, strict=False)
+    shown = ", ".join(f"{[*_fields_for(model, value), name][0]}={value!r}" for name, value in pairs)
+    return f"{model.__name__} takes its settings by name. Pass {model.__name__}({shown})."
+
+
+def _fields_for(model: type[BaseModel], value: Any) -> list[str]:
+    """The settings of `model` that are parts of the kind of `value`."""
+    return [
+        name
+        for name, field in model.model_fields.items()
+        for one in (field.annotation, *get_args(field.annotation))
+        if isinstance(one, type) and issubclass(one, Part) and one is not Part and isinstance(value, one)
+    ]
+
+
+def _a(part: type[Part]) -> str:
+    """What a part is, such as "a Proposer": the class below `Part` that it is one of."""
+    base = next(one for one in reversed(part.__mro__) if issubclass(one, Part) and one is not Part)
+    return f"{'an' if base.__name__[0] in 'AEIOU' else 'a'} {base.__name__}"
 
 
 def _by_head(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -342,8 +405,9 @@ def _changed(part: Part | type[Part], head: str, value: Any, changes: dict[str, 
             return type(value)(**{**dict(value), **changes})
         if value is None or isinstance(value, dict):
             return {**(value or {}), **changes}
-    except ValidationError as error:
-        raise _inside_of(head, error) from None
+    except InvalidSettings as error:
+        problems = [{**one, "loc": (head, *one["loc"])} for one in error.problems]
+        raise InvalidSettings.of(part if isinstance(part, type) else type(part), problems) from None
     kind = part if isinstance(part, type) else type(part)
     raise ValueError(f"{head} of {kind.__name__} has no settings of its own: got {value!r}")
 
@@ -360,15 +424,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
-
-
-def _inside_of(head: str, error: ValidationError) -> ValidationError:
-    """Prefix the locations of `error` with `head`, so that they are whole paths."""
-    problems: list[Any] = [
-        {"type": one["type"], "loc": (head, *one["loc"]), "input": one["input"], "ctx": one.get("ctx", {})}
-        for one in error.errors()
-    ]
-    return ValidationError.from_exception_data(error.title, problems)
 
 
 def is_function(value: Any) -> bool:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, field_serializer
+from pydantic import ConfigDict, field_serializer
 
+from tot_lab.core.parts import PydanticModel
 from tot_lab.core.tools import ToolSpec, tool_name
 
 SECRETS = "secrets"
@@ -21,7 +22,7 @@ environment, unless `allow` of the lab's policy holds this name. Such a call fai
 """
 
 
-class EffectPolicy(BaseModel):
+class EffectPolicy(PydanticModel):
     """Which effects tools may have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -37,6 +37,11 @@ class Strategy(Part):
         nest.
         """
         raise NotImplementedError(f"the strategy {self.kind!r} has no think")
+
+    if TYPE_CHECKING:  # attached by the room `lab`
+
+        def preview(self, task: Task) -> str:
+            """Return the first prompt of each purpose that this strategy sends, without a model."""
 
     def checks_answers(self, task: Task) -> bool:
         """Whether an answer to `task` has passed the check of its domain (`Domain.verify`)."""

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from tot_lab.core.parts import known_names
 from tot_lab.core.registry import find, names
 from tot_lab.core.task import Task
@@ -76,7 +74,8 @@ def tasks(
             raise ValueError("`format` determines the fields: pass no `question`, `answer`, `grade` or `id`.")
         make = _format_named(format)
     else:
-        domain = General.model_validate({"grading": grade})
+        settings: dict[str, Any] = {"grading": grade}
+        domain = General(**settings)
 
         def make(row: Row) -> Task:
             text = row.text(question)
@@ -90,9 +89,6 @@ def tasks(
         try:
             task = make(Row(row))
             made.append(task if task.id else task.model_copy(update={"id": str(number)}))
-        except ValidationError as error:
-            problem = error.errors()[0]
-            raise ValueError(f"{where}: {problem['loc'][0]}: {problem['msg']}") from None
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
     return made

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import msgspec
 
+from tot_lab.core.attach import NamesNearest
 from tot_lab.core.calls import Model, Reply, is_made
 from tot_lab.core.model_setting import model_names
 from tot_lab.core.parameters import takes_fields_of
@@ -40,6 +41,7 @@ from tot_lab.record.routed import route_of
 from tot_lab.record.run import Run
 from tot_lab.record.search_notes import SearchNotes
 from tot_lab.record.waiting import notebook_display, show_calls
+from tot_lab.runtime.blocking import blocking
 from tot_lab.runtime.branching import describe_change, doubts_of, source_of
 from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder
@@ -82,7 +84,7 @@ class LabSettings(RunnerSettings):
             raise TypeError(f"memory must be a path or tl.Lessons(path): got {self.memory!r}.")
 
 
-class Lab:
+class Lab(NamesNearest):
     """Runs strategies with a model.
 
         lab = tl.Lab("ollama/qwen3:8b", cache="cache")
@@ -301,8 +303,25 @@ class Lab:
                 return await execution.carry_out()
             async with self._showing_progress(execution):
                 return await execution.carry_out()
+        except asyncio.CancelledError as stopped:
+            _explain_in_notebook(stopped, self._kept(execution.run))
+            raise
         finally:
             self.last = execution.run
+
+    def _kept(self, run: Run) -> list[str]:
+        """What is kept of an interrupted run, and how it continues."""
+        calls = run.usage.calls
+        again = "The same call starts again: this model's replies are not cached."
+        if self.gateway.is_cached(self.model):
+            again = "The same call continues: answered calls come from the cache."
+        elif run.path:
+            again = f'To continue: await lab.resume("{run.path}").'
+        return [
+            f"Interrupted after {calls:,} {'call' if calls == 1 else 'calls'}.",
+            f"Kept: lab.last{f', in {run.path}' if run.path else ', in memory'}.",
+            again,
+        ]
 
     @asynccontextmanager
     async def _showing_progress(self, execution: Execution) -> AsyncIterator[None]:
@@ -376,8 +395,24 @@ class Lab:
             asyncio.CancelledError: If the sweep was cancelled.
         """
         self.last_sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
-        await self.last_sweep.carry_out(at_once, progress, client and _by_workers(client))
+        try:
+            await self.last_sweep.carry_out(at_once, progress, client and _by_workers(client))
+        except asyncio.CancelledError as stopped:
+            folder, done = self.last_sweep.folder, len(self.last_sweep.rows)
+            again = "starts again, since runs=None keeps no journals"
+            if folder is not None:
+                again = "continues: finished runs are read, and answered calls are not repeated"
+            kept = [
+                f"Interrupted: {done:,} of {len(self.last_sweep.cells):,} runs are finished.",
+                f"Kept: lab.last_sweep, {f'with its journals in {folder}' if folder else 'in memory'}.",
+                f"The same call {again}.",
+            ]
+            _explain_in_notebook(stopped, kept)
+            raise
         return self.last_sweep
+
+    run_sync = blocking(run)
+    sweep_sync = blocking(sweep)
 
     async def estimate_sweep(
         self,
@@ -477,6 +512,11 @@ class Lab:
                 RuntimeWarning,
                 stacklevel=3,
             )
+
+
+def _explain_in_notebook(stopped: asyncio.CancelledError, lines: list[str]) -> None:
+    """Let a notebook show `lines` instead of the traceback of an interruption."""
+    stopped._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
 
 def _by_workers(client: Any) -> ByWorkers:

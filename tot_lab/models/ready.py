@@ -1,7 +1,7 @@
 """The layer that checks and loads what an endpoint needs before the first request.
 
 A missing key or a server that does not answer is found before anything is loaded, so the first call fails at
-once and says how to fix it. Every later call is checked until one passes.
+once and says how to fix it, and a warning says so once per lab. Every later call is checked until one passes.
 
 Loading does not count towards the timeout of a call. Importing litellm takes seconds and loading local
 weights takes longer; a call that waits for either is queued, and its timeout starts when it is sent. Loading
@@ -14,6 +14,7 @@ call of each run, outside the canonical record, since another node may run anoth
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from weakref import WeakKeyDictionary
@@ -35,6 +36,7 @@ class Ready:
         self.inner = inner
         self.endpoint = endpoint
         self._is_reachable = False
+        self._has_warned = False
         self._about: dict[str, str] | None = None
         self._checks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
@@ -43,6 +45,10 @@ class Ready:
         if not (self._is_reachable and self.endpoint.is_ready):
             observer.note("call.queued")
         if not self._is_reachable and (problem := await self._problem()) is not None:
+            observer.note("call.not_sent")
+            if not self._has_warned:
+                self._has_warned = True
+                warnings.warn(f"{problem}. No call to {self.endpoint.name} was sent.", stacklevel=2)
             return [Reply(error=f"{problem}.") for _ in calls]
         if not self.endpoint.is_ready:
             loading = asyncio.timeout(LOADING)

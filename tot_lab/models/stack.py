@@ -258,7 +258,7 @@ class Endpoint(Part):
         """Return the model with the settings `given`, of which `base_url` is the URL of the server.
 
         Raises:
-            pydantic.ValidationError: If a setting is unknown or invalid.
+            ValueError: If a setting is unknown or invalid.
         """
         settings = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self).model_validate({**settings, **given})

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from tot_lab.core.attach import nearest
 from tot_lab.core.files import open_regular
 from tot_lab.core.parquet import MAGIC, parquet_footer
 from tot_lab.core.registry import built_in, load_installed, offered
@@ -83,7 +84,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     if Path(path).is_dir():
         return _load_folder(Path(path))
     tried = []
-    head = _head(path)
+    head = _head(_existing(Path(path)))
     for name, importer in _importers():
         if importer.recognises(head):
             try:
@@ -91,10 +92,26 @@ def load(path: str | os.PathLike[str]) -> Any:
             except RecursionError:
                 raise JournalError(f"{path}: its values are nested too deeply.") from None
         tried.append(f"{name} expects {getattr(importer, 'expects', 'another beginning')}")
+    if Path(path).suffix.lower() not in ENDINGS:
+        raise JournalError(
+            f"{path}: no importer recognises this file. Runs are NAME{', NAME'.join(ENDINGS)}, or a folder "
+            f"of them; tl.tasks reads tasks."
+        )
     try:  # a file that is almost a journal or a published log has an error of its own
         return (PublishedLog if head.lstrip()[:1] == b"[" else Journal).read(path)
     except JournalError as error:
         raise JournalError(f"{error}. No importer recognises the file: {'; '.join(tried)}.") from None
+
+
+def _existing(path: Path) -> Path:
+    """Return `path`. Raises FileNotFoundError, with the nearest name in its folder, if there is none."""
+    if not path.exists() and path.parent.is_dir():
+        near = nearest(path.name, (file.name for file in path.parent.iterdir()))
+        hint = (
+            f"Did you mean {path.parent / near}?" if near else "Pass the path of a run or a folder of runs."
+        )
+        raise FileNotFoundError(f"There is no file {path}. {hint}")
+    return path
 
 
 def _load_folder(folder: Path) -> list[Run]:

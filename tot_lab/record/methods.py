@@ -3,6 +3,8 @@
 `methods.pyi` says what they take and give; a test holds it to what is attached.
 """
 
+from tot_lab.core.attach import NamesNearest
 
-class RunMethods:
+
+class RunMethods(NamesNearest):
     """Base of `Run`: frames, figures, pages, plans and replay, each from its own room."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import fsum, nan
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
@@ -96,6 +96,8 @@ class Run(RunMethods):
     row per step. The cost: `seconds`, `turns`, and `usage` with calls, tokens and USD. `path` is the journal,
     or `None` if the run is in memory only.
     """
+
+    _inside: ClassVar[Mapping[str, type]] = {"usage": Usage}
 
     def __init__(
         self,

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from tot_lab.core.calls import Call, Message
 from tot_lab.core.model_setting import ModelSetting
-from tot_lab.core.parts import Part, known_names, part_of
+from tot_lab.core.parts import Part, PydanticModel, known_names, part_of
 from tot_lab.core.purposes import ROLES, UNINSTRUCTED, role_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
@@ -26,7 +26,7 @@ from tot_lab.models.stack import is_model
 from tot_lab.record.edits import EDITED, Edits
 
 
-class Role(BaseModel):
+class Role(PydanticModel):
     """Model and sampling settings of a role. `None` leaves a setting to the strategy."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -97,7 +97,7 @@ def roles_of(roles: Mapping[str, Any] | None) -> dict[str, Role]:
             if isinstance(given, dict):
                 given = Role(**given)
             made[name] = given if isinstance(given, Role) else Role(model=given)
-        except ValidationError as error:
+        except ValueError as error:
             raise ValueError(f"role {name!r}: {error}") from None
     return made
 

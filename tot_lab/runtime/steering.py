@@ -11,8 +11,6 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import ValidationError
-
 from tot_lab.core.acts import Act, Change, Graft, Prune, RaiseBudget, Rescore, note_of
 from tot_lab.core.calls import Call, readable
 from tot_lab.core.records import Decided, Event, Scored, Thought
@@ -116,7 +114,7 @@ class Steering:
         self._run()
         try:
             given = Budget(**limits).model_dump(exclude_none=True)  # type: ignore[arg-type]
-        except ValidationError as error:
+        except ValueError as error:
             raise ValueError(f"limits must be those of a budget. {error}") from None
         for name, limit in given.items():
             old = self._limits().get(name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+from tot_lab.core.attach import no_name
 from tot_lab.core.parts import Alias
 from tot_lab.strategies.deep_think import DeepThink
 from tot_lab.strategies.search import (
@@ -33,6 +34,11 @@ from tot_lab.strategies.search import (
 from tot_lab.strategies.search.source_names import BEAM_SEARCH, STATE_MACHINE
 
 Paths: TypeAlias = Mapping[str, Any] | None
+
+
+def __getattr__(name: str) -> Any:
+    raise no_name("tl.presets", name, __all__)
+
 
 P = TypeVar("P", bound=Callable[..., Any])
 

@@ -154,9 +154,9 @@ def test_export_writes_what_the_ending_names(journal, tmp_path, here):
     [
         ("none.jsonl", None, "none.jsonl: no such file. Expected a run's journal"),
         ("empty.jsonl", b"", "empty.jsonl, line 1: no complete header"),
-        ("table.csv", b"a,b\n1,2\n", "table.csv, line 1: no header; expected a run's journal"),
+        ("table.csv", b"a,b\n1,2\n", "table.csv: no importer recognises this file"),
         ("other.jsonl", b'{"a": 1}\n', "other.jsonl, line 1: no header; expected a run's journal"),
-        ("picture.png", b"\x89PNG\r\n\x1a\n\x00", "picture.png, line 1: no header; expected a run's journal"),
+        ("picture.png", b"\x89PNG\r\n\x1a\n\x00", "picture.png: no importer recognises this file"),
     ],
 )
 def test_what_is_no_run_is_said_to_be_none(command, name, holds, says, here):
@@ -312,10 +312,13 @@ TREE = ("tree_of_thoughts", *HAND)
         (("run", "raect", *HAND, *SIM), "Unknown strategy 'raect'; did you mean 'react'?"),
         (("run", "presets.chess", *HAND, *SIM), "presets.game24"),
         (("run", "tree_of_thoughts", "search.widht=2", *HAND, *SIM), "Did you mean 'search.width'?"),
-        (("run", "tree_of_thoughts", "search.width=0", *HAND, *SIM), "search.width: Input should be greater"),
+        (
+            ("run", "tree_of_thoughts", "search.width=0", *HAND, *SIM),
+            "TreeOfThoughts.search.width must be greater",
+        ),
         (
             ("run", "tree_of_thoughts", "search.width=x", *HAND, *SIM),
-            "search.width: Input should be a valid int",
+            "TreeOfThoughts.search.width must be a valid int",
         ),
         (("run", "tree_of_thoughts", "propose=guess", *HAND, *SIM), "propose: unknown kind 'guess'; known"),
         (("run", "tree_of_thoughts", "search=walk", *HAND, *SIM), "search: unknown kind 'walk'; known"),
@@ -325,7 +328,7 @@ TREE = ("tree_of_thoughts", *HAND)
         ),
         (("run", "tree_of_thoughts", "search.width=1,2", *HAND, *SIM), "A run takes one setting: got 2"),
         (("run", "tree_of_thoughts", "search.width=1", "search.width=2", *HAND, *SIM), "given twice"),
-        (("run", "best_of", *HAND, *SIM), "best_of: strategy: Field required"),
+        (("run", "best_of", *HAND, *SIM), "best_of: BestOf.strategy must be given"),
         (("run", "baselines", *HAND, *SIM), "Use `tot-lab sweep` for several"),
         (("run", "one_answer", "--task", "game24", "4", "5", *SIM), "'5': expected FIELD=VALUE"),
         (("run", "one_answer", "--task", "game24", "4 5", *SIM), "four integers from 1 to 13"),
@@ -338,7 +341,7 @@ TREE = ("tree_of_thoughts", *HAND)
         ),
         (("run", "one_answer", "--task", "general", "?", "grade=x", *SIM), "grade: Input should be 'number'"),
         (("run", *TREE, "--model", "sim/game25"), "did you mean 'sim/game24'?"),
-        (("run", *TREE, "--model", "sim/game24", "skill=2"), "skill: Input should be less than"),
+        (("run", *TREE, "--model", "sim/game24", "skill=2"), "SimGame24.skill must be less than"),
         (("run", *TREE, "--model", "sim/game24", "skill=0,1"), "skill takes one value"),
         (("run", *TREE, "--model", "local/none"), "weights must be one of"),
         (
@@ -347,7 +350,7 @@ TREE = ("tree_of_thoughts", *HAND)
         ),
         (("run", *TREE, "--model", "gpt-4.1", "api_base=http://me:sk-1@host"), "api_base"),
         (("run", *TREE, *SIM, "--budget", "call=3"), "setting: got 'call'. Known are calls, input"),
-        (("run", *TREE, *SIM, "--budget", "calls=-1"), "budget: calls: Input should be greater"),
+        (("run", *TREE, *SIM, "--budget", "calls=-1"), "budget: Budget.calls must be greater"),
         (("run", *TREE, *SIM, "--budget", "3"), "'3': expected FIELD=VALUE"),
         (("run", *TREE, *SIM, "--mode", "on"), "'auto', 'off', 'refresh', 'replay'"),
         (("run", *TREE, *SIM, "--repeat", "-1"), "--repeat"),

@@ -13,7 +13,6 @@ from email.utils import formatdate
 from random import Random
 
 import pytest
-from pydantic import ValidationError
 from support import wait
 from support.calls import call
 from support.endpoint import CallObserver
@@ -280,11 +279,11 @@ def test_a_key_is_in_nothing_that_is_shown():
         {"model": 3, "api_key": KEY},
         {"model": "m", "context_window": KEY},
     ):
-        with pytest.raises((ValidationError, ValueError)) as caught:
+        with pytest.raises(ValueError, match="LiteLLM") as caught:
             LiteLLM(**wrong)
         assert KEY not in str(caught.value)
     for base in (f"http://me:{KEY}@a/v1", f"http://a/v1?key={KEY}", KEY):
-        with pytest.raises(ValidationError, match="api_base must") as caught:
+        with pytest.raises(ValueError, match="api_base must") as caught:
             LiteLLM(model="m", api_base=base)
         assert KEY not in str(caught.value)
 

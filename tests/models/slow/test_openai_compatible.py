@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from support import wait
 from support.endpoint import CallObserver
 from support.providers import Closed, Fault, Half, Hang, Raw, Said
@@ -388,7 +387,7 @@ def test_a_key_is_in_nothing_that_is_shown(server):
     model = direct(server)
     assert KEY not in repr((model, model.settings(), model.identity(), model.model_dump()))
     for base in (f"http://me:{KEY}@a/v1", f"http://a/v1?key={KEY}", KEY):
-        with pytest.raises(ValidationError, match="base_url must") as caught:
+        with pytest.raises(ValueError, match="base_url must") as caught:
             OpenAICompatible(model="m", base_url=base)
         assert KEY not in str(caught.value)
     server.will(Fault(401, "the key {key} is wrong"))
@@ -435,7 +434,7 @@ def test_names_stand_for_servers():
         assert type(model) is kind
         assert model.model == name.partition("/")[2]
         assert model.base_url == url
-    with pytest.raises(ValidationError, match="base_url"):
+    with pytest.raises(ValueError, match="base_url"):
         OpenAICompatible(model="m")
 
 
@@ -625,6 +624,30 @@ def test_choices_that_nobody_asked_for_are_not_read(server):
     assert reply.text == "x"
 
 
+@pytest.mark.parametrize("status", [200, 403])
+def test_a_web_page_in_place_of_a_reply_is_shown(server, status):
+    from aiohttp import web
+
+    page = "<html><title>Sign in</title>\n" + "x" * 1_000
+    answer = {"status": status, "text": page, "content_type": "text/html"}
+    server.pages["/v1/completions"] = lambda asked: web.Response(**answer)
+    with pytest.raises(Failure) as caught:
+        wait(direct(server, chat=False, retries=0).answer((call(),), CallObserver()))
+    shown = caught.value.message.partition("web page: ")[2]
+    assert shown == f"{' '.join(page.split())[:200]}…"
+
+
+@pytest.mark.parametrize("key", ["", "sk-my-key-0123456789"])
+def test_a_401_without_a_key_says_that_none_was_sent(server, key):
+    from aiohttp import web
+
+    server.pages["/v1/completions"] = lambda asked: web.Response(status=401, text='{"error": "Unauthorized"}')
+    with pytest.raises(Failure, match="Unauthorized") as caught:
+        wait(direct(server, chat=False, api_key=key).answer((call(),), CallObserver()))
+    assert ("No key was sent to http://127.0.0.1" in caught.value.message) == (not key)
+    assert ("api_key=" in caught.value.message) == (not key)
+
+
 def test_a_long_error_is_not_searched_to_its_end(server):
     from aiohttp import web
 
@@ -665,7 +688,7 @@ def test_a_key_with_the_newline_of_its_file_is_sent_without_it(server):
 
 @pytest.mark.parametrize("base", ["http://a b/v1", "http://a/v 1", "http://a\n/v1", "http://a/v1\r\nX: y"])
 def test_a_url_with_white_space_is_refused(base):
-    with pytest.raises(ValidationError, match="base_url must be a URL"):
+    with pytest.raises(ValueError, match="base_url must be a URL"):
         OpenAICompatible(model="m", base_url=base)
 
 

@@ -56,8 +56,7 @@ def grid(strategy: type[Strategy] | Strategy, paths: Mapping[str, Any] | None = 
         axes: The same for top-level settings.
 
     Raises:
-        pydantic.ValidationError: If a setting does not accept a value.
-        ValueError: If no combination has a setting at one of the paths.
+        ValueError: If a setting does not accept a value, or no combination has a setting at one of the paths.
     """
     if isinstance(strategy, Strategy):
         kind, fixed = type(strategy), {name: getattr(strategy, name) for name in strategy.model_fields_set}

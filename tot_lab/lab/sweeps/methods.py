@@ -3,6 +3,8 @@
 `methods.pyi` declares their signatures, and a test compares it with what is attached.
 """
 
+from tot_lab.core.attach import NamesNearest
 
-class SweepMethods:
+
+class SweepMethods(NamesNearest):
     """Base of `Sweep` with its attached methods: frames, files and figures."""

@@ -80,6 +80,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         sent: Calls that were sent to a model.
+        undeliverable: Calls that no model could receive: a key is missing, or no server answers.
         keys: The beginning of the cache key of each call that was made.
         version: Version of tot_lab that recorded the run.
         losses: By role, the number of calls and of lost results.
@@ -99,6 +100,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     paid: float | None = None
     seconds: float = 0.0
     sent: int = 0
+    undeliverable: int = 0
     keys: bytes = b""
     simulated: bool = False
     version: str = ""
@@ -414,6 +416,7 @@ class Sweep(SweepMethods):
             *usage,
             run.seconds,
             len(keys.keys() - not_sent(run.lines)),
+            len(_noted(run.lines, "call.not_sent")),
             b"".join(keys.values()),
             run.simulated,
             run.header.version,
@@ -506,10 +509,11 @@ class Sweep(SweepMethods):
 
         rows = self.rows.values()
         calls, sent = sum(row.calls for row in rows), sum(row.sent for row in rows)
+        saved = calls - sent - sum(row.undeliverable for row in rows)
         # A set would take 100 bytes a key, and numpy.unique builds one.
         keys = numpy.sort(numpy.frombuffer(b"".join(row.keys for row in rows), dtype=f"u{KEY}"))
         distinct = int(numpy.count_nonzero(keys[1:] != keys[:-1])) + bool(len(keys))
-        return Counts(calls, distinct, sent, calls - sent)
+        return Counts(calls, distinct, sent, saved)
 
     def run(self, row: Any) -> Run:
         """Return the run of a row of `df()` or of a run id. Raises `LookupError` if there is none."""
@@ -544,9 +548,16 @@ class Sweep(SweepMethods):
 
 
 def not_sent(lines: Sequence[Line]) -> set[Position]:
-    """Return the positions of the calls that were answered by the cache or by an equal call in flight."""
+    """Return the positions of the calls that were answered by the cache or by an equal call in flight, or
+    that no model could receive.
+    """
+    return _noted(lines, "call.cached", "call.joined", "call.not_sent")
+
+
+def _noted(lines: Sequence[Line], *names: str) -> set[Position]:
+    """Return the positions of the calls with a note of one of these names."""
     notes = (line.e for line in lines if isinstance(line.e, Note))
-    return {tuple(note.data["call"]) for note in notes if note.name in ("call.cached", "call.joined")}
+    return {tuple(note.data["call"]) for note in notes if note.name in names}
 
 
 def forget_warnings() -> None:

@@ -127,6 +127,9 @@ class ChatEndpoint(Endpoint):
         """The key that is sent, or ""."""
         return self._key
 
+    _provider: ClassVar[str] = ""
+    """The provider whose key in the environment is sent, such as VLLM_API_KEY. "" means none."""
+
     @property
     def _long_keys(self) -> tuple[str, ...]:
         """Keys that must not appear in replies."""
@@ -250,6 +253,9 @@ class ChatEndpoint(Endpoint):
     def _scrubbed(self, failure: Failure) -> Failure:
         """Return `failure` without keys in its message."""
         failure.message = scrubbed(failure.message, self._sent_key)
+        if failure.status == 401 and not self._sent_key:
+            variable = f"Set {self._provider.upper()}_API_KEY, or pass" if self._provider else "Pass"
+            failure.message += f". No key was sent to {self.address}. {variable} api_key="
         failure.args = (failure.message,)
         return failure
 

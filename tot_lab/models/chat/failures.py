@@ -22,6 +22,13 @@ def shortened(text: str) -> str:
     return text if len(text) <= 500 else f"{text[:499]}…"
 
 
+def web_page(body: str) -> str:
+    """Return the beginning of a response that is a web page, such as that of a proxy, or ""."""
+    text = " ".join(body[:2000].split())
+    cut = f"{text[:200]}…" if len(text) > 200 else text
+    return f"the server replied with a web page: {cut}" if text.startswith("<") else ""
+
+
 def refusal(status: int, headers: Mapping[str, str], body: str, words: str = "") -> Failure:
     """Return the failure that a response with an error status describes. Its message still has to be
     scrubbed.
@@ -29,7 +36,7 @@ def refusal(status: int, headers: Mapping[str, str], body: str, words: str = "")
     Args:
         words: A message to use if `body` holds none.
     """
-    message = message_in(body) or message_in(words) or words or f"HTTP {status}"
+    message = message_in(body) or message_in(words) or web_page(words or body) or words or f"HTTP {status}"
     return Failure(
         message,
         status=status,

@@ -42,9 +42,6 @@ class ServedModel(ChatEndpoint):
     by model and revision, on whichever host the server runs.
     """
 
-    _provider: ClassVar[str] = ""
-    """The provider whose key in the environment is sent, such as VLLM_API_KEY. "" means none."""
-
     @field_validator("base_url")
     @classmethod
     def _is_url(cls, url: str) -> str:

@@ -19,7 +19,7 @@ import msgspec
 from tot_lab.core.calls import CallObserver, TokenLogprob, is_token_count, usage_text
 from tot_lab.core.reading.finish_reasons import read_ended, read_finish_reason
 from tot_lab.core.scrubbing import clean
-from tot_lab.models.chat.failures import failure_in, shortened
+from tot_lab.models.chat.failures import failure_in, shortened, web_page
 from tot_lab.models.chat.replies import (
     Answers,
     Choice,
@@ -257,9 +257,10 @@ def _json_of(body: bytes, reported: Any) -> Any:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return json.loads(body.decode(errors="replace"))  # accepts NaN, huge numbers and lone surrogates
+        text = body.decode(errors="replace")
+        return json.loads(text)  # accepts NaN, huge numbers and lone surrogates
     except (ValueError, RecursionError) as error:
-        raise _unreadable(str(error), reported) from None
+        raise _unreadable(web_page(text) or str(error), reported) from None
 
 
 def _unreadable(why: str, usage: Any) -> Failure:

@@ -182,8 +182,9 @@ class _Templated(Evaluator):
 
     @field_validator("prompt")
     @classmethod
-    def _names_the_problem(cls, template: str | None) -> str | None:
-        return checked_template(template)
+    def _has_the_slots(cls, template: str | None) -> str | None:
+        shown = "candidate" if cls.compares == "nothing" else "candidates"
+        return checked_template(template, ("problem", "steps", shown), ("problem", shown))
 
 
 class _Combined(_Sampled):

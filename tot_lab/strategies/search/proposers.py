@@ -141,8 +141,8 @@ class _Prompted(Proposer):
 
     @field_validator("prompt")
     @classmethod
-    def _names_the_problem(cls, template: str | None) -> str | None:
-        return checked_template(template)
+    def _has_the_slots(cls, template: str | None) -> str | None:
+        return checked_template(template, ("problem", "steps", "count"), ("problem",))
 
     def scale_setting(self) -> str:
         return "count"

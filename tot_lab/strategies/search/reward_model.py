@@ -19,7 +19,14 @@ from tot_lab.core.records import Event, Scored
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import Evaluator
-from tot_lab.strategies.search.sampling import SLOT, Sampler, emit_as_list, failed, unreadable
+from tot_lab.strategies.search.sampling import (
+    SLOT,
+    Sampler,
+    checked_template,
+    emit_as_list,
+    failed,
+    unreadable,
+)
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last": lambda rewards: rewards[-1],
@@ -89,6 +96,7 @@ class RewardModel(Evaluator):
     def _shows_the_problem(cls, prompt: str) -> str:
         if not SLOT.search(prompt):
             raise ValueError(f"prompt must contain {{problem}}: got {prompt!r}. Set system instead.")
+        checked_template(prompt, ("problem", "steps"), ())
         return prompt
 
     @field_validator("split")

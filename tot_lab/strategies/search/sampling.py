@@ -28,10 +28,28 @@ Unit = Annotated[float, Field(ge=0, le=1)]
 SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
 
 
-def checked_template(template: str | None) -> str | None:
-    """`template`, if it names the problem or has no slot at all. Raises ValueError otherwise."""
-    if template is not None and SLOT.search(template) and "{problem}" not in template:
-        raise ValueError("the template must contain {problem}, or no slot at all: then it is the system text")
+_WORD = re.compile(r"(?<![\\\w{}^])\{(\w+)\}")
+"""A word in braces that is not LaTeX, as in `\\boxed{answer}`."""
+
+
+def checked_template(template: str | None, slots: Sequence[str], needed: Sequence[str]) -> str | None:
+    """`template`, if it has only these `slots`, and either all that are `needed` or none at all.
+
+    Raises:
+        ValueError: Otherwise.
+    """
+    if template is None:
+        return None
+    listed = f"The slots are {', '.join(f'{{{slot}}}' for slot in slots)}"
+    for word in [*_WORD.findall(template), *SLOT.findall(template)]:
+        if word not in slots:
+            raise ValueError(f"the template has an unknown slot {{{word}}}. {listed}")
+    for slot in needed:
+        if SLOT.search(template) and f"{{{slot}}}" not in template:
+            raise ValueError(
+                f"the template must contain {{{slot}}}, or no slot at all: then it is the system text. "
+                f"{listed}"
+            )
     return template
 
 

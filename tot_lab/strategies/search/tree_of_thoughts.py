@@ -69,7 +69,7 @@ class TreeOfThoughts(Prompting):
     Settings are also accepted by the names of the published designs (`branching_factor`, `beam_width`,
     `early_success_threshold`, …), which `tl.presets.beam_search` and `tl.presets.state_machine` list.
 
-    Raises pydantic.ValidationError, by field, for bad settings.
+    Bad settings raise ValueError, which names the field.
 
     References:
         Yao et al. 2023, Tree of Thoughts, arXiv:2305.10601.

@@ -16,11 +16,11 @@ from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import ipywidgets
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from tot_lab.core.parameters import field_docs
-from tot_lab.core.parts import Part, class_of
+from tot_lab.core.parts import InvalidSettings, Part, class_of
 from tot_lab.core.registry import AXES, axes, built_in, offered
 from tot_lab.strategies import ChainOfThought, Stop
 
@@ -383,8 +383,8 @@ class Form:
         model = None
         try:
             model = self.kind(**values)
-        except ValidationError as error:
-            for problem in error.errors():
+        except InvalidSettings as error:
+            for problem in error.problems:
                 name = str(problem["loc"][0]) if problem["loc"] else ""
                 if name in values or not name:
                     errors.setdefault(name, shorten_message(problem["msg"]))

@@ -1,0 +1,39 @@
+"""Blocking forms of async functions, for scripts and threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """The form of the async `function` that returns when it has finished: `run_sync` of `run`.
+
+    It runs in an event loop of its own, so that several threads may call it at once.
+    """
+    name = f"{function.__name__}_sync"
+    called = function.__qualname__.replace("Lab.", "lab.")
+
+    @wraps(function)
+    def finished(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(function(*args, **kwargs))
+        raise RuntimeError(
+            f"{called}_sync cannot wait here: an event loop is running, as in a notebook. Write "
+            f"`await {called}(…)`."
+        )
+
+    finished.__name__, finished.__qualname__ = name, f"{function.__qualname__}_sync"
+    finished.__doc__ = f"""Like `{function.__name__}`, for scripts and threads: returns when it has finished.
+
+    Raises:
+        RuntimeError: If an event loop is running, as in a notebook or an async function.
+    """
+    return finished
