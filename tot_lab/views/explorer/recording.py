@@ -30,6 +30,7 @@ from tot_lab.record.journal import encoder
 from tot_lab.record.run import Run
 from tot_lab.strategies.plans import Plan, PlanStep
 from tot_lab.views.figures.verdict import verdict_of
+from tot_lab.views.mathml import formulas_of
 
 KINDS = (Thought, Scored, Decided, Call, Reply, Note, Ended)
 """Types of records. A chunk contains the index of each line's type in this tuple."""
@@ -295,6 +296,9 @@ class Recording:
                     _add_note(call, line, event)
                 details["notes"].append({"name": event.name, "data": event.data, "seconds": line.t})
         details["calls"] = list(calls.values())
+        texts = [details["text"], *(text for call in calls.values() for text in _texts_of(call))]
+        if formulas := formulas_of(texts):
+            details["formulas"] = formulas
         return _ascii(details)
 
     def _index(self) -> None:
@@ -428,6 +432,12 @@ def _call_details(line: Line, call: Call) -> dict[str, Any]:
         "asked": line.t,
         **{"sent": None, "seconds": None, "source": "model", "tries": None},
     }
+
+
+def _texts_of(call: dict[str, Any]) -> list[str]:
+    """Return the texts of a call that the browser renders."""
+    prompt = [message["content"] for message in call["prompt"]]
+    return list(filter(None, [*prompt, call["reply"], call["thinking"], call["error"]]))
 
 
 def _add_reply(call: dict[str, Any], line: Line, reply: Reply) -> None:

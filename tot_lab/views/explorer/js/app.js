@@ -27,7 +27,7 @@ import { unionOf } from "./union.js";
  * @typedef {import("./recording.js").Frame} Frame
  * @typedef {{kind: string, draw: number, prompt: {role: string, content: string}[], reply: string | null, thinking: string | null,
  *   error: string | null, finish: string | null, model: string | null, temperature: number | null}} CallDetails
- * @typedef {{text: string, calls: CallDetails[]}} Details
+ * @typedef {{text: string, calls: CallDetails[], formulas?: import("./rich.js").Formulas}} Details
  * @typedef {{verdict: "right" | "wrong" | null, note: string}} Mark
  * @typedef {{kind: string, text: string, nodes: string[]}} Finding
  */

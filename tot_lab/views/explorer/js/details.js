@@ -236,6 +236,7 @@ export function panelOf(app) {
     const texts = details?.calls[place];
     if (!texts) return fold(callOf(call), replyOf(call, call.answer), h("p.quiet", "Loading …"));
     const { prompt, thinking, error, reply } = texts;
+    const { formulas } = details ?? {};
     const written = prompt.map(({ role, content }) => `${role}: ${content}`).join("\n\n");
     const other = beside?.calls.find(({ kind, draw }) => kind === call.kind && draw === call.draw);
     return fold(
@@ -250,16 +251,16 @@ export function panelOf(app) {
         ),
       ),
       call.answer && [
-        error && [h("h4", "error"), textOf(error)],
-        reply != null && [h("h4", "reply"), textOf(reply || "(empty)")],
-        thinking && h("details", h("summary", h("b", "thinking")), textOf(thinking)),
+        error && [h("h4", "error"), textOf(error, formulas)],
+        reply != null && [h("h4", "reply"), textOf(reply || "(empty)", formulas)],
+        thinking && h("details", h("summary", h("b", "thinking")), textOf(thinking, formulas)),
       ],
       prompt.map(({ role, content }, at) => {
         const shared = sharedWith(content, other?.prompt[at]?.content ?? "");
         return [
           h("h4", role),
-          shared > 0 && fold(`the first ${number(shared)} characters`, `are the same at ${besideId}`, textOf(content.slice(0, shared))),
-          textOf(content.slice(shared)),
+          shared > 0 && fold(`the first ${number(shared)} characters`, `are the same at ${besideId}`, textOf(content.slice(0, shared), formulas)),
+          textOf(content.slice(shared), formulas),
         ];
       }),
       h(
@@ -443,7 +444,7 @@ export function panelOf(app) {
     const judged = evaluation && above >= 0 && !asks(node) && asks(above) ? above : -1;
     renew(thought, [shown, words, outside, other, facts, findings, links.length, came, used.calls.length, judged], () => [
       h("h2", id, " ", h("span.quiet", fateOf(recording, frame, node)), outside && [" ", h("b.outside", outside)]),
-      textOf(words),
+      textOf(words, details?.formulas),
       h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
       other !== undefined && other !== words && [h("h3", which ? "changes from A" : "changes in B"), which ? diffOf(other, words) : diffOf(words, other)],
       samplesOf(used, evaluation),
