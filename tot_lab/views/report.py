@@ -536,7 +536,7 @@ _STYLE = (
     ".text p{margin:4px 0}.text table{width:auto}.text :is(pre,code){white-space:pre-wrap}.answer{font-weight:600}"
     "menclose{border:1px solid;padding:2px 4px}mtd[columnalign=right]{text-align:right}"
     "mtd[columnalign=left]{text-align:left}"
-    "summary span,li span,p.facts{font-weight:400;color:var(--faint)}p.facts,li span{font-size:12px}"
+    "summary span,li>span,p.facts{font-weight:400;color:var(--faint)}p.facts,li>span{font-size:12px}"
     ".warning,.outside{color:var(--warning)}"
     "@page{margin:14mm}@media print{body{max-width:none;margin:0;padding:0}"
     ".wide{overflow:visible}table{font-size:9px}"

@@ -371,7 +371,10 @@ def _plan_versions(run: Run) -> list[dict[str, Any]]:
     fold = PlanFold(run.header)
     versions: dict[tuple[str, int], Plan] = {}
     changes: dict[tuple[str, int], dict[str, list[tuple[int, str]]]] = {}
+    given: dict[str, str] = {}  # arguments of the last call of each step's tool
     for number, line in enumerate(run.lines):
+        if isinstance(line.e, Call) and line.e.purpose == TOOL and line.e.messages:
+            given[line.e.node] = _truncate(line.e.messages[-1].content)
         for node in fold.add(line):
             plan = fold.plans[node]
             versions[node, plan.version] = plan
@@ -387,7 +390,12 @@ def _plan_versions(run: Run) -> list[dict[str, Any]]:
             "version": version,
             "status": plan.status if version == fold.plans[node].version else "replaced",
             "steps": [
-                {**_plan_step(step), "changes": changes[node, version][step.id]} for step in plan.steps
+                {
+                    **_plan_step(step),
+                    "given": given.get(step.node),
+                    "changes": changes[node, version][step.id],
+                }
+                for step in plan.steps
             ],
         }
         for (node, version), plan in sorted(

@@ -471,7 +471,7 @@ export function mount(element, source, { height = 620 } = {}) {
     const [first, second] = runs;
     if (!first) return;
     if (second && !paired) app.view = "compare";
-    else if (!second && !app.viewed && !source.live) app.view = isChain(first.at(first.lines)) ? "steps" : "tree";
+    else if (!second && !app.viewed && !source.live) app.view = source.facts(0).plans.length || isChain(first.at(first.lines)) ? "steps" : "tree";
     paired = !!second;
     const compared = app.view === "compare";
     const both = compared || (app.view === "timeline" && !!second);

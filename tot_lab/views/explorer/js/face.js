@@ -211,7 +211,7 @@ export function faceOf(app, panel, time, legend) {
     svg.hidden = legend.hidden = app.view === "timeline" || listed;
     for (const one of matches) one.hidden = hits === undefined;
     const { error } = app.search;
-    say(found, error || dotted(hits !== undefined && count(hits, "match", "matches"), app.note));
+    say(found, error || dotted(hits !== undefined && count(hits, "match", "matches"), app.search.note, app.note));
     put(query, { "aria-invalid": `${!!error}` });
     press(only, app.only);
     press(wider, app.reading);
