@@ -46,6 +46,8 @@ _ATTRIBUTES = frozenset(
     "notation scriptlevel separator stretchy width".split()
 )
 _VALUE = re.compile(r"[\w.%+ -]{1,40}")
+# A definition would count for the whole notebook, and can make a short formula endless.
+_DEFINITION = re.compile(r"\\(?:[gex]?def|let|(?:re)?new\w+|provide\w+|Declare\w+)\b")
 # The converter does not know these environments.
 _SYNONYMS = (
     (re.compile(r"\\(begin|end)\{(?:aligned|alignedat|align)\}"), r"\\\1{align*}"),
@@ -72,7 +74,9 @@ def element_of(match: re.Match[str]) -> Element | None:
     """Return the element of a match of `FORMULA`, or `None` if it cannot be read."""
     inline = match["dollar"] or match["round"]
     latex = inline or match["dollars"] or match["square"] or match["whole"]
-    return _convert(latex, inline is None) if len(latex) <= LONGEST else None
+    if len(latex) > LONGEST or _DEFINITION.search(latex):
+        return None
+    return _convert(latex, inline is None)
 
 
 def to_mathml(element: Element | str) -> str:
@@ -123,4 +127,9 @@ def _checked(element: Any, depth: int) -> Element:
         for name, value in element.attrib.items()
         if name in _ATTRIBUTES and _VALUE.fullmatch(value)
     }
-    return [element.tag, attributes, *([text] if text else []), *(_checked(one, depth + 1) for one in element)]
+    return [
+        element.tag,
+        attributes,
+        *([text] if text else []),
+        *(_checked(one, depth + 1) for one in element),
+    ]

@@ -94,7 +94,9 @@ def summarize(run: Run) -> RunSummary:
         f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
         counts.failed,
         counts.tools,
-        f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
+        "unknown"
+        if usage.input_tokens is usage.output_tokens is None
+        else f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
         f"run {run.id} · {_format_seconds(run, ' s')}{counts.in_tools} · paid {money(usage.paid)}{cached}"
         + ("" if run.verified else " · unverified: no checksums"),

@@ -508,7 +508,7 @@ export function mount(element, source, { height = 620 } = {}) {
             },
         version,
         lookedAt(which),
-        !compared ? (both ? "AB"[which] : "") : dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`, ended && verdict?.grade),
+        !compared ? (both ? dotted("AB"[which], name) : "") : dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`, ended && verdict?.grade),
       );
     }
     if (!app.drawn) return void requestAnimationFrame(changed); // shows the picture one frame sooner

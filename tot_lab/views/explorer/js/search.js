@@ -36,10 +36,10 @@ export function searchOf(query) {
   // Quoted text is parsed first, because it is never a condition.
   const words = query
     .replace(
-      /"([^"]*)"|(?<!\S)(?:(score|depth|state|id)\s*|([a-z_]+))([<>]=?|[=:])\s*(\S*)/gi,
-      (all, quoted, field, other, sign, value) => {
+      /"([^"]*)"|(?<!\S)(?:(score|depth|state|id)\s*|([a-z_]+))([<>]=?|[=:])(\s*)(\S*)/gi,
+      (all, quoted, field, other, sign, space, value) => {
         if (other) {
-          if (value) note = `${other} is no filter, so this is searched as words; filters are score, depth, state, id`;
+          if (value && !space) note = `${other} is no filter, so this is searched as words; filters are score, depth, state, id`;
           return all;
         }
         const test = field && condition(field.toLowerCase(), sign.replace(":", "="), value.toLowerCase());
