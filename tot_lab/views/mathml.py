@@ -38,12 +38,51 @@ FORMULA = re.compile(
 )
 
 _TAGS = frozenset(
-    "math mrow mi mn mo mtext mspace mfrac msqrt mroot msub msup msubsup munder mover munderover mtable mtr mtd "
-    "mstyle menclose mpadded mphantom".split()
+    [
+        "math",
+        "mrow",
+        "mi",
+        "mn",
+        "mo",
+        "mtext",
+        "mspace",
+        "mfrac",
+        "msqrt",
+        "mroot",
+        "msub",
+        "msup",
+        "msubsup",
+        "munder",
+        "mover",
+        "munderover",
+        "mtable",
+        "mtr",
+        "mtd",
+        "mstyle",
+        "menclose",
+        "mpadded",
+        "mphantom",
+    ]
 )
 _ATTRIBUTES = frozenset(
-    "accent columnalign displaystyle display fence form linethickness mathvariant maxsize minsize movablelimits "
-    "notation scriptlevel separator stretchy width".split()
+    [
+        "accent",
+        "columnalign",
+        "displaystyle",
+        "display",
+        "fence",
+        "form",
+        "linethickness",
+        "mathvariant",
+        "maxsize",
+        "minsize",
+        "movablelimits",
+        "notation",
+        "scriptlevel",
+        "separator",
+        "stretchy",
+        "width",
+    ]
 )
 _VALUE = re.compile(r"[\w.%+ -]{1,40}")
 # A definition would count for the whole notebook, and can make a short formula endless.
@@ -107,7 +146,7 @@ def _convert(latex: str, is_block: bool) -> Element | None:
         made = _checked(convert_to_element(latex, display="block" if is_block else "inline"), 0)
         made[1]["alttext"] = source
         return made
-    except Exception:  # noqa: BLE001  the converter raises many types of errors, and the source is shown
+    except Exception:
         return None
 
 

@@ -464,14 +464,15 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
     else:
         many = f"{count:,} thoughts: too many for a figure; run.nodes_df() lists them"
         body = f"<p>{many if count else 'no thoughts'}</p>"
+    question = text_to_html(summary.question, mathml=True)
+    whole = "" if title == summary.question else f"<div class=text>{question}</div>"
     return (
         f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
         f"{escape(title)} "
         f"<span>{escape(summary.strategy)} · {escape(summary.stopped)} · "
         f"{summary.thoughts} thoughts {escape(summary.verdict)}</span>"
         f"{_badge_html(summary.simulated)}</summary>"
-        f"{'' if title == summary.question else f'<div class=text>{text_to_html(summary.question, mathml=True)}</div>'}"
-        f"<p>answer {'' if summary.answer else '<b>none</b>'} {escape(summary.verdict)}</p>"
+        f"{whole}<p>answer {'' if summary.answer else '<b>none</b>'} {escape(summary.verdict)}</p>"
         f"<div class='text answer'>{text_to_html(summary.answer, mathml=True)}</div>"
         f"{_failure_html(summary)}{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
         f"{_path_html(run)}"
@@ -535,7 +536,9 @@ _STYLE = (
     ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:var(--link)}"
     "details{border:1px solid var(--line);border-radius:8px;margin:10px 0;padding:0 16px}"
     "summary{cursor:pointer;padding:10px 0;font-weight:600;overflow-wrap:anywhere}"
-    ".text p{margin:4px 0}.text table{width:auto}.text :is(pre,code){white-space:pre-wrap}.answer{font-weight:600}"
+    ".text p{margin:4px 0}.text table{width:auto}.text :is(pre,code){white-space:pre-wrap}"
+    ".answer{font-weight:600}"
+    "math{font-size:120%;math-style:normal}"
     "menclose{border:1px solid;padding:2px 4px}mtd[columnalign=right]{text-align:right}"
     "mtd[columnalign=left]{text-align:left}"
     "summary span,li>span,p.facts{font-weight:400;color:var(--faint)}p.facts,li>span{font-size:12px}"

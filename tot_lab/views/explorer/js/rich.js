@@ -50,7 +50,9 @@ class Reader extends Tokenizer {
   signs = 0;
   /** Products such as 2*3*4 are not emphasis. @param {string} src @param {string} masked @param {string} [before] */
   emStrong(src, masked, before = "") {
-    if (++this.signs > SIGNS || (/[^\W_]|[)\]]/.test(before) && /^\*+[\w([]/.test(src))) return undefined;
+    const raw = /^[*_]+/.exec(src)?.[0] ?? "";
+    if (++this.signs > SIGNS || (/[^\W_]|[)\]]/.test(before) && /^\*+[\w([]/.test(src)))
+      return /** @type {any} */ ({ type: "text", raw, text: raw });
     return super.emStrong(src, masked, before);
   }
   /** @param {string} src @param {string} masked @param {string} [before] */
