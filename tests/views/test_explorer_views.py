@@ -370,7 +370,7 @@ def written(*texts: str) -> tl.Run:
     [
         ("**Sure**, see `a*b`", {"b": ["Sure"], "code": ["a*b"]}, "Sure, see a*b"),
         ("4 ** 2 ** 3 = 2**3**4 * 5 * 6", {"b": [], "code": []}, "4 ** 2 ** 3 = 2**3**4 * 5 * 6"),
-        ("# Plan\nfirst\n#2 is not one", {"b": ["Plan"], "code": []}, "Plan\nfirst\n#2 is not one"),
+        ("# Plan\nfirst\n#2 is not one", {"b": ["Plan"], "code": []}, "Planfirst\n#2 is not one"),
         ("so:\n```python\nx = '**a**'\n```\ndone", {"b": [], "code": ["x = '**a**'"]}, None),
         ('{"a": [1, "<b>"]}', {"b": [], "code": ['{\n  "a": [\n    1,\n    "<b>"\n  ]\n}']}, None),
         ("<b>bold</b> ``` **", {"b": [], "code": []}, "<b>bold</b> ``` **"),
@@ -406,7 +406,7 @@ def test_samples_stand_side_by_side_and_a_prompt_shows_what_is_its_own(opened):
     soon(lambda: prompt.text_content() == "Judge number 1.")
     page.get_by_text("the first 400 characters").first.click()
     shared = page.locator(".tl-details details details[open] pre").first
-    assert shared.text_content() == "The rules are long.\n" * 20
+    assert shared.text_content() == ("The rules are long.\n" * 20).strip()
 
 
 @pytest.mark.slow

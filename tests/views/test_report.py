@@ -123,7 +123,7 @@ def test_tools_are_said_in_one_line(tmp_path):
 
 
 def test_unknown_is_said():
-    assert "tokens unknown in, unknown out · cost unknown" in run_text(run(tl.OneAnswer()))
+    assert "tokens unknown · cost unknown" in run_text(run(tl.OneAnswer()))
     free = run(tl.OneAnswer(), model=Scripted(lambda call: Reply("Answer: 26", cost=0.0)))
     assert "cost $0\n" in run_text(free)
 

@@ -13,10 +13,15 @@ from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tot_lab.core.calls import html_text
 from tot_lab.views.figures.theme import printable, short
+from tot_lab.views.mathml import FORMULA, element_of, to_latex, to_mathml
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_core import StateCore
+    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
 LONG = 40_000
@@ -27,12 +32,25 @@ _HTML = re.compile(_UNESCAPED + r"<(?=[A-Za-z/!?])")
 _IMAGE = re.compile(_UNESCAPED + r"!(?=\[)")
 _CODE = re.compile(r"((?<!`)(`+)(?!`)(?:(?!\n[ \t>]*\n).)+?(?<!`)\2(?!`))", re.DOTALL)
 _FIRST = re.compile(r"^(\d*)([#>+=~.)-])")
+_PRODUCT = re.compile(r"(?<=[^\W_]|[)\]])\*+(?=[^\W_]|[(\[])")
 _SIGNS = re.compile(r"[\\`*\[\]<]|(?<![^\W_])_|_(?![^\W_])|~(?=~)|&(?=#?\w+;)")
 
 
-def to_html(markdown: str) -> str:
-    """Render Markdown as HTML. HTML in it is escaped, and images become links."""
-    return str(_parser(False).render(markdown))
+def to_html(markdown: str, *, mathml: bool = False) -> str:
+    """Render Markdown as HTML. HTML in it is escaped, and images become links.
+
+    Args:
+        markdown: The text.
+        mathml: Whether formulas become MathML, for a page. In a notebook they stay LaTeX, which the notebook
+            renders, because the sanitiser of an untrusted notebook removes the elements of MathML, but not
+            their texts.
+    """
+    return str(_renderer(mathml).render(markdown))
+
+
+def text_to_html(text: str, *, mathml: bool = False) -> str:
+    """Render a text of a model or a person, which is Markdown or plain, as HTML."""
+    return to_html(sanitize(text), mathml=mathml)
 
 
 def sanitize(text: str) -> str:
@@ -93,6 +111,72 @@ def _parser(raw: bool) -> MarkdownIt:
 
     parser = MarkdownIt("commonmark", {"html": raw}).enable(["table", "strikethrough"])
     return parser if raw else parser.disable("image")
+
+
+@cache
+def _renderer(mathml: bool) -> MarkdownIt:
+    """Return a parser that renders formulas and keeps line breaks, products and the numbers of lists."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415  only reports need it
+
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
+    parser.disable("image")
+    parser.block.ruler.before("fence", "formula", _block_formula, {"alt": ["paragraph", "list"]})
+    parser.inline.ruler.before("escape", "formula", _inline_formula)
+    parser.inline.ruler.before("emphasis", "product", _product)
+    parser.core.ruler.push("numbers", _number_items)
+    parser.add_render_rule("text", lambda _, tokens, k, *__: html_text(tokens[k].content))
+    parser.add_render_rule(
+        "formula",
+        lambda _, tokens, k, *__: (to_mathml if mathml else to_latex)(tokens[k].meta["element"]),
+    )
+    return parser
+
+
+def _block_formula(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+    """Read a formula that occupies whole lines."""
+    start = state.bMarks[first] + state.tShift[first]
+    match = state.src[start : start + 2] in ("$$", "\\[", "\\b") and FORMULA.match(state.src, start)
+    after = first + match[0].count("\n") + 1 if match else 0
+    if not match or after > end or state.src[match.end() : state.eMarks[after - 1]].strip():
+        return False
+    element = element_of(match)
+    if element is None:
+        return False
+    if not silent:
+        state.line = after
+        state.push("formula", "math", 0).meta = {"element": element}
+    return True
+
+
+def _inline_formula(state: StateInline, silent: bool) -> bool:
+    """Read a formula. One that cannot be read becomes code."""
+    match = state.src[state.pos] in "$\\" and FORMULA.match(state.src, state.pos, state.posMax)
+    if not match:
+        return False
+    if not silent:
+        element = element_of(match)
+        token = state.push("code_inline" if element is None else "formula", "code", 0)
+        token.content, token.meta = match[0], {"element": element}
+    state.pos = match.end()
+    return True
+
+
+def _product(state: StateInline, silent: bool) -> bool:
+    """Keep the signs of `2*3*4`, which are not emphasis."""
+    match = _PRODUCT.match(state.src, state.pos, state.posMax)
+    if not match:
+        return False
+    if not silent:
+        state.pending += match[0]
+    state.pos = match.end()
+    return True
+
+
+def _number_items(state: StateCore) -> None:
+    """Give each item of a list the number that it has in the text."""
+    for token in state.tokens:
+        if token.type == "list_item_open" and token.info:
+            token.attrSet("value", token.info)
 
 
 def _close_fence(text: str) -> str:

@@ -40,6 +40,7 @@ from tot_lab.views.figures.theme import (
 )
 from tot_lab.views.figures.tree import MAX_THOUGHTS, plot_tree
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
+from tot_lab.views.markdown import text_to_html
 from tot_lab.views.tree_svg import PERSON_TEXT, svg_url, tree_svg
 
 MAX_DRAWN = 150
@@ -99,7 +100,9 @@ def summarize(run: Run) -> RunSummary:
         counts.failed,
         counts.tools,
         printable("; ".join(map(str, changes_of(run)))),
-        f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
+        "unknown"
+        if usage.input_tokens is usage.output_tokens is None
+        else f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
         f"run {run.id} · {_format_seconds(run, ' s')}{counts.in_tools} · paid {money(usage.paid)}{cached}"
         + ("" if run.verified else " · unverified: no checksums"),
@@ -278,9 +281,9 @@ def run_html(run: Run) -> str:
         'break-inside:avoid">'
         f'<div style="opacity:.75">{html_text(summary.strategy)} · {html_text(summary.model)}'
         f"{_badge_html(summary.simulated)}</div>"
-        f'<div style="font-size:15px;margin:2px 0 6px">{html_text(short(summary.question, 300))}</div>'
+        f'<div style="font-size:15px;margin:2px 0 6px">{_line_html(summary.question)}</div>'
         f'<div style="margin-bottom:8px"><span style="opacity:.65">answer</span> '
-        f"<b>{html_text(short(summary.answer, 300)) or 'none'}</b>{verdict}</div>"
+        f"<b>{_line_html(summary.answer) or 'none'}</b>{verdict}</div>"
         f'<div style="display:flex;flex-wrap:wrap;gap:6px 26px;margin-bottom:8px">{table}</div>'
         f"{_failure_html(summary)}{_changed_html(summary)}{_tree_html(run)}"
         f'<div style="font-size:11px;opacity:.65;margin-top:6px">{html_text(summary.run_facts)}</div></div>'
@@ -481,14 +484,16 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
     else:
         many = f"{count:,} thoughts: too many for a figure; run.nodes_df() lists them"
         body = f"<p>{many if count else 'no thoughts'}</p>"
+    question = text_to_html(summary.question, mathml=True)
+    whole = "" if title == summary.question else f"<div class=text>{question}</div>"
     return (
         f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
         f"{escape(title)} "
         f"<span>{escape(summary.strategy)} · {escape(summary.stopped)} · "
         f"{summary.thoughts} thoughts {escape(summary.verdict)}</span>"
         f"{_badge_html(summary.simulated)}</summary>"
-        f"{'' if title == summary.question else f'<p class=whole>{escape(summary.question)}</p>'}"
-        f"<p class=whole>answer <b>{escape(summary.answer) or 'none'}</b> {escape(summary.verdict)}</p>"
+        f"{whole}<p>answer {'' if summary.answer else '<b>none</b>'} {escape(summary.verdict)}</p>"
+        f"<div class='text answer'>{text_to_html(summary.answer, mathml=True)}</div>"
         f"{_failure_html(summary)}{_changed_html(summary)}"
         f"{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
         f"{_path_html(run)}"
@@ -496,12 +501,19 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
     )
 
 
+def _line_html(text: str) -> str:
+    """Return the beginning of a text. A short one is rendered, a long one is put on one line."""
+    if len(text) > 300:
+        return html_text(short(text, 300))
+    return text_to_html(text).strip().removeprefix("<p>").removesuffix("</p>")
+
+
 def _path_html(run: Run) -> str:
     """Return the scores and the full texts of the thoughts that lead from the root to the answer."""
     path, outside = [run.tree[id] for id in run.solution_path[1:]], from_outside(run)
     items = "".join(
         f"<li><span>{escape(_format_fate(node))}</span>{outside_html(outside.get(node.id))}"
-        f"<div class=whole>{escape(printable(node.text))}</div></li>"
+        f"<div class=text>{text_to_html(node.text, mathml=True)}</div></li>"
         for node in path
     )
     return f"<p>path to the answer</p><ol>{items}</ol>" if path else ""
@@ -541,12 +553,16 @@ _STYLE = (
     ".tiles b{display:block;color:var(--ink);font-size:18px;font-weight:600}"
     ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}"
     "th{text-align:left;font-weight:600;color:var(--faint)}th,td{border-bottom:1px solid var(--line)}"
-    "th,td{padding:6px 10px 6px 0;vertical-align:top}.t,.whole{overflow-wrap:anywhere}"
+    "th,td{padding:6px 10px 6px 0;vertical-align:top}.t,.text{overflow-wrap:anywhere}"
     ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:var(--link)}"
     "details{border:1px solid var(--line);border-radius:8px;margin:10px 0;padding:0 16px}"
     "summary{cursor:pointer;padding:10px 0;font-weight:600;overflow-wrap:anywhere}"
-    ".whole{white-space:pre-wrap}"
-    "summary span,li span,p.facts{font-weight:400;color:var(--faint)}p.facts,li span{font-size:12px}"
+    ".text p{margin:4px 0}.text table{width:auto}.text :is(pre,code){white-space:pre-wrap}"
+    ".answer{font-weight:600}"
+    "math{font-size:120%;math-style:normal}"
+    "menclose{border:1px solid;padding:2px 4px}mtd[columnalign=right]{text-align:right}"
+    "mtd[columnalign=left]{text-align:left}"
+    "summary span,li>span,p.facts{font-weight:400;color:var(--faint)}p.facts,li>span{font-size:12px}"
     ".warning,.outside{color:var(--warning)}"
     "@page{margin:14mm}@media print{body{max-width:none;margin:0;padding:0}"
     ".wide{overflow:visible}table{font-size:9px}"

@@ -31,6 +31,7 @@ from tot_lab.record.journal import encoder
 from tot_lab.record.run import Run
 from tot_lab.strategies.plans import Plan, PlanStep
 from tot_lab.views.figures.verdict import verdict_of
+from tot_lab.views.mathml import formulas_of
 
 KINDS = (Thought, Scored, Decided, Call, Reply, Note, Ended)
 """Types of records. A chunk contains the index of each line's type in this tuple."""
@@ -296,6 +297,9 @@ class Recording:
                     _add_note(call, line, event)
                 details["notes"].append({"name": event.name, "data": event.data, "seconds": line.t})
         details["calls"] = list(calls.values())
+        texts = [details["text"], *(text for call in calls.values() for text in _texts_of(call))]
+        if formulas := formulas_of(texts):
+            details["formulas"] = formulas
         return _ascii(details)
 
     def _index(self) -> None:
@@ -370,7 +374,10 @@ def _plan_versions(run: Run) -> list[dict[str, Any]]:
     fold = PlanFold(run.header)
     versions: dict[tuple[str, int], Plan] = {}
     changes: dict[tuple[str, int], dict[str, list[tuple[int, str]]]] = {}
+    given: dict[str, str] = {}  # arguments of the last call of each step's tool
     for number, line in enumerate(run.lines):
+        if isinstance(line.e, Call) and line.e.purpose == TOOL and line.e.messages:
+            given[line.e.node] = _truncate(line.e.messages[-1].content)
         for node in fold.add(line):
             plan = fold.plans[node]
             versions[node, plan.version] = plan
@@ -386,7 +393,12 @@ def _plan_versions(run: Run) -> list[dict[str, Any]]:
             "version": version,
             "status": plan.status if version == fold.plans[node].version else "replaced",
             "steps": [
-                {**_plan_step(step), "changes": changes[node, version][step.id]} for step in plan.steps
+                {
+                    **_plan_step(step),
+                    "given": given.get(step.node),
+                    "changes": changes[node, version][step.id],
+                }
+                for step in plan.steps
             ],
         }
         for (node, version), plan in sorted(
@@ -431,6 +443,12 @@ def _call_details(line: Line, call: Call) -> dict[str, Any]:
         "asked": line.t,
         **{"sent": None, "seconds": None, "source": "model", "tries": None},
     }
+
+
+def _texts_of(call: dict[str, Any]) -> list[str]:
+    """Return the texts of a call that the browser renders."""
+    prompt = [message["content"] for message in call["prompt"]]
+    return list(filter(None, [*prompt, call["reply"], call["thinking"], call["error"]]))
 
 
 def _add_reply(call: dict[str, Any], line: Line, reply: Reply) -> None:

@@ -27,7 +27,7 @@ import { unionOf } from "./union.js";
  * @typedef {import("./recording.js").Frame} Frame
  * @typedef {{kind: string, draw: number, prompt: {role: string, content: string}[], reply: string | null, thinking: string | null,
  *   error: string | null, finish: string | null, model: string | null, temperature: number | null}} CallDetails
- * @typedef {{text: string, calls: CallDetails[]}} Details
+ * @typedef {{text: string, calls: CallDetails[], formulas?: import("./rich.js").Formulas}} Details
  * @typedef {{verdict: "right" | "wrong" | null, note: string}} Mark
  * @typedef {{kind: string, text: string, nodes: string[]}} Finding
  */
@@ -492,7 +492,7 @@ export function mount(element, source, { height = 620 } = {}) {
     const [first, second] = runs;
     if (!first) return;
     if (second && !paired) app.view = "compare";
-    else if (!second && !app.viewed && !source.live) app.view = isChain(first.at(first.lines)) ? "steps" : "tree";
+    else if (!second && !app.viewed && !source.live) app.view = source.facts(0).plans.length || isChain(first.at(first.lines)) ? "steps" : "tree";
     paired = !!second;
     if (first.hasVisits && !app.coloured) app.colour = "visits";
     const compared = app.view === "compare";
@@ -531,7 +531,7 @@ export function mount(element, source, { height = 620 } = {}) {
             },
         version,
         lookedAt(which),
-        !compared ? (both ? "AB"[which] : "") : dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`, ended && verdict?.grade),
+        !compared ? (both ? dotted("AB"[which], name) : "") : dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`, ended && verdict?.grade),
       );
     }
     if (!app.drawn) return void requestAnimationFrame(changed); // shows the picture one frame sooner

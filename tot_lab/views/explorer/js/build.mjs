@@ -31,7 +31,7 @@ const { outputFiles } = await build({
   charset: "utf8",
   legalComments: "none",
   plugins: [minifiedStyle],
-  banner: { js: "// Built from ../js by `npm run build`." },
+  banner: { js: "// Built from ../js by `npm run build`. Contains marked, (c) 2018+ MarkedJS, (c) 2011-2018 Christopher Jeffrey, MIT License." },
 });
 const [{ contents }] = outputFiles;
 if (process.argv.includes("--check")) {

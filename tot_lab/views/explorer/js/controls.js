@@ -63,8 +63,8 @@ export function usedOf(budget, { run, usage: { calls, input, output, cost }, tim
   return [
     `${run.lacks("calls") ? "at least " : ""}${used("calls", calls, number, " calls")}`,
     used("tokens", input + output, number, " tokens"),
-    used("input_tokens", input, number, " in"),
-    used("output_tokens", output, number, " out"),
+    !(isNaN(input) && isNaN(output)) && used("input_tokens", input, number, " in"),
+    !(isNaN(input) && isNaN(output)) && used("output_tokens", output, number, " out"),
     used("usd", cost, money, " cost"),
     used("seconds", run.lacks("times") ? NaN : time, seconds),
   ];

@@ -14,6 +14,7 @@ import { diffOf } from "./diff.js";
 import { brief, button, count, dotted, field, h, money, number, press, renew, say, seconds, short } from "./dom.js";
 import { STATES } from "./recording.js";
 import { backedUp } from "./quantities.js";
+import { plansAt, stepAt } from "./plans.js";
 import { changedAt } from "./scene.js";
 import { textOf } from "./rich.js";
 
@@ -249,6 +250,7 @@ export function panelOf(app) {
     const texts = details?.calls[place];
     if (!texts) return fold(callOf(call), replyOf(call, call.answer), h("p.quiet", "Loading …"));
     const { prompt, thinking, error, reply } = texts;
+    const { formulas } = details ?? {};
     const written = prompt.map(({ role, content }) => `${role}: ${content}`).join("\n\n");
     const other = beside?.calls.find(({ kind, draw }) => kind === call.kind && draw === call.draw);
     return fold(
@@ -263,16 +265,16 @@ export function panelOf(app) {
         ),
       ),
       call.answer && [
-        error && [h("h4", "error"), textOf(error)],
-        reply != null && [h("h4", "reply"), textOf(reply || "(empty)")],
-        thinking && h("details", h("summary", h("b", "thinking")), textOf(thinking)),
+        error && [h("h4", "error"), textOf(error, formulas)],
+        reply != null && [h("h4", "reply"), textOf(reply || "(empty)", formulas)],
+        thinking && h("details", h("summary", h("b", "thinking")), textOf(thinking, formulas)),
       ],
       prompt.map(({ role, content }, at) => {
         const shared = sharedWith(content, other?.prompt[at]?.content ?? "");
         return [
           h("h4", role),
-          shared > 0 && fold(`the first ${number(shared)} characters`, `are the same at thought ${besideId}`, textOf(content.slice(0, shared))),
-          textOf(content.slice(shared)),
+          shared > 0 && fold(`the first ${number(shared)} characters`, `are the same at thought ${besideId}`, textOf(content.slice(0, shared), formulas)),
+          textOf(content.slice(shared), formulas),
         ];
       }),
       h(
@@ -422,6 +424,7 @@ export function panelOf(app) {
     const colours = app.colours(which);
     const twin = app.view === "compare" ? app.selected[1 - which].at(-1) : undefined;
     const other = twin === undefined ? undefined : source.runs[1 - which].text(twin);
+    const planned = stepAt(plansAt(source.facts(which).plans, frame.step, recording.lines), id);
     const facts = {
       score: evaluation
         ? dotted(
@@ -430,8 +433,8 @@ export function panelOf(app) {
             draws.length > 0 && short(`samples ${draws.map((draw) => (draw == null ? "unreadable" : brief(draw))).join(", ")}`, 100),
             !isNaN(evaluation.raw) && `raw ${brief(evaluation.raw)}`,
           )
-        : "not evaluated",
-      state: [stateOf(recording, frame, node), frame.reason(node)].filter(Boolean).join(": "),
+        : !planned && "not evaluated",
+      state: [planned?.status.replace("_", " ") ?? stateOf(recording, frame, node), frame.reason(node)].filter(Boolean).join(": "),
       solvable: { 1: "yes", 0: "no" }[source.facts(which).solvable[node]],
       ...(!["score", "solvable"].includes(app.colour) && { [app.colour]: colours.word(colours.values[node]) }),
       ...(recording.hasVisits && visitsOf(frame, node)),
@@ -457,8 +460,8 @@ export function panelOf(app) {
     const asks = (/** @type {number} */ one) => recording.callsOf(one).some((call) => recording.call(call).kind === evaluation?.by);
     const judged = evaluation && above >= 0 && !asks(node) && asks(above) ? above : -1;
     renew(thought, [shown, words, outside, other, facts, findings, links.length, came, used.calls.length, judged], () => [
-      h("h2", `thought ${id} `, h("span.quiet", fateOf(recording, frame, node)), outside && [" ", h("b.outside", outside)]),
-      textOf(words),
+      h("h2", `thought ${id} `, h("span.quiet", planned?.status.replace("_", " ") ?? fateOf(recording, frame, node)), outside && [" ", h("b.outside", outside)]),
+      textOf(words, details?.formulas),
       h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
       other !== undefined && other !== words && [h("h3", which ? "changes from A" : "changes in B"), which ? diffOf(other, words) : diffOf(words, other)],
       samplesOf(used, evaluation),

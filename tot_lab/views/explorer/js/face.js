@@ -200,7 +200,8 @@ export function faceOf(app, panel, time, legend) {
     say(
       subtitle,
       dotted(
-        about.name,
+        second ? `A: ${about.name}` : about.name,
+        second && `B: ${second.about.name}`,
         about.model,
         about.parent && `branched from ${about.parent}`,
         !ended && (source.live ? (source.paused ? "paused" : "running") : "unfinished"),
@@ -228,7 +229,7 @@ export function faceOf(app, panel, time, legend) {
     svg.hidden = legend.hidden = app.view === "timeline" || listed;
     for (const one of matches) one.hidden = hits === undefined;
     const { error } = app.search;
-    say(found, error || dotted(hits !== undefined && count(hits, "match", "matches"), app.note));
+    say(found, error || dotted(hits !== undefined && count(hits, "match", "matches"), app.search.note, app.note));
     put(query, { "aria-invalid": `${!!error}` });
     press(only, app.only);
     press(wider, app.reading);
@@ -249,7 +250,7 @@ export function faceOf(app, panel, time, legend) {
       about.question !== second?.about.question && h("p.finding", "The runs have different questions."),
       h(
         "table.samples",
-        h("thead", h("tr", h("td"), ["A", "B"].map((name) => h("th", { scope: "col" }, name)))),
+        h("thead", h("tr", h("td"), runs.map(({ about }, which) => h("th", { scope: "col" }, dotted("AB"[which], about.name))))),
         Object.entries(facts).map(([name, both]) =>
           h("tr", h("th", { scope: "row" }, name), both[0] === both[1] ? h("td", { colspan: 2 }, both[0]) : both.map((one) => h("td", h("b", one))))),
       ),

@@ -4,7 +4,7 @@
  * Edges run between the levels. An edge that passes a level runs beside all steps, so that no edge crosses a text.
  *
  * @typedef {{id: string, title: string, status: string, depends: string[], node: string, tool: string | null,
- *   error: string | null, result: string | null, retries: number, seconds: number | null,
+ *   error: string | null, result: string | null, retries: number, seconds: number | null, given: string | null,
  *   changes: [number, string][]}} PlanStep  changes: its states, and the lines of the record from which on it had them
  * @typedef {{node: string, goal: string, version: number, status: string, steps: PlanStep[]}} PlanVersion `plans_of` in
  *   recording.py
@@ -81,6 +81,20 @@ export function plansAt(plans, step, lines) {
   }));
 }
 
+/** Returns the step that a thought is, in the last version that has it.
+ * @param {PlanVersion[]} plans @param {string} id of the thought */
+export const stepAt = (plans, id) => plans.flatMap(({ steps }) => steps).findLast(({ node }) => node === id);
+
+/** Returns the arguments of a call, `{"query": "…"}`, as words. @param {string} json */
+export function argumentsOf(json) {
+  try {
+    const parts = Object.entries(JSON.parse(json)).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+    return parts.join(" · ");
+  } catch {
+    return json; // truncated, or not JSON
+  }
+}
+
 /** @param {import("./app.js").App} app */
 export function plansView(app) {
   const element = h("div.plans", { role: "region", "aria-label": "plans", tabindex: 0 });
@@ -101,16 +115,17 @@ export function plansView(app) {
         if (from === place || to === place) lines[edge].classList.toggle("tl-near", on || [from, to].some((one) => steps[one].node === chosen));
       });
     const cards = steps.map((step, place) => {
-      const { id, title, node, depends, tool, error, result, retries } = step;
+      const { id, title, node, depends, tool, given, error, result, retries } = step;
       const words = error ?? result;
       const card = button(
         [
           h("b", `${ICONS[step.status] ?? ""} ${id} ${short(title, TITLE)}`),
-          h("span.quiet", dotted(step.status.replace("_", " "), tool && `tool ${tool}`, step.seconds !== null && seconds(step.seconds), retries > 0 && count(retries, "retry", "retries"))),
-          words && h("span", short(words, RESULT)),
+          h("span.quiet", dotted(step.status.replace("_", " "), tool && `tool ${tool}`, step.seconds !== null && seconds(step.seconds), retries > 0 && count(retries, "retry", "retries"), depends.length > 0 && `needs ${depends.join(", ")}`)),
+          given && h("span", short(argumentsOf(given), RESULT)),
+          words && h("span", short(`→ ${words}`, RESULT)),
         ],
         () => app.show([node]),
-        depends.length ? `needs ${depends.join(", ")}` : undefined,
+        undefined,
         "card",
       );
       card.style.cssText = `left:${boxes[place].x}px;top:${boxes[place].y}px;width:${WIDE}px;height:${HIGH}px`;

@@ -6,6 +6,7 @@
 
 import { fateOf, outsideOf } from "./details.js";
 import { dotted, h, put, short } from "./dom.js";
+import { rendered } from "./rich.js";
 
 /** Number of characters from which a recording truncates a text: `LONGEST` in recording.py. */
 const TRUNCATED = 1000;
@@ -14,7 +15,7 @@ const TRUNCATED = 1000;
 export function sheetOf(app) {
   const { source } = app;
   const element = h("section.texts");
-  /** Full texts of truncated thoughts. @type {Map<string, string>} */
+  /** Texts of thoughts that are truncated or contain formulas. @type {Map<string, {text: string, formulas?: import("./rich.js").Formulas}>} */
   const texts = new Map();
 
   /** Returns the thoughts from the question to the answer, or to the best thought. @param {number} which */
@@ -27,6 +28,8 @@ export function sheetOf(app) {
   /** @param {number} which @param {number} node */
   const keyOf = (which, node) => `${source.runs[which].about.id} ${node}`;
 
+  const written = (/** @type {{text: string, formulas?: import("./rich.js").Formulas}} */ { text, formulas }) => h("pre", rendered(text, formulas));
+
   return {
     element,
     /** Requests the truncated texts of runs that have ended. */
@@ -34,9 +37,10 @@ export function sheetOf(app) {
       source.runs.forEach((recording, which) => {
         for (const node of recording.ended ? pathOf(which) : []) {
           const key = keyOf(which, node);
-          if (recording.text(node).length <= TRUNCATED || texts.has(key)) continue;
-          texts.set(key, recording.text(node));
-          source.details(which, node).then(({ text }) => texts.set(key, text), () => texts.delete(key));
+          const text = recording.text(node);
+          if (texts.has(key) || (text.length <= TRUNCATED && !/[$\\]/.test(text))) continue;
+          texts.set(key, { text });
+          source.details(which, node).then((details) => texts.set(key, details), () => texts.delete(key));
         }
       });
     },
@@ -50,7 +54,7 @@ export function sheetOf(app) {
           source.facts(which).findings.map(({ kind, text }) => h("p", h("b", `${kind.replaceAll("_", " ")}: `), text)),
         pathOf(which).map((node) => [
           h("h4", dotted(`thought ${recording.id(node)}`, fateOf(recording, app.frameOf(which), node), outsideOf(source.facts(which), recording.id(node)))),
-          h("pre", texts.get(keyOf(which, node)) ?? recording.text(node)),
+          written(texts.get(keyOf(which, node)) ?? { text: recording.text(node) }),
         ]),
       ]));
     },

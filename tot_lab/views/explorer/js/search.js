@@ -32,12 +32,16 @@ const COMPARE = {
 export function searchOf(query) {
   /** @type {Test[]} */
   const tests = [];
-  let error = "";
+  let [error, note] = ["", ""];
   // Quoted text is parsed first, because it is never a condition.
   const words = query
     .replace(
-      /"([^"]*)"|(?<!\S)(score|depth|state|id)\s*([<>]=?|[=:])\s*(\S*)/gi,
-      (_, quoted, field, sign, value) => {
+      /"([^"]*)"|(?<!\S)(?:(score|depth|state|id)\s*|([a-z_]+))([<>]=?|[=:])(\s*)(\S*)/gi,
+      (all, quoted, field, other, sign, space, value) => {
+        if (other) {
+          if (value && !space) note = `${other} is no filter, so this is searched as words; filters are score, depth, state, id`;
+          return all;
+        }
         const test = field && condition(field.toLowerCase(), sign.replace(":", "="), value.toLowerCase());
         if (test?.call) tests.push(test);
         else error = test ?? error;
@@ -49,6 +53,8 @@ export function searchOf(query) {
   if (words) tests.push((recording, _, node) => recording.text(node).toLowerCase().includes(words));
   return {
     error,
+    /** What a reader of the matches must know. */
+    note,
     empty: !tests.length || !!error,
     /** Returns one byte per thought of `frame`, 1 for a match. @param {Recording} recording @param {Frame} frame */
     matches: (recording, frame) =>

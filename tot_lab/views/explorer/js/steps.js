@@ -13,6 +13,7 @@ import { outsideOf, scoreOf, stateOf } from "./details.js";
 import { button, count, dotted, h, money, number, renew, seconds, short } from "./dom.js";
 import { integers } from "./numbers.js";
 import { originsOf } from "./origins.js";
+import { argumentsOf, plansAt, stepAt } from "./plans.js";
 import { STATES } from "./recording.js";
 import { reasonOf } from "./scene.js";
 
@@ -120,20 +121,11 @@ export function turnOf(text, tools) {
   const nameOf = (/** @type {string} */ line) => tools.find((tool) => line.startsWith(`${tool}(`));
   const first = lines.findIndex(nameOf);
   if (first < 0) return { thought: text, given: [] };
-  const given = lines.slice(first).map((line) => argumentsOf(line, nameOf(line)));
+  const given = lines.slice(first).map((line) => {
+    const tool = nameOf(line);
+    return tool ? argumentsOf(line.slice(tool.length + 1, line.endsWith(")") ? -1 : undefined)) : line;
+  });
   return { thought: lines.slice(0, first).join("\n"), given };
-}
-
-/** @param {string} call @param {string} [tool] */
-function argumentsOf(call, tool) {
-  if (!tool) return call;
-  const held = call.slice(tool.length + 1, call.endsWith(")") ? -1 : undefined);
-  try {
-    const parts = Object.entries(JSON.parse(held)).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
-    return parts.join(" · ");
-  } catch {
-    return held; // truncated, or not JSON
-  }
 }
 
 /** @param {import("./app.js").App} app */
@@ -160,6 +152,8 @@ export function stepsView(app) {
     const alone = step.model < 0 && calls.length > 0; // calls that produced no thought
     const text = alone ? `${count(calls.length, "call")} at thought ${run.id(node)}` : run.text(node);
     const { thought, given } = turnOf(text, tools);
+    const planned = alone ? undefined : stepAt(plansAt(facts.plans, frame.step, run.lines), run.id(node));
+    const values = planned?.given ? [argumentsOf(planned.given)] : given;
     const scored = !alone && frame.scoredLine[node] >= 0;
     const row = button(
       [
@@ -168,7 +162,7 @@ export function stepsView(app) {
           "span.said",
           h(tools.length ? "span.thinking" : "span", short(thought, TEXT)),
           tools.length > 0 && h("b", `${tools.join(", ")} `),
-          short(given.join("; "), TEXT),
+          short(values.join("; "), TEXT),
           result >= 0 && !error && h("span.result", `→ ${short(run.text(result).replace(`${tools} → `, ""), RESULT)}`),
           error && h("span.error", `failed: ${short(error, RESULT)}`),
         ),
@@ -176,8 +170,9 @@ export function stepsView(app) {
           "span.quiet",
           dotted(
             result >= 0 && outsideOf(facts, run.id(result)),
+            planned?.status.replace("_", " "),
             scored && `score ${scoreOf(frame.score[node])}`,
-            !alone && frame.state[node] > 1 && kind !== "answer" && stateOf(run, frame, node),
+            !alone && frame.state[node] > 1 && !planned && kind !== "answer" && stateOf(run, frame, node),
             step.seconds >= 0 && seconds(step.seconds),
             usage
               ? `${step.shared > 1 ? `one call for ${number(step.shared)} steps: ` : ""}${number(usage.input)} → ${number(usage.output)} tokens`
@@ -186,7 +181,7 @@ export function stepsView(app) {
         ),
       ],
       () => app.select(0, [node]),
-      undefined,
+      values === given ? undefined : given.join("; "), // with references to other steps
       "step",
     );
     if (!alone && chosen >= 0 && (chosen === node || chosen === result)) row.setAttribute("aria-current", "true");

@@ -77,3 +77,9 @@ test("at an earlier step only what was there is found, as it was", () => {
   assert.deepEqual([...search.matches(recording, recording.at(6))], [0, 1, 0, 0, 0]);
   assert.equal(search.matches(recording, recording.at(2)).length, 2);
 });
+
+test("an unknown filter is named, and its words are searched", () => {
+  assert.deepEqual(found("sc>0.7"), []);
+  assert.match(searchOf("visits>3").note, /visits is no filter.*score, depth, state, id/);
+  for (const query of ["left: 6", "score>0.7", '"visits>3"', "3 + 4 = 7"]) assert.equal(searchOf(query).note, "");
+});

@@ -1,0 +1,174 @@
+r"""LaTeX formulas in texts as MathML.
+
+A formula stands between `$…$`, `$$…$$`, `\(…\)` or `\[…\]`, or is an environment such as `align`. Amounts of
+money are not formulas. A formula that cannot be read, or that is longer than 2,000 characters, stays as its
+source. The result has only the elements and attributes listed here, so nothing in it can be executed.
+
+Searching takes time proportional to the length of the text. The converter is imported with the first formula.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from html import escape, unescape
+from typing import Any
+
+LONGEST = 2000
+"""Maximum number of characters of a formula."""
+
+DEPTH = 60
+"""Maximum depth of nested elements of a formula."""
+
+# No alternative can contain its own beginning, so that many beginnings without an end take linear time.
+# `formulaAt` in rich.js finds the same formulas.
+FORMULA = re.compile(
+    r"""
+    (?<!\\)(?:
+    \$\$(?P<dollars>(?:(?!\$\$|\n[ \t]*\n).)+)\$\$
+    | \$(?![\s$])(?P<dollar>(?:[^$\n\\]|\\[^\n])+)(?<!\s)\$(?!\d)
+    | \\\[(?P<square>(?:(?!\\\[|\\\]|\n[ \t]*\n).)+)\\\]
+    | \\\((?P<round>(?:(?!\\\(|\\\)|\n[ \t]*\n).)+)\\\)
+    | (?P<whole>\\begin\{(?P<name>(?:align|gather|equation|multline)\*?)\}
+      (?:(?!\\begin\{(?P=name)\}|\n[ \t]*\n).)+?\\end\{(?P=name)\})
+    )
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+
+_TAGS = frozenset(
+    [
+        "math",
+        "mrow",
+        "mi",
+        "mn",
+        "mo",
+        "mtext",
+        "mspace",
+        "mfrac",
+        "msqrt",
+        "mroot",
+        "msub",
+        "msup",
+        "msubsup",
+        "munder",
+        "mover",
+        "munderover",
+        "mtable",
+        "mtr",
+        "mtd",
+        "mstyle",
+        "menclose",
+        "mpadded",
+        "mphantom",
+    ]
+)
+_ATTRIBUTES = frozenset(
+    [
+        "accent",
+        "columnalign",
+        "displaystyle",
+        "display",
+        "fence",
+        "form",
+        "linethickness",
+        "mathvariant",
+        "maxsize",
+        "minsize",
+        "movablelimits",
+        "notation",
+        "scriptlevel",
+        "separator",
+        "stretchy",
+        "width",
+    ]
+)
+_VALUE = re.compile(r"[\w.%+ -]{1,40}")
+# A definition would count for the whole notebook, and can make a short formula endless.
+_DEFINITION = re.compile(r"\\(?:[gex]?def|let|(?:re)?new\w+|provide\w+|Declare\w+)\b")
+# The converter does not know these environments.
+_SYNONYMS = (
+    (re.compile(r"\\(begin|end)\{(?:aligned|alignedat|align)\}"), r"\\\1{align*}"),
+    (re.compile(r"\\(begin|end)\{(?:gathered|gather|multline)\*?\}"), r"\\\1{matrix}"),
+    (re.compile(r"\\(?:begin|end)\{equation\*?\}|\\(?:label|nonumber|notag)\b(?:\{[^{}]*\})?"), ""),
+)
+
+Element = list[Any]
+"""An element as `[tag, attributes, *children]`. A child is an element or a text."""
+
+
+def formulas_of(texts: Iterable[str]) -> dict[str, Element]:
+    """Return each formula of `texts` that can be read, by its source with delimiters."""
+    found: dict[str, Element] = {}
+    for text in texts:
+        if "$" in text or "\\" in text:
+            for match in FORMULA.finditer(text):
+                if match[0] not in found and (element := element_of(match)) is not None:
+                    found[match[0]] = element
+    return found
+
+
+def element_of(match: re.Match[str]) -> Element | None:
+    """Return the element of a match of `FORMULA`, or `None` if it cannot be read."""
+    inline = match["dollar"] or match["round"]
+    latex = inline or match["dollars"] or match["square"] or match["whole"]
+    if len(latex) > LONGEST or _DEFINITION.search(latex):
+        return None
+    return _convert(latex, inline is None)
+
+
+def to_mathml(element: Element | str) -> str:
+    """Return an element as escaped text."""
+    if isinstance(element, str):
+        return escape(element)
+    tag, attributes, *children = element
+    given = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
+    return f"<{tag}{given}>{''.join(map(to_mathml, children))}</{tag}>"
+
+
+def to_latex(element: Element) -> str:
+    """Return the LaTeX of the element of a formula as escaped text with delimiters."""
+    latex, is_block = element[1]["alttext"], element[1]["display"] == "block"
+    if FORMULA.fullmatch(latex):  # an environment
+        return escape(latex)
+    return escape(rf"\[{latex}\]" if is_block else rf"\({latex}\)")
+
+
+@lru_cache(4096)
+def _convert(latex: str, is_block: bool) -> Element | None:
+    from latex2mathml.converter import convert_to_element  # noqa: PLC0415  few texts contain formulas
+
+    source = latex = latex.replace("&lt;", "<")  # escaped by `sanitize`
+    for pattern, known in _SYNONYMS:
+        latex = pattern.sub(known, latex)
+    try:
+        made = _checked(convert_to_element(latex, display="block" if is_block else "inline"), 0)
+        made[1]["alttext"] = source
+        return made
+    except Exception:
+        return None
+
+
+def _checked(element: Any, depth: int) -> Element:
+    """Copy an element of the converter.
+
+    Raises:
+        ValueError: It is not allowed, too deep, or contains source that the converter did not understand.
+    """
+    text = unescape(element.text or "")
+    if element.tag not in _TAGS or depth > DEPTH or text == "&" or "\\" in text or "href" in element.attrib:
+        raise ValueError(element.tag)
+    if element.tag == "mfrac" and len(element) != 2:
+        raise ValueError("fraction without two parts")
+    attributes = {
+        name: value
+        for name, value in element.attrib.items()
+        if name in _ATTRIBUTES and _VALUE.fullmatch(value)
+    }
+    return [
+        element.tag,
+        attributes,
+        *([text] if text else []),
+        *(_checked(one, depth + 1) for one in element),
+    ]
