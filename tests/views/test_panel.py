@@ -86,6 +86,7 @@ def lab(**settings):
 
 # What holds several has no control.
 CODE_ONLY = {
+    "transform_result",
     "tools",
     "required_tools",
     "max_calls_per_tool",
