@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import subprocess
+import sys
 from collections import Counter
 from itertools import count
 
@@ -84,6 +85,13 @@ def pytest_configure(config):
 def caches(tmp_path_factory):
     """One folder for the caches of all tests: a numbered folder per test costs a listing of all of them."""
     return tmp_path_factory.mktemp("calls")
+
+
+@pytest.fixture(autouse=True)
+def unknown_servers():
+    """What endpoints have learnt about a server in one test is unknown in the next."""
+    if (endpoint := sys.modules.get("tot_lab.models.chat.endpoint")) is not None:
+        endpoint._ONE_BY_ONE.clear()
 
 
 @pytest.fixture(autouse=True)

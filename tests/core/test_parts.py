@@ -130,7 +130,7 @@ def test_settings_without_a_kind_are_refused():
     ],
 )
 def test_a_wrong_setting_is_refused_by_its_name(settings, named):
-    with pytest.raises(ValueError, match=f"(?s)settings of '{settings['kind']}'.*{named}"):
+    with pytest.raises(ValueError, match=f"(?s){named}"):
         part_of(settings)
 
 

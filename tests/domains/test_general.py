@@ -305,7 +305,7 @@ def test_every_source_gives_the_same_tasks(tmp_path: Path) -> None:
         ("p.jsonl", '{"q": 7, "a": 1}', "p.jsonl line 1: field 'q' must contain text: got a int."),
         ("p.jsonl", '{"q": "x", "a": "many"}',
          "p.jsonl line 1: answer must contain a number for grade='number'"),
-        ("p.jsonl", '{"q": "\\ud800", "a": 1}', "p.jsonl line 1: question"),
+        ("p.jsonl", '{"q": "\\ud800", "a": 1}', "p.jsonl line 1: Task.question"),
         ("p.json", '{"q": "x"}', "p.json: the file must contain a list of objects: got an object."),
         ("p.json", '[{"q": "x", "a": 1},\n{"a": 1}]',
          "p.json row 2: field 'q' is missing: got the fields 'a'."),

@@ -176,7 +176,7 @@ def test_a_step_continues_the_reply_before_it():
 
 def test_different_models_share_nothing():
     roles = {"propose": {"params": 1e9}, "evaluate": {"params": 1e9, "model": model_named("judge")}}
-    run = wait(lab(roles).run(TREE.with_(evaluate=tl.Value(prompt="Problem:\n{problem}")), TASK))
+    run = wait(lab(roles).run(TREE.with_(evaluate=tl.Value(prompt="Problem:\n{problem}\n{candidate}")), TASK))
     first = run.calls_df().drop_duplicates("purpose").set_index("purpose")
     prompts = first["prompt"]
     assert all(prompt.startswith("Problem:") for prompt in prompts)

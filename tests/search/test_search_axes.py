@@ -727,7 +727,7 @@ def test_every_flat_field_is_migrated():
         "combine": "sum",
         "max_parse_retries": 3,
         "proposer_prompt": "{problem}",
-        "evaluator_prompt": "{problem}",
+        "evaluator_prompt": "{problem} {candidate}",
         "beam_width": 9,
         "max_depth": 8,
         "max_nodes": 99,

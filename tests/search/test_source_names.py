@@ -17,7 +17,7 @@ BEAM = {
     "min_score": (0.25, "stop.min_score"),
     "parallel": (False, "parallel"),
     "proposer_prompt": ("P {problem}", "propose.prompt"),
-    "evaluator_prompt": ("E {problem}", "evaluate.prompt"),
+    "evaluator_prompt": ("E {problem} {candidate}", "evaluate.prompt"),
 }
 
 MACHINE = {

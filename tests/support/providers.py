@@ -28,7 +28,6 @@ from typing import Any, NamedTuple, Self
 from aiohttp import web
 
 from support.refusals import refusal, signed
-from tot_lab.models.chat.endpoint import _ONE_BY_ONE
 
 MODELS = {
     "openai": "openai/gpt-4.1-mini",
@@ -178,7 +177,6 @@ class Providers:
         self.pages.clear()
         self.max_at_once = 0
         self._under_way = set()  # those that a test left behind are none of the next one
-        _ONE_BY_ONE.clear()  # what endpoints have learnt about this server in other tests
 
     def base(self, family: str) -> str:
         """The `api_base` to give litellm for a model of `family`."""

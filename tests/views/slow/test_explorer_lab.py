@@ -283,7 +283,7 @@ explorer"""
     details.get_by_role("button", name="raise the budget").click()
     soon(lambda: "4 changes until the next pick" in book.page.locator(".tl-root").text_content())
     below = f"id => {{ const {{ scene }} = {source}.panes[0], run = {source}.source.runs[0]; "
-    below += "return scene.number(scene.slot[run.indexOf(id)]); }"
+    below += "return scene.number(scene.slot[run.indexOf(id)]).join(' '); }"
     drawn_below = {id: book.page.evaluate(below, id) for id in ("0.0", "0.1", "0.2")}
     assert drawn_below == {"0.0": "0.2 → 0.95", "0.1": "0.3 + a thought", "0.2": "0.4 → pruned"}
     words = book.page.locator(".tl-what").inner_text()

@@ -50,7 +50,8 @@ class Reader extends Tokenizer {
   signs = 0;
   /** Products such as 2*3*4 are not emphasis. @param {string} src @param {string} masked @param {string} [before] */
   emStrong(src, masked, before = "") {
-    const raw = /^[*_]+/.exec(src)?.[0] ?? "";
+    const raw = /^[*_]+/.exec(src)?.[0];
+    if (!raw) return undefined;
     if (++this.signs > SIGNS || (/[^\W_]|[)\]]/.test(before) && /^\*+[\w([]/.test(src)))
       return /** @type {any} */ ({ type: "text", raw, text: raw });
     return super.emStrong(src, masked, before);
