@@ -35,7 +35,7 @@ def shown(path):
 
 @each
 def test_every_figure_and_widget_has_a_picture_of_it(path):
-    assert path.stat().st_size < 1_500_000
+    assert path.stat().st_size < 1_600_000
     for data in shown(path):
         picture = base64.b64decode("".join(data["image/png"]))
         assert picture[:8] == b"\x89PNG\r\n\x1a\n"
