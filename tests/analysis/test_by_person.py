@@ -1,4 +1,4 @@
-"""What a person changed is listed, shown, and told apart from what the search did."""
+"""What a person changed is listed, shown, and distinguished from what the search did."""
 
 import random
 

@@ -80,15 +80,15 @@ async def test_a_reply_is_the_answer_of_a_recorded_search(runs):
         thoughts = body["choices"][0]["message"]["reasoning_content"]
         for node in run.nodes_df().itertuples():
             assert node.id == "0" or f"[{node.id}] {node.text}\n" in thoughts
-        told = body["tot_lab"]
-        assert (told["run"], told["status"], told["calls"]) == (run.id, run.status, run.usage.calls)
-        assert told["repeat"] == run.header.repeat == 4  # the seed
-        assert told["ignored"] == ["max_tokens", "temperature"]
+        about = body["tot_lab"]
+        assert (about["run"], about["status"], about["calls"]) == (run.id, run.status, run.usage.calls)
+        assert about["repeat"] == run.header.repeat == 4  # the seed
+        assert about["ignored"] == ["max_tokens", "temperature"]
         record = {"model": "fast", "max_tokens": 9, "temperature": 0.3, "seed": 4, "stop": "zzz"}
         assert run.task.data["request"] == record
         calls = [event for event in run.events if isinstance(event, tl.Call)]
         assert all(call.max_tokens is None and call.temperature is None for call in calls)
-        page = await api.get(told["url"].removeprefix(api.url))
+        page = await api.get(about["url"].removeprefix(api.url))
         assert page.status == 200
         assert "tot-lab-explorer" in page.text
 

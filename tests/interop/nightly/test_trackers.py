@@ -60,7 +60,7 @@ def carried_out(python, code, folder, **environment):
 MLFLOW = """
 import mlflow
 
-def told():
+def recorded():
     runs = mlflow.search_runs(output_format="list")
     files = {}
     for run in runs:
@@ -77,10 +77,10 @@ mlflow.set_experiment("tree search")
 with mlflow.start_run(run_name="of the user") as own:
     parent = tl.track.mlflow(sweep)
     assert mlflow.active_run().info.run_id == own.info.run_id
-once = told()
+once = recorded()
 history = mlflow.MlflowClient().get_metric_history(parent, "runs")
 assert tl.track.mlflow(sweep) == parent
-twice = told()
+twice = recorded()
 assert len(mlflow.MlflowClient().get_metric_history(parent, "runs")) == len(history) == 1
 journals = {}
 for run in once:
@@ -92,7 +92,7 @@ calls = {run.id: run.usage.calls for run in sweep.runs()}
 open("repaired", "w").close()
 again = swept()
 assert tl.track.mlflow(again) == parent
-print(json.dumps([own.info.run_id, parent, once, twice, told(), journals, whole, calls, rates(sweep)]))
+print(json.dumps([own.info.run_id, parent, once, twice, recorded(), journals, whole, calls, rates(sweep)]))
 """
 
 
@@ -167,7 +167,7 @@ def records(path):
             yield Record.FromString(whole)
             whole = b""
 
-def told(path):
+def recorded(path):
     made = {"summary": {}, "config": {}, "files": []}
     for record in records(path):
         kind = record.WhichOneof("record_type")
@@ -189,10 +189,10 @@ def told(path):
 sweep = swept()
 id = tl.track.wandb(sweep)
 wandb.teardown()  # its process writes the rest of its files
-once = [told(path) for path in sorted(glob.glob("wandb/offline-run-*/*.wandb"))]
+once = [recorded(path) for path in sorted(glob.glob("wandb/offline-run-*/*.wandb"))]
 assert tl.track.wandb(sweep) == id
 wandb.teardown()
-twice = [told(path)["id"] for path in sorted(glob.glob("wandb/offline-run-*/*.wandb"))]
+twice = [recorded(path)["id"] for path in sorted(glob.glob("wandb/offline-run-*/*.wandb"))]
 calls = {run.id: run.usage.calls for run in sweep.runs()}
 print(json.dumps([id, once, twice, calls, rates(sweep)]))
 """
@@ -246,20 +246,20 @@ print(json.dumps(len(mlflow.search_runs(output_format="list"))))
 
 def test_without_its_package_each_names_its_extra(tmp_path):
     code = """
-told = []
+recorded = []
 for name in ("mlflow", "wandb"):
     try:
         getattr(tl.track, name)(sweep)
     except ImportError as error:
-        told.append(str(error))
+        recorded.append(str(error))
 try:
     tl.OpenTelemetry("http://localhost:6006")
 except ImportError as error:
-    told.append(str(error))
-print(json.dumps(told))
+    recorded.append(str(error))
+print(json.dumps(recorded))
 """
-    told = carried_out(python_with(tot_lab=""), f"sweep = swept()\n{code}", tmp_path)
-    assert told == [
+    recorded = carried_out(python_with(tot_lab=""), f"sweep = swept()\n{code}", tmp_path)
+    assert recorded == [
         "track.mlflow requires mlflow: pip install 'tot-lab[mlflow]'.",
         "track.wandb requires wandb: pip install 'tot-lab[wandb]'.",
         "OpenTelemetry requires opentelemetry-proto: pip install 'tot-lab[otel]'.",
