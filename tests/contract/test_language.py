@@ -114,6 +114,7 @@ def replaced_phrases(texts):
     ]
 
 
+@pytest.mark.slow
 def test_names_are_those_of_the_field():
     found = [f"{path.relative_to(ROOT)}:{one}" for path in FILES for one in replaced_names(path.read_text())]
     assert not found, "\n".join(found)

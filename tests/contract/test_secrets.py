@@ -86,6 +86,7 @@ def left_behind(run, tmp_path):
     return "\n".join([*(file.read_text() for file in files), *map(str, words)])
 
 
+@pytest.mark.slow
 def test_the_url_of_an_httpx_error_is_recorded_without_its_key(key, tmp_path):
     with Providers(lambda asked: Fault(401, "no such key")) as server:
 

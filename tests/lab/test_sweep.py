@@ -864,6 +864,7 @@ def test_a_text_is_no_formula_in_a_spreadsheet_and_a_number_stays_one(tmp_path):
     assert csv(frame) == "n,text\r\n-1.0,'-x\r\n-2.5,\r\n"
 
 
+@pytest.mark.slow
 def test_a_label_is_no_option_of_latex(tmp_path):
     made = swept(
         tl.Lab(Scripted(), runs=None), {"[2cm] <b>": tl.OneAnswer(), "*|": tl.ChainOfThought()}, TASKS[0]

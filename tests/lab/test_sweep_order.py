@@ -145,6 +145,7 @@ def test_runs_that_end_before_their_calls_do_not_hold_others_back(ends):
     assert len(sweep.rows) == len(sweep.cells)
 
 
+@pytest.mark.slow
 def test_no_slot_is_idle_while_requests_wait():
     """30 runs of 20 samples, and 8 slots of a second: 75 seconds, whoever goes first."""
     lab, model = virtual_lab(concurrency=8)

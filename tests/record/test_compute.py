@@ -303,6 +303,7 @@ def test_cached_replies_leave_the_time_unknown(tmp_path):
 # Where tokens and USD are axes.
 
 
+@pytest.mark.slow
 def test_flops_are_an_axis_of_anytime_performance_and_of_matched_cost():
     sized = {"propose": {"params": 1e9}, "evaluate": {"params": 7e9}}
     run = wait(lab(sized, readable).run(TREE, TASK))

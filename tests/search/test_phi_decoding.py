@@ -167,6 +167,7 @@ class Followed:
         assert {self.made.tree[id].reason for id in ids} <= {reason}
 
 
+@pytest.mark.slow
 def test_the_values_and_the_ends_are_those_of_the_second_implementation():
     reasons = Counter()
     for seed in range(40):

@@ -121,6 +121,7 @@ def check(made, published, count):
     assert kept == path
 
 
+@pytest.mark.slow
 def test_mur_is_the_published_code():
     total = 0
     for seed in range(120):
@@ -132,6 +133,7 @@ def test_mur_is_the_published_code():
     assert total > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", ["first", "all"])
 def test_branching_is_the_published_code(tokens):
     total = 0

@@ -59,6 +59,8 @@ FIRST = (
     survives_a_model_that_fails,
 )
 """What is tried one lane before the other promises."""
+LONG = (keeps_its_budget, replays_and_resumes_from_any_line)
+"""What takes too long for `make check`."""
 
 LANES = ("check", "slow", "nightly")
 

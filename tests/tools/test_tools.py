@@ -627,6 +627,7 @@ def test_a_tool_keeps_its_own_time_and_not_the_labs():
     assert wait(lab.run(tl.ToolLoop(), TASK)).tools_df()["result"].tolist() == ["done"]
 
 
+@pytest.mark.slow
 def test_a_coroutine_is_closed_if_the_call_ends_as_it_arrives():
     """Python would warn that it was never awaited."""
     made = []

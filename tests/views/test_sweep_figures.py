@@ -166,6 +166,7 @@ def test_a_figure_on_the_x_axis_has_a_point_for_each_setting():
     assert figure.layout.xaxis.title.text == "model calls (per run)"
 
 
+@pytest.mark.slow
 def test_the_points_of_anytime_make_curves():
     rows = [row("a", f"{k}", k < at, at=at, repeat=r) for k in range(4) for r in range(2) for at in (1, 2, 4)]
     info = sweep_info(table(rows), "at", color="setting")
