@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import DOMAINS, SMALL, STRATEGIES, mostly_nightly, wait
-from support.contract import FIRST, HANDS, LONG, MADE, PATHS, every_strategy, in_lane, trial_of
+from support.contract import FIRST, HANDS, MADE, PATHS, every_strategy, in_lane, trial_of
 from support.puzzle_tasks import MOVES, WORDS
 
 import tot_lab as tl
@@ -43,19 +43,20 @@ from tot_lab.views.figures import figures_of
             promise,
             made,
             id=f"{promise.__name__}-{made.kind}-{k}",
-            marks=in_lane(max((k >= len(STRATEGIES)) + (promise not in FIRST), promise in LONG)),
+            marks=in_lane(2 * (k >= len(STRATEGIES)) or promise not in FIRST),
         )
         for promise in PROMISES
         for k, made in enumerate(MADE)
     ],
 )
 def test_a_strategy_keeps(promise, strategy):
-    """`make check` tries four promises of each strategy, `make test` all twenty and six of each value of tree
-    search, `make nightly` the others.
+    """`make check` tries four promises of each strategy, `make test` all twenty, and `make nightly` those
+    of each value of tree search.
     """
     promise(trial_of(strategy))
 
 
+@pytest.mark.nightly
 @every_strategy("slow", "nightly")
 @settings(max_examples=15, deadline=None)
 @given(texts=st.lists(st.text(), min_size=1, max_size=8))

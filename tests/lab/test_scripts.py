@@ -9,6 +9,8 @@ import pytest
 from support import TASK, Scripted
 
 import tot_lab as tl
+from tot_lab.core.parts import stored_settings
+from tot_lab.testing import wait
 
 
 def test_a_script_waits_for_run_sweep_and_think(tmp_path):
@@ -115,6 +117,21 @@ def test_a_template_with_other_slots_is_an_error(make, says):
         make()
     assert says in str(caught.value)
     assert "The slots are " in str(caught.value)
+
+
+def test_a_stored_run_with_such_a_template_is_loaded_replayed_and_branched(tmp_path):
+    with stored_settings():  # as before templates were checked
+        evaluate = tl.Value(prompt="{problem} {steps} {mark}")
+        strategy = tl.TreeOfThoughts(evaluate=evaluate, search=tl.BeamSearch(width=2))
+    lab = tl.Lab("sim/game24", cache=str(tmp_path), runs=None)
+    wait(lab.run(strategy, TASK)).save(tmp_path / "run.jsonl")
+    run = tl.load(tmp_path / "run.jsonl")
+    assert run.strategy.evaluate.prompt == "{problem} {steps} {mark}"
+    assert wait(run.replay()).identical
+    kept = next(node.id for node in run.tree if node.depth == 1 and node.state == "kept")
+    assert wait(lab.branch(run, kept, score=1.0)).tree[kept].score == 1.0
+    with pytest.raises(ValueError, match=r"unknown slot \{mark\}"):
+        run.strategy.evaluate.with_(prompt="{problem} {candidate} {mark}")
 
 
 def test_a_template_without_slots_is_the_system_text():

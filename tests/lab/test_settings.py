@@ -368,7 +368,7 @@ def test_code_binds_a_server(project, monkeypatch, elsewhere):
     ("provider", "variables"),
     [
         ("anthropic", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_TOKEN")),
-        ("gemini", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+        pytest.param("gemini", ("GEMINI_API_KEY", "GOOGLE_API_KEY"), marks=pytest.mark.nightly),
         ("hosted_vllm", ("HOSTED_VLLM_API_KEY", "OPENAI_API_KEY")),
         ("azure", ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_OPENAI_AD_TOKEN")),
         ("azure_ai", ("AZURE_AI_API_KEY", "AZURE_AD_TOKEN")),

@@ -91,7 +91,9 @@ def test_after_a_quarter_of_the_calls_a_fifth_of_the_runs_is_finished(strategies
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategies", [SEARCH, METHODS], ids=["beam", "all"])
+@pytest.mark.parametrize(
+    "strategies", [SEARCH, pytest.param(METHODS, marks=pytest.mark.nightly)], ids=["beam", "all"]
+)
 def test_the_order_changes_no_record(server, strategies):
     asked = tasks(12 if strategies is METHODS else 40)
     sweep = wait(over_http(server).sweep(strategies, asked, at_once=60))
@@ -112,12 +114,8 @@ class Costly(OverHttp):
         return await super().answer(calls, observer)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "strategy",
-    [METHODS["samples"], pytest.param(SEARCH, marks=pytest.mark.nightly)],
-    ids=["samples", "beam"],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", [METHODS["samples"], SEARCH], ids=["samples", "beam"])
 def test_the_first_runs_are_finished_early_where_this_process_is_the_bottleneck(server, strategy):
     model = Costly(url=str(server.server_address[1]), concurrency=512)
     lab = tl.Lab(model, runs=None, mode="off")

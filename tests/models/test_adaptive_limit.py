@@ -228,7 +228,7 @@ def later(server: Server) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("status", [503, 429])
+@pytest.mark.parametrize("status", mostly_nightly([503, 429], [503]))
 @pytest.mark.parametrize("fails", mostly_nightly([0.01, 0.05, 0.2], [0.05]))
 def test_failures_that_do_not_depend_on_the_limit_do_not_keep_it_low(status, fails):
     for seed in range(3):

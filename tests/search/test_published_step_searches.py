@@ -27,7 +27,7 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from support import GOLDEN, Scripted, for_each, wait
+from support import GOLDEN, Scripted, for_each, mostly_nightly, wait
 from support.its_hub import python_with_its_hub
 from support.providers import Raw
 from support.reply_trees import CUT, ENDED, SEPARATED, SEPARATOR, begun, case
@@ -274,7 +274,7 @@ class Server:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", mostly_nightly(PAIRS, [*PAIRS][:1]))
 def test_it_is_the_same_against_a_server(name, shared):
     pair, odd = PAIRS[name], [number for number in range(60) if case(number).tree.odd][:6]
     for number in odd:

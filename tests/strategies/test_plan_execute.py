@@ -412,7 +412,7 @@ def test_r16_required_calls_that_were_made_allow_success():
     assert (made.status, made.stop_reason) == ("completed", "answered")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_r8_each_argument_of_an_added_call_was_written_by_the_model():
     """In generated plans with required tools, each text that a tool receives stands in a reply."""
 

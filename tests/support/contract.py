@@ -19,9 +19,7 @@ from tot_lab.testing import (
     Trial,
     bounds_its_calls,
     can_be_cancelled_at_any_time,
-    keeps_its_budget,
     records_the_same_for_any_latency,
-    replays_and_resumes_from_any_line,
     survives_a_model_that_fails,
 )
 
@@ -53,14 +51,10 @@ MADE += [
 FIRST = (
     records_the_same_for_any_latency,
     bounds_its_calls,
-    keeps_its_budget,
     can_be_cancelled_at_any_time,
-    replays_and_resumes_from_any_line,
     survives_a_model_that_fails,
 )
 """What is tried one lane before the other promises."""
-LONG = (keeps_its_budget, replays_and_resumes_from_any_line)
-"""What takes too long for `make check`."""
 
 LANES = ("check", "slow", "nightly")
 

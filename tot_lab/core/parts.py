@@ -12,6 +12,8 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
@@ -243,6 +245,24 @@ class Part(PydanticModel):
         kept = [name for name, field in type(self).model_fields.items() if not field.exclude]
         fields = {name: _plain(getattr(self, name)) for name in kept}
         return {"kind": self.kind, **fields}
+
+
+_STORED: ContextVar[bool] = ContextVar("tot_lab_stored", default=False)
+
+
+@contextmanager
+def stored_settings() -> Iterator[None]:
+    """Parts built in here were recorded: `are_stored` is true."""
+    token = _STORED.set(True)
+    try:
+        yield
+    finally:
+        _STORED.reset(token)
+
+
+def are_stored() -> bool:
+    """Whether the settings being read were recorded. A rule that is younger than they are does not apply."""
+    return _STORED.get()
 
 
 def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:

@@ -20,7 +20,7 @@ import msgspec
 from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
 from tot_lab.core.files import read_regular
 from tot_lab.core.model_setting import mark_loaded
-from tot_lab.core.parts import map_parts, needs_functions, part_of
+from tot_lab.core.parts import map_parts, needs_functions, part_of, stored_settings
 from tot_lab.core.processes import found_in
 from tot_lab.core.purposes import OTHER, role_of
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Record, Thought, canonical
@@ -626,11 +626,13 @@ def recorded_strategy(header: Header) -> Strategy | None:
     """The strategy of a run with this header, with what its settings meant then. `None` for a recorded search
     of your own.
     """
-    recorded = header.strategy.get("kind") in (None, "recorded")
-    part = None if recorded else part_of(header.strategy)
-    if not isinstance(part, Strategy):
+    if header.strategy.get("kind") in (None, "recorded"):
         return None
-    strategy: Strategy = map_parts(part, lambda inner: inner.recorded_by(header.tot_lab))
+    with stored_settings():
+        part = part_of(header.strategy)
+        if not isinstance(part, Strategy):
+            return None
+        strategy: Strategy = map_parts(part, lambda inner: inner.recorded_by(header.tot_lab))
     mark_loaded(strategy)
     return strategy
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tot_lab.core.acts import acts_of
 from tot_lab.core.calls import Call, CallObserver, Message, Reply
 from tot_lab.core.model_setting import models_of
-from tot_lab.core.parts import UserFunction, needs_functions, part_of
+from tot_lab.core.parts import UserFunction, needs_functions, part_of, stored_settings
 from tot_lab.core.records import Ended, Line, Note, Position, canonical, failed_tries
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
@@ -197,7 +197,8 @@ def _settings(header: Header, name: str | None) -> dict[str, Any]:
         return header.tools[name.removeprefix(f"{TOOL}:")]
     if name.startswith("@"):
         settings: dict[str, Any] | None = header.roles.get(name[1:], {}).get("model")
-        return settings or models_of(part_of(header.strategy))[name].settings()
+        with stored_settings():
+            return settings or models_of(part_of(header.strategy))[name].settings()
     return settings_of(model_named(name))
 
 

@@ -63,6 +63,7 @@ def test_run_and_think_show_what_a_model_says_with_escapes(place, monkeypatch):
         assert server.calls
 
 
+@pytest.mark.nightly
 def test_errors_of_a_server_are_shown_with_escapes(place, monkeypatch):
     with Providers(lambda asked: Fault(400, f"no {HOSTILE}")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))

@@ -45,7 +45,7 @@ def compare(strategy, task, tools, folder, endpoint):
     expect_same(whole.events, resumed.events, "when it is resumed")
 
 
-@every_strategy("slow")
+@every_strategy("slow", "nightly")
 def test_every_strategy_records_the_same_with_any_transport(strategy, tmp_path):
     trial = trial_of(strategy)
     compare(

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from support import TASK, wait
+from support import TASK, mostly_nightly, wait
 from support.dollars import USAGE, Asks, compatible, each_path
 from support.providers import Closed, Fault, Half, Providers, Raw, Said
 
@@ -60,7 +60,7 @@ def server(provider, loaded, monkeypatch):
 
 
 each_cost = pytest.mark.parametrize("answer", (REPORTED | UNREPORTED).values(), ids=REPORTED | UNREPORTED)
-tries = pytest.mark.parametrize("again", [0, 2])
+tries = pytest.mark.parametrize("again", mostly_nightly([0, 2], [2]))
 
 
 @each_path

@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 
 import pytest
 from aiohttp import web
-from support import TASK, wait
+from support import TASK, mostly_nightly, wait
 from support.dollars import PRICE, USAGE, Asks, compatible, each_path
 from support.endpoint import scripted
 from support.providers import Closed, Fault, Half, Hang, Providers, Raw, Said
@@ -52,8 +53,7 @@ UNREPORTED = {
 
 @each_path
 @pytest.mark.parametrize("answer", UNREPORTED.values(), ids=UNREPORTED)
-@pytest.mark.parametrize("again", [0, 2])
-@pytest.mark.parametrize("mode", ["off", "auto"])
+@pytest.mark.parametrize(("again", "mode"), mostly_nightly(product([0, 2], ["off", "auto"]), [(2, "auto")]))
 def test_another_lab_counts_what_was_reserved_for_replies_that_report_nothing(
     server, model, answer, again, mode, tmp_path
 ):

@@ -42,8 +42,11 @@ def test_a_lab_that_ends_at_once_leaves_nothing(kind, tmp_path):
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=pytest.mark.nightly) for kind in ("open tool", "grader", "math", "page")]
-    + [pytest.param("tool", marks=isolated), "pattern"],
+    [
+        pytest.param(kind, marks=pytest.mark.nightly)
+        for kind in ("open tool", "grader", "math", "page", "pattern")
+    ]
+    + [pytest.param("tool", marks=isolated)],
 )
 def test_programs_end_in_time_though_nobody_watches(kind, tmp_path):
     """The lab is stopped, as by a debugger or a closed laptop."""

@@ -23,7 +23,9 @@ SORTS = [
 
 
 @pytest.mark.skipif(not can_contain(), reason="needs: root, unshare and setpriv")
-@pytest.mark.parametrize(("kind", "who"), [("tool", "root"), ("grader", "user")])
+@pytest.mark.parametrize(
+    ("kind", "who"), [("tool", "root"), pytest.param("grader", "user", marks=pytest.mark.nightly)]
+)
 def test_no_program_does_harm(kind, who):
     found = outcomes(kind, SORTS, as_user=who == "user")
     assert {name: wrong for name, wrong in found.items() if wrong} == {}

@@ -384,6 +384,7 @@ def test_two_views_of_one_widget_have_each_their_own_state(notebook):
     soon(lambda: book.value("explorer.step") in (10, 20))  # what both say at once may come in either order
 
 
+@pytest.mark.nightly
 def test_two_views_of_one_widget_follow_its_step(notebook):
     book = notebook(RUN, SHOW, "explorer")
     book.run_all()
@@ -411,6 +412,7 @@ explorer"""
     assert book.value("len(explorer.differences)") > 0
 
 
+@pytest.mark.nightly
 def test_exports(notebook, tmp_path):
     book = notebook(RUN, SHOW)
     book.run_all()
@@ -587,6 +589,7 @@ sum(type(thing).__name__ == 'Explorer' for thing in gc.get_objects())"""
     soon(lambda: [left(kind) for kind in range(3)] == [0, 0, 0])
 
 
+@pytest.mark.nightly
 def test_marks_branches_and_findings(notebook):
     book = notebook(RUN, "explorer = tl.Explorer(run, lab=lab)\nexplorer")
     book.run_all()

@@ -45,6 +45,7 @@ def finished(book: Notebook, words: str | re.Pattern[str] = ENDED):
     soon(lambda: book.value("shown.run is not None"))
 
 
+@pytest.mark.nightly
 def test_clicking_leads_to_a_script(notebook):
     book = notebook(SIMULATED, "", "print(run.events == shown.run.events, run is shown.run)")
     book.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -15,6 +15,7 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.parts import are_stored
 from tot_lab.core.records import Decided, Event, Note, Scored
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Path, Task
@@ -33,13 +34,14 @@ _WORD = re.compile(r"(?<![\\\w{}^])\{(\w+)\}")
 
 
 def checked_template(template: str | None, slots: Sequence[str], needed: Sequence[str]) -> str | None:
-    """`template`, if it has only these `slots`, and either all that are `needed` or none at all.
+    """`template`, if it has only these `slots`, and either all that are `needed` or none at all. A recorded
+    one is taken as it was.
 
     Raises:
         ValueError: Otherwise.
     """
-    if template is None:
-        return None
+    if template is None or are_stored():
+        return template
     listed = f"The slots are {', '.join(f'{{{slot}}}' for slot in slots)}"
     for word in [*_WORD.findall(template), *SLOT.findall(template)]:
         if word not in slots:
