@@ -470,7 +470,7 @@ def events_df(run: Run) -> pandas.DataFrame:
 def _events(run: Run) -> Iterator[tuple[Line, Note]]:
     """Yield the records of a run as `events_df` names them, and between them the notes that they imply."""
     node_of_call = {line.p: line.e.node for line in run.lines if isinstance(line.e, Call)}
-    notes = SearchNotes(run.header.tot_lab)
+    notes = SearchNotes()
     for line in run.lines:
         event = line.e
         yield from ((Line((), line.t, note), note) for note in notes.before(event))

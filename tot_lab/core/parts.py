@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -177,14 +177,6 @@ class Part(PydanticModel):
                 settings[path], names[path] = converted, name
         return settings
 
-    @classmethod
-    def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Convert `settings` of an earlier version to those of this version.
-
-        The names `max_…` were `most_…` in version 0.1.0.
-        """
-        return {_new_name(name, cls.model_fields): value for name, value in settings.items()}
-
     def recorded_by(self, schema: int) -> Mapping[str, Any]:
         """Return settings that journals of `schema` do not hold, with values other than the present defaults.
 
@@ -275,13 +267,7 @@ def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
         raise ValueError(f'settings must be a dict such as {{"kind": "react"}}: got {settings!r}.')
     kind = settings["kind"]
     part = class_of(kind, base)
-    settings = part.migrated(settings)
     return part(**{key: value for key, value in settings.items() if key != "kind"})
-
-
-def _new_name(name: str, fields: Collection[str]) -> str:
-    new = name.replace("most_", "max_", 1)
-    return new if name.startswith("most_") and name not in fields and new in fields else name
 
 
 def class_of(kind: Any, base: type[P]) -> type[P]:

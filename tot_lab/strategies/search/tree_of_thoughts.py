@@ -50,7 +50,6 @@ from tot_lab.strategies.search.answers import AnswerRule, BestPath, candidates, 
 from tot_lab.strategies.search.beam_search import BeamSearch
 from tot_lab.strategies.search.evaluators import Evaluator, Value
 from tot_lab.strategies.search.expansion import expand
-from tot_lab.strategies.search.migration import migrate_settings
 from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample
 from tot_lab.strategies.search.sampling import Sampler, error_in
@@ -115,10 +114,6 @@ class TreeOfThoughts(Prompting):
     def _can_evaluate(self) -> Self:
         self.evaluate.for_thoughts_of(self.propose)
         return self
-
-    @classmethod
-    def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        return migrate_settings(settings)
 
     def recorded_by(self, schema: int) -> dict[str, Any]:
         return {"ends_at_answer": False} if schema < 4 else {}
