@@ -29,7 +29,7 @@ check: $(READY)         ## the fast lane, under a minute: nothing that is marked
 		$(foreach lane,slow nightly proof,--ignore-glob 'tests/*/$(lane)') tests
 
 test: $(READY) $(JS_READY)  ## everything but nightly and proof, the notebooks included; CI runs this
-	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
+	-$(BIN)/python tests/support/fetch_weights.py  # 98 MB, once; without it the tests of a real model are skipped
 	$(PYTEST) $(ONE_MORE) -m "not nightly and not proof" $(NBVAL) tests $(NOTEBOOKS)
 
 nightly: $(READY) $(JS_READY)  ## real servers, many processes, all values of all axes; before an issue is closed
