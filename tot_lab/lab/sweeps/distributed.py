@@ -535,7 +535,8 @@ class _Cluster:
                     return True
             return False
         finally:
-            future.release()
+            with suppress(Exception):  # the client may be closed
+                await _in_loop(self.client, lambda: self.client.cancel([future]))
 
     async def _exchange(self, future: Future[Any], answers: Answers) -> News | None:
         """Return the news of a worker, or `None` if it died."""
