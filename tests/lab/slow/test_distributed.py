@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from support import TESTS, answer_to, shuffled
 from support.followers import Follower
-from support.workers import TASKS, Logged
+from support.workers import TASKS, Logged, Priced
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
@@ -235,6 +235,8 @@ def test_workers_share_the_limit_of_an_endpoint(tmp_path, client):
     for _, change in moments:
         under_way += change
         most = max(most, under_way)
+    by_task = Counter((call.split("?")[0], pid) for pid, _, _, call in calls)
+    assert len(by_task) == 8, "all runs of a task are made by one worker"
     assert len({pid for pid, *_ in calls}) == 2
     assert 3 < most <= 5
 
@@ -288,6 +290,63 @@ def test_settings_share_their_calls_and_what_was_paid_is_told(tmp_path, client):
     )
 
 
+@pytest.mark.nightly
+def test_workers_without_a_folder_of_the_client(tmp_path, tmp_path_factory, client):
+    """They open nothing below the client's folder, as on another machine, and use its cache all the same."""
+    log = tmp_path_factory.mktemp("log") / "log"
+
+    def watch(dask_worker, folder=str(tmp_path)):
+        dask_worker.opened = opened = []
+
+        def look(event, args):
+            if event in ("open", "sqlite3.connect", "os.listdir", "os.mkdir") and folder in str(args[0]):
+                opened.append(str(args[0]))
+
+        sys.addaudithook(look)
+
+    client.run(watch)
+    end = Logged(log=str(log), seconds=0.02)
+    here = wait(tl.Lab(end, runs=None, cache=tmp_path / "one").sweep(SETTINGS, TASKS, 2))
+    log.unlink()
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+    there = wait(lab.sweep(SETTINGS, TASKS, 2, client=client))
+    paid = Counter(call for *_, call in logged(log))
+    assert told(there) == told(here)
+    assert set(paid.values()) == {1}
+    more = wait(lab.sweep(SETTINGS, TASKS, 3, name="more", client=client))
+    assert more.counts.paid == len(logged(log)) - len(paid), "only the third repeats"
+    missing = wait(lab.replaying().sweep(SETTINGS, TASKS[:2], 4, name="missing", client=client)).df()
+    assert missing.error.dropna().str.contains("The most similar entry").all()
+    assert missing.error.notna().sum() == missing.failed_calls.gt(0).sum() == 6
+    opened = client.run(lambda dask_worker: dask_worker.opened)
+    client.restart()
+    assert len(opened) == 2
+    assert not any(opened.values())
+
+
+@pytest.mark.nightly
+def test_a_refreshed_cache_is_new_for_all_workers(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"))
+    for mode in ("auto", "refresh"):
+        lab = tl.Lab(end, runs=tmp_path / mode, cache=tmp_path / "calls", mode=mode)
+        wait(lab.sweep(SETTINGS, TASKS, client=client))
+    assert set(Counter(call for *_, call in logged(end.log)).values()) == {2}
+
+
+def test_workers_divide_what_may_be_spent(tmp_path, client):
+    end = Priced(log=str(tmp_path / "log"))
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls", spend=3.0)
+    search = tl.TreeOfThoughts(stop=tl.Stop(depth=2))
+    part = wait(lab.sweep(search, TASKS[:4], client=client))
+    assert lab.spent == 3.0 == 0.25 * len(logged(end.log))
+    assert part.df().error.isna().all()
+    assert len({pid for pid, *_ in logged(end.log)}) == 2
+    more = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls", spend=100.0)
+    whole = wait(more.sweep(search, TASKS[:4], client=client))
+    assert set(Counter(call for *_, call in logged(end.log)).values()) == {1}
+    assert more.spent == whole.df().paid.sum() == 0.25 * len(logged(end.log)) > 3.0
+
+
 # Faults.
 
 
@@ -318,6 +377,46 @@ def test_a_worker_that_dies_loses_nothing(tmp_path, client):
         assert (folder / f"{id}.jsonl").read_bytes() == journal, "what was finished was not done again"
     for run in sweep.runs():
         assert run.stop_reason not in (None, "cancelled", "error")
+
+
+@pytest.mark.nightly
+def test_after_ten_deaths_nothing_that_was_finished_is_paid_twice(tmp_path, client):
+    end = Logged(log=str(tmp_path / "log"), seconds=0.3, concurrency=8)
+    lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
+    strategies, folder = {**SETTINGS, "deep": tl.TreeOfThoughts()}, tmp_path / "runs" / "sweep"
+    killed: dict[int, float] = {}
+    finished: dict[str, bytes] = {}
+
+    async def killing():
+        running = asyncio.create_task(lab.sweep(strategies, TASKS, 4, client=client))
+        while len(killed) < 10 and not running.done():
+            await asyncio.sleep(0.05)
+            calls = Counter(pid for pid, *_ in logged(end.log)) if Path(end.log).exists() else Counter()
+            busy = [pid for pid, made in calls.items() if made >= 12 and pid not in killed]
+            if busy and lab.last_sweep is not None:
+                finished.update({id: (folder / f"{id}.jsonl").read_bytes() for id in lab.last_sweep.rows})
+                os.kill(busy[-1], signal.SIGKILL)
+                killed[busy[-1]] = time.time()
+        return await running
+
+    sweep = asyncio.run(killing())
+    assert len(killed) == 10
+    assert len(finished) > 10
+    first: dict[str, tuple[int, float]] = {}
+    for pid, _, answered, call in logged(end.log):
+        if call in first:
+            died = killed[first[call][0]]
+            assert first[call][1] > died - 0.3, "only what was answered at the moment of a death is repeated"
+        first[call] = pid, answered
+    for id, journal in finished.items():
+        assert (folder / f"{id}.jsonl").read_bytes() == journal
+    alone = wait(
+        tl.Lab(end.model_copy(update={"seconds": 0.0, "log": str(tmp_path / "other")}), runs=None).sweep(
+            strategies, TASKS, 4
+        )
+    )
+    same = [one.df().drop(columns=["seconds", "seconds_alone", "paid"]) for one in (sweep, alone)]
+    assert same[0].equals(same[1])
 
 
 def test_what_a_dead_worker_paid_is_counted(tmp_path, client):

@@ -484,9 +484,7 @@ class _Cluster:
         again = False
         while not await self._serve_one(place, parcel, again=again):
             again = True
-            self._warn(
-                "A dask worker died. Calls that it waited for may be paid again."
-            )
+            self._warn("A dask worker died. Calls that it waited for may be paid again.")
             lost = list(self.active[place].values())
             self.active[place].clear()
             self.waiting[place].extendleft(reversed(lost))
@@ -524,12 +522,14 @@ class _Cluster:
                     self._warn("The dask cluster has lost its workers. The sweep waits for new ones.")
             if future.status == "error":
                 raise await _in_loop(self.client, future.exception)
+            addresses = (await _in_loop(self.client, lambda: self.client.who_has([future])))[key]
+            with self.client.as_current():
+                actor = Actor(SweepWorker, addresses[0], key) if addresses else None
             answers, wants_runs = Answers(), False
-            while (news := await self._exchange(future, answers)) is not None:
+            while actor and (news := await self._exchange(actor, future, answers)) is not None:
                 wants_runs = wants_runs or news.wants_runs
-                answers = Answers(
-                    await self._take(place, news), await self._next(place) if wants_runs else None
-                )
+                answers.results = await self._take(place, news)
+                answers.runs = await self._next(place) if wants_runs else None
                 wants_runs = wants_runs and answers.runs is None
                 if news.is_over:
                     return True
@@ -538,26 +538,18 @@ class _Cluster:
             with suppress(Exception):  # the client may be closed
                 await _in_loop(self.client, lambda: self.client.cancel([future]))
 
-    async def _exchange(self, future: Future[Any], answers: Answers) -> News | None:
+    async def _exchange(self, actor: Any, future: Future[Any], answers: Answers) -> News | None:
         """Return the news of a worker, or `None` if it died."""
-
-        async def exchange() -> bytes:
-            addresses = await self.client.who_has([future])
-            with self.client.as_current():
-                actor = Actor(SweepWorker, addresses[future.key][0], future.key)
-            news: bytes = await actor.exchange(_encode(answers))
-            return news
-
-        asking = _in_loop(self.client, exchange)
+        asking = _in_loop(self.client, lambda: actor.exchange(_encode(answers)))
         try:
             while not (await asyncio.wait([asking], timeout=AGAIN))[0] and future.status == "finished":
                 pass
             if asking.done():
                 return _news_in(asking.result())
         except (OSError, LookupError, RuntimeError):
-            for _ in range(20):  # dask may need a moment to notice the death of a worker
+            for _ in range(50):  # dask may need a moment to notice the death of a worker
                 if future.status == "finished":
-                    await asyncio.sleep(0.1)
+                    await asyncio.sleep(0.2)
             if future.status == "finished":
                 raise
         finally:

@@ -124,7 +124,7 @@ class Counts(NamedTuple):
         distinct: Different calls among them.
         paid: Calls that were sent to a model.
         saved: Calls answered from the cache or by an equal call in flight. A call that was answered in the
-            moment in which its process was killed counts as saved, except on dask workers.
+            moment in which its process was killed counts as saved.
     """
 
     asked: int
