@@ -248,7 +248,6 @@ def test_import_is_light():
         "bs4",
         "markdown_it",
         "distributed",
-        "redis",
         "IPython",
         "tqdm",
         "ipywidgets",

@@ -387,9 +387,9 @@ class Lab(NamesNearest):
             name: Name of the folder inside `runs` that holds the journals.
             budget: Limits on each run. The lab's `spend` limits the whole sweep.
             at_once: Concurrent runs. `None` means as many as keep the model busy, at most 128.
-            client: A `dask.distributed.Client` whose workers make the runs. All sweeps on one cluster share
-                the limits of a model, and the journals come back to `runs`. Workers on other machines share
-                replies through the `shared` Redis of a `tl.Cache`. `spend` cannot be used with workers.
+            client: A `dask.distributed.Client` whose workers make the runs, all runs of a task on the same
+                worker. The workers divide `spend` and the limits of each model, and use the lab's cache and
+                `runs` through the client.
 
         Raises:
             asyncio.CancelledError: If the sweep was cancelled.

@@ -5,8 +5,6 @@ valid. Errors are never stored. The first reply to a call is kept: a later one d
 `refresh` writes new replies to a new store.
 
     folder/1, folder/2, …    the stores, each a `Store`; the newest reply is read first
-    folder/outbox            entries that could not be sent to the `shared` cache yet
-    folder/id                distinguishes this folder, for dask workers, from another at the same path
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ from tot_lab.core.files import data_folder
 from tot_lab.core.reading.values import common_length
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences
-from tot_lab.models.redis_store import RedisStore, RedisUnavailable
 from tot_lab.models.stack import Backend
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 
@@ -61,49 +58,18 @@ class Readable(Protocol):
 class Cache:
     """Cached replies: a folder that grows, or an exported file, which is read-only.
 
-    With a shared Redis, the folder is read first, entries that it lacks are fetched from the Redis and kept
-    here too, and a reply is written to both. If two hosts make the same call at once, both continue with the
-    first reply. If the Redis cannot be reached, a search continues with the folder alone and warns: a call
-    may then be paid once per host, and the replies are sent to the Redis later.
-
     Args:
         path: A folder, or a `.jsonl.gz` file that `tot-lab cache export` wrote. `None` means
             `$TOT_LAB_CACHE`, or `tot_lab/calls` in the user's data folder.
         create: Whether to create a missing folder.
-        shared: URL of a Redis (`redis://:password@host:6379/0`, `rediss://…`) in which several machines share
-            their replies. Requires `pip install 'tot-lab[redis]'`.
-        allow_unavailable: Whether a Redis that cannot be reached now is accepted.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        create: bool = True,
-        shared: str | None = None,
-        allow_unavailable: bool = False,
-    ) -> None:
-        if isinstance(path, str) and path.startswith(("redis://", "rediss://")):
-            raise ValueError(
-                "path must be a folder: got the URL of a Redis. Use tl.Cache(folder, shared=url)."
-            )
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
         self.path = default_folder() if path is None else Path(path)
         self.stores: list[Readable] = []
-        """Where replies are looked up on this machine, newest first."""
+        """Where replies are looked up, newest first."""
         self.newest: Store | None = None
-        self.shared = (
-            None
-            if shared is None
-            else RedisStore(
-                shared, self.path / "outbox" if create else None, allow_unavailable=allow_unavailable
-            )
-        )
-        """The Redis server, which is used last."""
         if self.path.is_file() or self.path.suffix == ".gz":
-            if shared is not None:
-                raise ValueError(
-                    f"shared= requires a folder: got {self.path}, an exported file, which cannot be written."
-                )
             self.stores = [Exported(self.path)]
             return
         numbers = sorted(int(file.parent.name) for file in self.path.glob("*/cache.db") if _numbered(file))
@@ -121,11 +87,6 @@ class Cache:
             raise CacheError(
                 f"{self.path}: an exported file cannot be written. Import it into a folder first."
             )
-        if self.shared is not None:
-            raise CacheError(
-                f"{self.shared.address}: a shared cache keeps the first replies and cannot be refreshed. Use "
-                f"another database number (…/1) and another folder."
-            )
         number = int(self.newest.folder.name)
         made = False
         while not made:
@@ -139,19 +100,20 @@ class Cache:
                 raise CacheError(f"{self.path}: the cache cannot be written: {error.strerror}") from error
         fresh = object.__new__(Cache)
         fresh.path = self.path
-        fresh.shared = None
         fresh.newest = self.newest = Store(self.path / str(number))
         fresh.stores = [fresh.newest]
         self.stores.insert(0, fresh.newest)
         return fresh
 
     def _entries_under(self, key: str) -> Iterator[bytes]:
-        """Yield what is stored under `key`: newest first, then the shared entry."""
+        """Yield what is stored under `key`, newest first."""
         for store in self.stores:
             if (data := store.get(key)) is not None:
                 yield data
-        if self.shared is not None and (data := self.shared.get(key)) is not None:
-            yield data
+
+    def stored(self, key: str) -> bytes | None:
+        """Return the bytes of the newest entry under `key`, or `None`."""
+        return next(self._entries_under(key), None)
 
     def reply(self, key: str) -> Reply | None:
         """Return the cached reply under `key`, or `None`. Raises `CacheError` if the entry is not valid."""
@@ -163,21 +125,8 @@ class Cache:
             yield reply_in(key, data)
 
     async def find(self, key: str) -> Reply | None:
-        """Return the reply as `reply` does, without blocking the event loop. A shared entry is also kept
-        here.
-        """
-        for store in self.stores:
-            if (data := store.get(key)) is not None:
-                return reply_in(key, data)
-        if self.shared is None:
-            return None
-        data = await asyncio.wrap_future(self.shared.fetch(key))
-        if data is None:
-            return None
-        entry = unpacked(key, data)  # validated, since others write there
-        if self.newest is not None:
-            self.newest.put(key, data)
-        return entry.reply
+        """Return what `reply` does. A worker of a distributed sweep asks another process for it."""
+        return self.reply(key)
 
     def entry(self, key: str, replies: Sequence[Reply] = ()) -> Entry | None:
         """Return the entry under `key` whose reply is in `replies`, or else the newest one."""
@@ -185,39 +134,16 @@ class Cache:
         return next((entry for entry in found if entry.reply in replies), found[0] if found else None)
 
     def put(self, key: str, data: bytes, *, replace: bool = False) -> Future[bool]:
-        """Store the bytes of an entry; see `Store.put`.
-
-        With a shared cache it is offered there first, and the entry that is there afterwards is kept here.
-        The future fails with `RedisUnavailable` if the entry could only be kept here.
-        """
+        """Store the bytes of an entry; see `Store.put`."""
         if self.newest is None:
             raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
-        if self.shared is None:
-            return self.newest.put(key, data, replace=replace)
-        newest = self.newest
-        done: Future[bool] = Future()
-        done.set_running_or_notify_cancel()
+        return self.newest.put(key, data, replace=replace)
 
-        def keep_here(offered: Future[bytes]) -> None:
-            away = offered.exception()
-            first = data if away else offered.result()
-            kept = newest.put(key, first, replace=replace or first is not data)
-            kept.add_done_callback(lambda kept: settle(away or kept.exception(), first is data))
-
-        def settle(failure: BaseException | None, taken: bool) -> None:
-            if failure is None:
-                done.set_result(taken)
-            else:
-                done.set_exception(failure)
-
-        self.shared.offer(key, data, replace=replace).add_done_callback(keep_here)
-        return done
-
-    def keep(self, key: str, data: bytes) -> asyncio.Future[bool]:
+    def keep(self, key: str, data: bytes, *, replace: bool = False) -> asyncio.Future[bool]:
         """Store the bytes of an entry as `put` does, for the running event loop."""
-        if self.newest is not None and self.shared is None:
-            return self.newest.keep(key, data)
-        return asyncio.wrap_future(self.put(key, data))
+        if self.newest is None:
+            raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
+        return self.newest.keep(key, data, replace=replace)
 
     def entries(self) -> Iterator[tuple[str, Entry | CacheError]]:
         """Yield every entry with its key, newest store first. An invalid one is replaced by its error."""
@@ -258,14 +184,15 @@ class Cache:
                 best = (rank, key, entry)
         return None if best is None else best[1:]
 
+    async def explain_miss(self, call: Call, request: Request) -> str:
+        """Return why `call` cannot be answered: how the most similar entry differs from it."""
+        return _describe_miss(self, call, request)
+
     def __repr__(self) -> str:
-        shared = "" if self.shared is None else f", shared at {self.shared.address}"
-        return f"<Cache {self.path}: {sum(map(len, self.stores))} calls{shared}>"
+        return f"<Cache {self.path}: {sum(map(len, self.stores))} calls>"
 
     def close(self) -> None:
         """Write pending entries and close the files."""
-        if self.shared is not None:
-            self.shared.close()
         for store in self.stores:
             if isinstance(store, Store):
                 store.close()
@@ -308,14 +235,10 @@ class Cached:
         key = request.key
         try:
             known = await self.cache.find(key)
-        except (DamagedEntry, RedisUnavailable) as error:
+        except DamagedEntry as error:
             if self.mode == "replay":
                 raise
-            observer.note(
-                "call.damaged" if isinstance(error, DamagedEntry) else "call.unshared",
-                entry=key,
-                error=str(error),
-            )
+            observer.note("call.damaged", entry=key, error=str(error))
             warnings.warn(f"{error}. The model is called again.", RuntimeWarning, stacklevel=2)
             known = None
         if known is not None:
@@ -323,7 +246,7 @@ class Cached:
             observer.note("call.cached")
             return [known]
         if self.mode == "replay":
-            raise CacheMiss(_describe_miss(self.cache, call, request))
+            raise CacheMiss(await self.cache.explain_miss(call, request))
         return await self.inner.answer(calls, observer)
 
 
@@ -359,13 +282,10 @@ class StoreReplies:
                 if not await done:
                     replies[place] = await self._first(key, data) or replies[place]
             except (OSError, CacheError) as error:
-                observer.note(
-                    "call.unshared" if isinstance(error, RedisUnavailable) else "call.unstored",
-                    error=str(error),
-                )
-                where = "on this disk only" if isinstance(error, RedisUnavailable) else "in the run only"
+                observer.note("call.unstored", error=str(error))
                 warnings.warn(
-                    f"A reply could not be cached ({error}). The run continues; the reply is {where}.",
+                    f"A reply could not be cached ({error}). The run continues, and the reply is in the run "
+                    f"only.",
                     RuntimeWarning,
                     stacklevel=2,
                 )
@@ -374,9 +294,9 @@ class StoreReplies:
     async def _first(self, key: str, data: bytes) -> Reply | None:
         """Return the reply that was stored first, or `None` if it was damaged and has been replaced."""
         try:
-            return self.cache.reply(key)
+            return await self.cache.find(key)
         except DamagedEntry:
-            await asyncio.wrap_future(self.cache.put(key, data, replace=True))
+            await self.cache.keep(key, data, replace=True)
             return None
 
 

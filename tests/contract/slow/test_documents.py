@@ -15,7 +15,6 @@ from nbclient import NotebookClient
 from support import ROOT, TASK, Scripted, mostly_nightly, run
 from support.pages import blocks, execute
 from support.providers import Providers, Said
-from support.redis_server import RedisServer
 from support.serving import process
 
 import tot_lab as tl
@@ -243,19 +242,15 @@ def test_the_experiment_of_the_guide_is_what_the_guide_says(tmp_path, monkeypatc
 
 @pytest.mark.nightly
 def test_the_cluster_page_runs_on_a_cluster(tmp_path, monkeypatch):
-    """With a Redis and a scheduler of this machine at the addresses that it names."""
+    """With a scheduler of this machine at the address that it names."""
     monkeypatch.chdir(tmp_path)
     page, _ = blocks(CLUSTER)
-    redis = RedisServer(tmp_path, requirepass="password")
-    with Providers(lambda asked: Said("Answer: 4")) as server, ExitStack() as after:
-        after.callback(redis.stop)
+    with Providers(lambda asked: Said("Answer: 4")) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
         one = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
         with distributed.LocalCluster(**one) as cluster:
-            code = page.replace("redis://:password@10.0.0.5:6379/0", redis.url)
-            code = code.replace("tcp://10.0.0.5:8786", cluster.scheduler_address)
-            names = execute(code, {})
+            names = execute(page.replace("tcp://10.0.0.5:8786", cluster.scheduler_address), {})
             distributed.default_client().close()
         assert names["sweep"].df().answer.tolist() == ["4"]
 

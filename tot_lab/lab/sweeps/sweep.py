@@ -124,7 +124,7 @@ class Counts(NamedTuple):
         distinct: Different calls among them.
         paid: Calls that were sent to a model.
         saved: Calls answered from the cache or by an equal call in flight. A call that was answered in the
-            moment in which its process was killed counts as saved, except on dask workers.
+            moment in which its process was killed counts as saved.
     """
 
     asked: int
@@ -276,14 +276,26 @@ class Sweep(SweepMethods):
                 header, lines, _ = read_journal(path)
                 self.runner.count_payments(header, lines)
 
-    async def make(self, cells: Sequence[Cell], at_once: int, update: Callable[[], None]) -> None:
-        """Make the unfinished runs of `cells` in this process. `update` is called after each."""
+    async def make(
+        self,
+        cells: Sequence[Cell],
+        at_once: int,
+        update: Callable[[], None],
+        more: Callable[[], Awaitable[Sequence[Cell]]] | None = None,
+    ) -> None:
+        """Make the unfinished runs of `cells` in this process. `update` is called after each, and `more` for
+        further cells whenever none are waiting, until it returns none.
+        """
         waiting, turn = deque(cells), asyncio.Lock()
 
         async def work() -> None:
-            while waiting:
+            nonlocal more
+            while waiting or more:
                 async with turn:
                     await self._until_needed()
+                    if more and not waiting:
+                        waiting.extend(await more())
+                        more = more if waiting else None
                 if not waiting:
                     return
                 cell = waiting.popleft()
@@ -296,7 +308,7 @@ class Sweep(SweepMethods):
 
         with seldom_collecting():
             async with asyncio.TaskGroup() as workers:
-                for _ in range(min(at_once, len(cells))):
+                for _ in range(at_once if more else min(at_once, len(cells))):
                     workers.create_task(work())
 
     async def _until_needed(self) -> None:
