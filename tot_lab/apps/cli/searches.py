@@ -271,9 +271,6 @@ def _sweep(args: argparse.Namespace) -> int:
     if sweep.rows:
         print(table(sweep))
     failed = sum(row.error is not None for row in sweep.rows.values())
-    graded = any(row.score is not None or row.error for row in sweep.rows.values())
-    if not graded and any(task.reference is not None for task in given):
-        print("\nThe tasks have answers but no grading: add grade=number (or exact, choice, math, …).")
     if sweep.in_memory:
         print(f"\n{len(sweep.in_memory):,} runs could not be written; repeat the command to run them again")
     print(f"\njournals: {sweep.folder}/")
@@ -315,7 +312,7 @@ def table(sweep: Sweep) -> str:
         rows.append(
             (
                 line.setting,
-                f"{line.runs:,}",
+                line.counted_runs,
                 f"{rate[0]:.1%}" if rate else "–",
                 f"{rate[1]:.1%} – {rate[2]:.1%}" if rate else "–",
                 "–" if line.calls is None else f"{line.calls:,.1f}",

@@ -225,10 +225,12 @@ def _forecast(bound: float | None, samples: Sequence[float | None], left: Sequen
     count = len(known)
     if count == 1 or not expected:
         return Forecast(bound, expected, *((0.0, 0.0) if count > 1 else ()))
-    from scipy.stats import t  # noqa: PLC0415
+    from scipy.special import stdtrit  # noqa: PLC0415
 
     freedom = WEIGHT + count - 1
     variation = WEIGHT * SPREAD**2 + (count - 1) * statistics.variance(known) / expected**2
     tasks = sum(left) ** 2 / sum(one**2 for one in left)  # as many tasks with equally many runs
-    factor = math.exp(t.ppf(0.95, freedom) * math.sqrt(variation / freedom * (1 / count + 1 / tasks)))
+    factor = math.exp(
+        float(stdtrit(freedom, 0.95)) * math.sqrt(variation / freedom * (1 / count + 1 / tasks))
+    )
     return Forecast(bound, expected, expected / factor, min(expected * factor, most))
