@@ -87,6 +87,7 @@ def test_what_is_not_known_is_not_bounded_and_a_simulated_model_is_free(tmp_path
     assert "input tokens   unknown" in free
 
 
+@pytest.mark.slow
 def test_flops_follow_from_the_parameters_of_the_roles(tmp_path):
     roles = {name: {"params": 7e9} for name in ("propose", "evaluate", "answer")}
     lab = lab_of(Priced(), tmp_path, roles=roles)
@@ -96,6 +97,7 @@ def test_flops_follow_from_the_parameters_of_the_roles(tmp_path):
     assert estimate.flops.expected == pytest.approx(14e9 * (tokens[0].expected + tokens[1].expected))
 
 
+@pytest.mark.slow
 def test_a_pilot_is_part_of_the_sweep_and_its_tasks_do_not_depend_on_their_order(tmp_path):
     model = Priced()
     lab = lab_of(model, tmp_path)
@@ -112,6 +114,7 @@ def test_a_pilot_is_part_of_the_sweep_and_its_tasks_do_not_depend_on_their_order
     assert {call.prompt for call in model.calls} > asked
 
 
+@pytest.mark.slow
 def test_the_interval_is_that_of_the_docstring(tmp_path):
     lab = lab_of(Priced(), tmp_path)
     estimate = wait(lab.estimate_sweep(tl.OneAnswer(), TASKS, pilot=2))

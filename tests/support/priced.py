@@ -1,7 +1,7 @@
 """An endpoint with known prices that a simulated model answers."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from pydantic import PrivateAttr
@@ -17,6 +17,7 @@ PRICE = (3.0, 15.0)
 class Priced(Endpoint):
     """Answers as the simulated model `sim` does. It counts tokens as that model does."""
 
+    kind: ClassVar[str] = "support/priced"
     sim: str = "sim/general"
     context_window: int = 4_000
     _calls: list[Call] = PrivateAttr(default_factory=list)

@@ -121,7 +121,7 @@ class Bounds:
         left = min((most for most in (left, limit) if most is not None), default=None)
         if left is None:
             return Amounts()
-        bound = total(self._seen)  # the calls seen, even if a limit of calls refuses some of them
+        bound = _most(self._seen, left)
         if (unseen := left - len(self._seen)) > 0:
             largest = await self._of_any_call()
             rest = Amounts(*(None if amount is None else unseen * amount for amount in largest))
@@ -185,6 +185,19 @@ class Bounds:
 def _probe(name: str | None) -> Call:
     """Return a call with a prompt so long that a provider caches its beginning, which may cost more."""
     return Call("0", "propose", (Message("user", "word " * 5000 + "\n\nword"),), model=name)
+
+
+def _most(calls: Sequence[Amounts], count: int) -> Amounts:
+    """Return the most that so many of the calls use."""
+    if not calls:
+        return Amounts(*[0.0] * len(Amounts._fields))
+    columns = zip(*calls, strict=True)
+    return Amounts(*(_sum_of_largest(column, count) for column in columns))
+
+
+def _sum_of_largest(amounts: Sequence[float | None], count: int) -> float | None:
+    known = [amount for amount in amounts if amount is not None]
+    return math.fsum(sorted(known, reverse=True)[:count]) if len(known) == len(amounts) else None
 
 
 def _largest(amounts: Iterable[float | None]) -> float | None:
