@@ -826,7 +826,7 @@ def test_a_table_is_saved_with_where_it_comes_from(tmp_path):
     assert told["tot_lab"] == tl.__version__
     assert told["model"]["label"] == "scripted"
     assert told["calls"] == made.counts._asdict()
-    assert told["runs"] == {"finished": 10, "of": 10}
+    assert told["runs"] == {"finished": 10, "graded": 10, "of": 10}
     with pytest.warns(UserWarning, match="were lost"):
         tex = made.save(tmp_path / "paper.tex").read_text()
     assert tex.startswith(r"\begin{tabular}")
