@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -59,11 +60,16 @@ def test_a_server_out_of_reach_is_warned_about_once_and_nothing_counts_as_sent()
     assert lab.spent == 0
 
 
-def test_a_missing_key_names_what_to_set(monkeypatch):
+def test_a_missing_key_names_what_to_set_in_each_lab(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    lab = tl.Lab("gpt-4.1-mini", runs=None, mode="off")
-    with pytest.warns(UserWarning, match="OPENAI_API_KEY"):
-        assert "OPENAI_API_KEY" in lab.run_sync(tl.OneAnswer(), TASK).failure
+    again = {"answer": "gpt-4.1-mini"}  # another route to the same model
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")  # that of a script, which shows a warning of one place once
+        for _ in range(2):
+            lab = tl.Lab("gpt-4.1-mini", roles=again, runs=None, mode="off")
+            assert "OPENAI_API_KEY" in lab.run_sync(tl.OneAnswer(), TASK).failure
+            assert lab.run_sync(tl.TreeOfThoughts(), TASK).failure
+    assert ["OPENAI_API_KEY" in str(one.message) for one in caught] == [True, True]
 
 
 # Prompts.

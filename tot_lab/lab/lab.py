@@ -30,8 +30,9 @@ from tot_lab.lab.lessons import Lessons, LessonsError
 from tot_lab.lab.model_settings import named_model, with_named_models
 from tot_lab.lab.plan_store import PlanStore
 from tot_lab.lab.sweeps.axes import Strategies
+from tot_lab.lab.sweeps.estimates import SweepEstimate, estimate_sweep, pilot_cells
 from tot_lab.lab.sweeps.progress import progress
-from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep, SweepEstimate
+from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep
 from tot_lab.models.checking import Check, check
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
@@ -43,11 +44,12 @@ from tot_lab.record.search_notes import SearchNotes
 from tot_lab.record.waiting import notebook_display, show_calls
 from tot_lab.runtime.blocking import blocking
 from tot_lab.runtime.branching import describe_change, doubts_of, source_of
+from tot_lab.runtime.estimates import Estimate
 from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of
 from tot_lab.runtime.roles import Role, roles_of
-from tot_lab.runtime.runner import Estimate, Execution, Follower, Runner, check_arguments
+from tot_lab.runtime.runner import Execution, Follower, Runner, check_arguments
 from tot_lab.runtime.settings import RunnerSettings
 from tot_lab.runtime.steering import Steering
 from tot_lab.strategies.react import ReAct
@@ -182,15 +184,20 @@ class Lab(NamesNearest):
         return found
 
     async def estimate(
-        self, strategy: Strategy | str | Task, task: Task | None = None, *, repeat: int = 0
+        self,
+        strategy: Strategy | str | Task,
+        task: Task | None = None,
+        *,
+        budget: Budget | None = None,
+        repeat: int = 0,
     ) -> Estimate:
-        """Predict the calls of `strategy` on `task` without sending or recording anything.
+        """Bound what the same `run` would use, without sending or recording anything.
 
         Tools that only compute are carried out.
         """
         strategy, task = self._chosen(strategy, task)
-        check_arguments(strategy, task, None, repeat)
-        return await self.runner.estimate(*self._prepared(strategy, task), repeat=repeat)
+        check_arguments(strategy, task, budget, repeat)
+        return await self.runner.estimate(*self._prepared(strategy, task), repeat=repeat, budget=budget)
 
     async def run(
         self,
@@ -422,10 +429,23 @@ class Lab(NamesNearest):
         *,
         name: str = "sweep",
         budget: Budget | None = None,
+        pilot: int = 0,
     ) -> SweepEstimate:
-        """Predict what the same `sweep` would still call, without sending or recording anything."""
+        """Predict what the same `sweep` would still use.
+
+        Args:
+            strategies: As for `sweep`.
+            tasks: As for `sweep`.
+            repeats: As for `sweep`.
+            name: As for `sweep`.
+            budget: As for `sweep`.
+            pilot: Number of tasks, chosen at random, whose first repeat is run now for an expectation with an
+                interval. The sweep does not pay these runs again. With 0, nothing is sent or recorded.
+        """
         sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
-        return await sweep.estimate()
+        if pilot:
+            await sweep.carry_out(None, progress, cells=pilot_cells(sweep, pilot))
+        return await estimate_sweep(sweep)
 
     def stream(
         self,

@@ -57,6 +57,9 @@ UNLISTED = "not answered as a list"
 of them a request of its own, since only one of them may be at fault."""
 
 
+NO_SERVER = "No server answers at {} for {}. Start it, or set {} of the model"
+"""Problem of an endpoint (`Endpoint.problem`): the address, the model, and the setting with the address."""
+
 RUN_NUMBER: ContextVar[int] = ContextVar("tot_lab_run_number", default=0)
 """Number of the run that the current task works for, counted from 1 in the order in which runs begin."""
 

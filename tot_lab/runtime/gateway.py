@@ -47,6 +47,7 @@ class Gateway:
         self.opened: Cache | None = None
         """The cache, once it was used."""
         self._opening = threading.Lock()
+        self._warned: set[str] = set()
         self.checked_window: int | None = None
         """The context window that the server reported to `Lab.check`."""
         self._flights: dict[str, Flight] = {}
@@ -247,7 +248,7 @@ class Gateway:
             end: Backend = model if model.concurrency is not None else Measured(model, model)
             stack: Backend = Retried(end, model)
             stack = Spending(Limited(stack, model), model, self.spend_limiter)
-            stack = Condensed(Ready(Warmed(stack, model.cached_beginning), model))
+            stack = Condensed(Ready(Warmed(stack, model.cached_beginning), model, self._warned))
         else:
             stack = self._end(model)
         if self.is_cached(model) and self.mode != "replay":

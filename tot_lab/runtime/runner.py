@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tot_lab.core.acts import acts_of
 from tot_lab.core.bulk import seldom_collecting
@@ -33,6 +33,7 @@ from tot_lab.record.search_notes import SearchNotes
 from tot_lab.runtime.branching import answering, parent_of
 from tot_lab.runtime.budget import AMOUNTS
 from tot_lab.runtime.driver import Driver
+from tot_lab.runtime.estimates import NOT_MADE, Amounts, Bounds, Estimate, certain_calls
 from tot_lab.runtime.gateway import Gateway, identity_of
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of, runnable
@@ -62,20 +63,6 @@ class Follower(Protocol):
 
     def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Following:
         """Return a watcher of the run with this header. `lines` are the earlier lines of a resumed run."""
-
-
-class Estimate(NamedTuple):
-    """The predicted calls of a run.
-
-    Attributes:
-        calls: Upper bound of the calls, or `None` without a bound.
-        cached: How many of them the cache answers, as far as the search can be followed.
-        whole: Whether the cache answers all of them, so that the run would be free.
-    """
-
-    calls: int | None
-    cached: int
-    whole: bool
 
 
 class Runner:
@@ -273,7 +260,9 @@ class Runner:
         execution.loaded = from_file
         return execution
 
-    async def estimate(self, strategy: Strategy, task: Task, *, repeat: int = 0) -> Estimate:
+    async def estimate(
+        self, strategy: Strategy, task: Task, *, repeat: int = 0, budget: Budget | None = None
+    ) -> Estimate:
         """Predict the calls of `strategy` on `task` without sending or recording anything.
 
         Tools without effects are carried out.
@@ -289,11 +278,25 @@ class Runner:
                 return await tool.reply(call, observer)
             cached += reply is not None and not asks_no_model(call)
             unknown += reply is None
-            return reply or Reply(error="budget:calls")
+            return reply or Reply(error=NOT_MADE)
 
         driver = Driver(look, known, repeat=repeat, in_order=True)
-        await driver.drive(thinking_of(strategy, self.equipped(task), self.gateway.roles))
-        return Estimate(strategy.max_calls(self.equipped(task)), cached, unknown == 0)
+        task = self.equipped(task)
+        await driver.drive(thinking_of(strategy, task, self.gateway.roles))
+        bounds = Bounds(self.gateway, strategy)
+        for call in certain_calls(known.lines):
+            await bounds.see(call)
+        calls = strategy.max_calls(task)
+        sent = await bounds.of_run(calls, cached, budget)
+        return Estimate(calls, cached, unknown == 0, self.within_spend(sent))
+
+    def within_spend(self, most: Amounts) -> Amounts:
+        """Return `most` with the cost limited to what is left of `spend`."""
+        cap = self.gateway.spend_limiter.cap
+        if cap is None:
+            return most
+        left = max(cap - self.spent, 0.0)
+        return most._replace(cost=left if most.cost is None else min(most.cost, left))
 
 
 class Execution:

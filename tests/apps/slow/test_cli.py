@@ -475,20 +475,31 @@ def test_sweep_over_a_file_of_tasks(tmp_path):
 
 def test_sweep_estimates_without_asking(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main([*SWEEP, "--estimate"]) == 0
+
+    def most_calls(text):
+        return int(re.search(r"^calls +([\d,]+)", text, re.M)[1].replace(",", ""))
+
+    assert main([*SWEEP, "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "64 runs: 8 settings, 4 tasks; 0 are finished" in said
-    assert "a simulated model: free" in said
+    assert "64 runs of sim/game24, a simulated model: free: 8 settings, 4 tasks" in said
+    assert "left: 64 of 64 runs" in said
+    assert "expected" not in said
     assert not [*tmp_path.iterdir()]
-    most = int(re.search(r"at most ([\d,]+) calls", said)[1].replace(",", ""))
+    assert main([*SWEEP, "--pilot", "2"]) == 0
+    piloted = capsys.readouterr().out
+    assert "left: 48 of 64 runs" in piloted
+    assert "expected from 2 finished tasks" in piloted
+    assert most_calls(piloted) < most_calls(said)
+    assert main([*SWEEP, "--pilot", "5"]) == 2
+    assert "pilot must be 1 to 4, the number of tasks: got 5." in capsys.readouterr().err
     assert main(SWEEP) == 0
     runs = tl.load(tmp_path / "runs" / "hands")
-    assert 0 < sum(run.usage.calls for run in runs) <= most
+    assert 0 < sum(run.usage.calls for run in runs) <= most_calls(said)
     capsys.readouterr()
-    assert main([*SWEEP, "--estimate"]) == 0
+    assert main([*SWEEP, "--dry-run"]) == 0
     after = capsys.readouterr().out
-    assert "64 are finished" in after
-    assert "at most 0 calls" in after
+    assert "left: 0 of 64 runs" in after
+    assert most_calls(after) == 0
 
 
 def test_sweep_interrupted_says_how_to_go_on_and_does(tmp_path):

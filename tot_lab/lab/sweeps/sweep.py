@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import Call, Halt, Reply, format_error, is_made
+from tot_lab.core.calls import Call, Reply, format_error, is_made
 from tot_lab.core.files import open_regular
 from tot_lab.core.parts import Part
 from tot_lab.core.records import Line, Note, Position
@@ -42,7 +42,7 @@ from tot_lab.record.run import Run, Usage, load, usage_by_role
 from tot_lab.runtime.gateway import identity_of
 from tot_lab.runtime.recorder import take_away
 from tot_lab.runtime.roles import calling_roles
-from tot_lab.runtime.runner import Estimate, Execution, Runner, check_arguments, resumable
+from tot_lab.runtime.runner import Execution, Runner, check_arguments, resumable
 
 ByWorkers: TypeAlias = Callable[["Sweep", Sequence["Cell"], int | None, Callable[[], None]], Awaitable[None]]
 """Makes cells of a sweep with a limited number of concurrent runs, and calls the function after each."""
@@ -131,25 +131,6 @@ class Counts(NamedTuple):
     distinct: int
     paid: int
     saved: int
-
-
-class SweepEstimate(NamedTuple):
-    """Calls that a sweep would still make.
-
-    Attributes:
-        runs: Number of runs.
-        finished: Runs that need no further calls.
-        calls: Upper bound of the calls of the other runs, or `None` without a bound.
-        cached: How many of these calls the cache answers, as far as the searches can be followed.
-        cost: USD if every call were paid and a run cost the mean of the finished runs of its setting. `None`
-            without finished runs or prices.
-    """
-
-    runs: int
-    finished: int
-    calls: int | None
-    cached: int
-    cost: float | None
 
 
 class Sweep(SweepMethods):
@@ -248,9 +229,15 @@ class Sweep(SweepMethods):
     # Running.
 
     async def carry_out(
-        self, at_once: int | None, progress: Progress, by_workers: ByWorkers | None = None
+        self,
+        at_once: int | None,
+        progress: Progress,
+        by_workers: ByWorkers | None = None,
+        cells: Sequence[Cell] | None = None,
     ) -> None:
-        """Make the unfinished runs, at most `at_once` at a time, here or with the workers of a cluster."""
+        """Make the unfinished runs of `cells`, by default of all, at most `at_once` at a time, here or with
+        the workers of a cluster.
+        """
         if at_once is not None and at_once < 1:
             raise ValueError(f"at_once must be at least 1 or None: got {at_once}.")
         forget_warnings()
@@ -259,7 +246,7 @@ class Sweep(SweepMethods):
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.runner.gateway.spend_limiter.cap is not None:
             self._count_payments()
-        cells = sorted(self.cells, key=self._turn)
+        cells = sorted(self.cells if cells is None else cells, key=self.turn)
         with progress(self) as update:
             if by_workers is None:
                 await self.make(cells, at_once or self.window(), update)
@@ -323,7 +310,7 @@ class Sweep(SweepMethods):
             else:
                 return
 
-    def _turn(self, cell: Cell) -> tuple[int, int, float]:
+    def turn(self, cell: Cell) -> tuple[int, int, float]:
         """Return the sort key of a cell: its repeat, its task, and the calls of its setting.
 
         Going task by task keeps an interrupted sweep comparable. The setting with the most calls comes first,
@@ -466,7 +453,7 @@ class Sweep(SweepMethods):
         return model if isinstance(model, Part) else self.runner.gateway.model_of(model)
 
     def finished(self, cell: Cell) -> Run | None:
-        """Return the finished run of a cell from its journal, or `None` if something is left to do.
+        """Return the finished run of a cell, or `None` if something is left to do.
 
         Raises:
             OSError: If the journal cannot be opened.
@@ -474,43 +461,10 @@ class Sweep(SweepMethods):
         """
         path = self.path(cell)
         if path is None or not begun(path):
-            return None
+            return self.in_memory.get(cell.run_id)
         header, lines, _ = read_journal(path)
         kept = resumable(lines, asking=self.runner.gateway.mode != "replay")
         return self.whole(Run(header, lines, path), cell) if kept is None else None
-
-    async def estimate(self) -> SweepEstimate:
-        """Predict the remaining calls without sending or recording anything."""
-        costs: dict[int, list[float | None]] = {}
-        left: list[Cell] = []
-        for cell in self.cells:
-            with suppress(JournalError, OSError):  # its row will show the error, without any call
-                done = self.finished(cell)
-                if done is None:
-                    left.append(cell)
-                else:
-                    costs.setdefault(cell.setting, []).append(done.usage.cost)
-        calls: float = 0
-        cached = 0
-        for cell in left:
-            caps = [] if self.budget is None or self.budget.calls is None else [self.budget.calls]
-            try:
-                estimate = await self.runner.estimate(*self.part(cell), repeat=cell.repeat)
-            except Halt:  # the cache cannot be read
-                raise
-            except Exception:  # the run will report a bug in the strategy
-                estimate = Estimate(None, 0, whole=False)
-            caps += [] if estimate.calls is None else [estimate.calls]
-            cached += estimate.cached
-            calls += min(caps, default=math.inf)
-        means = [mean(costs.get(cell.setting, [])) for cell in left]
-        return SweepEstimate(
-            len(self.cells),
-            len(self.cells) - len(left),
-            None if calls == math.inf else int(calls),
-            cached,
-            None if None in means else math.fsum(mean for mean in means if mean is not None),
-        )
 
     # Results.
 

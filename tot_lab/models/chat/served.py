@@ -17,7 +17,7 @@ from tot_lab.models.chat.replies import Answers, Billed, Choice, usd, wanted_bac
 from tot_lab.models.connections import opened
 from tot_lab.models.model_table import UNKNOWN_OUTPUT
 from tot_lab.models.providers import checked_url, is_safe_url, key_in_environment, one_url
-from tot_lab.models.stack import Failure
+from tot_lab.models.stack import NO_SERVER, Failure
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -82,7 +82,7 @@ class ServedModel(ChatEndpoint):
         try:
             status, page = await self.look("models")
         except Failure as failure:
-            return f"No server answers at {self.address} for {self.name}" if failure.refused else None
+            return NO_SERVER.format(self.address, self.name, "base_url") if failure.refused else None
         if status == 404 and await self._is_below_v1():
             return f"{self.address} is not the API of {self.name}. Set base_url to {self.address}/v1"
         ids = [entry.get("id") for entry in entries_in(page)] if status == 200 else []

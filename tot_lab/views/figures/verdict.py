@@ -55,14 +55,19 @@ def correctness(run: Run) -> bool | None:
 
 
 def format_grade(run: Run) -> str:
-    """Return the grade in words, "" for an ungraded answer. A grading error becomes part of the text."""
+    """Return the grade in words, "" for an answer to a task without a reference. A grading error becomes part
+    of the text.
+    """
     try:
         if run.waits_for_grading:
             return "not graded yet: access run.grade to grade it"
         if run.failure is not None:
             return FAILED
         if run.grade is None:
-            return f"not graded: {printable(run.ungraded)}" if run.ungraded else ""
+            if run.ungraded:
+                return f"not graded: {printable(run.ungraded)}"
+            why = "" if run.task is None else run.task.domain.why_ungraded(run.task)
+            return why and f"ungraded: {why}"
         if run.correct:
             return "✓ correct"
         return "✗ wrong" if run.grade == 0 else f"✗ graded {run.grade:.3g}"
