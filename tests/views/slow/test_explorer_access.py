@@ -17,7 +17,7 @@ FOCUSED = "document.activeElement"
 def runs():  # requested before `chrome`: no run can be made while Playwright holds the event loop
     search = tl.TreeOfThoughts(answer="best_leaf")
     other = tl.TreeOfThoughts(answer="best_leaf", search=tl.BeamSearch(width=1))
-    return game(search, "1 4 8 8"), game(other, "1 4 8 8"), agent(tl.PlanExecute())
+    return game(search, "1 4 8 8"), game(other, "1 4 8 8"), agent(tl.PlanExecute(), task=1)
 
 
 def serious(page, scheme="light"):
@@ -152,6 +152,7 @@ def test_keys_alone_suffice_in_the_steps_the_plan_and_the_timeline(runs, opened)
     press_button(page, "timeline")
     tab_to(page, "one.matches('canvas')")
     order = list(dict.fromkeys(line.e.node for line in run.lines if isinstance(line.e, tl.Call)))
+    assert len(order) > 2
     page.evaluate(f"{APP}.show([])")
     for id in order[:3]:
         page.keyboard.press("ArrowRight")
