@@ -12,7 +12,7 @@
 
 import { diffOf } from "./diff.js";
 import { brief, button, count, dotted, field, h, money, number, press, renew, say, seconds, short } from "./dom.js";
-import { STATES } from "./recording.js";
+import { KINDS, kindsOf } from "./origins.js";
 import { backedUp } from "./quantities.js";
 import { plansAt, stepAt } from "./plans.js";
 import { changedAt } from "./scene.js";
@@ -47,13 +47,15 @@ const LINKS = {
 };
 
 /**
- * Returns the name of the state of a thought.
+ * Returns the state of a thought, or what kind of step it is if nothing was decided about it.
  * @param {Recording} recording
  * @param {Frame} frame
  * @param {number} node
  */
-export const stateOf = (recording, frame, node) =>
-  frame.state[node] ? STATES[frame.state[node]] : recording.parent[node] < 0 ? "question" : "not decided";
+export const stateOf = (recording, frame, node) => {
+  const kind = recording.hasSteps && !frame.state[node] ? kindsOf(frame)[node] : 0;
+  return kind ? KINDS[kind] : frame.word(node);
+};
 
 /** Returns the score of an evaluated thought in words. @param {number} score */
 export const scoreOf = (score) => (isNaN(score) ? "unreadable" : brief(score));

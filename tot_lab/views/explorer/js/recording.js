@@ -12,7 +12,8 @@
 
 import { between, bytes, floats, grouped, grow, integers } from "./numbers.js";
 
-/** The states of a thought: no decision, no readable score, or a decision (core/records.py). */
+/** The state of a root without a decision, and the other states of a thought: `STATES` of core/records.py. */
+export const QUESTION = "question";
 export const STATES = [
   "proposed", "unreadable", "kept", "pruned", "complete", "duplicate", "merged", "failed", "answer",
 ];
@@ -437,6 +438,11 @@ export class Frame {
   /** The end of the run, null while it is running. */
   get stop() {
     return this.#end?.stop ?? null;
+  }
+
+  /** Returns the state of a node in a word, as `nodes_df.state` does. @param {number} node */
+  word(node) {
+    return this.state[node] || this.run.parent[node] >= 0 ? STATES[this.state[node]] : QUESTION;
   }
 
   /** Returns the reason of the decision about a node, "" if there is none. @param {number} node @returns {string} */

@@ -92,7 +92,7 @@ test("a thought's state has a name", () => {
   const recording = tree([-1, 0, 0], { decided: [[1, "answer"]] });
   assert.deepEqual(
     [0, 1, 2].map((node) => stateOf(recording, recording.at(4), node)),
-    ["question", "answer", "not decided"],
+    ["question", "answer", "proposed"],
   );
 });
 
