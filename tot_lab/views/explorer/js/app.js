@@ -425,7 +425,7 @@ export function mount(element, source, { height = 620 } = {}) {
     announce(
       node < 0
         ? "nothing is selected"
-        : `thought ${recording.id(node)}, ${fateOf(recording, frameOf(which), node)}: ${short(recording.text(node), 140)}`,
+        : `thought ${recording.id(node)}, ${fateOf(frameOf(which), node, source.facts(which))}: ${short(recording.text(node), 140)}`,
     );
     changed();
   }

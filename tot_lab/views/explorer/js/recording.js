@@ -387,7 +387,7 @@ export class Frame {
     const { kind, node, data, row, parent, input, output, nodes } = this.run;
     grow(this, ["score", "state", "scoredLine", "decidedLine", "children"], nodes);
     const { score, state, scoredLine, decidedLine, children } = this;
-    const usage = { ...this.usage };
+    const usage = { ...(this.usage.calls ? this.usage : NOTHING) };
     for (let line = this.step; line < step; line++) {
       const about = node[line];
       switch (kind[line]) {
@@ -421,7 +421,8 @@ export class Frame {
         }
       }
     }
-    this.usage = usage;
+    // Without the calls of the log, what they used is unknown.
+    this.usage = usage.calls || !this.run.lacks("calls") ? usage : { calls: 0, input: NaN, output: NaN, cost: NaN, paid: NaN };
     this.step = step;
   }
 
