@@ -177,8 +177,7 @@ export function legendOf(app) {
     QUANTITIES.map((name) => h("option", name)),
   );
   const ends = h("span.scale");
-  const whose = h("span.quiet", "A:");
-  const element = h("div.row", { role: "group", "aria-label": "legend" }, whose, states, h("span.scale", "colour", colour), ends);
+  const element = h("div.row", { role: "group", "aria-label": "legend" }, states, h("span.scale", "colour", colour), ends);
   const scale = h("i");
   scale.style.background = "linear-gradient(90deg,var(--scores))";
   /** @param {Frame} frame */
@@ -198,8 +197,9 @@ export function legendOf(app) {
     const links = [...new Set(scene?.links.map(({ kind }) => kind))];
     const lost = scene?.flags.some((has) => has & LOST);
     const compared = app.view === "compare";
-    whose.hidden = app.source.runs.length < 2; // the counts are those of the first run
-    renew(states, [counts, answer, solvable, missed, changed, open, steps, links, lost, compared], () => [
+    const two = app.source.runs.length > 1;
+    renew(states, [counts, answer, solvable, missed, changed, open, steps, links, lost, compared, two], () => [
+      two && h("span.quiet", "A:"), // the counts are those of the first run
       LEGEND.map((name) => {
         const state = STATES.indexOf(name);
         const count = counts[state] - (state ? 0 : steps.reduce((a, b) => a + b, 0));
