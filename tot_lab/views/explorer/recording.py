@@ -369,7 +369,8 @@ def _plan_versions(run: Run) -> list[dict[str, Any]]:
     """Return every version of the plans of a run, with the state of its steps before the next version.
 
     `changes` lists, for each step, the states that it had in that version, each with the line of the record
-    from which on it had it. `reviews` are the thoughts that reviewed that version, with the lines of the reviews.
+    from which on it had it. `reviews` are the thoughts that reviewed that version, with the lines of the
+    reviews.
     """
     fold = PlanFold(run.header)
     versions: dict[tuple[str, int], Plan] = {}

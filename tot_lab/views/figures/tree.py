@@ -71,7 +71,8 @@ SHAPES = {
     "proposed": "hexagon",
 }
 """Marker of each state (`STATES`) and verdict, in the order of the legend. All markers differ in shape, not
-only in colour: of the stars, that of a right answer is filled with the colour of its score, and that of a wrong one is crossed.
+only in colour: of the stars, that of a right answer is filled with the colour of its score, and that of a
+wrong one is crossed.
 """
 
 HOLLOW = ("question", "answer", "wrong answer")
