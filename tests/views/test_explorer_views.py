@@ -65,7 +65,7 @@ def test_visits_are_shown_where_a_search_counts_them(opened):
     beam = opened(game(tl.TreeOfThoughts()))
     soon(lambda: set(beam.evaluate(names)) == {"score", "solvable", "cost", "depth"})
     beam.evaluate(f"{APP}.show(['0.0'])")
-    soon(lambda: "not decided" not in beam.locator(".tl-facts").text_content())
+    soon(lambda: "proposed" not in beam.locator(".tl-facts").text_content())
     assert "visits" not in beam.locator(".tl-facts").text_content()
 
 
@@ -742,10 +742,10 @@ def test_from_afar_the_painted_means_shares_and_counts_are_the_true_ones(opened)
     for level in range(1, max(level for level, _ in cells) + 1):
         nodes = [node for node in run.tree if node.depth == level]
         scores = [node.score for node in nodes if node.score is not None]
-        dropped = 100 * sum(node.state != "kept" for node in nodes) / len(nodes)
+        dropped = 100 * sum(node.state == "pruned" for node in nodes) / len(nodes)
         mean = sum(scores) / len(scores)
         assert f"{len(nodes):,}" in shown["words"]
-        assert f"mean {mean:.3g}, {math.floor(dropped + 0.5)} % dropped" in shown["words"]
+        assert f"mean {mean:.3g}, {math.floor(dropped + 0.5)} % pruned" in shown["words"]
         # The mean of what is painted, each cell counted as often as it has thoughts.
         weight = total = 0.0
         for (its, column), parts in painted.items():
@@ -919,7 +919,7 @@ def test_compare_lists_what_was_set_differently_and_explains_its_colours(opened)
     ]
     assert [row[0] for row in shown[2:]] == ["answer", "verdict", "ended", "usage"]
     legend = page.get_by_role("group", name="legend")
-    for words in ("only here", "other text", "other score", "other fate"):
+    for words in ("only here", "other text", "other score", "other state"):
         assert legend.get_by_text(words).is_visible()
     item = page.locator(".tl-differences .tl-item").first.bounding_box()
     box = page.locator(".tl-differences").bounding_box()
@@ -930,7 +930,7 @@ def test_compare_lists_what_was_set_differently_and_explains_its_colours(opened)
     assert side["y"] + side["height"] <= page.get_by_role("group", name="time").bounding_box()["y"] + 1
     page.get_by_role("group", name="time").get_by_role("button", name="play").click()  # nothing covers it
     page.get_by_role("button", name="tree", exact=True).click()
-    soon(lambda: not legend.get_by_text("other fate").is_visible())
+    soon(lambda: not legend.get_by_text("other state").is_visible())
 
 
 HOST = """([host, theme, ground, ink]) => {

@@ -123,9 +123,13 @@ def test_tools_are_said_in_one_line(tmp_path):
 
 
 def test_unknown_is_said():
-    assert "tokens unknown · cost unknown" in run_text(run(tl.OneAnswer()))
+    made = run(tl.OneAnswer())
+    assert "\n  calls     1 · tokens, cost unknown\n" in run_text(made)
+    assert run_text(made).count("unknown") == 1
+    nodes = [{"id": "a", "parent": None, "thought": "q"}, {"id": "b", "parent": "a", "thought": "t"}]
+    assert "\n  calls, tokens, cost unknown\n" in run_text(tl.read_nodes(nodes))
     free = run(tl.OneAnswer(), model=Scripted(lambda call: Reply("Answer: 26", cost=0.0)))
-    assert "cost $0\n" in run_text(free)
+    assert "calls     1 · cost $0 · tokens unknown\n" in run_text(free)
 
 
 def test_small_tree_in_words():

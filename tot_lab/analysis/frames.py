@@ -19,7 +19,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.logprobs import logprobs_of
 from tot_lab.core.purposes import role_of
-from tot_lab.core.records import DECISIONS, Decided, Line, Note, Position, Scored, Thought, parent_of
+from tot_lab.core.records import STATES, Decided, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import asks_no_model, tool_of
 from tot_lab.core.tree import Node
 from tot_lab.record.compute import flops_by_call
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 SOURCES = ("model", "cache", "joined")
 MARKS = get_args(Verdict)
 PROCESSING = ("cached_tokens", "prefill_tokens_per_second", "decode_tokens_per_second")
-STATES = ("question", "proposed", "unreadable", *DECISIONS)
 
 
 class CallRow(NamedTuple):

@@ -96,7 +96,9 @@ def summarize(run: Run) -> RunSummary:
         "" if run.score is None else format_score(run.score),
         "unfinished" if run.stop_reason is None else stop_words(run),
         f"{len(run.tree):,}",
-        f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
+        f"{f'at least {usage.calls:,}' if usage.calls else 'unknown'}{errors}"
+        if "calls" in run.header.unknown
+        else f"{usage.calls:,}{errors}",
         counts.failed,
         counts.tools,
         printable("; ".join(map(str, changes_of(run)))),
@@ -104,7 +106,9 @@ def summarize(run: Run) -> RunSummary:
         if usage.input_tokens is usage.output_tokens is None
         else f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {_format_seconds(run, ' s')}{counts.in_tools} · paid {money(usage.paid)}{cached}"
+        f"run {run.id} · {_format_seconds(run, ' s')}{counts.in_tools}"
+        + ("" if usage.cost is usage.paid is None else f" · paid {money(usage.paid)}")
+        + cached
         + ("" if run.verified else " · unverified: no checksums"),
         printable(run.model),
         run.simulated,
@@ -166,7 +170,7 @@ def run_text(run: Run) -> str:
         f"  answer    {short(summary.answer, 90) or 'none'}"
         + (f"  {summary.verdict}" if summary.verdict else ""),
         f"  score     {summary.score} · ended: {stopped}" if summary.score else f"  ended     {stopped}",
-        f"  calls     {summary.calls} · tokens {summary.tokens} · cost {summary.cost}",
+        f"  {_format_usage(summary)}",
         *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
         *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
         *([f"  person    changed {short(summary.changed, 400)}"] if summary.changed else []),
@@ -175,6 +179,14 @@ def run_text(run: Run) -> str:
         f"  {summary.run_facts}",
     ]
     return "\n".join(row.rstrip() for row in rows)
+
+
+def _format_usage(summary: RunSummary) -> str:
+    """Format calls, tokens and cost, and name what is unknown once."""
+    amounts = {"calls    ": summary.calls, "tokens": summary.tokens, "cost": summary.cost}
+    known = [f"{name} {text}" for name, text in amounts.items() if text != "unknown"]
+    unknown = ", ".join(name.strip() for name, text in amounts.items() if text == "unknown")
+    return " · ".join([*known, *([f"{unknown} unknown"] if unknown else [])])
 
 
 def tree_rows(

@@ -49,7 +49,7 @@ export const BLANK = STEPS + 1;
 export const HOLLOW = STEPS + 2;
 
 /** The index into SHAPES for each of STATES. A root without a decision is the question. */
-export const SHAPE_OF_STATE = [10, 7, 5, 6, 4, 9, 9, 8, ANSWER];
+export const SHAPE_OF_STATE = STATES.map((state) => SHAPES.findIndex(([name]) => name === state));
 
 /** The shape of the answer of a run that has ended. @param {Frame} frame */
 export function shapeOfAnswer({ stop, run: { about } }) {

@@ -91,8 +91,8 @@ test("calls are told of when they are asked and when they are answered", () => {
 test("a thought's state has a name", () => {
   const recording = tree([-1, 0, 0], { decided: [[1, "answer"]] });
   assert.deepEqual(
-    [0, 1, 2].map((node) => stateOf(recording, recording.at(4), node)),
-    ["question", "answer", "not decided"],
+    [0, 1, 2].map((node) => stateOf(recording.at(4), node, [])),
+    ["question", "answer", "proposed"],
   );
 });
 
@@ -113,8 +113,13 @@ test("what the log of an imported run lacks is unknown, and never 0", () => {
   const used = { usage: { calls: 1, input: NaN, output: NaN, cost: NaN }, time: 0 };
   const wordsOf = (/** @type {string[]} */ ...unknown) =>
     usedOf({}, /** @type {any} */ ({ run: new Recording({ unknown }), ...used }));
-  assert.deepEqual(wordsOf("times", "calls").filter((_, place) => place % 5 === 0), ["at least 1 calls", "unknown time"]);
-  assert.deepEqual(wordsOf("durations").filter((_, place) => place % 5 === 0), ["1 calls", "0 ms"]);
+  assert.deepEqual(wordsOf("times", "calls"), ["at least 1 call", "tokens, cost, time unknown"]);
+  assert.deepEqual(wordsOf("durations"), ["1 call", "0 ms", "tokens, cost unknown"]);
+  const half = { usage: { calls: 2, input: 5, output: NaN, cost: 0 }, time: 0 };
+  assert.deepEqual(usedOf({ calls: 4 }, /** @type {any} */ ({ run: new Recording(), ...half })), ["2 of 4 calls", "5 in", "$0 cost", "0 ms", "tokens, tokens out unknown"]);
+  const none = new Recording({ unknown: ["times", "calls"] });
+  none.append({ first: 0, firstNode: 0, firstCall: 0, kinds: "0", times: [0], parents: [-1], ordinals: [0] });
+  assert.deepEqual(usedOf({}, none.at(1)), ["calls, tokens, cost, time unknown"]);
 });
 
 test("amounts are worded, and what is not known is said", () => {
