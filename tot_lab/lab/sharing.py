@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tot_lab.core.calls import Reply
 from tot_lab.models.cache import Cache
-from tot_lab.models.entries import DamagedEntry, Entry, export, packed, reply_in
+from tot_lab.models.entries import DamagedEntry, Entry, export, packed, stored_in
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 from tot_lab.record.run import Run, replies_of
 from tot_lab.runtime.replay import requests_of
@@ -157,6 +157,6 @@ def _is_kept(store: Store, key: str, kept: dict[str, list[Reply]]) -> bool:
         return True  # written by another program
     data = store.get(key) if key in kept else None
     try:
-        return data is not None and reply_in(key, data) in kept[key]
+        return data is not None and stored_in(key, data).reply in kept[key]
     except DamagedEntry:
         return False

@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
@@ -29,9 +30,10 @@ from tot_lab._version import __version__
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.files import data_folder
 from tot_lab.core.reading.values import common_length
-from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
+from tot_lab.models.entries import DamagedEntry, Entry, Exported, Stored, packed, stored_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences
 from tot_lab.models.redis_store import RedisStore, RedisUnavailable
+from tot_lab.models.served_weights import UNASKED, ServedWeights, Weights, disagreements
 from tot_lab.models.stack import Backend
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 
@@ -44,6 +46,7 @@ the model, and an unknown call is an error.
 """
 
 MODES: tuple[Mode, ...] = get_args(Mode)
+_UNKNOWN: Weights = {}
 
 
 class CacheMiss(CacheError):
@@ -160,24 +163,36 @@ class Cache:
     def replies(self, key: str) -> Iterator[Reply]:
         """Yield all cached replies under `key`, newest first."""
         for data in self._entries_under(key):
-            yield reply_in(key, data)
+            yield stored_in(key, data).reply
 
-    async def find(self, key: str) -> Reply | None:
-        """Return the reply as `reply` does, without blocking the event loop. A shared entry is also kept
-        here.
+    async def find(self, key: str, weights: Weights = _UNKNOWN) -> Stored | Entry | None:
+        """Return the newest entry whose weights agree with `weights`, without blocking the event loop. A
+        shared entry is also kept here.
         """
         for store in self.stores:
             if (data := store.get(key)) is not None:
-                return reply_in(key, data)
+                stored = stored_in(key, data)
+                if not disagreements(weights, stored.weights):
+                    return stored
         if self.shared is None:
             return None
         data = await asyncio.wrap_future(self.shared.fetch(key))
         if data is None:
             return None
         entry = unpacked(key, data)  # validated, since others write there
+        if disagreements(weights, entry.weights):
+            return None
         if self.newest is not None:
             self.newest.put(key, data)
-        return entry.reply
+        return entry
+
+    def other_weights(self, key: str, weights: Weights) -> list[str]:
+        """Describe how the weights of an entry under `key` differ from `weights`; [] if all agree."""
+        with suppress(DamagedEntry):
+            for data in self._entries_under(key):
+                if found := disagreements(weights, stored_in(key, data).weights):
+                    return found
+        return []
 
     def entry(self, key: str, replies: Sequence[Reply] = ()) -> Entry | None:
         """Return the entry under `key` whose reply is in `replies`, or else the newest one."""
@@ -213,11 +228,28 @@ class Cache:
         self.shared.offer(key, data, replace=replace).add_done_callback(keep_here)
         return done
 
-    def keep(self, key: str, data: bytes) -> asyncio.Future[bool]:
-        """Store the bytes of an entry as `put` does, for the running event loop."""
+    def keep(self, key: str, data: bytes, weights: Weights = _UNKNOWN) -> asyncio.Future[bool]:
+        """Store the bytes of an entry as `put` does, for the running event loop. A reply of other weights
+        stays: the new one is written to another store.
+        """
         if self.newest is not None and self.shared is None:
-            return self.newest.keep(key, data)
+            return self._store_for(key, weights).keep(key, data)
         return asyncio.wrap_future(self.put(key, data))
+
+    def _store_for(self, key: str, weights: Weights) -> Store:
+        """Return the newest store that holds no reply of other weights under `key`, or a new one."""
+        assert self.newest is not None
+        for store in self.stores if weights else ():
+            try:
+                data = store.get(key)
+                taken = data is not None and disagreements(weights, stored_in(key, data).weights)
+            except DamagedEntry:
+                taken = False
+            if not taken and isinstance(store, Store):
+                return store
+        if weights:
+            self.renewed()
+        return self.newest
 
     def entries(self) -> Iterator[tuple[str, Entry | CacheError]]:
         """Yield every entry with its key, newest store first. An invalid one is replaced by its error."""
@@ -288,13 +320,25 @@ class Cached:
         cache: The cache.
         request: Returns the cache request of a call.
         mode: See `Mode`, except `off`.
+        weights: Returns the weights that the server reports.
     """
 
-    def __init__(self, inner: Backend, cache: Cache, request: Callable[[Call], Request], mode: Mode) -> None:
+    def __init__(
+        self,
+        inner: Backend,
+        cache: Cache,
+        request: Callable[[Call], Request],
+        mode: Mode,
+        weights: ServedWeights = UNASKED,
+    ) -> None:
         self.inner = inner
         self.cache = cache
         self.request = request
         self.mode = mode
+        self.weights = weights
+        self._assumed: Weights = {}
+        """Those of the first reply, while no server reports any: replies of several are not mixed."""
+        self._has_warned = False
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to the one call of `calls`.
@@ -307,7 +351,7 @@ class Cached:
         request = self.request(call)
         key = request.key
         try:
-            known = await self.cache.find(key)
+            known = await self._known(key)
         except (DamagedEntry, RedisUnavailable) as error:
             if self.mode == "replay":
                 raise
@@ -321,10 +365,32 @@ class Cached:
         if known is not None:
             observer.paid = 0.0
             observer.note("call.cached")
-            return [known]
+            return [known.reply]
         if self.mode == "replay":
             raise CacheMiss(_describe_miss(self.cache, call, request))
         return await self.inner.answer(calls, observer)
+
+    async def _known(self, key: str) -> Stored | Entry | None:
+        """Return the entry under `key` of the weights that the server has, or, if it reports none, of those
+        that the first reply had. Warns if there are entries of others.
+        """
+        told = await self.weights.now()
+        meant = told or self._assumed
+        found = await self.cache.find(key, meant)
+        if found is None and not told:
+            found = await self.cache.find(key)
+        if not told and found is not None:
+            self._assumed = meant = meant or found.weights
+        if meant and not self._has_warned and (differences := self.cache.other_weights(key, meant)):
+            self._has_warned = True
+            which = "The server's are" if told else "Those of the newest reply are"
+            warnings.warn(
+                f"{self.cache.path}: replies of other weights under the same name: got "
+                f"{', '.join(differences)}. {which} used. Set `revision` of the model to keep them apart.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return found
 
 
 class StoreReplies:
@@ -334,10 +400,17 @@ class StoreReplies:
     another process stored a reply first, that one is returned.
     """
 
-    def __init__(self, inner: Backend, cache: Cache, request: Callable[[Call], Request]) -> None:
+    def __init__(
+        self,
+        inner: Backend,
+        cache: Cache,
+        request: Callable[[Call], Request],
+        weights: ServedWeights = UNASKED,
+    ) -> None:
         self.inner = inner
         self.cache = cache
         self.request = request
+        self.weights = weights
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies as the cache holds them from now on."""
@@ -346,18 +419,19 @@ class StoreReplies:
         if any(reply.error is None for reply in replies):
             observer.note("call.answered")
         seconds = time.perf_counter() - began
+        weights = await self.weights.now()
         waiting: list[tuple[int, str, bytes, asyncio.Future[bool]]] = []
         for place, (call, reply) in enumerate(zip(calls, replies, strict=True)):
             if reply.error is None:
                 request = self.request(call)
                 key = request.key
                 stored, versions = _in_iso_format(int(time.time())), _versions("litellm" in sys.modules)
-                data = packed(Entry(SCHEMA, request, reply, seconds, stored, versions))
-                waiting.append((place, key, data, self.cache.keep(key, data)))
+                data = packed(Entry(SCHEMA, request, reply, seconds, stored, versions, weights))
+                waiting.append((place, key, data, self.cache.keep(key, data, weights)))
         for place, key, data, done in waiting:
             try:
                 if not await done:
-                    replies[place] = await self._first(key, data) or replies[place]
+                    replies[place] = await self._first(key, data, weights) or replies[place]
             except (OSError, CacheError) as error:
                 observer.note(
                     "call.unshared" if isinstance(error, RedisUnavailable) else "call.unstored",
@@ -371,10 +445,13 @@ class StoreReplies:
                 )
         return replies
 
-    async def _first(self, key: str, data: bytes) -> Reply | None:
-        """Return the reply that was stored first, or `None` if it was damaged and has been replaced."""
+    async def _first(self, key: str, data: bytes, weights: Weights) -> Reply | None:
+        """Return the reply of these weights that was stored first, or `None` if it was damaged and has been
+        replaced.
+        """
         try:
-            return self.cache.reply(key)
+            first = await self.cache.find(key, weights)
+            return None if first is None else first.reply
         except DamagedEntry:
             await asyncio.wrap_future(self.cache.put(key, data, replace=True))
             return None
