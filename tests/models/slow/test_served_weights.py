@@ -145,7 +145,9 @@ def test_a_revision_says_which_weights_they_are(two, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"model_path": B}, {"build_info": "b2"}, {"model_ftype": "Q8_0"}], ids=lambda one: [*one][0]
+    "change",
+    [{"model_path": B}, {"build_info": "b2"}, {"model_ftype": "Q8_0"}],
+    ids=lambda one: next(iter(one)),
 )
 def test_llama_cpp_tells_its_file_and_build(two, tmp_path, change):
     for server, page in zip(two, (LLAMA, LLAMA | change), strict=True):
