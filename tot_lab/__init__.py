@@ -7,13 +7,13 @@
     run                                         # answer, score, cost and tree
     tl.Explorer(run)                            # each thought with its prompts and replies
     sweep = await lab.sweep(tl.baselines(), tl.game24_tasks(5))           # several strategies and tasks
-    sweep.df
+    sweep.df()
 
 - `tl.Lab` runs a strategy on a task. Each run is a file that `tl.load` reads and `run.replay()` repeats.
 - Strategies: `tl.TreeOfThoughts`, `tl.ChainOfThought`, `tl.ReAct`, `tl.DeepThink`; `tl.methods` has all.
 - Parts of a tree search: `tl.proposers`, `tl.evaluators`, `tl.searches`, `tl.answers`; `tl.presets`.
 - Tasks: `tl.tasks` (own data), `tl.game24`, `tl.general`; `tl.domains` has all. Tools: `tl.tools`.
-- Results: `run.nodes_df()`, `sweep.df`, `tl.stats`, `tl.figures`.
+- Results: `run.nodes_df()`, `sweep.df()`, `tl.stats`, `tl.figures`.
 
 `tl.BeamSearch?` shows settings with their defaults. Read on: README.md, docs/README.md (guides), and the
 notebooks (`tot-lab notebooks DIR` copies them).
