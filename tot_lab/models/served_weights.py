@@ -44,19 +44,24 @@ class ServedWeights:
         self._endpoint = endpoint
         self._known: Weights = {}
         self._due = 0.0
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]] = WeakKeyDictionary()
 
     async def now(self) -> Weights:
         """Return them. If the server does not answer, they are those that it reported before."""
         if self._endpoint is None or time.monotonic() < self._due:
             return self._known
-        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            if time.monotonic() >= self._due:
-                with suppress(Failure, TimeoutError):
-                    async with asyncio.timeout(PATIENCE):
-                        self._known = await self._endpoint.served_weights()
-                self._due = time.monotonic() + INTERVAL
+        loop = asyncio.get_running_loop()
+        asking = self._asking.get(loop)
+        if asking is None or asking.done():
+            asking = self._asking[loop] = loop.create_task(self._ask(self._endpoint))
+        await asyncio.shield(asking)  # all calls that wait go on at once, so that they can be one request
         return self._known
+
+    async def _ask(self, endpoint: Endpoint) -> None:
+        with suppress(Failure, TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                self._known = await endpoint.served_weights()
+        self._due = time.monotonic() + INTERVAL
 
 
 UNASKED = ServedWeights(None)

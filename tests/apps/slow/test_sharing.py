@@ -72,7 +72,7 @@ def reply(asked):
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_colleague_reruns_everything_without_the_network(tmp_path, whole):
-    """`whole`: the first person saves all pages, tables and figures too."""
+    """`whole`: the first person saves all pages, tables and figures too, and the second replays all runs."""
     export, replay = (line for block in blocks(PAGE, "sh") for line in block.splitlines())
     *own, loaded, rerun = blocks(PAGE)
     if not whole:
@@ -92,7 +92,8 @@ def test_a_colleague_reruns_everything_without_the_network(tmp_path, whole):
     other = Person(tmp_path / "other", cut=True)
     shutil.copytree(one.folder / "runs", other.folder / "runs")
     shutil.copy(one.folder / "calls.jsonl.gz", other.folder)
-    assert other.shell(replay).count(": identical,") == 21
+    if whole:
+        assert other.shell(replay).count(": identical,") == 21
     again = ["import tot_lab as tl\n", loaded, rerun.replace('"sim/game24"', model), COUNTED]
     shown = other.do("-c", RUN, code="".join(again))
     assert "seen: 21 " in shown

@@ -63,6 +63,7 @@ def test_nothing_is_shown_if_it_is_turned_off(capsys, monkeypatch):
         assert bool(lines_of(capsys, 3)) == shows
 
 
+@pytest.mark.nightly
 def test_a_terminal_shows_one_line_that_updates(tmp_path):
     code = SLOWLY.replace("SECONDS", "0.2") + "asyncio.run(lab.sweep(strategy, tasks, name='ducks'))\n"
     main, end = pty.openpty()

@@ -57,6 +57,7 @@ def test_another_server_of_the_name_is_asked_and_both_keep_their_replies(two, tm
         assert (run.answer, calls) == (text, 0)
 
 
+@pytest.mark.nightly
 def test_new_prompts_by_turns_need_a_store_for_each_weights(two, tmp_path):
     for text in "34":
         for server, answer in zip(two, "AB", strict=True):
@@ -146,8 +147,11 @@ def test_a_revision_says_which_weights_they_are(two, tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    [{"model_path": B}, {"build_info": "b2"}, {"model_ftype": "Q8_0"}],
-    ids=lambda one: next(iter(one)),
+    [
+        {"model_path": B},
+        pytest.param({"build_info": "b2"}, marks=pytest.mark.nightly),
+        pytest.param({"model_ftype": "Q8_0"}, marks=pytest.mark.nightly),
+    ],
 )
 def test_llama_cpp_tells_its_file_and_build(two, tmp_path, change):
     for server, page in zip(two, (LLAMA, LLAMA | change), strict=True):
@@ -179,6 +183,7 @@ def test_no_folder_of_a_server_is_stored(two, tmp_path):
         assert b"/home/ann" not in file.read_bytes()
 
 
+@pytest.mark.nightly
 def test_a_server_that_hangs_is_one_that_cannot_say(two, tmp_path, monkeypatch):
     monkeypatch.setattr(served_weights, "PATIENCE", 0.05)
     one, other = two

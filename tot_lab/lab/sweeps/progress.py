@@ -73,7 +73,7 @@ def _clear_if_result(sweep: Sweep, clear: Callable[[], None]) -> None:
     """Call `clear` at the end of the cell if its result is the sweep, which then shows the same line."""
     from IPython import get_ipython  # noqa: PLC0415
 
-    events: Any = get_ipython().events  # type: ignore[no-untyped-call]
+    events: Any = get_ipython().events
 
     def after(cell: Any) -> None:
         events.unregister("post_run_cell", after)
