@@ -187,11 +187,10 @@ class Cache:
         return entry
 
     def other_weights(self, key: str, weights: Weights) -> list[str]:
-        """Describe how the weights of an entry under `key` differ from `weights`; [] if all agree."""
-        with suppress(DamagedEntry):
-            for data in self._entries_under(key):
-                if found := disagreements(weights, stored_in(key, data).weights):
-                    return found
+        """Describe how the weights of an entry on this machine differ from `weights`; [] if all agree."""
+        for store in self.stores:
+            if found := _other_weights_in(store, key, weights):
+                return found
         return []
 
     def entry(self, key: str, replies: Sequence[Reply] = ()) -> Entry | None:
@@ -233,22 +232,21 @@ class Cache:
         stays: the new one is written to another store.
         """
         if self.newest is not None and self.shared is None:
-            return self._store_for(key, weights).keep(key, data)
+            try:
+                return self._store_for(key, weights).keep(key, data)
+            except CacheError as error:  # a further store cannot be made
+                failed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+                failed.set_exception(error)
+                return failed
         return asyncio.wrap_future(self.put(key, data))
 
     def _store_for(self, key: str, weights: Weights) -> Store:
         """Return the newest store that holds no reply of other weights under `key`, or a new one."""
         assert self.newest is not None
-        for store in self.stores if weights else ():
-            try:
-                data = store.get(key)
-                taken = data is not None and disagreements(weights, stored_in(key, data).weights)
-            except DamagedEntry:
-                taken = False
-            if not taken and isinstance(store, Store):
+        for store in self.stores:
+            if isinstance(store, Store) and not (weights and _other_weights_in(store, key, weights)):
                 return store
-        if weights:
-            self.renewed()
+        self.renewed()
         return self.newest
 
     def entries(self) -> Iterator[tuple[str, Entry | CacheError]]:
@@ -301,6 +299,14 @@ class Cache:
         for store in self.stores:
             if isinstance(store, Store):
                 store.close()
+
+
+def _other_weights_in(store: Readable, key: str, weights: Weights) -> list[str]:
+    """Describe how the weights of the entry under `key` differ from `weights`; [] if there is none."""
+    with suppress(CacheError):
+        if (data := store.get(key)) is not None:
+            return disagreements(weights, stored_in(key, data).weights)
+    return []
 
 
 def default_folder() -> Path:
@@ -377,11 +383,14 @@ class Cached:
         told = await self.weights.now()
         meant = told or self._assumed
         found = await self.cache.find(key, meant)
+        several = found is None or len(self.cache.stores) > 1
         if found is None and not told:
             found = await self.cache.find(key)
         if not told and found is not None:
             self._assumed = meant = meant or found.weights
-        if meant and not self._has_warned and (differences := self.cache.other_weights(key, meant)):
+        if self._has_warned or not (meant and several):
+            return found
+        if differences := self.cache.other_weights(key, meant):
             self._has_warned = True
             which = "The server's are" if told else "Those of the newest reply are"
             warnings.warn(
