@@ -380,19 +380,19 @@ class Cached:
         """Return the entry under `key` of the weights that the server has, or, if it reports none, of those
         that the first reply had. Warns if there are entries of others.
         """
-        told = await self.weights.now()
-        meant = told or self._assumed
+        reported = await self.weights.now()
+        meant = reported or self._assumed
         found = await self.cache.find(key, meant)
         several = found is None or len(self.cache.stores) > 1
-        if found is None and not told:
+        if found is None and not reported:
             found = await self.cache.find(key)
-        if not told and found is not None:
+        if not reported and found is not None:
             self._assumed = meant = meant or found.weights
         if self._has_warned or not (meant and several):
             return found
         if differences := self.cache.other_weights(key, meant):
             self._has_warned = True
-            which = "The server's are" if told else "Those of the newest reply are"
+            which = "The server's are" if reported else "Those of the newest reply are"
             warnings.warn(
                 f"{self.cache.path}: replies of other weights under the same name: got "
                 f"{', '.join(differences)}. {which} used. Set `revision` of the model to keep them apart.",

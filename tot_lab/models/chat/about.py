@@ -88,7 +88,7 @@ def weights_in(path: str, page: Any) -> Facts:
 def listed_weights_in(page: Any, model: str) -> Facts:
     """Return the facts in a server's list of models that tell the weights of `model` apart.
 
-    They are vLLM's `root` and llama.cpp's `meta`. `created` is none: some servers report the present time.
+    They are vLLM's `root` and llama.cpp's `meta`, not `created`: some servers report the present time.
     """
     entries = entries_in(page)
     entry = next((entry for entry in entries if entry.get("id") == model), None)
