@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
+from tot_lab.core.parameters import ShownDocstring, ShownSignature
 from tot_lab.core.registry import find, import_parts, offered
 
 P = TypeVar("P", bound="Part")
@@ -71,6 +72,24 @@ class PydanticModel(BaseModel):
 
         __init__.__pydantic_base_init__ = True  # pydantic itself does not call it
         __init__.__signature__ = inspect.signature(BaseModel.__init__)
+        __init__.__doc__ = object.__init__.__doc__  # the docstring of the class describes the parameters
+
+        @classmethod
+        def __pydantic_init_subclass__(cls, **kwargs):
+            cls.__doc__ = ShownDocstring(vars(cls).get("__doc__"))
+            cls.__signature__ = ShownSignature()
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """Show only the settings that differ from their defaults."""
+        for name, field in type(self).model_fields.items():
+            if not field.repr:
+                continue
+            value = getattr(self, name)
+            if field.is_required() or value != field.get_default(call_default_factory=True):
+                yield name, value
+
+    def __str__(self) -> str:
+        return repr(self)  # pydantic's `__str__` omits the class name
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name.startswith("_") or name not in _OF_PYDANTIC]
@@ -96,6 +115,7 @@ class Part(PydanticModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
         if "kind" not in cls.__dict__:
             cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
         if not cls.kind or cls.__name__.startswith("_"):
@@ -183,18 +203,6 @@ class Part(PydanticModel):
         They are what this version must set so that it repeats such a journal.
         """
         return {}
-
-    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
-        """Show only the settings that differ from their defaults."""
-        for name, field in type(self).model_fields.items():
-            if not field.repr:
-                continue
-            value = getattr(self, name)
-            if field.is_required() or value != field.get_default(call_default_factory=True):
-                yield name, value
-
-    def __str__(self) -> str:
-        return repr(self)  # pydantic's `__str__` omits the class name
 
     def with_(self, paths: Mapping[str, Any] | None = None, /, **changes: Any) -> Self:
         """Return a copy with changed settings, validated as at construction.

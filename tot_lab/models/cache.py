@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
@@ -27,8 +28,9 @@ from tot_lab._version import __version__
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.files import data_folder
 from tot_lab.core.reading.values import common_length
-from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
+from tot_lab.models.entries import DamagedEntry, Entry, Exported, Stored, packed, stored_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences
+from tot_lab.models.served_weights import UNASKED, ServedWeights, Weights, disagreements
 from tot_lab.models.stack import Backend
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 
@@ -41,6 +43,7 @@ the model, and an unknown call is an error.
 """
 
 MODES: tuple[Mode, ...] = get_args(Mode)
+_UNKNOWN: Weights = {}
 
 
 class CacheMiss(CacheError):
@@ -111,9 +114,12 @@ class Cache:
             if (data := store.get(key)) is not None:
                 yield data
 
-    def stored(self, key: str) -> bytes | None:
-        """Return the bytes of the newest entry under `key`, or `None`."""
-        return next(self._entries_under(key), None)
+    def stored(self, key: str, weights: Weights = _UNKNOWN) -> bytes | None:
+        """Return the bytes of the newest entry under `key` whose weights agree with `weights`."""
+        found = self._entries_under(key)
+        return next(
+            (data for data in found if not disagreements(weights, stored_in(key, data).weights)), None
+        )
 
     def reply(self, key: str) -> Reply | None:
         """Return the cached reply under `key`, or `None`. Raises `CacheError` if the entry is not valid."""
@@ -122,11 +128,24 @@ class Cache:
     def replies(self, key: str) -> Iterator[Reply]:
         """Yield all cached replies under `key`, newest first."""
         for data in self._entries_under(key):
-            yield reply_in(key, data)
+            yield stored_in(key, data).reply
 
-    async def find(self, key: str) -> Reply | None:
-        """Return what `reply` does. A worker of a distributed sweep asks another process for it."""
-        return self.reply(key)
+    async def find(self, key: str, weights: Weights = _UNKNOWN) -> Stored | None:
+        """Return the newest entry whose weights agree with `weights`. A worker of a distributed sweep asks
+        another process for it.
+        """
+        for data in self._entries_under(key):
+            stored = stored_in(key, data)
+            if not disagreements(weights, stored.weights):
+                return stored
+        return None
+
+    def other_weights(self, key: str, weights: Weights) -> list[str]:
+        """Describe how the weights of an entry on this machine differ from `weights`; [] if all agree."""
+        for store in self.stores:
+            if found := _other_weights_in(store, key, weights):
+                return found
+        return []
 
     def entry(self, key: str, replies: Sequence[Reply] = ()) -> Entry | None:
         """Return the entry under `key` whose reply is in `replies`, or else the newest one."""
@@ -139,11 +158,29 @@ class Cache:
             raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
         return self.newest.put(key, data, replace=replace)
 
-    def keep(self, key: str, data: bytes, *, replace: bool = False) -> asyncio.Future[bool]:
-        """Store the bytes of an entry as `put` does, for the running event loop."""
+    def keep(
+        self, key: str, data: bytes, weights: Weights = _UNKNOWN, *, replace: bool = False
+    ) -> asyncio.Future[bool]:
+        """Store the bytes of an entry as `put` does, for the running event loop. A reply of other weights
+        stays: the new one is written to another store.
+        """
         if self.newest is None:
             raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
-        return self.newest.keep(key, data, replace=replace)
+        try:
+            return self._store_for(key, weights).keep(key, data, replace=replace)
+        except CacheError as error:  # a further store cannot be made
+            failed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return failed
+
+    def _store_for(self, key: str, weights: Weights) -> Store:
+        """Return the newest store that holds no reply of other weights under `key`, or a new one."""
+        assert self.newest is not None
+        for store in self.stores:
+            if isinstance(store, Store) and not (weights and _other_weights_in(store, key, weights)):
+                return store
+        self.renewed()
+        return self.newest
 
     def entries(self) -> Iterator[tuple[str, Entry | CacheError]]:
         """Yield every entry with its key, newest store first. An invalid one is replaced by its error."""
@@ -198,6 +235,14 @@ class Cache:
                 store.close()
 
 
+def _other_weights_in(store: Readable, key: str, weights: Weights) -> list[str]:
+    """Describe how the weights of the entry under `key` differ from `weights`; [] if there is none."""
+    with suppress(CacheError):
+        if (data := store.get(key)) is not None:
+            return disagreements(weights, stored_in(key, data).weights)
+    return []
+
+
 def default_folder() -> Path:
     """Return the default folder. It is not a system cache folder, which may be cleared, because replies cost
     money.
@@ -215,13 +260,25 @@ class Cached:
         cache: The cache.
         request: Returns the cache request of a call.
         mode: See `Mode`, except `off`.
+        weights: Returns the weights that the server reports.
     """
 
-    def __init__(self, inner: Backend, cache: Cache, request: Callable[[Call], Request], mode: Mode) -> None:
+    def __init__(
+        self,
+        inner: Backend,
+        cache: Cache,
+        request: Callable[[Call], Request],
+        mode: Mode,
+        weights: ServedWeights = UNASKED,
+    ) -> None:
         self.inner = inner
         self.cache = cache
         self.request = request
         self.mode = mode
+        self.weights = weights
+        self._assumed: Weights = {}
+        """Those of the first reply, while no server reports any: replies of several are not mixed."""
+        self._has_warned = False
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to the one call of `calls`.
@@ -234,7 +291,7 @@ class Cached:
         request = self.request(call)
         key = request.key
         try:
-            known = await self.cache.find(key)
+            known = await self._known(key)
         except DamagedEntry as error:
             if self.mode == "replay":
                 raise
@@ -244,10 +301,35 @@ class Cached:
         if known is not None:
             observer.paid = 0.0
             observer.note("call.cached")
-            return [known]
+            return [known.reply]
         if self.mode == "replay":
             raise CacheMiss(await self.cache.explain_miss(call, request))
         return await self.inner.answer(calls, observer)
+
+    async def _known(self, key: str) -> Stored | None:
+        """Return the entry under `key` of the weights that the server has, or, if it reports none, of those
+        that the first reply had. Warns if there are entries of others.
+        """
+        reported = await self.weights.now()
+        meant = reported or self._assumed
+        found = await self.cache.find(key, meant)
+        several = found is None or len(self.cache.stores) > 1
+        if found is None and not reported:
+            found = await self.cache.find(key)
+        if not reported and found is not None:
+            self._assumed = meant = meant or found.weights
+        if self._has_warned or not (meant and several):
+            return found
+        if differences := self.cache.other_weights(key, meant):
+            self._has_warned = True
+            which = "The server's are" if reported else "Those of the newest reply are"
+            warnings.warn(
+                f"{self.cache.path}: replies of other weights under the same name: got "
+                f"{', '.join(differences)}. {which} used. Set `revision` of the model to keep them apart.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return found
 
 
 class StoreReplies:
@@ -257,10 +339,17 @@ class StoreReplies:
     another process stored a reply first, that one is returned.
     """
 
-    def __init__(self, inner: Backend, cache: Cache, request: Callable[[Call], Request]) -> None:
+    def __init__(
+        self,
+        inner: Backend,
+        cache: Cache,
+        request: Callable[[Call], Request],
+        weights: ServedWeights = UNASKED,
+    ) -> None:
         self.inner = inner
         self.cache = cache
         self.request = request
+        self.weights = weights
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies as the cache holds them from now on."""
@@ -269,18 +358,19 @@ class StoreReplies:
         if any(reply.error is None for reply in replies):
             observer.note("call.answered")
         seconds = time.perf_counter() - began
+        weights = await self.weights.now()
         waiting: list[tuple[int, str, bytes, asyncio.Future[bool]]] = []
         for place, (call, reply) in enumerate(zip(calls, replies, strict=True)):
             if reply.error is None:
                 request = self.request(call)
                 key = request.key
                 stored, versions = _in_iso_format(int(time.time())), _versions("litellm" in sys.modules)
-                data = packed(Entry(SCHEMA, request, reply, seconds, stored, versions))
-                waiting.append((place, key, data, self.cache.keep(key, data)))
+                data = packed(Entry(SCHEMA, request, reply, seconds, stored, versions, weights))
+                waiting.append((place, key, data, self.cache.keep(key, data, weights)))
         for place, key, data, done in waiting:
             try:
                 if not await done:
-                    replies[place] = await self._first(key, data) or replies[place]
+                    replies[place] = await self._first(key, data, weights) or replies[place]
             except (OSError, CacheError) as error:
                 observer.note("call.unstored", error=str(error))
                 warnings.warn(
@@ -291,10 +381,13 @@ class StoreReplies:
                 )
         return replies
 
-    async def _first(self, key: str, data: bytes) -> Reply | None:
-        """Return the reply that was stored first, or `None` if it was damaged and has been replaced."""
+    async def _first(self, key: str, data: bytes, weights: Weights) -> Reply | None:
+        """Return the reply of these weights that was stored first, or `None` if it was damaged and has been
+        replaced.
+        """
         try:
-            return await self.cache.find(key)
+            first = await self.cache.find(key, weights)
+            return None if first is None else first.reply
         except DamagedEntry:
             await self.cache.keep(key, data, replace=True)
             return None

@@ -308,6 +308,12 @@ class Endpoint(Part):
         """
         return {}
 
+    async def served_weights(self) -> dict[str, str]:
+        """Return what the server reports about the weights behind the model's name, {} if they are part of
+        its identity. May raise `Failure`.
+        """
+        return {}
+
     async def server_facts(self) -> ServerFacts:
         """Return what the server reports about its models. May raise `Failure`."""
         return ServerFacts()

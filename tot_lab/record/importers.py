@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from tot_lab.core.attach import nearest
-from tot_lab.core.files import open_regular
+from tot_lab.core.files import files_below, open_regular
 from tot_lab.core.parquet import MAGIC, parquet_footer
 from tot_lab.core.registry import built_in, load_installed, offered
 from tot_lab.record.journal import JournalError
@@ -69,8 +69,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         runs = tl.load("gpt-4_0.7_propose1_value3_greedy5_start900_end1000.json")
 
     Nothing in a file is executed or imported. An unfinished journal is read up to its last whole line.
-    Installed packages may add importers of other logs. In a folder, the files that end in `.jsonl`, `.json`,
-    `.eval` and `.parquet` are read, the empty ones excepted.
+    Installed packages may add importers of other logs. In a folder and the folders in it, such as those of
+    sweeps, the files that end in `.jsonl`, `.json`, `.eval` and `.parquet` are read, the empty ones excepted.
 
     Raises:
         OSError: If the file cannot be opened, or the folder contains no file that an importer recognises.
@@ -114,15 +114,23 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _load_folder(folder: Path) -> list[Run]:
+def run_files(folder: Path, endings: Collection[str] = ENDINGS) -> list[Path]:
+    """Return the files of runs in a folder and the folders in it, as `load` reads them.
+
+    Raises:
+        FileNotFoundError: If there is none.
+
+    Warns:
+        UserWarning: If there are others with these endings.
+    """
     files, others = list[Path](), list[Path]()
-    for file in sorted(folder.iterdir()):
-        if file.suffix not in ENDINGS or file.name.endswith("marks.json") or not file.is_file():
+    for file in files_below(folder):
+        if file.suffix not in endings or file.name.endswith("marks.json") or not file.is_file():
             continue
         if head := _head(file):
             known = any(importer.recognises(head) for _, importer in _importers())
             (files if known else others).append(file)
-    names = ", ".join(file.name for file in others[:5])
+    names = ", ".join(str(file.relative_to(folder)) for file in others[:5])
     if not files:
         found = f"No importer recognises {names}" if others else f"Runs are NAME{', NAME'.join(ENDINGS)}"
         raise FileNotFoundError(f"{folder}: no run in this folder. {found}.")
@@ -130,9 +138,14 @@ def _load_folder(folder: Path) -> list[Run]:
         warnings.warn(
             f"{folder}: {len(others)} of {len(others) + len(files)} files are not runs: {names}",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
+    return files
+
+
+def _load_folder(folder: Path) -> list[Run]:
     runs: list[Run] = []
+    files = run_files(folder)
     for file in with_progress(files, f"loading {folder}", len(files)):
         loaded: Run | list[Run] = load(file)
         runs += loaded if isinstance(loaded, list) else [loaded]

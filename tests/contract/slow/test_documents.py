@@ -27,7 +27,9 @@ PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "d
 LONG = "docs/concepts/sweeps_and_statistics.md"
 BRIDGES = ("docs/how-to/inspect.md", "docs/how-to/mcp.md", "docs/how-to/traces.md", "docs/how-to/trackers.md")
 """Their code needs other packages, and is executed by the tests of `interop` and `tools`."""
-EXECUTED = [page for page in PAGES if page not in (CLUSTER, *BRIDGES) and blocks(page)]
+SHARE = "docs/how-to/share.md"
+"""Followed by two people in `apps/slow/test_sharing.py`."""
+EXECUTED = [page for page in PAGES if page not in (CLUSTER, SHARE, *BRIDGES) and blocks(page)]
 FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
 SERVER, REWARDS = "http://localhost:8000/v1", "http://localhost:8001/v1"
 """The addresses of servers in the pages."""

@@ -36,15 +36,16 @@ from distributed import Actor, Client, Future
 
 from tot_lab._version import __version__
 from tot_lab.core import parts
-from tot_lab.core.calls import Call, Reply
+from tot_lab.core.calls import Call
 from tot_lab.core.model_setting import model_names, models_of
 from tot_lab.core.parts import Part
 from tot_lab.core.records import Line, payments
 from tot_lab.lab.sweeps.sweep import AGAIN, Cell, Row, Sweep, begun, forget_warnings
 from tot_lab.models.cache import Cache
-from tot_lab.models.entries import reply_in
+from tot_lab.models.entries import Stored, stored_in
 from tot_lab.models.keys import Request
 from tot_lab.models.limits import MINUTE, divide_limits, limits_of
+from tot_lab.models.served_weights import Weights
 from tot_lab.models.stack import Endpoint
 from tot_lab.models.store import CacheError
 from tot_lab.record.journal import (
@@ -325,11 +326,13 @@ class _ClientCache(Cache):
         self.path, self.stores, self.newest = path or Path(), [], None
         self.making = making
 
-    async def find(self, key: str) -> Reply | None:
-        data = await self.making.ask("find", key)
-        return None if data is None else reply_in(key, data)
+    async def find(self, key: str, weights: Weights | None = None) -> Stored | None:
+        data = await self.making.ask("find", key, msgspec.json.encode(weights or {}))
+        return None if data is None else stored_in(key, data)
 
-    def keep(self, key: str, data: bytes, *, replace: bool = False) -> asyncio.Future[bool]:
+    def keep(
+        self, key: str, data: bytes, weights: Weights | None = None, *, replace: bool = False
+    ) -> asyncio.Future[bool]:
         async def keep() -> bool:
             return await self.making.ask("replace" if replace else "keep", key, data) is not None
 
@@ -639,11 +642,12 @@ class _Cluster:
         try:
             cache = self.gateway.cache
             if operation == "find":
-                return ticket, cache.stored(key), ""
+                return ticket, cache.stored(key, msgspec.json.decode(data)), ""
             if operation == "explain":
                 call, request = msgspec.json.decode(data, type=tuple[Call, Request])
                 return ticket, (await cache.explain_miss(call, request)).encode(), ""
-            is_new = await cache.keep(key, data, replace=operation == "replace")
+            weights = stored_in(key, data).weights
+            is_new = await cache.keep(key, data, weights, replace=operation == "replace")
             return ticket, b"" if is_new else None, ""
         except (OSError, CacheError) as error:
             return ticket, None, str(error)

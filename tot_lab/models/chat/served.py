@@ -10,7 +10,7 @@ import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Need
-from tot_lab.models.chat.about import Facts, entries_in, facts_in
+from tot_lab.models.chat.about import Facts, entries_in, facts_in, listed_weights_in, weights_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.failures import shortened
 from tot_lab.models.chat.replies import Answers, Billed, Choice, usd, wanted_back
@@ -99,6 +99,17 @@ class ServedModel(ChatEndpoint):
             if status == 200 and (facts := facts_in(path, page)):
                 return facts
         return {}
+
+    async def served_weights(self) -> Facts:
+        if self.revision is not None:
+            return {}
+        _, listed = await self.look("models")
+        found = listed_weights_in(listed, self.served_name)
+        for path in self._reports:
+            status, page = await self.look(path)
+            if status == 200 and (reported := weights_in(path, page)):
+                return found | reported
+        return found
 
     _reports: ClassVar[Sequence[str]] = ()
     """Pages on which the server may report about itself; see about.py."""
