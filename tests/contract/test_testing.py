@@ -16,7 +16,7 @@ from tot_lab.testing import HOSTILE, PROMISES, Scripted, Trial, check_domain, ch
 
 
 class Twice(tl.Prompting):
-    """Ask twice and keep the longer answer: the recipe of CONTRIBUTING."""
+    """Ask twice and keep the longer answer: the recipe of the guide."""
 
     kind = "tests/twice"
 

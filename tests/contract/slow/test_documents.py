@@ -1,4 +1,4 @@
-"""The code in the README, the guides, CONTRIBUTING and the recipes runs as it stands there."""
+"""The code in the README and the guides runs as it stands there."""
 
 import json
 import re
@@ -19,10 +19,10 @@ from support.redis_server import RedisServer
 from support.serving import process
 
 import tot_lab as tl
-from tot_lab.core.records import parent_of
 from tot_lab.testing import check_strategy
 
 CLUSTER = "docs/how-to/cluster.md"
+EXTEND = "docs/how-to/extend.md"
 SERVE = "docs/how-to/serve.md"
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 LONG = "docs/concepts/sweeps_and_statistics.md"
@@ -269,29 +269,35 @@ def test_the_script_of_the_cluster_page_ends_cleanly(tmp_path):
     assert all(line.startswith("sweep sweep: ") for line in done.stderr.splitlines()), done.stderr
 
 
-def test_the_strategy_in_contributing_runs():
-    code, _, held = blocks("CONTRIBUTING.md")
-    names = {name: getattr(tl, name) for name in tl.__all__ if name != "plot_tree"}
-    twice = execute(code, {**names, "parent_of": parent_of})["Twice"]
+def block_with(words: str) -> str:
+    """The only block of the guide that contains `words`."""
+    (code,) = [code for code in blocks(EXTEND) if words in code]
+    return code
+
+
+def test_the_strategy_of_the_guide_makes_the_calls_that_it_states(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    twice = execute(block_with("class Twice("), {"tl": tl, "task": TASK})["Twice"]
     got = run(twice())
     assert got.usage.calls == twice().max_calls(TASK) == 2
     assert got.answer
-    execute(held, {"Twice": twice})["test_twice"]()
 
 
 @pytest.mark.nightly
-def test_the_search_in_contributing_keeps_the_contract():
-    _, code, _ = blocks("CONTRIBUTING.md")
-    by_score = execute(code, {})["ByScore"]
-    check_strategy(tl.TreeOfThoughts(search=by_score(width=4)))
-    search = tl.TreeOfThoughts(search=by_score(width=4), stop=tl.Stop(solved=None, depth=2))
-    assert run(search).stop_reason == "limit:depth"
+@pytest.mark.parametrize("name", ["beam", "random_beam", "ByScore"])
+def test_the_searches_of_the_guide_keep_the_contract(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = block_with(f"class {name}(" if name == "ByScore" else f"def {name}(")
+    made = execute(code, {"tl": tl})[name]
+    search = made(width=4) if name == "ByScore" else made
+    check_strategy(tl.TreeOfThoughts(search=search))
+    deep = tl.TreeOfThoughts(search=search, stop=tl.Stop(solved=None, depth=2))
+    assert run(deep).stop_reason == "limit:depth"
 
 
 @pytest.mark.nightly
-def test_the_domain_in_the_recipe_is_searchable():
-    (code,) = blocks("tests/README.md")
-    domain = execute(code, {"tl": tl})["Countdown"]()
+def test_the_domain_of_the_guide_is_searchable():
+    domain = execute(block_with("class Countdown("), {"tl": tl})["Countdown"]()
     task = tl.Task(domain=domain, question="7")
 
     def reply(call):
