@@ -12,6 +12,7 @@ import distributed
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from support import ROOT, TASK, Scripted, mostly_nightly, run
 from support.pages import blocks, execute
 from support.providers import Providers, Said
@@ -281,6 +282,23 @@ def test_the_strategy_of_the_guide_makes_the_calls_that_it_states(tmp_path, monk
     got = run(twice())
     assert got.usage.calls == twice().max_calls(TASK) == 2
     assert got.answer
+
+
+def test_the_error_about_an_evaluator_is_two_lines_below_the_cell(kernel):
+    """IPython shows where the user's code is wrong, the right signature, and no code of the library."""
+    cell = nbformat.v4.new_code_cell(
+        "import tot_lab as tl\ndef half(path):\n    return 0.5\ntl.TreeOfThoughts(evaluate=half)"
+    )
+    kernel.nb = nbformat.v4.new_notebook(cells=[cell])
+    with pytest.raises(CellExecutionError):
+        kernel.execute_cell(cell, 0)
+    (error,) = cell.outputs
+    shown = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(error.traceback))
+    assert "----> 4 tl.TreeOfThoughts(evaluate=half)" in shown
+    assert ".py" not in shown
+    first, second = shown.splitlines()[-2:]
+    assert first.endswith("evaluator 'half' has the wrong arguments: got (path).")
+    assert second.startswith("It must be (task, path) -> score, or (task, paths) -> scores")
 
 
 @pytest.mark.nightly
