@@ -878,7 +878,10 @@ def keeps_its_settings(trial: Trial) -> None:
     """Its settings, saved as JSON and loaded, give an equal strategy."""
     settings = json.loads(json.dumps(trial.strategy.settings(), allow_nan=False))
     again = part_of(settings, Strategy)
-    expect(again == trial.strategy, f"a strategy made from its settings differs: got {again!r}")
+    same = again == trial.strategy
+    if again is not None and needs_functions(again):  # which a file does not hold
+        same = again.settings() == settings
+    expect(same, f"a strategy made from its settings differs: got {again!r}")
 
 
 def is_drawn(trial: Trial) -> None:
