@@ -50,7 +50,7 @@ from tot_lab.views.figures import figures_of
     ],
 )
 def test_a_strategy_keeps(promise, strategy):
-    """`make check` tries four promises of each strategy, `make test` all twenty and six of each value of tree
+    """`make check` tries four promises of each strategy, `make test` all and six of each value of tree
     search, `make nightly` the others.
     """
     promise(trial_of(strategy))
