@@ -367,7 +367,7 @@ def uses_no_clock_and_no_random_numbers(trial: Trial) -> None:
                 expect(
                     module not in UNRECORDED,
                     f"line {code.co_firstlineno} of {Path(code.co_filename).name}, {code.co_name!r}, uses "
-                    f"{module}, which a replay cannot repeat. A search draws numbers with "
+                    f"{module}, whose results are not recorded. A search draws numbers with "
                     "`yield state.random_numbers()`, and tl.Budget(seconds=…) limits time.",
                 )
 
@@ -405,10 +405,9 @@ def _modules_used(function: Callable[..., Any]) -> Iterator[tuple[CodeType, str]
                     known.add(value)
                 elif value is not None:
                     module = _module_of(value)
-                    yield (
-                        code,
-                        f"{module}.random" if module == "numpy" and "random" in code.co_names else module,
-                    )
+                    if module == "numpy" and "random" in code.co_names:
+                        module = "numpy.random"
+                    yield code, module
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:

@@ -1,4 +1,4 @@
-"""The README as a newcomer follows it: its commands in a fresh clone, and its cells in what they installed."""
+"""The README as a newcomer follows it: its commands in a fresh clone, then its cells."""
 
 import os
 import re
@@ -26,8 +26,9 @@ def shell(folder, *lines):
 
 
 def test_the_commands_and_the_cells_of_the_readme_run_in_a_fresh_clone(tmp_path):
-    """`jupyter execute` stands for JupyterLab, and for the person who runs every cell. Cells that need a model
-    server are executed by the tests of documents.
+    """`jupyter execute` stands for JupyterLab and the person who runs every cell.
+
+    Cells that need a model server are executed by `slow/test_documents.py`.
     """
     shell(tmp_path, f"git clone --quiet {ROOT} tot_lab")
     clone = tmp_path / "tot_lab"
