@@ -19,7 +19,7 @@ PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 ONE_MORE := -n $(shell expr $(CORES) + 1)  # many tests wait for servers and browsers
 
-.PHONY: demo check test nightly proof lint bench clean
+.PHONY: demo check test nightly proof lint bench conformance clean
 demo: $(INSTALLED)      ## the main job: 20 searches, a table, the runs, one HTML report
 	$(BIN)/tot-lab demo
 
@@ -52,6 +52,9 @@ bench: $(READY)         ## what this machine makes of the engine; prints, never 
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/serve.py
 	-$(BIN)/python benchmarks/explorer.py  # needs Chromium
+
+conformance: $(READY)   ## writes docs/conformance.md: the lines of the published designs, and their tests
+	$(BIN)/python tests/contract/test_conformance.py
 
 clean:
 	rm -rf .venv demo runs

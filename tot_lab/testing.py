@@ -14,6 +14,7 @@ alone. In a notebook: `await asyncio.to_thread(check_strategy, MyStrategy())`.
 from __future__ import annotations
 
 import asyncio
+import dis
 import hashlib
 import inspect
 import json
@@ -25,10 +26,11 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
-from tot_lab.core.parts import part_of
+from tot_lab.core.parts import Part, UserFunction, needs_functions, part_of, parts_in
 from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
@@ -301,10 +303,16 @@ def expect(kept: bool, message: str) -> None:
         raise AssertionError(message)
 
 
+HINT = (
+    "It may use random, time or the order of a set, which is another one in each process. "
+    "A search draws numbers with `yield state.random_numbers()`."
+)
+
+
 def expect_same(events: Sequence[Record], others: Sequence[Record], when: str) -> None:
     """Raise an AssertionError that shows the first difference of two records, if they differ."""
     for k, (one, other) in enumerate(zip(events, others, strict=False)):
-        expect(one == other, f"the record differs {when}: record {k} was\n  {one}\nand is\n  {other}")
+        expect(one == other, f"the record differs {when}: record {k} was\n  {one}\nand is\n  {other}\n{HINT}")
     expect(
         len(events) == len(others),
         f"the record differs {when}: it had {len(events)} lines and has {len(others)}",
@@ -324,11 +332,12 @@ class _Nested(Strategy):
     """A strategy that runs another one below its own root."""
 
     strategy: Strategy
+    number: int = 3
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, None, "above")
         yield Thought(f"{at}.1", at, "beside")
-        return (yield from self.strategy.think(task, f"{at}.3"))
+        return (yield from self.strategy.think(task, f"{at}.{self.number}"))
 
 
 class _Branches(Strategy):
@@ -345,6 +354,74 @@ class _Branches(Strategy):
 
 
 # Promises of a strategy.
+
+
+def uses_no_clock_and_no_random_numbers(trial: Trial) -> None:
+    """Its own code, and the functions of its module that it calls, use no `random`, `time` or `datetime`.
+
+    What is recorded as a call, such as an async evaluator, may use them, and so may the code of tot_lab.
+    """
+    for part in parts_in(trial.strategy):
+        for function in _own_functions(part):
+            for code, module in _modules_used(function):
+                expect(
+                    module not in UNRECORDED,
+                    f"line {code.co_firstlineno} of {Path(code.co_filename).name}, {code.co_name!r}, uses "
+                    f"{module}, whose results are not recorded. A search draws numbers with "
+                    "`yield state.random_numbers()`, and tl.Budget(seconds=…) limits time.",
+                )
+
+
+UNRECORDED = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
+"""Modules whose results no record holds."""
+
+
+def _own_functions(part: Part) -> Iterator[Callable[..., Any]]:
+    """Return the functions that the driver executes without a record, those of tot_lab excepted."""
+    if isinstance(part, UserFunction):
+        recorded = inspect.iscoroutinefunction(part.wrapped) or "paths" in part.parameters
+        if not recorded and inspect.isfunction(part.wrapped):
+            yield part.wrapped
+    elif not inspect.iscoroutinefunction(type(part).__call__):  # a model
+        for kind in type(part).__mro__:
+            if kind.__module__.partition(".")[0] not in ("tot_lab", "pydantic"):
+                yield from filter(inspect.isfunction, vars(kind).values())
+
+
+def _modules_used(function: Callable[..., Any]) -> Iterator[tuple[CodeType, str]]:
+    """Return the modules that a function refers to, each with the code that does."""
+    known, waiting = {function}, [function]
+    while waiting:
+        function = waiting.pop()
+        for code in _codes_in(function.__code__):
+            for step in dis.get_instructions(code):
+                if step.opname == "IMPORT_NAME":
+                    yield code, step.argval
+                if step.opname != "LOAD_GLOBAL":
+                    continue
+                value = function.__globals__.get(step.argval)
+                if inspect.isfunction(value) and value.__module__ == function.__module__:
+                    waiting += [] if value in known else [value]
+                    known.add(value)
+                elif value is not None:
+                    module = _module_of(value)
+                    if module == "numpy" and "random" in code.co_names:
+                        module = "numpy.random"
+                    yield code, module
+
+
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Return a code object and those of the functions and comprehensions inside it."""
+    waiting = [code]
+    while waiting:
+        yield (code := waiting.pop())
+        waiting.extend(inner for inner in code.co_consts if isinstance(inner, CodeType))
+
+
+def _module_of(value: Any) -> str:
+    if isinstance(value, ModuleType):
+        return value.__name__
+    return getattr(value, "__module__", None) or type(getattr(value, "__self__", value)).__module__
 
 
 def ends_with_a_stop_code(trial: Trial) -> None:
@@ -405,17 +482,27 @@ def bounds_its_calls(trial: Trial) -> None:
 
 
 def runs_at_another_id(trial: Trial) -> None:
-    """Inside another strategy it first records its root at the given id, and everything else below it."""
-    nested, alone = trial.run(strategy=_Nested(strategy=trial.strategy)), trial.run()
+    """Inside another strategy it first records its root at the given id, and everything else below it.
+
+    With other ids, sets of ids have another order.
+    """
+    alone = trial.run()
+    for number in range(3, 8):
+        _runs_at(trial, alone, number)
+
+
+def _runs_at(trial: Trial, alone: Run, number: int) -> None:
+    at = f"0.{number}"
+    nested = trial.run(strategy=_Nested(strategy=trial.strategy, number=number))
     thoughts = [event for event in nested.events if isinstance(event, Thought)]
     expect(len(thoughts) > 2, "it recorded no thought")
     root = thoughts[2]
-    expect((root.id, root.parent) == ("0.3", "0"), f"its first thought at '0.3' is {root}")
-    outside = [event.id for event in thoughts[2:] if not f"{event.id}.".startswith("0.3.")]
-    expect(not outside, f"thoughts {outside} are not below '0.3', the id that it was given")
-    expect(nested.answer == alone.answer, f"its answer at '0.3' is {nested.answer!r}, not {alone.answer!r}")
-    ids = {"0", "0.1"} | {"0.3" + node.id[1:] for node in alone.tree}
-    expect({*nested.tree.nodes} == ids, f"at '0.3' its thoughts are {sorted(nested.tree.nodes)}")
+    expect((root.id, root.parent) == (at, "0"), f"its first thought at {at!r} is {root}")
+    outside = [event.id for event in thoughts[2:] if not f"{event.id}.".startswith(f"{at}.")]
+    expect(not outside, f"thoughts {outside} are not below {at!r}, the id that it was given")
+    ids = ["0", "0.1", *(at + node.id[1:] for node in alone.tree)]
+    expect([*nested.tree.nodes] == ids, f"at {at!r} its thoughts are {[*nested.tree.nodes]}. {HINT}")
+    expect(nested.answer == alone.answer, f"its answer at {at!r} is {nested.answer!r}, not {alone.answer!r}")
 
 
 def keeps_its_budget(trial: Trial) -> None:
@@ -704,7 +791,9 @@ def continues_another_strategy(trial: Trial) -> None:
             for call in model.calls:
                 lacking = [step for step in steps if step not in call.prompt]
                 expect(not lacking, f"a {call.purpose} call does not show the earlier step {lacking[:1]}")
-            again = part_of(json.loads(json.dumps(made.header.strategy)), Strategy)
+            again: Part | None = part_of(json.loads(json.dumps(made.header.strategy)), Strategy)
+            if again is None or needs_functions(again):  # a file holds no functions
+                again = made.strategy
             assert isinstance(again, Strategy)
             expect(
                 trial.run(strategy=again).tree == made.tree,
@@ -716,9 +805,9 @@ def continues_another_strategy(trial: Trial) -> None:
             lines = made.path.read_bytes().splitlines(keepends=True)
             cut = Path(folder) / f"cut-{node}.jsonl"
             cut.write_bytes(b"".join(lines[: len(lines) // 2]))
-            resumed = wait(trial.lab().resume(cut))
+            resumed = wait(trial.lab().resume(cut, strategy=again))
             expect_same(made.events, resumed.events, "when a branch is resumed")
-            expect(wait(load(made.path).replay()).identical, "the branch does not replay")
+            expect(wait(load(made.path).replay(again)).identical, "the branch does not replay")
             nested = trial.run(strategy=_Nested(strategy=again))
             ids = {"0.3" + id[1:] for id in made.tree.nodes} | {"0", "0.1"}
             expect(ids == {*nested.tree.nodes}, "inside another strategy the branch has other thoughts")
@@ -788,7 +877,10 @@ def keeps_its_settings(trial: Trial) -> None:
     """Its settings, saved as JSON and loaded, give an equal strategy."""
     settings = json.loads(json.dumps(trial.strategy.settings(), allow_nan=False))
     again = part_of(settings, Strategy)
-    expect(again == trial.strategy, f"a strategy made from its settings differs: got {again!r}")
+    same = again == trial.strategy
+    if again is not None and needs_functions(again):  # which a file does not hold
+        same = again.settings() == settings
+    expect(same, f"a strategy made from its settings differs: got {again!r}")
 
 
 def is_drawn(trial: Trial) -> None:
@@ -810,6 +902,7 @@ def is_drawn(trial: Trial) -> None:
 
 
 PROMISES: tuple[Callable[[Trial], None], ...] = (
+    uses_no_clock_and_no_random_numbers,
     ends_with_a_stop_code,
     records_the_same_for_any_latency,
     runs_beside_itself,

@@ -1,9 +1,14 @@
 """The contract for anybody's own strategy: it passes a sound one, and each promise catches who breaks it."""
 
 import asyncio
+import random
 import subprocess
 import sys
+import time
+from random import shuffle
+from time import perf_counter
 
+import numpy as np
 import pytest
 from support import ROOT, TASK
 
@@ -16,7 +21,7 @@ from tot_lab.testing import HOSTILE, PROMISES, Scripted, Trial, check_domain, ch
 
 
 class Twice(tl.Prompting):
-    """Ask twice and keep the longer answer: the recipe of CONTRIBUTING."""
+    """Ask twice and keep the longer answer: the recipe of the guide."""
 
     kind = "tests/twice"
 
@@ -300,6 +305,114 @@ def test_who_breaks_a_promise_is_told_which(strategy, promise, said):
         check_strategy(strategy, promises=[found])
     with pytest.raises(AssertionError, match=f"^{type(strategy).__name__} "):
         check_strategy(strategy)
+
+
+def draws(ids):
+    return random.sample(ids, 2)
+
+
+def by_helper(state):
+    level = [state.root]
+    while level:
+        level = draws(state.open((yield tl.Pick(level))))
+
+
+def by_lambda(state):
+    yield tl.Pick([state.root])
+    key = lambda id: shuffle([id])  # noqa: E731
+    yield tl.Pick(sorted(state.open(state.tree.nodes), key=key))
+
+
+def by_import(state):
+    import secrets
+
+    yield tl.Pick([state.root][secrets.randbelow(1) :])
+
+
+def until_late(state, limit=1e9):
+    """It stops for the clock, which no trial sees."""
+    level = [state.root]
+    while level and perf_counter() < limit:
+        level = state.open((yield tl.Pick(level)))
+
+
+def at_noon(state):
+    yield tl.Pick([state.root] if time.time() else [])
+
+
+class Coin(tl.searches.Search):
+    kind = "tests/coin"
+
+    def run(self, state):
+        yield tl.Pick([state.root] if np.random.random() >= 0 else [])
+
+
+def tosses(task, path):
+    return random.random()
+
+
+@pytest.mark.parametrize(
+    ("settings", "module"),
+    [
+        ({"search": by_helper}, "random"),
+        ({"search": by_lambda}, "random"),
+        ({"search": by_import}, "secrets"),
+        ({"search": until_late}, "time"),
+        ({"search": at_noon}, "time"),
+        ({"search": Coin()}, "numpy.random"),
+        ({"evaluate": tosses}, "random"),
+    ],
+)
+def test_a_clock_or_random_numbers_are_named_before_a_trial(settings, module):
+    strategy = tl.BestOf(strategy=tl.TreeOfThoughts(**settings))
+    with pytest.raises(
+        AssertionError, match=rf"line \d+ of test_testing\.py, '.*', uses {module}, .*random_numbers"
+    ):
+        check_strategy(strategy)
+
+
+def by_state(state):
+    random = yield state.random_numbers()
+    time = state.open((yield tl.Pick([state.root])))
+    yield tl.Pick(random.sample(time, 1))
+
+
+async def recorded(task, path):
+    return random.random()
+
+
+@pytest.mark.parametrize("settings", [{"search": by_state}, {"evaluate": recorded}, {"search": "mcts"}])
+def test_what_is_recorded_or_drawn_from_the_run_is_accepted(settings):
+    check_strategy(tl.TreeOfThoughts(**settings), promises=[testing.uses_no_clock_and_no_random_numbers])
+
+
+def in_a_set(state):
+    level = [state.root]
+    while level:
+        level = list(set(state.open((yield tl.Pick(level)))))[:2]
+
+
+@pytest.mark.slow
+def test_the_order_of_a_set_is_found():
+    with pytest.raises(AssertionError, match=r"runs_at_another_id: [\s\S]*the order of a set"):
+        check_strategy(tl.TreeOfThoughts(search=in_a_set), promises=[testing.runs_at_another_id])
+
+
+@pytest.mark.slow
+def test_a_replay_that_differs_says_what_may_be_the_cause():
+    drawn = [0, 1]
+
+    def other(state):
+        level = state.open((yield tl.Pick([state.root])))
+        yield tl.Pick([level[drawn.pop()]])
+
+    run = asyncio.run(
+        tl.Lab("sim/game24", runs=None).run(tl.TreeOfThoughts(search=other), tl.game24("1 4 8 11"))
+    )
+    replay = asyncio.run(run.replay())
+    assert not replay.identical
+    for words in ("Note differs", "random, time or the order of a set", "state.random_numbers()"):
+        assert words in replay.divergence
 
 
 def test_a_setting_that_does_not_come_back_is_caught():

@@ -86,6 +86,45 @@ def test_a_pick_that_cannot_be_carried_out_is_an_error_that_names_it(pick, error
         searched(search)
 
 
+@pytest.mark.parametrize("step", [["0"], ("0",), "0"])
+def test_a_search_that_yields_ids_is_told_of_pick(step):
+    def mine(state):
+        yield step
+
+    with pytest.raises(TypeError, match=r"search '.*mine' must yield tl\.Pick\(ids\): got ") as error:
+        searched(mine)
+    assert repr(step) in str(error.value)
+
+
+def one_too_many(state, extra):
+    yield tl.Pick([state.root])
+
+
+@pytest.mark.parametrize(
+    ("setting", "function", "right"),
+    [
+        ("evaluate", lambda path: 0.5, r"\(task, path\) -> score"),
+        ("evaluate", lambda: 0.5, r"\(task, path\) -> score"),
+        ("evaluate", lambda paths: [0.5], r"\(task, paths\) -> scores"),
+        ("evaluate", lambda task, path, more: 0.5, r"\(task, path\) -> score"),
+        ("evaluate", lambda *, task, path: 0.5, r"\(task, path\) -> score"),
+        ("search", lambda state: [state.root], r"a generator \(state\) that yields tl\.Pick\(ids\)"),
+        ("search", one_too_many, r"a generator \(state\) that yields tl\.Pick\(ids\)"),
+    ],
+)
+def test_a_function_with_other_arguments_is_refused_with_the_right_ones(setting, function, right):
+    with pytest.raises(
+        ValueError, match=rf"has the wrong arguments: got \(.*\)\.\nIt must be .*{right}"
+    ) as error:
+        tl.TreeOfThoughts(**{setting: function})
+    assert len(str(error.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("function", [lambda *given: 0.5, lambda task, path, weight=2: 0.5])
+def test_a_function_that_accepts_task_and_path_is_accepted(function):
+    assert tl.TreeOfThoughts(evaluate=function).evaluate.function.wrapped is function
+
+
 def test_a_thought_at_the_depth_limit_cannot_be_picked():
     def search(state):
         yield tl.Pick((yield tl.Pick([state.root])))

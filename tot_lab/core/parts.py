@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -55,6 +56,21 @@ class InvalidSettings(ValueError):
         """The error of `model` with these `problems`."""
         problems = [*problems]
         return cls(" ".join(_described(model, one) for one in problems), problems)
+
+    def _render_traceback_(self) -> list[str]:
+        """The traceback that IPython shows: it ends at the user's code, without the frames of this file."""
+        step = last = self.__traceback__
+        while step is not None:
+            last = step if step.tb_frame.f_code.co_filename != __file__ else last
+            step = step.tb_next
+        if last is not None:
+            last.tb_next = None
+        shown = (
+            sys.modules["IPython"]
+            .get_ipython()
+            .InteractiveTB.structured_traceback(type(self), self, self.__traceback__, tb_offset=1)
+        )
+        return list(shown)
 
 
 class PydanticModel(BaseModel):
@@ -496,6 +512,27 @@ class UserFunction(Part):
     def parameters(self) -> frozenset[str]:
         """The names of its parameters. Empty if it was loaded from a file."""
         return frozenset(inspect.signature(self._function).parameters) if self._function else frozenset()
+
+    def expect_arguments(self, what: str, count: int, forms: str) -> None:
+        """Check that the function can be called with `count` arguments. One loaded from a file is accepted.
+
+        Args:
+            what: What the function is, such as `evaluator`.
+            count: Number of positional arguments.
+            forms: The accepted signatures.
+
+        Raises:
+            ValueError: If it cannot be called with them.
+        """
+        if self._function is None:
+            return
+        signature = inspect.signature(self._function)
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            raise ValueError(
+                f"{what} {self.name!r} has the wrong arguments: got {signature}.\nIt must be {forms}."
+            ) from None
 
     @property
     def signature(self) -> inspect.Signature:

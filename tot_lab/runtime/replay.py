@@ -100,9 +100,15 @@ async def replay(
         missing = recorder.missing(Ended if driver.failed else object)
         divergence = None if missing is None else f"the record continues with {missing!r}"
     except Divergence as error:
-        divergence = (
-            f"{error}{'' if run.stop_reason else '. The run is unfinished. Finish it with lab.resume(path).'}"
-        )
+        if not run.stop_reason:
+            reason = "The run is unfinished. Finish it with lab.resume(path)."
+        else:
+            reason = (
+                "The replies are the recorded ones: the code or the journal has changed, or a strategy uses "
+                "random, time or the order of a set. A search draws numbers with "
+                "`yield state.random_numbers()`."
+            )
+        divergence = f"{error}. {reason}"
     return Replay(divergence is None, len(run.events), divergence)
 
 

@@ -87,11 +87,27 @@ def test_demo_interrupted_keeps_what_was_finished(tmp_path):
     assert all(tl.load(path) for path in journals.glob("*/*.jsonl"))
 
 
+def links_in(file, text):
+    """The files that a page or a cell links."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)", text)
+    return [file.parent / path for path in found]
+
+
+def links_of_notebook(file):
+    cells = [cell for cell in json.loads(file.read_text())["cells"] if cell["cell_type"] == "markdown"]
+    return [link for cell in cells for link in links_in(file, "".join(cell["source"]))]
+
+
 def test_notebooks_are_copied_and_nothing_is_overwritten(tmp_path):
     done = tot_lab("notebooks", "mine", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "mine" / "notebooks" / "01_first_search.ipynb").is_file()
     assert (tmp_path / "mine" / "data" / "word_problems.jsonl").is_file()
+    linked = [link for file in tmp_path.rglob("*.ipynb") for link in links_of_notebook(file)]
+    linked += [link for file in tmp_path.rglob("*.md") for link in links_in(file, file.read_text())]
+    assert len(linked) > 50
+    assert not [str(path) for path in linked if not path.exists()]
     again = tot_lab("notebooks", "mine", folder=tmp_path)
     assert again.returncode == 1
     assert "already exists" in again.stderr

@@ -380,6 +380,13 @@ class FunctionEvaluator(Evaluator):
     function: UserFunction
     """The function. Its name is recorded with each score."""
 
+    @field_validator("function")
+    @classmethod
+    def _takes_task_and_path(cls, function: UserFunction) -> UserFunction:
+        forms = "(task, path) -> score, or (task, paths) -> scores for all new children of a pick"
+        function.expect_arguments("evaluator", 2, forms)
+        return function
+
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         task = sampler.task.without_steps()
         if not inspect.iscoroutinefunction(self.function.wrapped):

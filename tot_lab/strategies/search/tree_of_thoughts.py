@@ -53,7 +53,7 @@ from tot_lab.strategies.search.expansion import expand
 from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample
 from tot_lab.strategies.search.sampling import Sampler, error_in
-from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+from tot_lab.strategies.search.searches import FunctionSearch, Pick, Search, Searching, SearchState
 from tot_lab.strategies.search.source_names import BEAM_SEARCH, OTHERS, STATE_MACHINE
 from tot_lab.strategies.search.stop import Stop
 
@@ -182,6 +182,8 @@ class _Run:
     def __init__(self, settings: TreeOfThoughts, task: Task, at: str) -> None:
         self.settings = settings
         self.stop = settings.stop
+        search = settings.search
+        self.name = search.function.name if isinstance(search, FunctionSearch) else search.kind
         self.task = task
         self.at = at
         self.state = SearchState(task, at, settings)
@@ -245,8 +247,9 @@ class _Run:
                 step = searching.send(value)
             except StopIteration as end:
                 if end.value is not None and not (isinstance(end.value, str) and end.value in self.tree):
-                    name = self.settings.search.kind
-                    raise ValueError(f"search {name!r} returned {end.value!r}, which is no thought") from None
+                    raise ValueError(
+                        f"search {self.name!r} returned {end.value!r}, which is no thought"
+                    ) from None
                 self.found = None if end.value in self.barred else end.value
                 return None
             if isinstance(step, Pick):
@@ -256,6 +259,11 @@ class _Run:
                 passed += 1
                 value = []
                 continue
+            if isinstance(step, str | list | tuple):
+                raise TypeError(
+                    f"search {self.name!r} must yield tl.Pick(ids): got {step!r}. It may also yield calls, "
+                    "events, tl.searches.BudgetLeft() and state.random_numbers()."
+                )
             if isinstance(step, BudgetLeft):
                 step = BudgetLeft(self.at, self.budget_readings)
                 self.budget_readings += 1
@@ -264,7 +272,7 @@ class _Run:
                 self.tree.add(step if value is None else value)
 
     def _checked(self, pick: Pick) -> Pick:
-        name, nodes, closed = self.settings.search.kind, self.tree.nodes, self.state.closed
+        name, nodes, closed = self.name, self.tree.nodes, self.state.closed
         firsts: list[str] = []
         for parent in pick.parents:
             group = _group(parent)
