@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tot_lab as tl
+from tot_lab.analysis.methods import DeepThoughtMethods
 from tot_lab.core.attach import Attached
 from tot_lab.lab.sweeps.methods import SweepMethods
 from tot_lab.record.methods import RunMethods
@@ -26,14 +27,22 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:)[^)#\s]+")
 MODULES = ("tools", "domains", "presets")
 """Names of `tl` that are modules, each with its own names."""
 
+OWNERS = {
+    "tl.Run": ("tot_lab.record", RunMethods),
+    "tl.Sweep": ("tot_lab.lab", SweepMethods),
+    "tl.stats.DeepThought": ("tot_lab.analysis", DeepThoughtMethods),
+}
+"""Classes with methods of other rooms: their own room, and the base that holds the methods."""
+
 NAVIGATION = """\
-* [tot_lab](README.md)
-* [Concepts](docs/concepts/)
-* [How-to guides](docs/how-to/)
-* [Gallery](docs/gallery.md)
-* [Notebooks](notebooks/)
-* [Studies](docs/studies/)
-* [API](api/)
+nav:
+- README.md
+- Concepts: docs/concepts
+- How-to guides: docs/how-to
+- docs/gallery.md
+- Notebooks: notebooks
+- Studies: docs/studies
+- API: api
 """
 
 
@@ -41,7 +50,7 @@ def main() -> None:
     shutil.rmtree(PAGES, ignore_errors=True)
     guides = (ROOT / "docs").rglob("*.md")
     copy_pages({ROOT / "README.md", ROOT / "docs/assets/iframe-worker.js", *guides})
-    for name, text in {**notebook_pages(), **api_pages(), "SUMMARY.md": NAVIGATION}.items():
+    for name, text in {**notebook_pages(), **api_pages(), ".nav.yml": NAVIGATION}.items():
         write(name, text)
 
 
@@ -70,7 +79,9 @@ def copy_pages(wanted: set[Path]) -> None:
 
 def with_page_links(text: str) -> str:
     """Link the pages of notebooks in place of the notebooks and their folder."""
-    return re.sub(r"\]\(([^):]*)\.ipynb\)", r"](\1.md)", text).replace("](notebooks)", "](notebooks/README.md)")
+    return re.sub(r"\]\(([^):]*)\.ipynb\)", r"](\1.md)", text).replace(
+        "](notebooks)", "](notebooks/README.md)"
+    )
 
 
 def notebook_pages() -> dict[str, str]:
@@ -99,32 +110,29 @@ def shown(output: dict[str, Any]) -> list[str]:
 
 def api_pages() -> dict[str, str]:
     """One page per room of the API with its public names, and an index of all names."""
-    rooms: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for name, path in public_names().items():
-        rooms[path.split(".")[1]][path].append(name)
+    named: dict[str, list[str]] = defaultdict(list)
+    for name, path in [*public_names().items(), *attached_methods().items()]:
+        named[path].append(name)
+    rooms: dict[str, dict[str, list[str]]] = defaultdict(dict)
+    for path, names in named.items():
+        home = OWNERS.get(names[0].rpartition(".")[0], (path,))[0]
+        rooms[home.split(".")[1]][path] = sorted(names, key=lambda name: (name.count("."), name))
     pages, index = {}, ["# API\n", "`import tot_lab as tl`. Each page describes one room of the package.\n"]
-    for room, names_at in sorted(rooms.items()):
+    for room, entries in sorted(rooms.items()):
         about = inspect.cleandoc(import_module(f"tot_lab.{room}").__doc__ or "").partition("\n\n")[0]
-        lines = [f"# tot_lab.{room}\n", about]
-        links: list[str] = []
-        for path, names in sorted(names_at.items(), key=lambda item: item[1][0].lower()):
-            names.sort(key=lambda name: (name.count("."), name))
-            lines += entry(names, path)
-            links.append(f"[`{names[0]}`]({room}.md#{path})")
-            if methods := {"tl.Run": RunMethods, "tl.Sweep": SweepMethods}.get(names[0]):
-                for name, one in vars(methods).items():
-                    if isinstance(one, Attached) and not name.startswith("_"):
-                        lines += entry([f"{names[0]}.{name}"], f"{one.module}.{one.function}")
-        pages[f"api/{room}.md"] = "\n".join(lines)
-        index += [f"## [tot_lab.{room}]({room}.md)\n", f"{about}\n", ", ".join(links), ""]
+        entries = dict(sorted(entries.items(), key=lambda item: item[1][0].lower()))
+        lines = [entry(names, path) for path, names in entries.items()]
+        links = ", ".join(f"[`{names[0]}`]({room}.md#{path})" for path, names in entries.items())
+        pages[f"api/{room}.md"] = "\n".join([f"# tot_lab.{room}\n", about, *lines])
+        index += [f"## [tot_lab.{room}]({room}.md)\n", f"{about}\n", links, ""]
     index += ["## Namespaces\n", *(f"- `tl.{name}`: {about}" for name, about in namespaces().items()), ""]
     return {"api/README.md": "\n".join(index), **pages}
 
 
-def entry(names: list[str], path: str) -> list[str]:
+def entry(names: list[str], path: str) -> str:
     """The lines that mkdocstrings replaces with the documentation of the object at `path`."""
     heading = " · ".join(names)
-    return ["", f"::: {path}", "    options:", f"      heading: {heading}", f"      toc_label: {names[0]}", ""]
+    return f"\n::: {path}\n    options:\n      heading: {heading}\n      toc_label: {names[0]}\n"
 
 
 def public_names() -> dict[str, str]:
@@ -136,6 +144,16 @@ def public_names() -> dict[str, str]:
         found = tl._NAMES[module]
         places |= {f"tl.{module}.{name}": f"{found}:{name}" for name in getattr(tl, module).__all__}
     return {name: defined(place) for name, place in places.items()}
+
+
+def attached_methods() -> dict[str, str]:
+    """Map the methods that other rooms attach to a class to the functions that implement them."""
+    return {
+        f"{owner}.{name}": f"{one.module}.{one.function}"
+        for owner, (_, methods) in OWNERS.items()
+        for name, one in vars(methods).items()
+        if isinstance(one, Attached) and not name.startswith("_")
+    }
 
 
 def defined(place: str) -> str:
