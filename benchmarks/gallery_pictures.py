@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +21,11 @@ from support.browser import JupyterLab, Notebook, browsing, running_chromium
 import tot_lab as tl
 
 PICTURES = DATA.parent / "docs" / "pictures" / "gallery"
-DRAW = """({ data, layout }) =>
-  Plotly.toImage({ data, layout }, { format: "png", width: 900, height: layout.height ?? 450 })"""
+DRAW = """text => {
+  const figure = JSON.parse(text);
+  return Plotly.toImage(figure, { format: "png", width: 900, height: figure.layout.height ?? 450 });
+}"""
+CARDS = ("run_card", "sweep_card", "diagnosis")
 QUESTION = (
     "A bakery with three shops takes orders for birthday cakes by telephone, on slips of paper, and loses "
     "one in fifty.\nIt wants one system for all three shops. The internet of one shop fails for an hour most "
@@ -100,7 +101,7 @@ def main() -> None:
         with running_chromium() as address, browsing(address) as browser:
             blank = browser.new_page()
             blank.add_script_tag(content=get_plotlyjs())
-            urls = {name: blank.evaluate(DRAW, figure.to_plotly_json()) for name, figure in figures.items()}
+            urls = {name: blank.evaluate(DRAW, figure.to_json()) for name, figure in figures.items()}
             urls |= {name: photo(browser, path, name) for name, path in pages.items()}
             urls["panel"] = panel(browser)
             for name, url in urls.items():
@@ -111,21 +112,28 @@ def main() -> None:
 
 
 def written(path: Path, html: str) -> Path:
-    path.write_text(f"<meta charset=utf-8><body style='font-family:system-ui'>{html}")
+    path.write_text(f"<meta charset=utf-8><body style='font: 14px system-ui; width: fit-content'>{html}")
     return path
 
 
 def photo(browser: Browser, path: Path, name: str) -> str:
-    page = opened(browser, path, 1000, 560)
+    page = opened(browser, path, 1000, 720 if name == "plan" else 560)
     if name in ("steps", "plan"):
         page.get_by_role("button", name=name, exact=True).click()
         page.wait_for_timeout(400)
-    return "data:image/png;base64," + base64.b64encode(page.screenshot()).decode()
+    picture = page.locator("body").screenshot() if name in CARDS else page.screenshot()
+    return "data:image/png;base64," + base64.b64encode(picture).decode()
 
 
 def panel(browser: Browser) -> str:
     lab = JupyterLab()
-    notebook = Notebook(lab, browser, ["import tot_lab as tl\ntl.panel('sim/game24')"], "gallery", reduced_motion="reduce")
+    notebook = Notebook(
+        lab,
+        browser,
+        ["import tot_lab as tl\ntl.panel(tl.Lab('sim/game24', runs=None))"],
+        "gallery",
+        reduced_motion="reduce",
+    )
     notebook.page.set_viewport_size({"width": 1300, "height": 1600})
     notebook.run_all()
     picture = picture_of(notebook.page, 0)

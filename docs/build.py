@@ -86,8 +86,8 @@ def with_page_links(text: str) -> str:
 
 def notebook_pages() -> dict[str, str]:
     """The notebooks with their stored outputs as Markdown, by path; writes their pictures."""
-    import nbformat
-    from nbconvert import MarkdownExporter
+    import nbformat  # noqa: PLC0415  the other pages do not need it
+    from nbconvert import MarkdownExporter  # noqa: PLC0415
 
     exporter = MarkdownExporter()
     exporter.register_filter("filter_data_type", shown)
@@ -136,7 +136,7 @@ def entry(names: list[str], path: str) -> str:
 
 
 def public_names() -> dict[str, str]:
-    """Map each public name, such as `tl.searches.DVTS`, to the full name of the object where it is defined."""
+    """Map each public name, such as `tl.searches.DVTS`, to the path of the object."""
     places = {f"tl.{name}": place for name, place in tl._NAMES.items() if name not in MODULES}
     for space in tl._NAMESPACES:
         places |= {f"tl.{space.__name__}.{name}": place for name, place in space.places().items()}

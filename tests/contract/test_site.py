@@ -70,3 +70,28 @@ def test_links_to_notebooks_go_to_their_pages():
     assert BUILD["with_page_links"](text) == (
         "[a](../notebooks/01.md), [b](notebooks/README.md), [c](https://host/x.ipynb), [d](data/a.png)"
     )
+
+
+GALLERY = (ROOT / "docs" / "gallery.md").read_text()
+SECTIONS = re.findall(r"^### ([^\n]*)\n\n(.*?)(?=^##|\Z)", GALLERY, re.MULTILINE | re.DOTALL)
+
+
+def test_the_gallery_shows_every_figure_and_every_view():
+    views = ROOT / "tot_lab" / "views" / "explorer" / "js" / "face.js"
+    (listed,) = re.findall(r"export const VIEWS = .*?\(\[(.*?)\]\)", views.read_text())
+    wanted = {f"tl.figures.{name}" for name in dir(tl.figures) if name.startswith(("plot_", "report_"))}
+    wanted |= {f"Explorer: {name}" for name in re.findall(r'"(\w+)"', listed)}
+    wanted |= {"tl.panel", "tl.diagnose", "tl.deep_thought", "run.save_figure", "sweep.save_html"}
+    assert wanted <= {title for title, _ in SECTIONS}
+
+
+def test_each_entry_of_the_gallery_has_a_question_and_a_picture_of_its_own():
+    pictures = []
+    for title, text in SECTIONS:
+        assert re.search(r"^\*\*[^*]+\?\*\*", text, re.MULTILINE), title
+        (picture,) = re.findall(r"^!\[[^\]]+\]\(([^)]+)\)$", text, re.MULTILINE)
+        pictures.append((ROOT / "docs" / picture).resolve())
+    assert len({path.read_bytes() for path in pictures}) == len(pictures)
+    own = {*(ROOT / "docs" / "pictures" / "gallery").iterdir()}
+    assert own <= {*pictures}
+    assert sum(path.stat().st_size for path in own) <= 600_000
