@@ -112,7 +112,8 @@ def main() -> None:
 
 
 def written(path: Path, html: str) -> Path:
-    path.write_text(f"<meta charset=utf-8><body style='font: 14px system-ui; width: fit-content'>{html}")
+    style = "font: 14px system-ui; width: fit-content; padding: 8px"
+    path.write_text(f"<!doctype html><meta charset=utf-8><body style='{style}'>{html}")
     return path
 
 
