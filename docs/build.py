@@ -21,6 +21,7 @@ from tot_lab.core.attach import Attached
 from tot_lab.lab.sweeps.methods import SweepMethods
 from tot_lab.record.methods import RunMethods
 
+NAMES: Any = tl  # whose stub does not declare the lists of names
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "build" / "docs"
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:)[^)#\s]+")
@@ -49,7 +50,7 @@ nav:
 def main() -> None:
     shutil.rmtree(PAGES, ignore_errors=True)
     guides = (ROOT / "docs").rglob("*.md")
-    copy_pages({ROOT / "README.md", ROOT / "docs/assets/iframe-worker.js", *guides})
+    copy_pages({ROOT / "README.md", *(ROOT / "docs/assets").iterdir(), *guides})
     for name, text in {**notebook_pages(), **api_pages(), ".nav.yml": NAVIGATION}.items():
         write(name, text)
 
@@ -79,22 +80,20 @@ def copy_pages(wanted: set[Path]) -> None:
 
 def with_page_links(text: str) -> str:
     """Link the pages of notebooks in place of the notebooks and their folder."""
-    return re.sub(r"\]\(([^):]*)\.ipynb\)", r"](\1.md)", text).replace(
-        "](notebooks)", "](notebooks/README.md)"
-    )
+    text = re.sub(r"\]\(([^):]*)\.ipynb\)", r"](\1.md)", text)
+    return text.replace("](notebooks)", "](notebooks/README.md)")
 
 
 def notebook_pages() -> dict[str, str]:
     """The notebooks with their stored outputs as Markdown, by path; writes their pictures."""
-    import nbformat  # noqa: PLC0415  the other pages do not need it
-    from nbconvert import MarkdownExporter  # noqa: PLC0415
+    from nbconvert import MarkdownExporter  # noqa: PLC0415  the other pages do not need it
 
     exporter = MarkdownExporter()
     exporter.register_filter("filter_data_type", shown)
     pages, titles = {}, []
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         pictures = {"output_files_dir": path.stem, "unique_key": path.stem}
-        text, resources = exporter.from_notebook_node(nbformat.read(path, as_version=4), pictures)
+        text, resources = exporter.from_filename(str(path), pictures)
         for name, content in resources["outputs"].items():
             (PAGES / "notebooks" / name).parent.mkdir(parents=True, exist_ok=True)
             (PAGES / "notebooks" / name).write_bytes(content)
@@ -137,11 +136,11 @@ def entry(names: list[str], path: str) -> str:
 
 def public_names() -> dict[str, str]:
     """Map each public name, such as `tl.searches.DVTS`, to the path of the object."""
-    places = {f"tl.{name}": place for name, place in tl._NAMES.items() if name not in MODULES}
-    for space in tl._NAMESPACES:
+    places = {f"tl.{name}": place for name, place in NAMES._NAMES.items() if name not in MODULES}
+    for space in NAMES._NAMESPACES:
         places |= {f"tl.{space.__name__}.{name}": place for name, place in space.places().items()}
     for module in MODULES:
-        found = tl._NAMES[module]
+        found = NAMES._NAMES[module]
         places |= {f"tl.{module}.{name}": f"{found}:{name}" for name in getattr(tl, module).__all__}
     return {name: defined(place) for name, place in places.items()}
 
@@ -165,7 +164,7 @@ def defined(place: str) -> str:
 
 
 def namespaces() -> dict[str, str]:
-    spaces = {space.__name__: space.__doc__ for space in tl._NAMESPACES}
+    spaces = {space.__name__: space.__doc__ for space in NAMES._NAMESPACES}
     spaces |= {name: getattr(tl, name).__doc__ for name in MODULES}
     return {name: spaces[name].partition("\n\n")[0].replace("\n", " ") for name in sorted(spaces)}
 

@@ -64,6 +64,17 @@ def test_each_notebook_has_a_page_with_its_pictures(site):
         assert len(re.findall(rf'<img[^>]+src="{notebook.stem}/', page)) == pictures, notebook.name
 
 
+def test_no_table_of_a_notebook_covers_the_contents(site, chrome):
+    with offline_pages(chrome) as open_:
+        page = open_(site / "notebooks" / "10_sweeps.html")
+        edges = page.eval_on_selector_all(
+            "article, article table",
+            """all => all.map(one => (one.closest(".md-typeset__scrollwrap") ?? one).getBoundingClientRect().right)""",
+        )
+    assert len(edges) > 5
+    assert max(edges) <= edges[0] + 1
+
+
 def find_beam(page):
     page.keyboard.press("Control+k")
     page.keyboard.type("beam", delay=30)
