@@ -69,10 +69,11 @@ def test_no_table_of_a_notebook_covers_the_contents(site, chrome):
         page = open_(site / "notebooks" / "10_sweeps.html")
         edges = page.eval_on_selector_all(
             "article, article table",
-            """all => all.map(one => (one.closest(".md-typeset__scrollwrap") ?? one).getBoundingClientRect().right)""",
+            """all => all.map(one => one.closest(".md-typeset__scrollwrap") ?? one)
+                .map(one => one.getBoundingClientRect().right)""",
         )
     assert len(edges) > 5
-    assert max(edges) <= edges[0] + 1
+    assert max(edges) <= edges[0] + 20  # the contents begin 40 pixels from the text
 
 
 def find_beam(page):
