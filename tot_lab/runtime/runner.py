@@ -48,20 +48,10 @@ S = TypeVar("S", bound=Strategy)
 Watcher = Callable[[Sequence[Line]], None]
 
 
-class Following(Protocol):
-    """A watcher of one run that holds a resource open."""
-
-    def __call__(self, lines: Sequence[Line], /) -> None:
-        """Take in a batch of new lines."""
-
-    def close(self) -> None:
-        """Release the resource."""
-
-
 class Follower(Protocol):
     """Keeps or sends data about running runs outside their journals, as `tl.PlanStore` does."""
 
-    def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Following:
+    def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Watcher:
         """Return a watcher of the run with this header. `lines` are the earlier lines of a resumed run."""
 
 
@@ -204,6 +194,7 @@ class Runner:
         path: Path | None,
         budget: Budget | None = None,
         parent: Run | None = None,
+        kept: list[Line] | None = None,
     ) -> Execution:
         """Start a run and open its journal.
 
@@ -214,9 +205,11 @@ class Runner:
             path: The journal to create. `None` keeps the run in memory.
             budget: Limits of the run.
             parent: For a branch, the run whose record answers calls first.
+            kept: Lines of a run that is continued in memory.
         """
         self.gateway.enlist(models_of(strategy))
-        return Execution(self, Recorder(header=header, path=path), strategy, task, budget, parent=parent)
+        recorder = Recorder.resuming(None, header, kept) if kept else Recorder(header=header, path=path)
+        return Execution(self, recorder, strategy, task, budget, parent=parent, kept=kept)
 
     async def resume(
         self,
@@ -371,9 +364,7 @@ class Execution:
             return self.run
         runner, recorder = self.runner, self.recorder
         recorder.logs = True
-        for follower in runner.followers:
-            follow = follower.following(recorder.header, recorder.lines, recorder.path)
-            recorder.watchers.append(follow)
+        self.follow()
         ask, steering = runner.gateway.ask, self.steering
         driver = Driver(
             ask if self.parent is None else answering(self.parent.lines, self.parent.id, ask),
@@ -387,7 +378,6 @@ class Execution:
             is_paused=lambda: steering is not None and steering.paused,
         )
         self._driver = driver
-        runner.expect_payments(recorder.header.id)
         try:
             with numbered_run(), seldom_collecting():
                 await self._make_ready()
@@ -406,6 +396,13 @@ class Execution:
                 stacklevel=3,
             )
         return self._run
+
+    def follow(self) -> None:
+        """Let the followers of the runner watch the run. Its payments are counted as they are made."""
+        recorder = self.recorder
+        for follower in self.runner.followers:
+            recorder.watchers.append(follower.following(recorder.header, recorder.lines, recorder.path))
+        self.runner.expect_payments(recorder.header.id)
 
     @property
     def is_waiting(self) -> bool:

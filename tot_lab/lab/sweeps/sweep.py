@@ -47,6 +47,9 @@ from tot_lab.runtime.runner import Execution, Runner, check_arguments, resumable
 ByWorkers: TypeAlias = Callable[["Sweep", Sequence["Cell"], int | None, Callable[[], None]], Awaitable[None]]
 """Makes cells of a sweep with a limited number of concurrent runs, and calls the function after each."""
 
+Remotely: TypeAlias = Callable[[Execution], Awaitable["Row"]]
+"""Carries out a run in another process, and returns its row."""
+
 Progress: TypeAlias = Callable[["Sweep"], AbstractContextManager[Callable[[], None]]]
 """Shows the progress of a sweep, and gives a function to call after each run."""
 
@@ -64,6 +67,10 @@ LOOK = 0.005
 
 AGAIN = 0.5
 """Seconds between two looks at a run that another process is making."""
+
+
+class WorkerDied(Exception):
+    """The process that made a run has ended. Its journal holds what is known."""
 
 
 class Cell(NamedTuple):
@@ -269,9 +276,10 @@ class Sweep(SweepMethods):
         at_once: int,
         update: Callable[[], None],
         more: Callable[[], Awaitable[Sequence[Cell]]] | None = None,
+        remotely: Remotely | None = None,
     ) -> None:
-        """Make the unfinished runs of `cells` in this process. `update` is called after each, and `more` for
-        further cells whenever none are waiting, until it returns none.
+        """Make the unfinished runs of `cells`, here or `remotely`. `update` is called after each, and `more`
+        for further cells whenever none are waiting, until it returns none.
         """
         waiting, turn = deque(cells), asyncio.Lock()
 
@@ -287,9 +295,9 @@ class Sweep(SweepMethods):
                     return
                 cell = waiting.popleft()
                 try:
-                    await self.finish(cell)
+                    await self.finish(cell, remotely)
                     update()
-                except HeldByAnother:  # the other process will finish it or end
+                except (HeldByAnother, WorkerDied):  # the other process will finish it or end
                     waiting.append(cell)
                     await asyncio.sleep(AGAIN)
 
@@ -332,21 +340,24 @@ class Sweep(SweepMethods):
         ]
         return min(max(limits), MAX_UNDER_WAY)
 
-    async def finish(self, cell: Cell) -> None:
+    async def finish(self, cell: Cell, remotely: Remotely | None = None) -> None:
         """Make, continue or only read the run of a cell, and keep its row. Raises `HeldByAnother` if another
-        process makes it.
+        process makes it, and `WorkerDied` if the worker that made it `remotely` died.
         """
         strategy, task = self.part(cell)
         path = self.path(cell)
         execution: Execution | None = None
-        error = None
+        error = row = None
         try:
             execution = await self._execution(cell, strategy, task, path)
             self._under_way.add(execution)
-            await execution.carry_out()
+            if remotely is None or execution.is_over:
+                await execution.carry_out()
+            else:
+                row = await remotely(execution)
             if execution.is_over:
                 await asyncio.sleep(0)  # lets a cancellation in while finished runs are read
-        except HeldByAnother:
+        except (HeldByAnother, WorkerDied):
             raise
         except (Exception, asyncio.CancelledError) as failed:
             task_here = asyncio.current_task()
@@ -360,10 +371,10 @@ class Sweep(SweepMethods):
             return
         self.found += execution.is_over
         run = self.whole(execution.run, cell)
-        if not task.domain.is_bounded(task):  # other runs go on while it is graded
+        if row is None and not task.domain.is_bounded(task):  # other runs go on while it is graded
             with suppress(Exception):  # `row_of` reports the error
                 await asyncio.to_thread(getattr, run, "grade")
-        self.rows[cell.run_id] = self.row_of(run, error)
+        self.rows[cell.run_id] = self.row_of(run, error) if row is None else row
         if run.path is None:
             self.in_memory[cell.run_id] = run
 
