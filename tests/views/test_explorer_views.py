@@ -613,6 +613,12 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
     card.click()
     assert page.evaluate(f"{APP}.ids()") == [run.plans[0]["s3"].node]
     assert versions.last.locator("path.tl-near").count() == 1
+    after = "all => all.map(one => one.previousElementSibling.querySelector('h3').textContent)"
+    reviews = page.locator(".tl-review")
+    assert reviews.evaluate_all(after) == ["version 2 · completed"]
+    [noted] = [line.e.data for line in run.lines if getattr(line.e, "name", "") == "plan.reflected"]
+    reviews.get_by_role("button").click()
+    assert page.evaluate(f"{APP}.ids()") == [noted["node"]]
     first_four = "all => all.map(one => [...one.textContent].slice(0, 4).join(''))"
     icons = {"pending": "○", "in_progress": "◐", "completed": "✓", "failed": "✗", "skipped": "↷"}
     for step in range(1, len(run.lines), 3):  # the view follows the slider
@@ -620,6 +626,57 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
         plans = plans_of(run.header, run.lines[:step])
         now = [f"{icons[one.status]} {one.id}" for one in plans[0].steps] if plans else []
         soon(lambda now=now: versions.last.locator(".tl-card b").evaluate_all(first_four) == now)
+
+
+SPREAD = """all => all.map(row => {
+    const [kind, said, meta] = [...row.children].map(part => part.getBoundingClientRect());
+    const fold = row.nextElementSibling?.getBoundingClientRect();
+    return [kind.bottom <= said.top, said.bottom <= meta.top, !fold || fold.bottom <= said.top + 2,
+        row.scrollWidth <= row.clientWidth, row.offsetWidth];
+})"""
+
+
+@pytest.mark.nightly
+def test_steps_and_plans_can_be_read_on_a_phone(opened):
+    deep = carried_out("sim/constrained", tl.DeepThink(), tl.domains.constrained_tasks(2)[1])
+    for run in (agent(tl.PlanExecute(), 8), deep):
+        page = opened(run)
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.get_by_role("button", name="steps", exact=True).click()
+        rows = page.locator(".tl-step")
+        rows.last.wait_for()
+        page.wait_for_timeout(200)
+        for *apart, wide in rows.evaluate_all(SPREAD):
+            assert all(apart)
+            assert wide > 250  # of whatever depth
+        if run is deep:
+            continue
+        cause = page.locator(".tl-cause").bounding_box()
+        assert cause["y"] + cause["height"] < 844
+        page.get_by_role("button", name="plan", exact=True).click()
+        cards = page.locator(".tl-plans .tl-card")
+        soon(lambda cards=cards: cards.count() > 3)
+        boxes = cards.evaluate_all("all => all.map(one => one.getBoundingClientRect().toJSON())")
+        assert all(one["bottom"] <= next["top"] for one, next in itertools.pairwise(boxes))
+        too_big = "one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight"
+        cut = f"all => all.filter(one => one.offsetHeight && ({too_big})).length"
+        assert page.locator(".tl-plans .tl-card, .tl-plans .tl-card > *").evaluate_all(cut) == 0
+
+
+@pytest.mark.nightly
+def test_paper_shows_the_texts_of_the_steps_whole(opened):
+    recorder = tl.Recorder("long")
+    node = recorder.thought("question")
+    for number in range(4):
+        node = recorder.thought(f"{'word ' * 150}end {number}", node)
+    page = opened(recorder.run)
+    step = page.locator(".tl-step").last
+    soon(step.is_visible)
+    assert "end 3" not in step.text_content()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert "end 3" in step.text_content()  # at once: a printer does not wait
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert "end 3" not in step.text_content()
 
 
 @pytest.mark.slow
