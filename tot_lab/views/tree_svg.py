@@ -17,8 +17,8 @@ from unicodedata import east_asian_width
 
 import numpy as np
 
+from tot_lab.analysis.blame import right_not_chosen
 from tot_lab.analysis.by_person import changes_of
-from tot_lab.analysis.judging import right_not_chosen
 from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
 from tot_lab.views.figures.saving import PIXELS, check_width, format_of, rendered

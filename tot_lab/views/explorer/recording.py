@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
+from tot_lab.analysis.blame import labels_of, right_not_chosen
 from tot_lab.analysis.by_person import changes_of
-from tot_lab.analysis.judging import labels_of, right_not_chosen
 from tot_lab.analysis.outside import from_outside
 from tot_lab.analysis.why import blame_and_findings
 from tot_lab.core.acts import raised_limits
