@@ -11,7 +11,7 @@ budget, the cap on thoughts or a person ended was cut short if such a thought ha
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias
 
 from tot_lab.analysis.frames import calls_of
 from tot_lab.analysis.known import Known, can_be_asked, judged

@@ -49,7 +49,7 @@ class Ready:
             if not self._has_warned:
                 self._has_warned = True
                 warnings.warn(f"{problem}. No call to {self.endpoint.name} was sent.", stacklevel=2)
-            return [Reply(error=f"{problem}.") for _ in calls]
+            return [Reply(error=f"{problem}.", sent=False) for _ in calls]
         if not self.endpoint.is_ready:
             loading = asyncio.timeout(LOADING)
             try:

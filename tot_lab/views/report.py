@@ -20,7 +20,7 @@ from typing import NamedTuple
 from tot_lab.analysis.by_person import changes_of
 from tot_lab.analysis.frames import CallRow, tools_of
 from tot_lab.analysis.outside import from_outside
-from tot_lab.core.calls import Reply, html_text, is_made, refused
+from tot_lab.core.calls import Reply, html_text, is_admitted, refused
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Note
 from tot_lab.core.tools import tool_of
@@ -141,7 +141,7 @@ def count_records(run: Run) -> RecordCounts:
     kept = run.__dict__.get("_counted")
     if isinstance(kept, RecordCounts):
         return kept
-    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)]
+    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_admitted(line.e)]
     reasons = Counter(reply.error for reply in replies if reply.error)
     carried_out = _executed_tool_calls(run)
     counts = RecordCounts(

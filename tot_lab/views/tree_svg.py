@@ -386,13 +386,19 @@ def _tree(info: TreeInfo, frame: Frame, marks: Marks) -> Iterator[str]:
     texts = [label(text, labels) if labels else [] for text in info.texts]
     places = [frame.at(x, y) for x, y in zip(info.x.tolist(), info.depth.tolist(), strict=True)]
     joined = [(int(parent), child) for child, parent in enumerate(info.parents) if parent >= 0]
+    # Edges start below the label, whose background would need the colour of the page, and bend below all
+    # labels of the level.
+    first = [
+        y + (radius + 7 + frame.leading * len(rows) if labels else 0)
+        for (_, y), rows in zip(places, texts, strict=True)
+    ]
+    bends: dict[float, float] = {}
+    for (_, y), start in zip(places, first, strict=True):
+        bends[y] = max(start, bends.get(y, start))
     for chosen, shade, thick in ((False, frame.line, 1.2), (True, PATH, 3.2)):
         lines = "".join(
-            # Edges start below the label. A background for the label would need the colour of the page.
-            "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(
-                places[parent][0],
-                places[parent][1] + (radius + 7 + frame.leading * len(texts[parent]) if labels else 0),
-                *places[child],
+            "M{:.1f} {:.1f}V{:.1f}L{:.1f} {:.1f}".format(
+                places[parent][0], first[parent], bends[places[parent][1]], *places[child]
             )
             for parent, child in joined
             if bool(info.on_path[child]) is chosen

@@ -174,7 +174,7 @@ class Recording:
         prices = [
             (
                 *(_model_amount(e, e.cost), _model_amount(e, line.paid), e.error and _truncate(e.error)),
-                *(() if e.tool is None else (True,)),
+                *(() if e.tool is None and e.sent else (e.tool is not None, e.sent)),
             )
             for e, line in zip(events, lines, strict=True)
         ]

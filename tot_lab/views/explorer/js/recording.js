@@ -53,9 +53,9 @@ const COLUMNS = [
     ([score, by, raw, draws]) => ({ score: score ?? NaN, by, raw: raw ?? NaN, draws })],
   ["decided", "decisions", "decisionTable", ([state, reason]) => ({ state: STATES.indexOf(state), reason })],
   ["asked", "questions", "questionTable", ([kind, draw]) => ({ kind, draw })],
-  ["answered", "answers", "answerTable", ([cost, paid, error, tool]) => ({
+  ["answered", "answers", "answerTable", ([cost, paid, error, tool, sent = true]) => ({
     ...{ cost: cost ?? NaN, paid: paid ?? NaN, error, tool },
-    made: !/^(budget:|cancelled$|limit:at_most$)/.test(error ?? ""),
+    made: sent && !/^(budget:|cancelled$|limit:at_most$)/.test(error ?? ""),
   })],
   ["noted", "notes", "noteTable", ([name, , data]) => ({ name, data })],
   [],
