@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tot_lab.analysis.by_person import changes_of
-from tot_lab.analysis.frames import CallRow, tools_of
+from tot_lab.analysis.frames import CallRow, judgement_of, tools_of
 from tot_lab.analysis.outside import from_outside
 from tot_lab.core.calls import Reply, html_text, is_admitted, refused
 from tot_lab.core.files import write_whole
@@ -366,7 +366,11 @@ def _format_tool_time(run: Run, carried_out: Sequence[CallRow]) -> str:
 
 def _tree_row(node: Node, used: int) -> str:
     none = "?" if node.unreadable else "–"
-    score = "" if node.parent is None else f"{none if node.score is None else format_score(node.score):<5} "
+    score = (
+        ""
+        if node.parent is None or node.by == "root"
+        else f"{none if node.score is None else format_score(node.score):<5} "
+    )
     state = "" if node.parent is None or node.state in ("proposed", "kept") else f"[{node.state}] "
     return f"{score}{state}{short(node.text, max(92 - used - len(score + state), 20))}"
 
@@ -528,8 +532,8 @@ def _format_fate(node: Node) -> str:
     parts = [node.id, node.state]
     if node.unreadable:
         parts.append("unreadable")
-    elif node.score is not None:
-        parts.append(f"score {format_score(node.score)}")
+    elif (score := judgement_of(node).score) is not None:
+        parts.append(f"score {format_score(score)}")
     return " · ".join(parts)
 
 

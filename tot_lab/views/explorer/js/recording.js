@@ -399,6 +399,7 @@ export class Frame {
           children[parent[about]]++; // has no effect for a root
           break;
         case KIND.scored:
+          if (data[line].by === "root") break; // no evaluation: the score with which a search begins
           score[about] = data[line].score;
           scoredLine[about] = line;
           if (state[about] === PROPOSED && Number.isNaN(score[about])) state[about] = UNREAD;
