@@ -81,7 +81,7 @@ test("calls are told of when they are asked and when they are answered", () => {
   const used = usageOf(recording, recording.at(5), 0);
   assert.deepEqual(
     [used.calls.length, used.open, used.input, used.output, used.cost, used.paid, used.words],
-    [3, 2, 10, 5, 0.5, 0, "model · 10 → 5 tokens · 1.5 s · cost $0.5, paid $0 · 2 open"],
+    [3, 2, 10, 5, 0.5, 0, "model · 10 → 5 tokens · 1.5 s · cost $0.5000, paid $0 · 2 open"],
   );
   const later = usageOf(recording, recording.at(7), 0);
   assert.deepEqual([later.open, later.input, later.cost], [1, 10, 0.5]);
