@@ -225,7 +225,8 @@ def test_a_right_answer_that_was_not_chosen_is_marked_in_the_picture():
             recorder.end(("42", "41")[which], node=ids[which])
         return recorder.run
 
-    from tot_lab.views.tree_svg import MISSED, tree_svg
+    from tot_lab.views.figures.theme import MISSED
+    from tot_lab.views.tree_svg import tree_svg
 
     assert right_not_chosen(answered(1)) == ["0.0"]
     assert right_not_chosen(answered(0)) == []

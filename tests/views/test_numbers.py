@@ -201,6 +201,8 @@ def check_verdict(page, run):
 
 
 def check_legend(page, run, nodes):
+    page.evaluate(f"{APP}.set({{ view: 'tree', viewed: true }})")  # a run with tools opens with its steps
+    soon(lambda: page.get_by_role("group", name="legend").is_visible())
     words = page.get_by_role("group", name="legend").locator("button, span").all_text_contents()
     painted = dict(text.strip().rsplit(" ", 1) for text in words if " " in text.strip())
     counts = nodes["state"].value_counts()

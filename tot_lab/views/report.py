@@ -32,7 +32,9 @@ from tot_lab.views.figures.theme import (
     DARK_SCORES,
     FONT,
     LIGHT,
+    MISSED,
     PATH,
+    PERSON_TEXT,
     SCORES,
     number,
     printable,
@@ -41,7 +43,7 @@ from tot_lab.views.figures.theme import (
 from tot_lab.views.figures.tree import MAX_THOUGHTS, plot_tree
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
 from tot_lab.views.markdown import text_to_html
-from tot_lab.views.tree_svg import PERSON_TEXT, svg_url, tree_svg
+from tot_lab.views.tree_svg import svg_url, tree_svg
 
 MAX_DRAWN = 150
 """Maximum number of thoughts in the tree of a notebook card."""
@@ -254,7 +256,7 @@ def run_html(run: Run) -> str:
     their texts.
     """
     summary = summarize(run)
-    line = "#1a9850" if summary.verdict.startswith("✓") else PATH  # visible on light and on dark pages
+    line = MISSED if summary.verdict.startswith("✓") else PATH  # visible on light and on dark pages
     verdict = (
         f'<b style="margin-left:.7em;padding:1px 8px;border:1px solid {line};border-radius:9px">'
         f"{html_text(summary.verdict)}</b>"

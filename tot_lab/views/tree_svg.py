@@ -23,6 +23,7 @@ from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
 from tot_lab.views.figures.saving import PIXELS, check_width, format_of, rendered
 from tot_lab.views.figures.theme import (
+    CORRECT,
     DARK,
     EDGE,
     FAINT,
@@ -30,7 +31,9 @@ from tot_lab.views.figures.theme import (
     INK,
     LIGHT,
     LINKS,
+    MISSED,
     PATH,
+    PERSON,
     SCORES,
     UNSCORED,
     colour,
@@ -58,18 +61,6 @@ SMALL = 9.5
 
 LARGE = 11.0
 """Size of its title: 8.3 points."""
-
-CORRECT = "#1b7837"
-"""Colour of the words "✓ correct", with a contrast of 5.6:1 on white."""
-
-PERSON = "#7b3fa0"
-"""Colour of the mark of thoughts that a person changed, with white in it."""
-
-PERSON_TEXT = "#9b59c0"
-"""Colour of words about these changes, visible on light and on dark pages."""
-
-MISSED = "#1a9850"
-"""Colour of the mark of right answers that were not chosen, visible on light and on dark pages."""
 
 MIN_LABEL = 12
 """Minimum number of characters in a line of a label. If there is less room, there are no labels."""
@@ -423,7 +414,7 @@ def _tree(info: TreeInfo, frame: Frame, marks: Marks) -> Iterator[str]:
 def _badge(x: float, y: float) -> str:
     """Draw the mark of a thought that a person changed."""
     box = f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10" fill="{PERSON}"/>'
-    return box + _text("✎", x - 4, y + 3.3, 'font-size="9" fill="#fff"')
+    return box + _text("✎", x - 4, y + 3.3, f'font-size="9" fill="{LIGHT.paper}"')
 
 
 def _missed(fill: str, spot: Point, radius: float, hover: str = "") -> str:
