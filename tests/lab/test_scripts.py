@@ -54,8 +54,18 @@ def test_a_server_out_of_reach_is_warned_about_once_and_nothing_counts_as_sent()
     lab = tl.Lab(tl.OpenAICompatible(model="m", base_url="http://127.0.0.1:9/v1"), runs=None, mode="off")
     with pytest.warns(UserWarning, match=r"No server answers at http://127\.0\.0\.1:9/v1 for m") as caught:
         sweep = lab.sweep_sync(tl.SelfConsistency(attempts=3), [tl.general("a?"), tl.general("b?")])
-    lab.run_sync(tl.OneAnswer(), TASK)  # a second warning would be an error
+    run = lab.run_sync(tl.OneAnswer(), TASK)  # a second warning would be an error
     assert len(caught) == 1
+    assert run.usage == (0, 0, 0, 0, 0.0, 0.0)
+    assert run.calls_df()[["made", "error"]].to_dict("records") == [
+        {"made": False, "error": "No server answers at http://127.0.0.1:9/v1 for m."}
+    ]
+    assert run.failure == "No server answers at http://127.0.0.1:9/v1 for m."
+    assert run.nodes_df()["calls"].sum() == 0
+    assert "calls     0 ·" in repr(run)
+    assert run.diagnostics["failed_calls"] == 1
+    assert tl.diagnose(run).of("failed_calls")
+    assert sweep.df()["calls"].sum() == 0
     assert sweep.counts[2:] == (0, 0)  # neither sent nor saved
     assert lab.spent == 0
 

@@ -58,7 +58,7 @@ class Ready:
                 text = f"{problem}. No call to {self.endpoint.name} was sent."
                 # Without a registry, Python shows the same warning of another lab again.
                 warnings.warn_explicit(text, UserWarning, "tot_lab", 1)
-            return [Reply(error=f"{problem}.") for _ in calls]
+            return [Reply(error=f"{problem}.", sent=False) for _ in calls]
         if not self.endpoint.is_ready:
             loading = asyncio.timeout(LOADING)
             try:

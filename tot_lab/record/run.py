@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
-from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
+from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_admitted, is_made, refused
 from tot_lab.core.files import read_regular
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import map_parts, needs_functions, part_of, stored_settings
@@ -273,7 +273,7 @@ class Run(RunMethods):
             return self.error
         if self.stop_reason != "error" and self.answer:
             return None
-        errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and is_made(line.e)]
+        errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and is_admitted(line.e)]
         failed = [error for error in errors if error is not None]
         if failed and (self.stop_reason == "error" or len(failed) == len(errors)):
             return failed[-1]
@@ -455,7 +455,7 @@ class Run(RunMethods):
         states = Counter(node.state for node in self.tree)
         errors = [line.e for line in self.lines if isinstance(line.e, Reply) and line.e.error]
         not_made = sum(refused(reply.error) for reply in errors)
-        failed = sum(map(is_made, errors))
+        failed = sum(map(is_admitted, errors))
         return {
             "unreadable_replies": sum(isinstance(e, Note) and e.name in UNREADABLE for e in self.events),
             "fallbacks": sum(isinstance(e, Note) and e.fallback for e in self.events),
@@ -584,7 +584,7 @@ def selected_strategies(run: Run) -> dict[str, str]:
 
 
 def usage_of(lines: Sequence[Line]) -> Usage:
-    """What the model calls in `lines` used. Refused calls were not made and do not count."""
+    """What the model calls in `lines` used. Calls that were refused or could not be sent do not count."""
     replies = [(line.e, line.paid) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
     counted = [reply for reply, _ in replies if _has_usage(reply)]
     return Usage(

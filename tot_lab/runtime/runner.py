@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from tot_lab.core.acts import acts_of
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, is_made
+from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, is_admitted
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, map_parts, part_of, parts_in
 from tot_lab.core.records import RESUMED, Ended, Line, failed_tries, payments
@@ -479,5 +479,5 @@ def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
 def _before_failures(lines: list[Line]) -> Iterator[list[Line]]:
     """Yield the lines before each call that failed."""
     for number, line in enumerate(lines):
-        if isinstance(line.e, Reply) and line.e.error is not None and is_made(line.e):
+        if isinstance(line.e, Reply) and line.e.error is not None and is_admitted(line.e):
             yield lines[:number]

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tot_lab.analysis.by_person import changes_of
-from tot_lab.analysis.frames import CallRow, tools_of
+from tot_lab.analysis.frames import CallRow, judgement_of, tools_of
 from tot_lab.analysis.outside import from_outside
-from tot_lab.core.calls import Reply, html_text, is_made, refused
+from tot_lab.core.calls import Reply, html_text, is_admitted, refused
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Note
 from tot_lab.core.tools import tool_of
@@ -32,7 +32,9 @@ from tot_lab.views.figures.theme import (
     DARK_SCORES,
     FONT,
     LIGHT,
+    MISSED,
     PATH,
+    PERSON_TEXT,
     SCORES,
     number,
     printable,
@@ -41,7 +43,7 @@ from tot_lab.views.figures.theme import (
 from tot_lab.views.figures.tree import MAX_THOUGHTS, plot_tree
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
 from tot_lab.views.markdown import text_to_html
-from tot_lab.views.tree_svg import PERSON_TEXT, svg_url, tree_svg
+from tot_lab.views.tree_svg import svg_url, tree_svg
 
 MAX_DRAWN = 150
 """Maximum number of thoughts in the tree of a notebook card."""
@@ -145,7 +147,7 @@ def count_records(run: Run) -> RecordCounts:
     kept = run.__dict__.get("_counted")
     if isinstance(kept, RecordCounts):
         return kept
-    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)]
+    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_admitted(line.e)]
     reasons = Counter(reply.error for reply in replies if reply.error)
     carried_out = _executed_tool_calls(run)
     counts = RecordCounts(
@@ -266,7 +268,7 @@ def run_html(run: Run) -> str:
     their texts.
     """
     summary = summarize(run)
-    line = "#1a9850" if summary.verdict.startswith("✓") else PATH  # visible on light and on dark pages
+    line = MISSED if summary.verdict.startswith("✓") else PATH  # visible on light and on dark pages
     verdict = (
         f'<b style="margin-left:.7em;padding:1px 8px;border:1px solid {line};border-radius:9px">'
         f"{html_text(summary.verdict)}</b>"
@@ -378,7 +380,11 @@ def _format_tool_time(run: Run, carried_out: Sequence[CallRow]) -> str:
 
 def _tree_row(node: Node, used: int) -> str:
     none = "?" if node.unreadable else "–"
-    score = "" if node.parent is None else f"{none if node.score is None else format_score(node.score):<5} "
+    score = (
+        ""
+        if node.parent is None or node.by == "root"
+        else f"{none if node.score is None else format_score(node.score):<5} "
+    )
     state = "" if node.parent is None or node.state in ("proposed", "kept") else f"[{node.state}] "
     return f"{score}{state}{short(node.text, max(92 - used - len(score + state), 20))}"
 
@@ -540,8 +546,8 @@ def _format_fate(node: Node) -> str:
     parts = [node.id, node.state]
     if node.unreadable:
         parts.append("unreadable")
-    elif node.score is not None:
-        parts.append(f"score {format_score(node.score)}")
+    elif (score := judgement_of(node).score) is not None:
+        parts.append(f"score {format_score(score)}")
     return " · ".join(parts)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
+from tot_lab.analysis.blame import labels_of, right_not_chosen
 from tot_lab.analysis.by_person import changes_of
-from tot_lab.analysis.judging import labels_of, right_not_chosen
 from tot_lab.analysis.outside import from_outside
 from tot_lab.analysis.why import blame_and_findings
 from tot_lab.core.acts import raised_limits
@@ -174,7 +174,7 @@ class Recording:
         prices = [
             (
                 *(_model_amount(e, e.cost), _model_amount(e, line.paid), e.error and _truncate(e.error)),
-                *(() if e.tool is None else (True,)),
+                *(() if e.tool is None and e.sent else (e.tool is not None, e.sent)),
             )
             for e, line in zip(events, lines, strict=True)
         ]

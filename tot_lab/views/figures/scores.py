@@ -75,7 +75,7 @@ class ScoresInfo(NamedTuple):
 def scores_info(run: Run) -> ScoresInfo:
     """Compute the data of `plot_scores`."""
     expect_run(run, "plot_scores")
-    below = [node for node in run.tree if node.parent is not None]
+    below = [node for node in run.tree if node.parent is not None and node.by != "root"]
     scored = [node for node in below if node.score is not None]
     deepest = max((node.depth for node in below), default=1)
     each = -(-deepest // MAX_COLUMNS)

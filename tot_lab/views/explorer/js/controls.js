@@ -38,6 +38,7 @@ export function happened(recording, frame) {
   const at = id && ` at thought ${id}`;
   const score = frame.score[node];
   if (kind === KIND.thought) return recording.parent[node] < 0 ? "question" : `thought ${id} proposed`;
+  if (kind === KIND.scored && recording.data[line].by === "root") return `a search begins${at}`;
   if (kind === KIND.scored) return `thought ${id} ${isNaN(score) ? "unreadable" : `scored ${brief(score)}`}`;
   if (kind === KIND.decided)
     return [`thought ${id} ${STATES[frame.state[node]]}`, frame.reason(node)].filter(Boolean).join(": ");

@@ -85,7 +85,11 @@ export function usageOf(recording, { step }, node) {
     .callsOf(node)
     .map((index) => recording.call(index))
     .filter(({ line }) => line < step)
-    .map((call) => ({ ...call, answer: call.replyLine >= 0 && call.replyLine < step }));
+    .map((call) => ({
+      ...call,
+      source: call.kind.startsWith("tool:") ? "tool" : call.source,
+      answer: call.replyLine >= 0 && call.replyLine < step,
+    }));
   const answered = calls.filter(({ answer }) => answer);
   const all = { input: 0, output: 0, cost: 0, paid: 0, took: 0 };
   for (const call of answered)
@@ -117,9 +121,9 @@ export const replyOf = ({ took, error, input, output, source, cost, paid, tries 
   whole
     ? dotted(
         source,
-        error ? "failed" : `${number(input)} → ${number(output)} tokens`,
+        error ? "failed" : source !== "tool" && `${number(input)} → ${number(output)} tokens`,
         seconds(took),
-        `cost ${money(cost)}, paid ${money(paid)}`,
+        source !== "tool" && `cost ${money(cost)}, paid ${money(paid)}`,
         tries > 1 && `${tries} tries`,
       )
     : "open";

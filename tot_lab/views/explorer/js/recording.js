@@ -54,9 +54,9 @@ const COLUMNS = [
     ([score, by, raw, draws]) => ({ score: score ?? NaN, by, raw: raw ?? NaN, draws })],
   ["decided", "decisions", "decisionTable", ([state, reason]) => ({ state: STATES.indexOf(state), reason })],
   ["asked", "questions", "questionTable", ([kind, draw]) => ({ kind, draw })],
-  ["answered", "answers", "answerTable", ([cost, paid, error, tool]) => ({
+  ["answered", "answers", "answerTable", ([cost, paid, error, tool, sent = true]) => ({
     ...{ cost: cost ?? NaN, paid: paid ?? NaN, error, tool },
-    made: !/^(budget:|cancelled$|limit:at_most$)/.test(error ?? ""),
+    made: sent && !/^(budget:|cancelled$|limit:at_most$)/.test(error ?? ""),
   })],
   ["noted", "notes", "noteTable", ([name, , data]) => ({ name, data })],
   [],
@@ -400,6 +400,7 @@ export class Frame {
           children[parent[about]]++; // has no effect for a root
           break;
         case KIND.scored:
+          if (data[line].by === "root") break; // no evaluation: the score with which a search begins
           score[about] = data[line].score;
           scoredLine[about] = line;
           if (state[about] === PROPOSED && Number.isNaN(score[about])) state[about] = UNREAD;

@@ -81,7 +81,7 @@ test("calls are told of when they are asked and when they are answered", () => {
   const used = usageOf(recording, recording.at(5), 0);
   assert.deepEqual(
     [used.calls.length, used.open, used.input, used.output, used.cost, used.paid, used.words],
-    [3, 2, 10, 5, 0.5, 0, "model · 10 → 5 tokens · 1.5 s · cost $0.5, paid $0 · 2 open"],
+    [3, 2, 10, 5, 0.5, 0, "model · 10 → 5 tokens · 1.5 s · cost $0.5000, paid $0 · 2 open"],
   );
   const later = usageOf(recording, recording.at(7), 0);
   assert.deepEqual([later.open, later.input, later.cost], [1, 10, 0.5]);
@@ -104,7 +104,7 @@ test("what is used is told beside its cap", () => {
     "150 of 100 tokens",
     "100 in",
     "50 out",
-    "$0.02 cost",
+    "$0.0200 cost",
     "30.0 s of 1 min 0 s",
   ]);
 });
@@ -126,7 +126,7 @@ test("amounts are worded, and what is not known is said", () => {
   assert.deepEqual([number(12345), number(NaN)], ["12,345", "unknown"]);
   assert.deepEqual(
     [money(0), money(0.000123), money(0.1234), money(12.345), money(NaN)],
-    ["$0", "$0.00012", "$0.123", "$12.35", "unknown"],
+    ["$0", "$0.00012", "$0.1234", "$12.35", "unknown"],
   );
   assert.deepEqual([0.0042, 3.21, 75, NaN].map(seconds), ["4 ms", "3.2 s", "1 min 15 s", "unknown time"]);
   assert.deepEqual([brief(0.123456), brief(1), brief(NaN)], ["0.123", "1", "none"]);
