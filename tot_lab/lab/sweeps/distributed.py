@@ -34,7 +34,7 @@ import msgspec
 
 from tot_lab._version import __version__
 from tot_lab.core import parts
-from tot_lab.core.calls import Call, Reply
+from tot_lab.core.calls import Call
 from tot_lab.core.extras import requires
 from tot_lab.core.model_setting import model_names, models_of
 from tot_lab.core.records import RESUMED, Line, payments
