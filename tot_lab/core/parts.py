@@ -498,6 +498,9 @@ class UserFunction(Part):
         made._function = function
         return made
 
+    def __repr__(self) -> str:
+        return self.name
+
     @property
     def callable(self) -> bool:
         """Whether the function is available. `False` if it was loaded from a file."""
