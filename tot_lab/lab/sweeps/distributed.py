@@ -1,10 +1,11 @@
 """A sweep on the workers of a dask cluster.
 
-Work is split by task: a worker makes all runs of a task, so that equal calls meet on one worker. Everything
-else stays with the client, and no file system is shared. Each worker is a dask actor that the client asks for
-news again and again: records go into the journals on the client's disk while runs are made, and replies are
-looked up and stored in the client's cache before they are used. After the death of a worker, another one
-continues its journals. The limits of each model and `spend` are divided among the workers at the start.
+Work is split by task: a worker makes all runs of a task, so that equal calls meet on one worker. The sweep
+stays with the client, which carries out its runs remotely, and no file system is shared. Each worker is a
+dask actor that the client asks for news again and again: records go into the journals on the client's disk
+while runs are made, and replies are looked up and stored in the client's cache before they are used. After
+the death of a worker, another one continues its journals. The limits of each model and `spend` are divided
+among the workers at the start.
 
 Settings and functions of the user travel to the workers pickled by cloudpickle, like everything that dask
 sends. What comes back is plain data.
@@ -169,9 +170,8 @@ class SweepWorker:
     async def exchange(self, results: bytes) -> bytes:
         """Take in results of requests and return news, or nothing new after a moment."""
         exchanging = self.making.exchange(_results_in(results))
-        return _encode(
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(exchanging, self.making.loop))
-        )
+        news = asyncio.run_coroutine_threadsafe(exchanging, self.making.loop)
+        return _encode(await asyncio.wrap_future(news))
 
 
 class _Making(Sweep):
@@ -225,9 +225,8 @@ class _Making(Sweep):
 
     async def _execution(self, cell: Cell, strategy: Strategy, task: Task, path: Path | None) -> Execution:
         header, kept = self.kept.pop(cell.run_id)
-        return self.runner.start(
-            strategy, task, header=header, path=None, budget=self.budget, kept=kept or None
-        )
+        start = self.runner.start
+        return start(strategy, task, header=header, path=None, budget=self.budget, kept=kept or None)
 
     def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Watcher:
         """Return a watcher that reports the records of a run."""
@@ -361,6 +360,10 @@ def _endpoints(sweep: Sweep) -> list[Endpoint]:
     return [model for model in models if isinstance(model, Endpoint)]
 
 
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
 class _Work(NamedTuple):
     """What the workers of a sweep share.
 
@@ -450,11 +453,7 @@ class _Worker:
         await self.needed.wait()
         while True:
             await self._serve_one()
-            warnings.warn(
-                "A dask worker died. Calls that it waited for may be paid again.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            _warn("A dask worker died. Calls that it waited for may be paid again.")
             self.actor = asyncio.get_running_loop().create_future()
             for _, done in self.runs.values():
                 if not done.done():
@@ -477,11 +476,7 @@ class _Worker:
                 await asyncio.sleep(LOOK)
                 if clock() > quiet and not await _in_loop(client, client.nthreads):
                     quiet = math.inf
-                    warnings.warn(
-                        "The dask cluster has lost its workers. The sweep waits for new ones.",
-                        RuntimeWarning,
-                        stacklevel=2,
-                    )
+                    _warn("The dask cluster has lost its workers. The sweep waits for new ones.")
             if future.status == "error":
                 raise await _in_loop(client, future.exception)
             address = (await _in_loop(client, lambda: client.who_has([future])))[key]
@@ -523,7 +518,7 @@ class _Worker:
     async def _take(self, news: News) -> list[Result]:
         """Take in news. Returns the results of its requests to the cache."""
         for text in news.warnings:
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            _warn(text)
         for run_id, lines in news.lines:
             if run_id in self.runs:
                 recorder, done = self.runs[run_id]
