@@ -23,7 +23,7 @@ import time
 import warnings
 import weakref
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -169,8 +169,14 @@ class SweepWorker:
 
     async def exchange(self, results: bytes) -> bytes:
         """Take in results of requests and return news, or nothing new after a moment."""
-        exchanging = self.making.exchange(_results_in(results))
-        news = asyncio.run_coroutine_threadsafe(exchanging, self.making.loop)
+        return await self._news(self.making.exchange(_results_in(results)))
+
+    async def stop(self) -> bytes:
+        """Cancel all runs, and return the last news."""
+        return await self._news(self.making.cancel())
+
+    async def _news(self, coming: Coroutine[Any, Any, News]) -> bytes:
+        news = asyncio.run_coroutine_threadsafe(coming, self.making.loop)
         return _encode(await asyncio.wrap_future(news))
 
 
@@ -197,16 +203,21 @@ class _Making(Sweep):
         """Make runs until `stop` is called."""
         self.loop.call_soon(divide_limits, self.place, self.of)
         self.loop.run_forever()
-        for task in self.running:
-            task.cancel()
-        if self.running:
-            self.loop.run_until_complete(asyncio.wait(self.running))
+        self.loop.run_until_complete(self.cancel())
         self.loop.close()
 
     def stop(self) -> None:
         """Stop, because nobody asks for news any more."""
         with suppress(RuntimeError):  # the process is ending
             self.loop.call_soon_threadsafe(self.loop.stop)
+
+    async def cancel(self) -> News:
+        """Cancel all runs. Returns the last news."""
+        for task in self.running:
+            task.cancel()
+        if self.running:
+            await asyncio.wait(self.running, timeout=NOTICE)
+        return self.news
 
     def start(self, run_id: str, journal: bytes) -> None:
         """Start a run, or continue it after its journal."""
@@ -489,7 +500,11 @@ class _Worker:
             while (news := await self._exchange(actor, future, results)) is not None:
                 results = await self._take(news)
         finally:
-            with suppress(Exception):  # the client may be closed
+            with suppress(Exception):  # it may have died, and the client may be closed
+                if self.actor.done():
+                    last = _in_loop(client, lambda: self.actor.result().stop())
+                    await self._take(_news_in(await asyncio.wait_for(last, 2 * NOTICE)))
+            with suppress(Exception):
                 await _in_loop(client, lambda: client.cancel([future]))
 
     async def _exchange(self, actor: Any, future: Future[Any], results: list[Result]) -> News | None:
