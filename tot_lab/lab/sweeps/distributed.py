@@ -1,10 +1,11 @@
 """A sweep on the workers of a dask cluster.
 
-Work is split by task: a worker makes all runs of a task, so that equal calls meet on one worker. Everything
-else stays with the client, and no file system is shared. Each worker is a dask actor that the client asks for
-news again and again: records go into the journals on the client's disk while runs are made, and replies are
-looked up and stored in the client's cache before they are used. After the death of a worker, another one
-continues its journals. The limits of each model and `spend` are divided among the workers at the start.
+Work is split by task: a worker makes all runs of a task, so that equal calls meet on one worker. The sweep
+stays with the client, which carries out its runs remotely, and no file system is shared. Each worker is a
+dask actor that the client asks for news again and again: records go into the journals on the client's disk
+while runs are made, and replies are looked up and stored in the client's cache before they are used. After
+the death of a worker, another one continues its journals. The limits of each model and `spend` are divided
+among the workers at the start.
 
 Settings and functions of the user travel to the workers pickled by cloudpickle, like everything that dask
 sends. What comes back is plain data.
@@ -22,7 +23,7 @@ import time
 import warnings
 import weakref
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -169,10 +170,15 @@ class SweepWorker:
 
     async def exchange(self, results: bytes) -> bytes:
         """Take in results of requests and return news, or nothing new after a moment."""
-        exchanging = self.making.exchange(_results_in(results))
-        return _encode(
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(exchanging, self.making.loop))
-        )
+        return await self._news(self.making.exchange(_results_in(results)))
+
+    async def stop(self) -> bytes:
+        """Cancel all runs, and return the last news."""
+        return await self._news(self.making.cancel())
+
+    async def _news(self, coming: Coroutine[Any, Any, News]) -> bytes:
+        news = asyncio.run_coroutine_threadsafe(coming, self.making.loop)
+        return _encode(await asyncio.wrap_future(news))
 
 
 class _Making(Sweep):
@@ -198,16 +204,21 @@ class _Making(Sweep):
         """Make runs until `stop` is called."""
         self.loop.call_soon(divide_limits, self.place, self.of)
         self.loop.run_forever()
-        for task in self.running:
-            task.cancel()
-        if self.running:
-            self.loop.run_until_complete(asyncio.wait(self.running))
+        self.loop.run_until_complete(self.cancel())
         self.loop.close()
 
     def stop(self) -> None:
         """Stop, because nobody asks for news any more."""
         with suppress(RuntimeError):  # the process is ending
             self.loop.call_soon_threadsafe(self.loop.stop)
+
+    async def cancel(self) -> News:
+        """Cancel all runs. Returns the last news."""
+        for task in self.running:
+            task.cancel()
+        if self.running:
+            await asyncio.wait(self.running, timeout=NOTICE)
+        return self.news
 
     def start(self, run_id: str, journal: bytes) -> None:
         """Start a run, or continue it after its journal."""
@@ -226,9 +237,8 @@ class _Making(Sweep):
 
     async def _execution(self, cell: Cell, strategy: Strategy, task: Task, path: Path | None) -> Execution:
         header, kept = self.kept.pop(cell.run_id)
-        return self.runner.start(
-            strategy, task, header=header, path=None, budget=self.budget, kept=kept or None
-        )
+        start = self.runner.start
+        return start(strategy, task, header=header, path=None, budget=self.budget, kept=kept or None)
 
     def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Watcher:
         """Return a watcher that reports the records of a run."""
@@ -364,6 +374,10 @@ def _endpoints(sweep: Sweep) -> list[Endpoint]:
     return [model for model in models if isinstance(model, Endpoint)]
 
 
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
 class _Work(NamedTuple):
     """What the workers of a sweep share.
 
@@ -453,11 +467,7 @@ class _Worker:
         await self.needed.wait()
         while True:
             await self._serve_one()
-            warnings.warn(
-                "A dask worker died. Calls that it waited for may be paid again.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            _warn("A dask worker died. Calls that it waited for may be paid again.")
             self.actor = asyncio.get_running_loop().create_future()
             for _, done in self.runs.values():
                 if not done.done():
@@ -480,11 +490,7 @@ class _Worker:
                 await asyncio.sleep(LOOK)
                 if clock() > quiet and not await _in_loop(client, client.nthreads):
                     quiet = math.inf
-                    warnings.warn(
-                        "The dask cluster has lost its workers. The sweep waits for new ones.",
-                        RuntimeWarning,
-                        stacklevel=2,
-                    )
+                    _warn("The dask cluster has lost its workers. The sweep waits for new ones.")
             if future.status == "error":
                 raise await _in_loop(client, future.exception)
             address = (await _in_loop(client, lambda: client.who_has([future])))[key]
@@ -497,7 +503,11 @@ class _Worker:
             while (news := await self._exchange(actor, future, results)) is not None:
                 results = await self._take(news)
         finally:
-            with suppress(Exception):  # the client may be closed
+            with suppress(Exception):  # it may have died, and the client may be closed
+                if self.actor.done():
+                    last = _in_loop(client, lambda: self.actor.result().stop())
+                    await self._take(_news_in(await asyncio.wait_for(last, 2 * NOTICE)))
+            with suppress(Exception):
                 await _in_loop(client, lambda: client.cancel([future]))
 
     async def _exchange(self, actor: Any, future: Future[Any], results: list[Result]) -> News | None:
@@ -526,7 +536,7 @@ class _Worker:
     async def _take(self, news: News) -> list[Result]:
         """Take in news. Returns the results of its requests to the cache."""
         for text in news.warnings:
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            _warn(text)
         for run_id, lines in news.lines:
             if run_id in self.runs:
                 recorder, done = self.runs[run_id]

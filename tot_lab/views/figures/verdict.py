@@ -26,7 +26,7 @@ class Verdict(NamedTuple):
 
     Attributes:
         correct: Whether the answer is correct. `None` if that is not known, or the run has not ended.
-        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ no answer`, `✗ graded 0.5`, `failed`, or the
+        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ no answer`, `✗ graded 0.5 of 1`, `failed`, or the
             reason why the answer has no grade.
         expected: The reference answer of the task, or "" if it has none.
         stopped: Why the run ended, in words.
@@ -70,7 +70,7 @@ def format_grade(run: Run) -> str:
             return why and f"ungraded: {why}"
         if run.correct:
             return "✓ correct"
-        return "✗ wrong" if run.grade == 0 else f"✗ graded {run.grade:.3g}"
+        return "✗ wrong" if run.grade == 0 else f"✗ graded {run.grade:.3g} of 1"
     except Exception as error:
         return f"not graded ({short(format_error(error), 100)})"
 

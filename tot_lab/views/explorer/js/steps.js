@@ -162,7 +162,7 @@ export function stepsView(app) {
     const scored = !alone && frame.scoredLine[node] >= 0;
     const row = button(
       [
-        h("span.kind", kind),
+        h("span.kind", kind, !alone && kind === "answer" && run.about.verdict?.correct === false && " ✗"),
         h(
           "span.said",
           h(tools.length ? "span.thinking" : "span", cut(thought, TEXT)),
@@ -179,7 +179,10 @@ export function stepsView(app) {
             !alone && (planned || (frame.state[node] > 1 && kind !== "answer")) && stateOf(frame, node, facts.plans),
             step.seconds >= 0 && seconds(step.seconds),
             usage
-              ? `${step.shared > 1 ? `one call for ${number(step.shared)} steps: ` : ""}${number(usage.input)} → ${number(usage.output)} tokens`
+              ? [
+                  step.shared > 1 && `one call for ${number(step.shared)} steps`,
+                  !isNaN(usage.input + usage.output) && `${number(usage.input)} → ${number(usage.output)} tokens`,
+                ].filter(Boolean).join(": ")
               : step.model >= 0 && "the same call",
           ),
         ),
