@@ -53,7 +53,10 @@ class Pick:
 
 
 Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, Any]
-"""A search under way. It returns `None`, or the id of its answer, which replaces that of the answer rule."""
+"""A search under way. It returns `None` if nothing is left to expand, the stop code of a limit of its own
+(`LIMIT_OF_ITERATIONS`), or the id of its answer, which replaces that of the answer rule."""
+
+LIMIT_OF_ITERATIONS = "limit:iterations"
 
 
 class SearchStrategy(Protocol):

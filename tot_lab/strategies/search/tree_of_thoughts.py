@@ -31,6 +31,7 @@ from tot_lab.core.records import (
     Scored,
     Thought,
     id_key,
+    is_stop_code,
     parent_of,
 )
 from tot_lab.core.strategy import Prompting
@@ -193,6 +194,7 @@ class _Run:
         self.best: list[float] = []  # the best score after each pick
         self.errors: list[str] = []
         self.halt = ""  # the refusal that ends the search
+        self.limit = ""  # the limit of its own that has ended the search
         self.found: str | None = None  # the answer that the search itself has returned
         self.budget_readings = 0
         self.barred: set[str] = set()  # thoughts that a person has pruned
@@ -246,6 +248,9 @@ class _Run:
             try:
                 step = searching.send(value)
             except StopIteration as end:
+                if end.value is not None and is_stop_code(str(end.value)):
+                    self.limit = end.value
+                    return None
                 if end.value is not None and not (isinstance(end.value, str) and end.value in self.tree):
                     raise ValueError(
                         f"search {self.name!r} returned {end.value!r}, which is no thought"
@@ -505,9 +510,11 @@ class _Run:
         return None if self.stop.nodes is None else max(self.stop.nodes - len(self.tree), 0)
 
     def _why_empty(self) -> str:
-        """Why nothing is left to expand."""
+        """Why the search picks nothing more."""
         if self._room() == 0:
             return "limit:nodes"
+        if self.limit:
+            return self.limit
         cut = any(node.state == "kept" and node.depth >= self.stop.depth for node in self.tree)
         return "limit:depth" if cut else "exhausted"
 

@@ -26,8 +26,8 @@ class Verdict(NamedTuple):
 
     Attributes:
         correct: Whether the answer is correct. `None` if that is not known, or the run has not ended.
-        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ no answer`, `✗ graded 0.5 of 1`, `failed`, or the
-            reason why the answer has no grade.
+        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ no answer`, `✗ graded 0.5 of 1`, `failed`, or
+            the reason why the answer has no grade.
         expected: The reference answer of the task, or "" if it has none.
         stopped: Why the run ended, in words.
         settings: The settings of the strategy that differ from their defaults, as Python.
