@@ -63,20 +63,18 @@ class ShownSignature:
         )
 
 
-class ShownDocstring:
+class ShownDocstring(str):
     """Attribute `__doc__` of a pydantic model: its docstring with a section `Parameters`.
 
-    Args:
-        text: The docstring. `None` takes that of the base class.
+    It is a text, that of the docstring, because `help` does not ask descriptors. An empty one takes that of
+    the base class.
     """
 
-    def __init__(self, text: str | None) -> None:
-        self.text = text
+    __slots__ = ()
 
     def __get__(self, instance: object, owner: type[BaseModel]) -> str:
         held = (vars(kind).get("__doc__") for kind in owner.__mro__)
-        texts = (one.text if isinstance(one, ShownDocstring) else one for one in held)
-        text = inspect.cleandoc(next(filter(None, texts), ""))
+        text = inspect.cleandoc(next(filter(None, held), ""))
         place = re.search(r"\n\n(Raises|References):|$(?!\n)", text)
         assert place is not None
         section = f"\n\n{_parameters(owner)}" if owner.model_fields else ""

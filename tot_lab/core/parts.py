@@ -92,7 +92,7 @@ class PydanticModel(BaseModel):
 
         @classmethod
         def __pydantic_init_subclass__(cls, **kwargs):
-            cls.__doc__ = ShownDocstring(vars(cls).get("__doc__"))
+            cls.__doc__ = ShownDocstring(vars(cls).get("__doc__") or "")
             cls.__signature__ = ShownSignature()
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
