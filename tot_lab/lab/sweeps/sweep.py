@@ -38,7 +38,7 @@ from tot_lab.models.stack import Endpoint
 from tot_lab.record.compute import params_in
 from tot_lab.record.journal import HeldByAnother, JournalError, encoder, read_journal
 from tot_lab.record.losses import ByRole, losses_of
-from tot_lab.record.run import Run, Usage, load, usage_by_role
+from tot_lab.record.run import Run, Usage, load, replies_of, usage_by_role
 from tot_lab.runtime.gateway import identity_of
 from tot_lab.runtime.recorder import take_away
 from tot_lab.runtime.roles import calling_roles
@@ -87,7 +87,6 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         sent: Calls that were sent to a model.
-        undeliverable: Calls that no model could receive: a key is missing, or no server answers.
         keys: The beginning of the cache key of each call that was made.
         version: Version of tot_lab that recorded the run.
         losses: By role, the number of calls and of lost results.
@@ -107,7 +106,6 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     paid: float | None = None
     seconds: float = 0.0
     sent: int = 0
-    undeliverable: int = 0
     keys: bytes = b""
     simulated: bool = False
     version: str = ""
@@ -127,7 +125,7 @@ class Counts(NamedTuple):
     """Calls of the finished runs.
 
     Attributes:
-        asked: Calls made by the strategies.
+        asked: Calls made by the strategies. Those that no model could receive do not count.
         distinct: Different calls among them.
         paid: Calls that were sent to a model.
         saved: Calls answered from the cache or by an equal call in flight. A call that was answered in the
@@ -426,7 +424,6 @@ class Sweep(SweepMethods):
             *usage,
             run.seconds,
             len(keys.keys() - not_sent(run.lines)),
-            len(_noted(run.lines, "call.not_sent")),
             b"".join(keys.values()),
             run.simulated,
             run.header.version,
@@ -486,11 +483,10 @@ class Sweep(SweepMethods):
 
         rows = self.rows.values()
         calls, sent = sum(row.calls for row in rows), sum(row.sent for row in rows)
-        saved = calls - sent - sum(row.undeliverable for row in rows)
         # A set would take 100 bytes a key, and numpy.unique builds one.
         keys = numpy.sort(numpy.frombuffer(b"".join(row.keys for row in rows), dtype=f"u{KEY}"))
         distinct = int(numpy.count_nonzero(keys[1:] != keys[:-1])) + bool(len(keys))
-        return Counts(calls, distinct, sent, saved)
+        return Counts(calls, distinct, sent, calls - sent)
 
     def run(self, row: Any) -> Run:
         """Return the run of a row of `df()` or of a run id. Raises `LookupError` if there is none."""
@@ -528,13 +524,9 @@ def not_sent(lines: Sequence[Line]) -> set[Position]:
     """Return the positions of the calls that were answered by the cache or by an equal call in flight, or
     that no model could receive.
     """
-    return _noted(lines, "call.cached", "call.joined", "call.not_sent")
-
-
-def _noted(lines: Sequence[Line], *names: str) -> set[Position]:
-    """Return the positions of the calls with a note of one of these names."""
     notes = (line.e for line in lines if isinstance(line.e, Note))
-    return {tuple(note.data["call"]) for note in notes if note.name in names}
+    known = {tuple(note.data["call"]) for note in notes if note.name in ("call.cached", "call.joined")}
+    return known | {place for place, reply in replies_of(lines).items() if not reply.sent}
 
 
 def forget_warnings() -> None:
