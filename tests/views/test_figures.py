@@ -169,7 +169,7 @@ def test_shapes(recorded):
     what = dict(zip(info.ids, info.shape, strict=True))
     assert what["0"] == "question"
     assert what["0.1"] == "pruned"
-    assert what["0.2"] == "duplicate"
+    assert what["0.2"] == "merged"
     assert what["0.3"] == "unreadable"
     assert what["0.1.0"] == "proposed"
     assert what["0.0.0"] == "answer"

@@ -112,7 +112,7 @@ def test_tools_are_said_in_one_line(tmp_path):
     text = run_text(made)
     said = "2 × calculator (1 failed), 1 × search (1 failed)"
     assert f"\n  tools     {said}\n" in text
-    assert re.search(r" s, \d+\.\d\d s in tools · paid ", text.splitlines()[-1])
+    assert re.search(r" s, \d+\.\d\d s in tools", text.splitlines()[-1])
     assert text.splitlines()[:-1] == run_text(with_tools()).splitlines()[:-1]
     assert said in run_html(made)
     page = tl.figures.report_html([made, search()], tmp_path / "a.html").read_text()

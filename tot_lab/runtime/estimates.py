@@ -136,7 +136,10 @@ class Bounds:
         if not isinstance(model, Endpoint):
             return Amounts(1)
         await self._gateway.ready(call.model)
-        need = model.need((call,))
+        try:
+            need = model.need((call,))
+        except Exception:  # an unknown provider; the run says so
+            return Amounts(1)
         if need.prompt is None:  # it bounds both together
             return Amounts(1, need.tokens, need.tokens, need.usd)
         output = need.tokens - need.prompt if need.bounded else None

@@ -432,8 +432,8 @@ def test_sweep_writes_its_table_over_no_tasks(tmp_path):
 
 def test_answers_that_nothing_is_held_against_are_said(tmp_path):
     words = ("sweep", "one_answer", "--task", "general", "What is 1 + 1?", "answer=2", *SIM)
-    assert "add grade=number" in tot_lab(*words, folder=tmp_path).stdout
-    assert "add grade=number" not in tot_lab(*words[:-2], "grade=number", *SIM, folder=tmp_path).stdout
+    assert "ungraded: pass grade= (number, " in tot_lab(*words, folder=tmp_path).stdout
+    assert "ungraded" not in tot_lab(*words[:-2], "grade=number", *SIM, folder=tmp_path).stdout
 
 
 @pytest.mark.filterwarnings("default")  # it is warned of, too

@@ -94,8 +94,9 @@ def copy_notebooks(folder: Path) -> None:
     source = source if source.is_dir() else package.parent
     files = [
         file
-        for glob in ("notebooks/*.ipynb", "data/*", "docs/**/*.md", "docs/**/*.png")
+        for glob in ("notebooks/*.ipynb", "data/*", "docs/**/*.md", "docs/pictures/**/*")
         for file in sorted(source.glob(glob))
+        if file.is_file()
     ]
     targets = [folder / file.relative_to(source) for file in files]
     for target in targets:
