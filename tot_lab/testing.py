@@ -25,6 +25,7 @@ import tempfile
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -41,6 +42,7 @@ from tot_lab.domains import general
 from tot_lab.lab.lab import Lab
 from tot_lab.record.importers import load
 from tot_lab.record.run import Run
+from tot_lab.runtime.branching import describe_change
 from tot_lab.runtime.roles import thinking_of
 from tot_lab.runtime.stepper import default_answer
 from tot_lab.strategies import BeamSearch, OneAnswer, Stop, TreeOfThoughts
@@ -701,12 +703,17 @@ def never_sees_the_reference(trial: Trial) -> None:
 def continues_with_a_changed_thought(trial: Trial) -> None:
     """If a user changes a thought (`lab.branch`), everything after it builds on the new text.
 
-    A strategy must continue with the value that `emit(...)` returns.
+    A strategy must continue with the value that `emit(...)` returns. The new text is that of another thought
+    if the domain reads only steps of its own. A thought that can have no other text is left out.
     """
     whole = trial.run()
-    changed = "a changed step\nAnswer: 4711"
     for node in _thoughts_of(whole):
+        changed = _another_text(whole, node)
+        if changed is None:
+            continue
         old, model = whole.tree[node].text, trial.model()
+        made_up = changed == CHANGED
+        must_show = made_up or all(old in call.prompt for call in _calls_below(_calls_of(whole), node))
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # `lab.branch` only warns about this
             made = wait(trial.lab(model).branch(whole, node, content=changed))
@@ -714,8 +721,8 @@ def continues_with_a_changed_thought(trial: Trial) -> None:
             made.tree[node].text == changed,
             f"thought {node} should have the changed text: got {made.tree[node].text!r}",
         )
-        elsewhere = any(old in other.text for other in made.tree)
-        for call in (call for call in model.calls if f"{call.node}.".startswith(f"{node}.")):
+        elsewhere = not made_up or any(old in other.text for other in made.tree)
+        for call in _calls_below(model.calls, node):
             where = f"a {call.purpose} call for {call.node}, below the changed thought {node},"
             # A judge sees only the answer, a synthesis only what precedes the latest turn, and Deep Think's
             # later iterations only what a synthesis has made of the thought.
@@ -726,17 +733,40 @@ def continues_with_a_changed_thought(trial: Trial) -> None:
                 "synthesize": call.node == node,
                 **dict.fromkeys(("branch", "develop", "converge"), made_anew),
             }.get(call.purpose, False)
-            expect(apart or "4711" in call.prompt, f"{where} lacks its text")
+            shows = ("4711" if made_up else changed) in call.prompt
+            expect(apart or shows or not must_show, f"{where} lacks its text")
             shown = call.prompt.partition("Candidate")[0]
             expect(elsewhere or old not in shown, f"{where} has the old text")
         fresh = {*map(repr, _calls_of(made))} - {*map(repr, whole.events)}
         expect(fresh == {*map(repr, model.calls)}, "it repeated a call whose reply was known")
-        if made.best is not None and made.best.id == node:
+        if made_up and made.best is not None and made.best.id == node:
             expect(
                 made.answer == "4711",
                 f"the answer should be that of the changed thought: got {made.answer!r}",
             )
         expect(wait(made.replay()).identical, "the branch does not replay")
+
+
+CHANGED = "a changed step\nAnswer: 4711"
+"""The text of a changed thought, if the domain can read it."""
+
+
+def _another_text(run: Run, node: str) -> str | None:
+    """Return a text that the domain can read at `node`: `CHANGED`, or that of another thought."""
+    old = run.tree[node].text
+    for text in dict.fromkeys([CHANGED, *(other.text for other in run.tree)]):
+        try:
+            read = describe_change(run, node, text, None, None)["content"]
+        except ValueError:
+            continue
+        if read == text and text not in (old, run.question):
+            return text
+    return None
+
+
+def _calls_below(calls: Iterable[Call], node: str) -> list[Call]:
+    """Return the calls for `node` and the thoughts below it."""
+    return [call for call in calls if f"{call.node}.".startswith(f"{node}.")]
 
 
 def continues_with_a_changed_score(trial: Trial) -> None:
@@ -835,29 +865,44 @@ def shows_a_domain_the_whole_path(trial: Trial) -> None:
 
 
 def _spied(domain: Domain, paths: list[tuple[str, list[str]]]) -> Domain:
-    """Return an equal domain that appends each path it receives to `paths`, with the name of the method."""
+    """Return an equal domain that appends each path it receives to `paths`, with the name of the method.
+
+    Calls that the domain's methods make of each other are left out.
+    """
+    inside = ContextVar("inside", default=False)
 
     def spied(name: str, signature: inspect.Signature) -> Callable[..., Any]:
         def method(self: Domain, *args: Any, **named: Any) -> Any:
             given = signature.bind(self, *args, **named).arguments
-            received = [given["path"]] if "path" in given else given["paths"]
-            paths.extend((name, [*path]) for path in received)
-            return getattr(super(kind, self), name)(*args, **named)
+            received = [given["path"]] if "path" in given else given.get("paths", [])
+            if not inside.get():
+                paths.extend((name, [*path]) for path in received)
+            before = inside.set(True)
+            try:
+                return getattr(super(kind, self), name)(*args, **named)
+            finally:
+                inside.reset(before)
 
         return method
 
     methods: dict[str, Any] = {}
     for name, function in inspect.getmembers(Domain, inspect.isfunction):
-        signature = inspect.signature(function)
-        if name != "steps" and {"path", "paths"} & {*signature.parameters}:
-            methods[name] = spied(name, signature)
+        if name != "steps" and not name.startswith("_") and function.__module__ == Domain.__module__:
+            methods[name] = spied(name, inspect.signature(function))
     names = {"kind": domain.kind, "__module__": __name__, **methods}
     kind: type[Domain] = type("_Spied", (type(domain),), names)
     return kind(**dict(domain))
 
 
 def can_be_continued_by_another(trial: Trial) -> None:
-    """Another strategy can continue from each of its thoughts, and sees the steps that lead to it."""
+    """Another strategy can continue from each of its thoughts, and sees the steps that lead to it.
+
+    The other one requests an answer at once. A domain without an `answer_prompt` has no such strategy.
+    """
+    try:
+        trial.task.answer_prompt(False)
+    except NotImplementedError:
+        return
     begun = trial.run()
     for node in begun.tree:
         if trial.task.domain.complete(trial.task, begun.steps(node.id)):
@@ -927,6 +972,17 @@ PROMISES: tuple[Callable[[Trial], None], ...] = (
 """The promises of a strategy, one function each."""
 
 
+def _has_thoughts(trial: Trial) -> None:
+    """Some reply of the model is a step or an answer that the domain can read."""
+    run = trial.run()
+    why = run.failure or f"the domain {trial.task.domain.kind!r} could read no reply of the model"
+    expect(
+        len(run.tree) > 1,
+        f"nothing can be checked, since a run has no thought below the question: {why}. Pass model=, a "
+        f"function Call -> str that replies with steps or answers of this domain.",
+    )
+
+
 def check_strategy(
     strategy: Strategy,
     task: Task = TASK,
@@ -941,7 +997,8 @@ def check_strategy(
         strategy: The strategy.
         task: The task that it is given.
         model: A function `Call -> Reply | str` with the replies that your strategy expects. The default knows
-            the call purposes of tot_lab and replies `Answer: …` to all others.
+            the call purposes of tot_lab, proposes `step 7` and replies `Answer: …` to all others. A domain
+            that reads only steps of its own needs another one.
         tools: Tools of the lab.
         promises: The promises to check, from `PROMISES`.
 
@@ -956,7 +1013,8 @@ def check_strategy(
     if not callable(model) or any(map(inspect.iscoroutinefunction, (model, type(model).__call__))):
         raise TypeError(f"model must be a function Call -> Reply | str that is not async: got {model!r}.")
     trial = Trial(strategy, task, model, tuple(Toolbox(tools).tools.values()))
-    for promise in promises:
+    is_scripted = task is TASK and model is answer_to
+    for promise in promises if is_scripted else (_has_thoughts, *promises):
         try:
             promise(trial)
         except AssertionError as broken:
