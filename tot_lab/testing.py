@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from difflib import get_close_matches
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -769,7 +770,7 @@ def _another_text(run: Run, node: str) -> str | None:
 
 
 def _expect_no_prompt_of(old: list[str], made: Run, paths: Iterable[tuple[str, list[str]]]) -> None:
-    """Raise an AssertionError if a prompt was made of the path `old`, whose last thought is changed in `made`.
+    """Raise an AssertionError if a prompt was made of the path `old`, whose last thought `made` has changed.
 
     The texts of steps such as `2` are in many prompts, so their paths are compared.
     """
@@ -1075,11 +1076,20 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
     Raises:
         AssertionError: Names the method, the path and what is wrong with the result.
         TypeError: If `task` is not a task.
+
+    Warns:
+        UserWarning: If a method has nearly the name of one that a domain may override.
     """
     if not isinstance(task, Task):
         raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
     if isinstance(steps, str):
         raise TypeError(f"steps must be a list of steps: got {steps!r}.")
+    for near, method in _misspelt(type(task.domain)):
+        warnings.warn(
+            f"No strategy calls the method {method!r} of {type(task.domain).__name__}. Did you mean {near!r}?",
+            UserWarning,
+            stacklevel=2,
+        )
     trial = _DomainTrial(task)
     texts = [text for text in HOSTILE if isinstance(text, str)]
     for text in texts:
@@ -1089,6 +1099,14 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
         grade = trial.call("grade", "the reference", task, str(task.reference))
         expect(grade in (1, None), f"grade gives the reference {task.reference!r} {grade!r} instead of 1")
     return rows
+
+
+def _misspelt(kind: type[Domain]) -> Iterator[tuple[str, str]]:
+    """Return the nearest method of `Domain` to each method that only `kind` has, where they are similar."""
+    known = {name for name, _ in inspect.getmembers(Domain, inspect.isfunction)} - vars(kind).keys()
+    for name, value in vars(kind).items():
+        if inspect.isfunction(value) and not hasattr(Domain, name):
+            yield from ((near, name) for near in get_close_matches(name, known, n=1, cutoff=0.91))
 
 
 def _paths(task: Task, steps: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
