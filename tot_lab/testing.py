@@ -1085,11 +1085,8 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
     if isinstance(steps, str):
         raise TypeError(f"steps must be a list of steps: got {steps!r}.")
     for near, method in _misspelt(type(task.domain)):
-        warnings.warn(
-            f"No strategy calls the method {method!r} of {type(task.domain).__name__}. Did you mean {near!r}?",
-            UserWarning,
-            stacklevel=2,
-        )
+        name = f"{type(task.domain).__name__}.{method}"
+        warnings.warn(f"No strategy calls {name}. Did you mean {near}?", UserWarning, stacklevel=2)
     trial = _DomainTrial(task)
     texts = [text for text in HOSTILE if isinstance(text, str)]
     for text in texts:
