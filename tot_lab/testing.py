@@ -1025,7 +1025,10 @@ def check_strategy(
     if not isinstance(task, Task):
         raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
     if not callable(model) or any(map(inspect.iscoroutinefunction, (model, type(model).__call__))):
-        raise TypeError(f"model must be a function Call -> Reply | str that is not async: got {model!r}.")
+        raise TypeError(
+            f"model must be a function Call -> Reply | str that is not async: got {model!r}. A simulated "
+            f"player is lambda call: player.written(call, dice(call))."
+        )
     trial = Trial(strategy, task, model, tuple(Toolbox(tools).tools.values()))
     is_scripted = task is TASK and model is answer_to
     for promise in promises if is_scripted else (_has_thoughts, *promises):
