@@ -25,6 +25,8 @@ import tempfile
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from difflib import get_close_matches
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -41,6 +43,7 @@ from tot_lab.domains import general
 from tot_lab.lab.lab import Lab
 from tot_lab.record.importers import load
 from tot_lab.record.run import Run
+from tot_lab.runtime.branching import describe_change
 from tot_lab.runtime.roles import thinking_of
 from tot_lab.runtime.stepper import default_answer
 from tot_lab.strategies import BeamSearch, OneAnswer, Stop, TreeOfThoughts
@@ -701,12 +704,19 @@ def never_sees_the_reference(trial: Trial) -> None:
 def continues_with_a_changed_thought(trial: Trial) -> None:
     """If a user changes a thought (`lab.branch`), everything after it builds on the new text.
 
-    A strategy must continue with the value that `emit(...)` returns.
+    A strategy must continue with the value that `emit(...)` returns. The new text is that of another thought
+    if the domain reads only steps of its own. A thought that can have no other text is left out.
     """
-    whole = trial.run()
-    changed = "a changed step\nAnswer: 4711"
+    paths: list[tuple[str, list[str]]] = []
+    spied = trial.task.model_copy(update={"domain": _spied(trial.task.domain, paths)})
+    whole = trial._replace(task=spied).run()
     for node in _thoughts_of(whole):
+        changed = _another_text(whole, node)
+        if changed is None:
+            continue
         old, model = whole.tree[node].text, trial.model()
+        made_up = changed == CHANGED
+        paths.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # `lab.branch` only warns about this
             made = wait(trial.lab(model).branch(whole, node, content=changed))
@@ -714,8 +724,11 @@ def continues_with_a_changed_thought(trial: Trial) -> None:
             made.tree[node].text == changed,
             f"thought {node} should have the changed text: got {made.tree[node].text!r}",
         )
+        if not made_up:
+            _expect_no_prompt_of(whole.steps(node), made, paths)
         elsewhere = any(old in other.text for other in made.tree)
-        for call in (call for call in model.calls if f"{call.node}.".startswith(f"{node}.")):
+        below = (call for call in model.calls if f"{call.node}.".startswith(f"{node}."))
+        for call in below if made_up else ():
             where = f"a {call.purpose} call for {call.node}, below the changed thought {node},"
             # A judge sees only the answer, a synthesis only what precedes the latest turn, and Deep Think's
             # later iterations only what a synthesis has made of the thought.
@@ -731,12 +744,43 @@ def continues_with_a_changed_thought(trial: Trial) -> None:
             expect(elsewhere or old not in shown, f"{where} has the old text")
         fresh = {*map(repr, _calls_of(made))} - {*map(repr, whole.events)}
         expect(fresh == {*map(repr, model.calls)}, "it repeated a call whose reply was known")
-        if made.best is not None and made.best.id == node:
+        if made_up and made.best is not None and made.best.id == node:
             expect(
                 made.answer == "4711",
                 f"the answer should be that of the changed thought: got {made.answer!r}",
             )
         expect(wait(made.replay()).identical, "the branch does not replay")
+
+
+CHANGED = "a changed step\nAnswer: 4711"
+"""The text of a changed thought, if the domain can read it."""
+
+
+def _another_text(run: Run, node: str) -> str | None:
+    """Return a text that the domain can read at `node`: `CHANGED`, or that of another thought."""
+    old = run.tree[node].text
+    for text in dict.fromkeys([CHANGED, *(other.text for other in run.tree)]):
+        try:
+            read = describe_change(run, node, text, None, None)["content"]
+        except ValueError:
+            continue
+        if read == text and text not in (old, run.question):
+            return text
+    return None
+
+
+def _expect_no_prompt_of(old: list[str], made: Run, paths: Iterable[tuple[str, list[str]]]) -> None:
+    """Raise an AssertionError if a prompt was made of the path `old`, whose last thought `made` has changed.
+
+    The texts of steps such as `2` are in many prompts, so their paths are compared.
+    """
+    if any(made.steps(node.id) == old for node in made.tree):
+        return  # of another thought
+    for method, path in paths:
+        is_old = method.endswith("_prompt") and path[: len(old)] == old
+        expect(
+            not is_old, f"a person changed the thought {old[-1]!r}, but {method} was given the path {path}"
+        )
 
 
 def continues_with_a_changed_score(trial: Trial) -> None:
@@ -835,29 +879,44 @@ def shows_a_domain_the_whole_path(trial: Trial) -> None:
 
 
 def _spied(domain: Domain, paths: list[tuple[str, list[str]]]) -> Domain:
-    """Return an equal domain that appends each path it receives to `paths`, with the name of the method."""
+    """Return an equal domain that appends each path it receives to `paths`, with the name of the method.
+
+    Calls that the domain's methods make of each other are left out.
+    """
+    inside = ContextVar("inside", default=False)
 
     def spied(name: str, signature: inspect.Signature) -> Callable[..., Any]:
         def method(self: Domain, *args: Any, **named: Any) -> Any:
             given = signature.bind(self, *args, **named).arguments
-            received = [given["path"]] if "path" in given else given["paths"]
-            paths.extend((name, [*path]) for path in received)
-            return getattr(super(kind, self), name)(*args, **named)
+            received = [given["path"]] if "path" in given else given.get("paths", [])
+            if not inside.get():
+                paths.extend((name, [*path]) for path in received)
+            before = inside.set(True)
+            try:
+                return getattr(super(kind, self), name)(*args, **named)
+            finally:
+                inside.reset(before)
 
         return method
 
     methods: dict[str, Any] = {}
     for name, function in inspect.getmembers(Domain, inspect.isfunction):
-        signature = inspect.signature(function)
-        if name != "steps" and {"path", "paths"} & {*signature.parameters}:
-            methods[name] = spied(name, signature)
+        if name != "steps" and not name.startswith("_") and function.__module__ == Domain.__module__:
+            methods[name] = spied(name, inspect.signature(function))
     names = {"kind": domain.kind, "__module__": __name__, **methods}
     kind: type[Domain] = type("_Spied", (type(domain),), names)
     return kind(**dict(domain))
 
 
 def can_be_continued_by_another(trial: Trial) -> None:
-    """Another strategy can continue from each of its thoughts, and sees the steps that lead to it."""
+    """Another strategy can continue from each of its thoughts, and sees the steps that lead to it.
+
+    The other one requests an answer at once. A domain without an `answer_prompt` has no such strategy.
+    """
+    try:
+        trial.task.answer_prompt(False)
+    except NotImplementedError:
+        return
     begun = trial.run()
     for node in begun.tree:
         if trial.task.domain.complete(trial.task, begun.steps(node.id)):
@@ -927,6 +986,17 @@ PROMISES: tuple[Callable[[Trial], None], ...] = (
 """The promises of a strategy, one function each."""
 
 
+def _has_thoughts(trial: Trial) -> None:
+    """Some reply of the model is a step or an answer that the domain can read."""
+    run = trial.run()
+    why = run.failure or f"the domain {trial.task.domain.kind!r} could read no reply of the model"
+    expect(
+        len(run.tree) > 1,
+        f"nothing can be checked, since a run has no thought below the question: {why}. Pass model=, a "
+        f"function Call -> str that replies with steps or answers of this domain.",
+    )
+
+
 def check_strategy(
     strategy: Strategy,
     task: Task = TASK,
@@ -941,7 +1011,8 @@ def check_strategy(
         strategy: The strategy.
         task: The task that it is given.
         model: A function `Call -> Reply | str` with the replies that your strategy expects. The default knows
-            the call purposes of tot_lab and replies `Answer: …` to all others.
+            the call purposes of tot_lab, proposes `step 7` and replies `Answer: …` to all others. A domain
+            that reads only steps of its own needs another one.
         tools: Tools of the lab.
         promises: The promises to check, from `PROMISES`.
 
@@ -954,9 +1025,13 @@ def check_strategy(
     if not isinstance(task, Task):
         raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
     if not callable(model) or any(map(inspect.iscoroutinefunction, (model, type(model).__call__))):
-        raise TypeError(f"model must be a function Call -> Reply | str that is not async: got {model!r}.")
+        raise TypeError(
+            f"model must be a function Call -> Reply | str that is not async: got {model!r}. A simulated "
+            f"player is lambda call: player.written(call, dice(call))."
+        )
     trial = Trial(strategy, task, model, tuple(Toolbox(tools).tools.values()))
-    for promise in promises:
+    is_scripted = task is TASK and model is answer_to
+    for promise in promises if is_scripted else (_has_thoughts, *promises):
         try:
             promise(trial)
         except AssertionError as broken:
@@ -1004,11 +1079,17 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
     Raises:
         AssertionError: Names the method, the path and what is wrong with the result.
         TypeError: If `task` is not a task.
+
+    Warns:
+        UserWarning: If a method has nearly the name of one that a domain may override.
     """
     if not isinstance(task, Task):
         raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
     if isinstance(steps, str):
         raise TypeError(f"steps must be a list of steps: got {steps!r}.")
+    for near, method in _misspelt(type(task.domain)):
+        name = f"{type(task.domain).__name__}.{method}"
+        warnings.warn(f"No strategy calls {name}. Did you mean {near}?", UserWarning, stacklevel=2)
     trial = _DomainTrial(task)
     texts = [text for text in HOSTILE if isinstance(text, str)]
     for text in texts:
@@ -1018,6 +1099,14 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
         grade = trial.call("grade", "the reference", task, str(task.reference))
         expect(grade in (1, None), f"grade gives the reference {task.reference!r} {grade!r} instead of 1")
     return rows
+
+
+def _misspelt(kind: type[Domain]) -> Iterator[tuple[str, str]]:
+    """Return the nearest method of `Domain` to each method that only `kind` has, where they are similar."""
+    known = {name for name, _ in inspect.getmembers(Domain, inspect.isfunction)} - vars(kind).keys()
+    for name, value in vars(kind).items():
+        if inspect.isfunction(value) and not hasattr(Domain, name):
+            yield from ((near, name) for near in get_close_matches(name, known, n=1, cutoff=0.91))
 
 
 def _paths(task: Task, steps: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

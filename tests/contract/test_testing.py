@@ -622,3 +622,84 @@ def test_the_steps_of_a_task_are_tried_from_the_first_on():
             check_domain(wrong)
     with pytest.raises(TypeError, match="steps must be a list"):
         check_domain(tl.game24("4 5 6 10"), "10 - 4 = 6")
+
+
+class Strict(tl.Domain):
+    """Count to the number of the question. It reads only the digits 1 to 3 and has no `answer_prompt`."""
+
+    kind = "tests/strict"
+
+    def sample_prompt(self, task, path):
+        return f"{task.question}: {self.steps(path)}. 1, 2 or 3?"
+
+    def value_prompt(self, task, path):
+        return f"{self.sample_prompt(task, path)} Is that good?"
+
+    def read_sample(self, task, path, text):
+        return text if text in ("1", "2", "3") and not self.complete(task, path) else None
+
+    def complete(self, task, path):
+        return sum(int(step) for step in path if step in ("1", "2", "3")) >= int(task.question)
+
+    def answer(self, task, path):
+        return "+".join(path) if self.complete(task, path) else None
+
+    def grade(self, task, answer):
+        return float(bool(self.complete(task, answer.split("+"))))
+
+
+STRICT = tl.Task(domain=Strict(), question="5")
+
+
+def digits(call):
+    return "score: 0.5" if call.purpose == "value" else str(testing.dice(call).randint(1, 3))
+
+
+class Deaf(tl.Prompting):
+    """It continues with its own text of a step, and not with the one that a person has given."""
+
+    kind = "tests/deaf"
+
+    def think(self, task, at="0"):
+        yield Thought(at, parent_of(at), task.question)
+        path = []
+        while not task.domain.complete(task, task.path(path)):
+            prompt = task.domain.sample_prompt(task, task.path(path))
+            reply = yield from tl.ask(self.call(at, "sample", prompt))
+            if task.domain.read_sample(task, task.path(path), reply.text) is None:
+                return tl.Answer("", reply.error or "exhausted")
+            path.append(reply.text)
+            yield Thought(at := f"{at}.0", parent_of(at), reply.text)
+        return tl.Answer(task.domain.answer(task, task.path(path)), "answered", at)
+
+
+CHANGED, WHOLE_PATH, CONTINUED = (
+    testing.continues_with_a_changed_thought,
+    testing.shows_a_domain_the_whole_path,
+    testing.can_be_continued_by_another,
+)
+
+
+def test_a_strategy_is_checked_with_a_domain_that_reads_only_its_own_steps():
+    promises = [CHANGED, WHOLE_PATH, CONTINUED]
+    search = tl.TreeOfThoughts(search="best_first", stop=tl.Stop(depth=2))
+    check_strategy(search, STRICT, model=digits, promises=promises)
+    with pytest.raises(AssertionError, match=r"changed the thought '\d', but sample_prompt was given"):
+        check_strategy(Deaf(), STRICT, model=digits, promises=[CHANGED])
+
+
+def test_a_strategy_without_a_thought_is_not_passed():
+    with pytest.raises(AssertionError, match=r"'tests/strict' could read no reply .* Pass model="):
+        check_strategy(tl.TreeOfThoughts(), STRICT, promises=[CHANGED])
+
+
+@pytest.mark.slow
+def test_a_method_with_nearly_the_name_of_a_domain_is_named():
+    class Misspelt(Strict):
+        kind = "tests/misspelt"
+
+        def sampel_prompt(self, task, path):
+            return "1, 2 or 3?"
+
+    with pytest.warns(UserWarning, match=r"Misspelt\.sampel_prompt\. Did you mean sample_prompt\?"):
+        check_domain(tl.Task(domain=Misspelt(), question="5"), ["1"])

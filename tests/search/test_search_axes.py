@@ -86,6 +86,22 @@ def test_a_pick_that_cannot_be_carried_out_is_an_error_that_names_it(pick, error
         searched(search)
 
 
+def test_a_pick_of_one_id_without_a_list_is_an_error():
+    def search(state):
+        yield tl.Pick(state.root)
+
+    with pytest.raises(TypeError, match="must pick a list of ids: got '0'"):
+        searched(search)
+
+
+def test_random_numbers_without_yield_name_it():
+    def search(state):
+        yield tl.Pick([state.random_numbers().choice([state.root])])
+
+    with pytest.raises(AttributeError, match=r"no 'choice'\. Write `random = yield state\.random_numb"):
+        searched(search)
+
+
 @pytest.mark.parametrize("step", [["0"], ("0",), "0"])
 def test_a_search_that_yields_ids_is_told_of_pick(step):
     def mine(state):
@@ -445,6 +461,14 @@ def test_a_batch_that_fails_costs_its_thoughts_and_not_the_run():
     assert made.stop_reason == "error"
     assert {made.tree[f"0.{k}"].state for k in range(3)} == {"failed"}
     assert "no route to the judge" in made.tree["0.0"].reason
+    assert made.failure == "ConnectionError: no route to the judge"
+    assert "failed    ConnectionError: no route to the judge" in str(made)
+    assert "ConnectionError: no route to the judge" in str(tl.diagnose(made))
+
+
+def test_scores_that_are_no_list_are_an_error_that_names_the_evaluator():
+    with pytest.raises(TypeError, match=r"judged' must return a list with one score per path: got 0\.5"):
+        searched(lambda tree, frontier: [], evaluate=batch_of(Batch(lambda paths: 0.5)))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply, html_text, refused
 from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.records import Decided, Note, describe_stop
-from tot_lab.core.tools import tool_of
+from tot_lab.core.tools import is_of_function, tool_of
 from tot_lab.core.tree import Node, format_score
 from tot_lab.record.losses import is_truncated
 from tot_lab.record.run import UNREADABLE, Run, expect_run
@@ -432,7 +432,7 @@ def _tools(facts: _Facts) -> Iterator[Finding]:
     calls = [row for row in tools_of(facts.run) if row.reply and not refused(row.reply.error)]
     failed = [row for row in calls if row.reply and row.reply.error is not None]
     if failed:
-        why = _tally(f"{tool_of(row.call)}, {_beginning(row.reply)}" for row in failed)
+        why = _tally(f"{tool_of(row.call)}, {_reason(row)}" for row in failed)
         text = f"{len(failed)} of {_count(calls, 'tool call')} failed: {why}."
         yield Finding("failed_tools", text, _nodes_of(facts, failed))
     notes = [event for event in facts.run.events if isinstance(event, Note)]
@@ -609,6 +609,12 @@ def _count(things: Sequence[object], noun: str) -> str:
 
 def _are(things: Sequence[object]) -> str:
     return "is" if len(things) == 1 else "are"
+
+
+def _reason(row: CallRow) -> str:
+    """Return why a tool or a function failed. The author of a function needs the text of its error."""
+    error = (row.reply and row.reply.error) or ""
+    return error[:120] if is_of_function(row.call) else _beginning(row.reply)
 
 
 def _tally(words: Iterable[str]) -> str:

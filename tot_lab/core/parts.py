@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
 from tot_lab.core.parameters import ShownDocstring, ShownSignature
-from tot_lab.core.registry import find, import_parts, offered
+from tot_lab.core.registry import BUILT_IN, find, import_parts, offered
 
 P = TypeVar("P", bound="Part")
 
@@ -311,7 +311,9 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
             )
     part = REGISTRY.get(kind) if isinstance(kind, str) else None
     if part is None or not issubclass(part, base):
-        known = {name for name, one in REGISTRY.items() if issubclass(one, base)} | {*offered()} - {*REGISTRY}
+        known = {name for name, one in REGISTRY.items() if issubclass(one, base)}
+        for group, names in BUILT_IN.items():
+            known |= {*offered(group)} - {*REGISTRY} if known & names.keys() else set()
         raise ValueError(
             f"unknown kind {kind!r}; {known_names(kind, sorted(known))}, and those of the modules that you "
             f"import"

@@ -86,11 +86,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     tried = []
     head = _head(_existing(Path(path)))
     for name, importer in _importers():
-        if importer.recognises(head):
+        if _recognises(name, importer, head):
             try:
-                return importer.read(path)
+                loaded = importer.read(path)
             except RecursionError:
                 raise JournalError(f"{path}: its values are nested too deeply.") from None
+            runs = loaded if isinstance(loaded, list) else [loaded]
+            if not all(isinstance(run, Run) for run in runs):
+                raise TypeError(
+                    f"{path}: the importer {name!r} must return a Run or a list of Runs: got {loaded!r:.80}."
+                )
+            return loaded
         tried.append(f"{name} expects {getattr(importer, 'expects', 'another beginning')}")
     if Path(path).suffix.lower() not in ENDINGS:
         raise JournalError(
@@ -100,7 +106,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     try:  # a file that is almost a journal or a published log has an error of its own
         return (PublishedLog if head.lstrip()[:1] == b"[" else Journal).read(path)
     except JournalError as error:
-        raise JournalError(f"{error}. No importer recognises the file: {'; '.join(tried)}.") from None
+        raise JournalError(
+            f"{error}. No importer recognises the file: {'; '.join(tried)}. "
+            "tl.read_nodes makes a run of a table of nodes."
+        ) from None
 
 
 def _existing(path: Path) -> Path:
@@ -128,7 +137,7 @@ def run_files(folder: Path, endings: Collection[str] = ENDINGS) -> list[Path]:
         if file.suffix not in endings or file.name.endswith("marks.json") or not file.is_file():
             continue
         if head := _head(file):
-            known = any(importer.recognises(head) for _, importer in _importers())
+            known = any(_recognises(name, importer, head) for name, importer in _importers())
             (files if known else others).append(file)
     names = ", ".join(str(file.relative_to(folder)) for file in others[:5])
     if not files:
@@ -156,6 +165,15 @@ def _head(path: str | os.PathLike[str]) -> bytes:
     with open_regular(path) as file:
         head = file.read(HEAD).removeprefix(b"\xef\xbb\xbf")  # of tools on Windows
     return MAGIC + parquet_footer(Path(path), HEAD) if head.startswith(MAGIC) else head
+
+
+def _recognises(name: str, importer: Importer, head: bytes) -> bool:
+    try:
+        return importer.recognises(head)
+    except Exception as error:
+        raise RuntimeError(
+            f"The importer {name!r} failed to recognise a file: got {type(error).__name__}: {error}."
+        ) from error
 
 
 def _importers() -> Iterator[tuple[str, Importer]]:

@@ -264,8 +264,9 @@ class Run(RunMethods):
         """Why the run failed, or `None` if it did not. A failed run has no grade.
 
         It is the exception that ended the run, the spending limit of its lab, or the error of its last failed
-        model call. A failed call is the reason if it ended the run, or if all calls failed and there is no
-        answer. A run that lost some calls and ended by itself has not failed.
+        model call, or else of its last failed evaluator or tool. A failed call is the reason if it ended the
+        run, or if all calls failed and there is no answer. A run that lost some calls and ended by itself has
+        not failed.
         """
         if self.stop_reason == REFUSED:
             return "the lab's spending limit refused a call; with a higher one, lab.resume finishes the run"
@@ -273,10 +274,13 @@ class Run(RunMethods):
             return self.error
         if self.stop_reason != "error" and self.answer:
             return None
-        errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and is_admitted(line.e)]
+        replies = [line.e for line in self.lines if isinstance(line.e, Reply) and not refused(line.e.error)]
+        errors = [reply.error for reply in replies if is_admitted(reply)]
         failed = [error for error in errors if error is not None]
         if failed and (self.stop_reason == "error" or len(failed) == len(errors)):
             return failed[-1]
+        if self.stop_reason == "error":  # no model call failed, so an evaluator or a tool did
+            return next((reply.error for reply in reversed(replies) if reply.error is not None), None)
         return None
 
     @property

@@ -128,7 +128,7 @@ class RecordCounts(NamedTuple):
     """Counts over all records of a run.
 
     Attributes:
-        failed: The most common error of the calls, or "".
+        failed: The most common error of the calls, else why the run failed, or "".
         cached: Number of calls answered from the cache.
         tools: Number of calls of each tool, as text.
         carried_out: Number of tool calls that were carried out.
@@ -151,7 +151,7 @@ def count_records(run: Run) -> RecordCounts:
     reasons = Counter(reply.error for reply in replies if reply.error)
     carried_out = _executed_tool_calls(run)
     counts = RecordCounts(
-        printable(reasons.most_common(1)[0][0]) if reasons else "",
+        printable(reasons.most_common(1)[0][0] if reasons else run.failure or ""),
         sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines),
         _format_tools(carried_out),
         len(carried_out),

@@ -278,6 +278,8 @@ class _Run:
 
     def _checked(self, pick: Pick) -> Pick:
         name, nodes, closed = self.name, self.tree.nodes, self.state.closed
+        if isinstance(pick.parents, str):
+            raise TypeError(f"search {name!r} must pick a list of ids: got {pick.parents!r}.")
         firsts: list[str] = []
         for parent in pick.parents:
             group = _group(parent)
