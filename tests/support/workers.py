@@ -56,5 +56,7 @@ class Logged(Endpoint):
 class Priced(Logged):
     """One that says what a call can cost."""
 
+    kind = "workers.priced"
+
     def need(self, calls: Sequence[Call]) -> Need:
         return Need(1, 0.25 * len(calls))
