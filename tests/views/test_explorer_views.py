@@ -21,6 +21,7 @@ from support.plans import run as run_plan
 from support.scripts import Script, final, said
 
 import tot_lab as tl
+from tot_lab.analysis.why import why_it_failed
 from tot_lab.core.records import Note
 from tot_lab.lab.plan_store import plans_of
 from tot_lab.views.figures.theme import colour
@@ -159,6 +160,8 @@ def test_thoughts_are_coloured_by_what_is_chosen(opened):
         return Object.fromEntries([...scene.nodes].map((node, slot) => [id(node), scene.number(slot)]));
     }})()"""
     wanted = {id: ["yes" if can else "no"] for id, can in truth.items()}
+    for id in why_it_failed(run).nodes:
+        wanted[id] = [f"thought {id} · {wanted[id][0]}"]  # named in the header
     wanted["0"] = []  # the question has no number
     soon(lambda: page.evaluate(numbers) == wanted)
 
@@ -237,14 +240,14 @@ def test_steps_are_folded_by_plan_step_and_strategy(opened):
     rows = page.locator(".tl-step")
     soon(lambda: rows.count() > 4)
     kinds = [row.locator(".tl-kind").text_content() for row in rows.all()]
-    assert (kinds[:3], kinds[-1]) == (["question", "plan step", "react"], "answer")
+    assert (kinds[:3], kinds[-1]) == (["question", "plan step", "react"], "answer ✗")
     whole = rows.count()
     page.get_by_role("button", name=re.compile("▾ .* steps?")).first.click()
     soon(lambda: rows.count() < whole)
     assert [row.locator(".tl-kind").text_content() for row in rows.all()] == [
         "question",
         *["plan step"] * kinds.count("plan step"),
-        "answer",
+        "answer ✗",
     ]
 
 
