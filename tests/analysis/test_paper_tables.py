@@ -160,14 +160,14 @@ def test_the_provenance_is_in_a_file_beside_the_table(tmp_path):
     tex = sweep.save(tmp_path / "table.tex", against="all").read_text()
     assert "%" not in tex.replace(r"\%", "")
     assert {path.name for path in tmp_path.iterdir()} == {"table.tex", "table.provenance.json"}
-    told = json.loads((tmp_path / "table.provenance.json").read_text())
-    assert told["tot_lab"] == tl.__version__
-    assert told["model"] == sweep.runner.gateway.settings
-    assert set(told["settings"]) == set(GOOD)
-    assert told["cache"]["mode"] == "auto"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", told["date"])
-    assert told["table"]["against"] == "all"
-    assert "Holm" in told["table"]["p"]
+    provenance = json.loads((tmp_path / "table.provenance.json").read_text())
+    assert provenance["tot_lab"] == tl.__version__
+    assert provenance["model"] == sweep.runner.gateway.settings
+    assert set(provenance["settings"]) == set(GOOD)
+    assert provenance["cache"]["mode"] == "auto"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", provenance["date"])
+    assert provenance["table"]["against"] == "all"
+    assert "Holm" in provenance["table"]["p"]
 
 
 @pytest.mark.slow

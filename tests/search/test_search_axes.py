@@ -149,6 +149,31 @@ def test_a_thought_at_the_depth_limit_cannot_be_picked():
         searched(search, stop=tl.Stop(depth=1))
 
 
+@pytest.mark.parametrize("kind", ["mcts", "lats", "bg_mcts", "ab_mcts_a"])
+def test_iterations_that_end_a_search_are_named_only_if_something_is_left(kind):
+    def ended(iterations, **stop):
+        search = {"kind": kind, "iterations": iterations}
+        made = searched(search, stop=tl.Stop(depth=2, solved=None, **stop))[0]
+        limited = made.stop_reason in ("limit:iterations", "limit:nodes")
+        assert bool(tl.diagnose(made).of("cut_short")) == limited
+        return made.stop_reason
+
+    assert ended(2) == "limit:iterations"
+    assert ended(100, nodes=4) == "limit:nodes"
+    if kind in ("mcts", "lats"):  # the others sample a thought again and again
+        assert ended(100) == "limit:depth"
+
+
+@pytest.mark.parametrize("code", ["answered", "budget:calls", "0.77"])
+def test_a_search_returns_no_other_code(code):
+    def search(state):
+        yield tl.Pick([state.root])
+        return code
+
+    with pytest.raises(ValueError, match=f"returned '{code}', which is no thought"):
+        searched(search)
+
+
 def test_an_empty_pick_ends_the_search():
     def search(state):
         yield tl.Pick([state.root])

@@ -99,8 +99,8 @@ def diagnose(run: Run) -> Diagnosis:
     - marks: how the scores agree with a person's marks. marked_wrong: the answer rests on a thought that is
       marked wrong.
     - person: what a person changed, in a branch or while the run was under way.
-    - cut_short: a budget or the cap on thoughts ended the search before all kept thoughts were expanded.
-      out_of_turns: a tool loop used up its turns.
+    - cut_short: a budget, the cap on thoughts or the iterations ended the search before all kept thoughts
+      were expanded. out_of_turns: a tool loop used up its turns.
     - unfinished_answer: the answer of a search on text comes from a path that states none.
       separator_unseen: no reply ended at a stop text, so no path has steps.
     - assumed_confidence: Deep Think could read no confidence, so its last iteration answered.
@@ -237,7 +237,7 @@ def _cut_short(facts: _Facts) -> Iterator[Finding]:
         for node in facts.thoughts
         if not node.children and node.state in ("kept", "proposed", "unreadable")
     ]
-    if (stop.startswith("budget:") or stop == "limit:nodes") and waiting:
+    if (stop.startswith("budget:") or stop in ("limit:nodes", "limit:iterations")) and waiting:
         ended = describe_stop(stop)
         text = f"The search {ended} with {_count(waiting, 'thought')} that it had not expanded."
         yield Finding("cut_short", text, _of(waiting))

@@ -82,7 +82,7 @@ def usage_by_node(run: Run) -> dict[str, Usage]:
 
 
 class Judgement(NamedTuple):
-    """The evaluation of a thought. All fields are `None` if there is none."""
+    """The evaluation of a thought. All fields are `None` without one."""
 
     score: float | None = None
     raw: float | None = None
@@ -334,8 +334,8 @@ def steps_df(run: Run) -> pandas.DataFrame:
     - turn: Int64, number of the turn, from 1. A turn is one reply of a loop's model, or of an analysis step
       of a plan. NA for any other call, and for a tool that the strategy called itself (a step of a plan, a
       proposer's lookup)
-    - node: string, id of the turn's thought, NA if there is none or its call failed. For any other call, the
-      thought that it was made for
+    - node: string, id of the turn's thought, NA if the turn made no thought or its call failed. For any other
+      call, the thought that it was made for
     - purpose: string, that of the call (`act`, `plan`, `converge`, …), `tool` for a tool that the strategy
       called itself
     - thought: string, the text of the reply without the tool calls

@@ -30,7 +30,7 @@ from tot_lab.lab.lessons import Lessons, LessonsError
 from tot_lab.lab.model_settings import named_model, with_named_models
 from tot_lab.lab.plan_store import PlanStore
 from tot_lab.lab.sweeps.axes import Strategies
-from tot_lab.lab.sweeps.estimates import SweepEstimate, estimate_sweep, pilot_cells
+from tot_lab.lab.sweeps.estimates import SweepEstimate, estimate_sweep
 from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep
 from tot_lab.models.checking import Check, check
@@ -443,9 +443,7 @@ class Lab(NamesNearest):
                 interval. The sweep does not pay these runs again. With 0, nothing is sent or recorded.
         """
         sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
-        if pilot:
-            await sweep.carry_out(None, progress, cells=pilot_cells(sweep, pilot))
-        return await estimate_sweep(sweep)
+        return await estimate_sweep(sweep, pilot)
 
     def stream(
         self,

@@ -114,12 +114,13 @@ class Cache:
             if (data := store.get(key)) is not None:
                 yield data
 
-    def stored(self, key: str, weights: Weights = _UNKNOWN) -> bytes | None:
-        """Return the bytes of the newest entry under `key` whose weights agree with `weights`."""
-        found = self._entries_under(key)
-        return next(
-            (data for data in found if not disagreements(weights, stored_in(key, data).weights)), None
-        )
+    def stored(self, key: str, weights: Weights = _UNKNOWN) -> tuple[bytes, Stored] | None:
+        """Return the newest entry under `key` whose weights agree with `weights`, as bytes and decoded."""
+        for data in self._entries_under(key):
+            stored = stored_in(key, data)
+            if not disagreements(weights, stored.weights):
+                return data, stored
+        return None
 
     def reply(self, key: str) -> Reply | None:
         """Return the cached reply under `key`, or `None`. Raises `CacheError` if the entry is not valid."""
@@ -131,14 +132,9 @@ class Cache:
             yield stored_in(key, data).reply
 
     async def find(self, key: str, weights: Weights = _UNKNOWN) -> Stored | None:
-        """Return the newest entry whose weights agree with `weights`. A worker of a distributed sweep asks
-        another process for it.
-        """
-        for data in self._entries_under(key):
-            stored = stored_in(key, data)
-            if not disagreements(weights, stored.weights):
-                return stored
-        return None
+        """Return what `stored` does, decoded. A worker of a distributed sweep asks another process for it."""
+        found = self.stored(key, weights)
+        return found and found[1]
 
     def other_weights(self, key: str, weights: Weights) -> list[str]:
         """Describe how the weights of an entry on this machine differ from `weights`; [] if all agree."""
@@ -223,7 +219,22 @@ class Cache:
 
     async def explain_miss(self, call: Call, request: Request) -> str:
         """Return why `call` cannot be answered: how the most similar entry differs from it."""
-        return _describe_miss(self, call, request)
+        lines = [
+            f"replay: the {call.purpose} call at node {call.node}, sample {call.sample_index}, "
+            f"is not in {self.path}."
+        ]
+        nearest = self.nearest(request)
+        if nearest is None:
+            lines.append("The cache is empty.")
+        else:
+            key, entry = nearest
+            lines.append(f"The most similar entry is {key[:12]}…. It differs in:")
+            lines += [f"  {difference}" for difference in differences(request, entry.request)]
+            if entry.request.messages != request.messages:
+                lines.append(f"  prompt: {_where(_prompt(request), _prompt(entry.request))}")
+        how = "omit cache= and mode=" if self.path.is_file() else 'pass mode="auto"'
+        lines.append(f"To call the model: {how}.")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"<Cache {self.path}: {sum(map(len, self.stores))} calls>"
@@ -236,7 +247,7 @@ class Cache:
 
 
 def _other_weights_in(store: Readable, key: str, weights: Weights) -> list[str]:
-    """Describe how the weights of the entry under `key` differ from `weights`; [] if there is none."""
+    """Describe how the weights of the entry under `key` differ from `weights`; [] without an entry."""
     with suppress(CacheError):
         if (data := store.get(key)) is not None:
             return disagreements(weights, stored_in(key, data).weights)
@@ -391,25 +402,6 @@ class StoreReplies:
         except DamagedEntry:
             await self.cache.keep(key, data, replace=True)
             return None
-
-
-def _describe_miss(cache: Cache, call: Call, request: Request) -> str:
-    lines = [
-        f"replay: the {call.purpose} call at node {call.node}, sample {call.sample_index}, "
-        f"is not in {cache.path}."
-    ]
-    nearest = cache.nearest(request)
-    if nearest is None:
-        lines.append("The cache is empty.")
-    else:
-        key, entry = nearest
-        lines.append(f"The most similar entry is {key[:12]}…. It differs in:")
-        lines += [f"  {difference}" for difference in differences(request, entry.request)]
-        if entry.request.messages != request.messages:
-            lines.append(f"  prompt: {_where(_prompt(request), _prompt(entry.request))}")
-    how = "omit cache= and mode=" if cache.path.is_file() else 'pass mode="auto"'
-    lines.append(f"To call the model: {how}.")
-    return "\n".join(lines)
 
 
 def _numbered(file: Path) -> bool:

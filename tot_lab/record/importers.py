@@ -127,7 +127,7 @@ def run_files(folder: Path, endings: Collection[str] = ENDINGS) -> list[Path]:
     """Return the files of runs in a folder and the folders in it, as `load` reads them.
 
     Raises:
-        FileNotFoundError: If there is none.
+        FileNotFoundError: If the folder has no such file.
 
     Warns:
         UserWarning: If there are others with these endings.

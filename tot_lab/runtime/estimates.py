@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tot_lab.core.calls import Call, Message, Need, Reply
+from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.model_setting import model_names, models_of
 from tot_lab.core.parts import parts_in
 from tot_lab.core.records import Line, Position
@@ -136,9 +136,7 @@ class Bounds:
         if not isinstance(model, Endpoint):
             return Amounts(1)
         await self._gateway.ready(call.model)
-        need = _need_of(model, call)
-        if need is None:
-            return Amounts(1)
+        need = model.need((call,))
         if need.prompt is None:  # it bounds both together
             return Amounts(1, need.tokens, need.tokens, need.usd)
         output = need.tokens - need.prompt if need.bounded else None
@@ -164,8 +162,8 @@ class Bounds:
         model = gateway.model_of(name)
         if not isinstance(model, Endpoint):
             return most
-        need = _need_of(model, _probe(name))
-        if need is None or need.prompt is None:
+        need = model.need((_probe(name),))
+        if need.prompt is None:
             return most
         prompt = gateway.window if name is None else model.window()
         output = self._longest_reply() or most.output_tokens
@@ -182,14 +180,6 @@ class Bounds:
         if not given or len(known) < len(given) + len(self._limits):
             return None
         return None if any(isinstance(part, WithThinking) for part in parts) else max(known)
-
-
-def _need_of(model: Endpoint, call: Call) -> Need | None:
-    """Return what a call can use. `None` for a model of an unknown provider; the run says so."""
-    try:
-        return model.need((call,))
-    except Exception:
-        return None
 
 
 def _probe(name: str | None) -> Call:

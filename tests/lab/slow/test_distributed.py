@@ -51,7 +51,7 @@ def wait(thing):
     return asyncio.run(soon())
 
 
-def told(sweep):
+def table_of(sweep):
     """The frame, times aside, byte for byte."""
     frame = sweep.df() if hasattr(sweep, "df") else sweep
     return frame.drop(columns=["seconds", "seconds_alone"]).to_csv()
@@ -105,7 +105,7 @@ def test_the_frame_is_that_of_one_process(tmp_path, client):
     one = wait(here.sweep(SETTINGS, TASKS, 2))
     two = wait(there.sweep(SETTINGS, TASKS, 2, client=client))
     assert len(two.df()) == 48
-    assert told(two) == told(one)
+    assert table_of(two) == table_of(one)
     assert two.counts == one.counts
     assert two.nodes_df().equals(one.nodes_df())
     row = two.df().iloc[5]
@@ -115,9 +115,9 @@ def test_the_frame_is_that_of_one_process(tmp_path, client):
     again = wait(tl.Lab(model, runs=tmp_path / "there").sweep(SETTINGS, TASKS[:1]))
     assert again.found == 0, "another lab, without the role"
     again = wait(there.sweep(SETTINGS, TASKS, 2))
-    assert (again.found, told(again)) == (48, told(one)), "either goes on with the other's journals"
+    assert (again.found, table_of(again)) == (48, table_of(one)), "either goes on with the other's journals"
     again = wait(here.sweep(SETTINGS, TASKS, 2, client=client))
-    assert (again.found, told(again)) == (48, told(one))
+    assert (again.found, table_of(again)) == (48, table_of(one))
 
 
 def test_without_a_folder_the_runs_are_in_memory(client):
@@ -125,7 +125,7 @@ def test_without_a_folder_the_runs_are_in_memory(client):
         wait(tl.Lab("sim/game24", runs=None).sweep(tl.OneAnswer(), tl.game24_tasks(3), client=c))
         for c in (None, client)
     )
-    assert told(one) == told(two)
+    assert table_of(one) == table_of(two)
     assert [run.events for run in one.runs()] == [run.events for run in two.runs()]
     assert [run.path for run in two.runs()] == [None] * 3
 
@@ -168,7 +168,7 @@ def test_what_a_person_wrote_themselves_travels(tmp_path, client):
     for k, workers in enumerate((None, client)):
         lab = tl.Lab(adding, runs=tmp_path / str(k))
         frames.append(wait(lab.sweep([Own(), Own(more=2)], tasks, client=workers)))
-    assert told(frames[0]) == told(frames[1])
+    assert table_of(frames[0]) == table_of(frames[1])
     table = frames[1].df().set_index(["setting", "task"])
     assert table.loc[("Own more=1", "who"), "correct"]
     assert not table.loc[("Own more=2", "who"), "correct"]
@@ -219,7 +219,7 @@ def test_a_client_of_the_users_own_loop_does_as_well(tmp_path):
         async with cluster, distributed.Client(cluster, asynchronous=True) as client:
             return await tl.Lab(model, runs=tmp_path).sweep(SETTINGS, TASKS, client=client)
 
-    assert told(wait(swept())) == told(wait(tl.Lab(model, runs=None).sweep(SETTINGS, TASKS)))
+    assert table_of(wait(swept())) == table_of(wait(tl.Lab(model, runs=None).sweep(SETTINGS, TASKS)))
 
 
 # Limits, and the cache.
@@ -274,7 +274,7 @@ def test_requests_per_minute_hold_over_the_death_of_a_worker(tmp_path, client):
     assert 6 <= len(logged(end.log)) <= 12
 
 
-def test_settings_share_their_calls_and_what_was_paid_is_told(tmp_path, client):
+def test_settings_share_their_calls_and_what_was_paid_is_shown(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"))
     lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
     sweep = wait(lab.sweep(SETTINGS, TASKS, client=client))
@@ -312,7 +312,7 @@ def test_workers_without_a_folder_of_the_client(tmp_path, tmp_path_factory, clie
     lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
     there = wait(lab.sweep(SETTINGS, TASKS, 2, client=client))
     paid = Counter(call for *_, call in logged(log))
-    assert told(there.df().drop(columns="paid")) == told(here.df().drop(columns="paid"))
+    assert table_of(there.df().drop(columns="paid")) == table_of(here.df().drop(columns="paid"))
     assert set(paid.values()) == {1}
     more = wait(lab.sweep(SETTINGS, TASKS, 3, name="more", client=client))
     assert more.counts.paid == len(logged(log)) - len(paid), "only the third repeats"
@@ -437,7 +437,7 @@ def test_what_a_dead_worker_paid_is_counted(tmp_path, client):
     assert sweep.df().paid.sum() == pytest.approx(paid)
     assert sweep.counts.paid == len(logged(end.log))
     again = wait(lab.sweep(search, TASKS[:4]))
-    assert told(again) == told(sweep), "it stands in the journals"
+    assert table_of(again) == table_of(sweep), "it stands in the journals"
 
 
 def test_two_clients_and_a_process_on_one_folder_make_each_run_once(tmp_path, client):
@@ -455,7 +455,7 @@ def test_two_clients_and_a_process_on_one_folder_make_each_run_once(tmp_path, cl
 
     sweeps = wait(at_once())
     assert len(logged(end.log)) == sweeps[0].counts.asked
-    assert told(sweeps[0]) == told(sweeps[1]) == told(sweeps[2])
+    assert table_of(sweeps[0]) == table_of(sweeps[1]) == table_of(sweeps[2])
     assert len(list((tmp_path / "runs" / "sweep").iterdir())) == 16
 
 
@@ -477,7 +477,7 @@ def test_usage_that_cannot_be_true_is_unknown_and_ends_no_sweep(tmp_path, client
         wait(tl.Lab(reporting, runs=tmp_path / str(c)).sweep(tl.OneAnswer(), TASKS[:4], client=c))
         for c in (None, client)
     )
-    assert told(one) == told(two)
+    assert table_of(one) == table_of(two)
     frame = two.df()
     assert frame.error.isna().all()
     assert frame[list(USAGE[what])].iloc[3].isna().all()
@@ -830,4 +830,4 @@ def test_any_order_of_replies_gives_the_same(client):
     one, two = (
         wait(tl.Lab(slow, runs=None).sweep(SETTINGS, TASKS, at_once=3, client=c)) for c in (None, client)
     )
-    assert told(one) == told(two)
+    assert table_of(one) == table_of(two)

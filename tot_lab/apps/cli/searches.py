@@ -33,7 +33,7 @@ from tot_lab.apps.cli.arguments import (
 from tot_lab.apps.cli.colour import run_in_colour
 from tot_lab.apps.cli.help import PartHelp
 from tot_lab.core.extras import requires
-from tot_lab.lab.sweeps.estimates import estimate_sweep, pilot_cells
+from tot_lab.lab.sweeps.estimates import estimate_sweep
 from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.cache import MODES
@@ -120,7 +120,7 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
         metavar=("FILE", "FIELD=VALUE"),
         help="a .jsonl, .json, .csv or .parquet file: problems.jsonl question=q answer=a grade=number "
         "(number, exact, choice, regex, math or python), or test.parquet format=gsm8k; or tasks of the "
-        "package: game24 count=40, mini_crossword count=24 or creative_writing count=20",
+        "package: game24 count=40",
     )
     what.add_argument(
         "--task",
@@ -146,17 +146,15 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
         help="write the table: .csv or .parquet (one row per run) or .tex (one row per setting); versions, "
         "model and settings are in the file, or for .csv and .tex in a .json beside it",
     )
-    results.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="only print what is left: at most so many calls, tokens and USD; call no model",
+    before = results.add_mutually_exclusive_group()
+    before.add_argument(
+        "--dry-run", action="store_true", help="only print what is left at most; call no model"
     )
-    results.add_argument(
+    before.add_argument(
         "--pilot",
         type=integer_from(1),
         metavar="N",
-        help="run N random tasks, print what the others are expected to use, and stop; repeat the command "
-        "without it to run them (2 give a first idea)",
+        help="run N random tasks, and print what the others are expected to use (2 give a first idea)",
     )
 
 
@@ -256,7 +254,7 @@ def _sweep(args: argparse.Namespace) -> int:
             lab.runner, strategies, given, args.repeats, args.name, parse_budget(args.budget), runs=lab.runs
         )
     if args.dry_run or args.pilot:
-        print(asyncio.run(describe_estimate(sweep, None if args.dry_run else args.pilot)))
+        print(asyncio.run(describe_estimate(sweep, args.pilot)))
         return 0
     interrupted = False
     try:
@@ -334,14 +332,12 @@ def _name(gateway: Gateway) -> str:
 async def describe_estimate(sweep: Sweep, pilot: int | None) -> str:
     """Describe what a sweep still has to use, after `pilot` tasks if it is given."""
     with argument_errors():
-        cells = pilot_cells(sweep, pilot) if pilot else []
-    if cells:
-        await sweep.carry_out(None, progress, cells=cells)
+        estimate = await estimate_sweep(sweep, pilot or 0)
     free = ", a simulated model: free" if isinstance(sweep.runner.gateway.model, Simulated) else ""
     return "\n".join(
         [
             f"{len(sweep.cells):,} runs of {_name(sweep.runner.gateway)}{free}: {len(sweep.settings):,} "
             f"settings, {len(sweep.tasks):,} tasks",
-            str(await estimate_sweep(sweep)),
+            str(estimate),
         ]
     )

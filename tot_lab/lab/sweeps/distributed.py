@@ -554,7 +554,8 @@ class _Worker:
         try:
             cache = self.work.sweep.runner.gateway.cache
             if operation == "find":
-                return ticket, cache.stored(key, msgspec.json.decode(data)), ""
+                found = cache.stored(key, msgspec.json.decode(data))
+                return ticket, found and found[0], ""
             if operation == "explain":
                 call, request = msgspec.json.decode(data, type=tuple[Call, Request])
                 return ticket, (await cache.explain_miss(call, request)).encode(), ""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Halt, Reply, is_made
+from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import Cell, Sweep
 from tot_lab.record.compute import flops_by_call
 from tot_lab.record.journal import JournalError
@@ -106,8 +107,16 @@ def _shown(name: str, amount: float | None) -> str:
     return money(amount) if name == "cost" else f"{amount:.3g}" if name == "flops" else f"{amount:,.0f}"
 
 
-async def estimate_sweep(sweep: Sweep) -> SweepEstimate:
-    """Predict what the unfinished runs will use, without sending or recording anything."""
+async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
+    """Predict what the unfinished runs will use, after the first repeat of `pilot` tasks.
+
+    Without a pilot nothing is sent or recorded.
+
+    Raises:
+        ValueError: If there are fewer tasks than `pilot`.
+    """
+    if pilot:
+        await sweep.carry_out(None, progress, cells=_pilot_cells(sweep, pilot))
     left: list[Cell] = []
     costs: dict[int, list[dict[int, Amounts]]] = {}  # by task, for each finished repeat, by setting
     for block in _blocks(sweep):
@@ -143,7 +152,7 @@ async def estimate_sweep(sweep: Sweep) -> SweepEstimate:
     return SweepEstimate(len(sweep.cells), len(sweep.cells) - len(left), cached, len(costs), *forecasts)
 
 
-def pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:
+def _pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:
     """Return the runs of the first repeat of a number of tasks. The choice depends on nothing but the tasks,
     so that it stays the same, and not on their order, which may be one of difficulty.
 

@@ -31,7 +31,6 @@ from tot_lab.core.records import (
     Scored,
     Thought,
     id_key,
-    is_stop_code,
     parent_of,
 )
 from tot_lab.core.strategy import Prompting
@@ -248,7 +247,7 @@ class _Run:
             try:
                 step = searching.send(value)
             except StopIteration as end:
-                if end.value is not None and is_stop_code(str(end.value)):
+                if isinstance(end.value, str) and end.value.startswith("limit:"):
                     self.limit = end.value
                     return None
                 if end.value is not None and not (isinstance(end.value, str) and end.value in self.tree):
