@@ -178,7 +178,7 @@ def test_the_explorer(runs, opened):
         calls, into, out, cost = used(asked)
         bar = page.get_by_role("group", name="time").inner_text()
         found = re.search(
-            r"([\d,]+) thoughts · frontier \d+ · (\d+) open · ([\d,]+)(?: of \d+)? calls · ([\d,]+) tokens"
+            r"([\d,]+) thoughts · frontier \d+ · (\d+) open · ([\d,]+)(?: of \d+)? calls? · ([\d,]+) tokens"
             r" · ([\d,]+) in · ([\d,]+) out · (\S+) cost",
             bar,
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import statistics
 
 from support.priced import Priced
 
@@ -31,6 +32,7 @@ def tasks(number: int) -> list[tl.Task]:
 
 def test_the_interval_covers_the_cost_and_the_bound_holds(tmp_path):
     within = {"calls": 0, "cost": 0}
+    widths = []
     for number in range(SWEEPS):
         model = Priced()
         lab = tl.Lab(model, runs=tmp_path / f"{number}", cache=tmp_path / f"cache{number}")
@@ -51,5 +53,7 @@ def test_the_interval_covers_the_cost_and_the_bound_holds(tmp_path):
             forecast = getattr(estimate, name)
             assert amount <= forecast.bound
             within[name] += forecast.low <= amount <= forecast.high
+            widths.append(forecast.high / forecast.low)
+    assert statistics.median(widths) < 12, "an interval that says something"
     assert within["cost"] >= 34, within
     assert within["calls"] >= 34, within
