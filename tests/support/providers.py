@@ -19,6 +19,7 @@ import asyncio
 import inspect
 import json
 import re
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -205,11 +206,14 @@ class Providers:
         # A client that goes away cancels its handler; at the end nobody is waited for.
         runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", self._port)
-        await site.start()
+        listening = socket.create_server(("127.0.0.1", self._port))
+        await web.SockSite(runner, listening).start()
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         self._ready.set()
         await self._stop.wait()
+        # asyncio loses what it accepts in the step in which a server is closed: first accept no more.
+        self._loop.remove_reader(listening)
+        await asyncio.sleep(0.01)
         await runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
