@@ -280,7 +280,7 @@ def test_the_code_makes_the_run_of_the_panel(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
-    mostly_nightly(SEARCHES, [tl.BestFirst, tl.MCTS, tl.searches.REBASE]),
+    mostly_nightly(SEARCHES, [tl.MCTS]),
     ids=lambda kind: kind.__name__,
 )
 def test_the_code_makes_the_run_of_the_panel_with_any_search(kind):

@@ -203,6 +203,7 @@ def test_the_mark_in_the_guide_is_about_the_thought_that_it_names(tmp_path, monk
     assert sorted(re.findall(r"\d+", way)) == sorted(left)
 
 
+@pytest.mark.nightly
 def test_the_experiment_of_the_guide_is_what_the_guide_says(tmp_path, monkeypatch):
     """The messages of the packages, whole solutions in groups, and accuracy against generated tokens."""
     monkeypatch.chdir(tmp_path)

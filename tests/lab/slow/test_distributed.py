@@ -426,6 +426,7 @@ def test_after_ten_deaths_nothing_that_was_finished_is_paid_twice(tmp_path, clie
     pd.testing.assert_frame_equal(*same)
 
 
+@pytest.mark.nightly
 def test_what_a_dead_worker_paid_is_counted(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), concurrency=1, deadly=r"What is 3 and 4\?.*\n2\. ")
     lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls")
@@ -440,6 +441,7 @@ def test_what_a_dead_worker_paid_is_counted(tmp_path, client):
     assert table_of(again) == table_of(sweep), "it stands in the journals"
 
 
+@pytest.mark.nightly
 def test_two_clients_and_a_process_on_one_folder_make_each_run_once(tmp_path, client):
     end = Logged(log=str(tmp_path / "log"), seconds=0.03)
 
@@ -662,6 +664,7 @@ def plans_in(store):
     return sorted(store.all(), key=lambda plan: plan.id)
 
 
+@pytest.mark.nightly
 def test_a_trace_follows_the_runs_of_workers_beside_the_plans(tmp_path, client):
     @tl.tool
     def look(part: int) -> str:
@@ -820,6 +823,7 @@ def test_what_is_sent_shows_no_secret():
     assert repr(parcel) == str(parcel) == "<a sweep>"
 
 
+@pytest.mark.nightly
 def test_any_order_of_replies_gives_the_same(client):
     late = shuffled(3, most=0.01)
 
