@@ -35,6 +35,7 @@ def paragraphs(text):
 
 
 @pytest.mark.parametrize("kind", settings_classes(), ids=lambda one: one.__name__)
+@pytest.mark.slow
 def test_help_shows_each_field_of_a_settings_class(kind):
     text = shown(kind)
     assert "validating input data" not in text

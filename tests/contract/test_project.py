@@ -208,6 +208,7 @@ def test_no_yield_from_is_forgotten():
         "tot_lab.views.figures",
     ],
 )
+@pytest.mark.slow
 def test_all_is_what_there_is(module):
     loaded = importlib.import_module(module)
     assert len(set(loaded.__all__)) == len(loaded.__all__)

@@ -468,6 +468,7 @@ def test_a_doubt_states_nothing(doubt):
     assert stated_choice(f"{doubt} the answer is B.", PLANETS) is None
 
 
+@pytest.mark.slow
 def test_a_long_reply_is_read_at_its_end_and_else_at_its_beginning():
     thoughts = "We look at each of them. " * 2_000
     assert stated_choice(f"{thoughts}The answer is B.", PLANETS) == "B"

@@ -157,6 +157,7 @@ def test_no_slot_is_idle_while_requests_wait():
         assert requests <= 20 * number + 60, "one call of each run may go before the queue forms"
 
 
+@pytest.mark.slow
 def test_runs_with_other_models_do_not_wait():
     busy, _ = virtual_lab(concurrency=2, url="http://busy")
     free, _ = virtual_lab(concurrency=2, url="http://free")
@@ -174,6 +175,7 @@ def test_runs_with_other_models_do_not_wait():
     assert run_virtually(both())[0] == pytest.approx(2, abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_role_with_a_server_of_its_own_keeps_it_busy():
     """The judge's 40 calls follow the 40 samples of each run while the next runs are sampled."""
     judge = scripted(seconds=1.0, concurrency=4, url="http://judge")

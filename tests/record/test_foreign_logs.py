@@ -805,6 +805,7 @@ class Reward:
         return [0.25 if each[-1].content == "4" else 0.75 for each in messages]
 
 
+@pytest.mark.slow
 def test_results_of_its_hub_are_runs():
     from its_hub.core.algorithms.bon import BestOfN
     from its_hub.core.algorithms.particle_gibbs import ParticleFiltering

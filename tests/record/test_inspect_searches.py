@@ -62,6 +62,7 @@ def test_the_calls_are_those_of_the_journal():
     assert made[columns].equals(own[columns])
 
 
+@pytest.mark.slow
 def test_loading_imports_no_inspect():
     code = f"import sys, tot_lab as tl; tl.load({str(LOG)!r}); print('inspect_ai' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
