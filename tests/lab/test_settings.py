@@ -385,7 +385,7 @@ def test_no_credentials_of_a_provider_reach_a_server_of_the_file(
 ):
     for variable in variables:
         monkeypatch.setenv(variable, SECRET)
-    monkeypatch.setattr("tot_lab.models.retries.FIRST_WAIT", 0.01)  # some providers' own servers are not there
+    monkeypatch.setattr("tot_lab.models.retries.FIRST_WAIT", 0.01)  # some ask servers that are not there
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AZURE_API_VERSION", "2024-06-01")
     url = elsewhere.at(
