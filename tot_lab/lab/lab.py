@@ -311,7 +311,7 @@ class Lab(NamesNearest):
             async with self._showing_progress(execution):
                 return await execution.carry_out()
         except asyncio.CancelledError as stopped:
-            _explain_in_notebook(stopped, self._kept(execution.run))
+            _explain(stopped, self._kept(execution.run))
             raise
         finally:
             self.last = execution.run
@@ -414,7 +414,7 @@ class Lab(NamesNearest):
                 f"Kept: lab.last_sweep, {f'with its journals in {folder}' if folder else 'in memory'}.",
                 f"The same call {again}.",
             ]
-            _explain_in_notebook(stopped, kept)
+            _explain(stopped, kept)
             raise
         return self.last_sweep
 
@@ -532,8 +532,9 @@ class Lab(NamesNearest):
             )
 
 
-def _explain_in_notebook(stopped: asyncio.CancelledError, lines: list[str]) -> None:
-    """Let a notebook show `lines` instead of the traceback of an interruption."""
+def _explain(stopped: asyncio.CancelledError, lines: list[str]) -> None:
+    """Let an interruption say `lines`. A notebook shows them instead of the traceback."""
+    stopped.args = ("\n".join(lines),)
     stopped._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
 
