@@ -142,8 +142,10 @@ class Lab(NamesNearest):
 
     @property
     def spent(self) -> float:
-        """USD that this lab has really paid, as far as prices are known, including earlier payments of
-        resumed runs. Under a limit, what reports no cost counts its reservation, unless it was refused.
+        """USD that this lab has really paid, as far as prices are known.
+
+        A new lab begins at 0. What earlier labs paid for a run counts once this lab resumes it or continues
+        its sweep. Under a limit, what reports no cost counts its reservation, unless it was refused.
         """
         return self.gateway.spend_limiter.total
 
