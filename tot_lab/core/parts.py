@@ -93,6 +93,7 @@ class PydanticModel(BaseModel):
         @classmethod
         def __pydantic_init_subclass__(cls, **kwargs):
             cls.__doc__ = ShownDocstring(vars(cls).get("__doc__") or "")
+            vars(cls)["__doc__"].owner = cls
             cls.__signature__ = ShownSignature()
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
