@@ -62,8 +62,8 @@ _NAMES = places(
     {
         "tot_lab.analysis.counterfactuals": "counterfactual",
         "tot_lab.analysis.deep_thought": "deep_thought",
-        "tot_lab.analysis.diagnosis": "diagnose",
         "tot_lab.analysis.matching": "match",
+        "tot_lab.analysis.why": "diagnose",
         "tot_lab.apps.deep_thinking": "think think_sync",
         "tot_lab.core.calls": "Call Reply",
         "tot_lab.core.parts": "Part part_of",

@@ -11,7 +11,6 @@ from tot_lab.analysis.deep_thought import DeepThought as _DeepThought
 from tot_lab.analysis.deep_thought import deep_thought as deep_thought
 from tot_lab.analysis.diagnosis import Diagnosis as _Diagnosis
 from tot_lab.analysis.diagnosis import Finding as _Finding
-from tot_lab.analysis.diagnosis import diagnose as diagnose
 from tot_lab.analysis.difficulty import compute_optimal as _compute_optimal
 from tot_lab.analysis.difficulty import difficulty_bins as _difficulty_bins
 from tot_lab.analysis.estimators import best_of_k as _best_of_k
@@ -40,6 +39,7 @@ from tot_lab.analysis.training import preference as _preference
 from tot_lab.analysis.training import prm800k as _prm800k
 from tot_lab.analysis.training import stepwise as _stepwise
 from tot_lab.analysis.training import unpaired as _unpaired
+from tot_lab.analysis.why import diagnose as diagnose
 from tot_lab.apps.deep_thinking import NoModel as _NoModel
 from tot_lab.apps.deep_thinking import think as think
 from tot_lab.apps.deep_thinking import think_sync as think_sync

@@ -8,7 +8,7 @@ import pytest
 from support import TASK, Scripted, answer_to, run, wait
 
 import tot_lab as tl
-from tot_lab.analysis.diagnosis import COLLAPSED, ENOUGH, FEW, Diagnosis, Finding, diagnose
+from tot_lab.analysis.diagnosis import COLLAPSED, ENOUGH, FEW, Diagnosis, Finding, findings_of
 from tot_lab.core.arithmetic import joined
 from tot_lab.core.calls import Reply
 from tot_lab.domains.game24 import step_line
@@ -37,11 +37,11 @@ class Tree:
         return self.recorder.run
 
     def found(self, kind, *answer, **ended):
-        return diagnose(self.run(*answer, **ended)).of(kind)
+        return findings_of(self.run(*answer, **ended)).of(kind)
 
 
 def kinds(run):
-    return {finding.kind for finding in diagnose(run)}
+    return {finding.kind for finding in findings_of(run)}
 
 
 # The answer.
@@ -89,7 +89,7 @@ def test_a_good_thought_pruned_by_the_domains_own_reckoning():
     assert finding.text.endswith("right answer, and none of those kept at depth 1 could.")
     made = tree(hopeless)
     assert made.found("good_pruned", "(10 - 6) * 5 + 4", node=made.other) == []  # it did no harm
-    assert diagnose(tree(hopeless).recorder.run).of("good_pruned") == []  # it may yet come to one
+    assert findings_of(tree(hopeless).recorder.run).of("good_pruned") == []  # it may yet come to one
     made = Tree(HAND)
     made.thought(hopeless, state="pruned")
     assert made.found("good_pruned") == []
@@ -103,18 +103,18 @@ def test_a_good_thought_pruned_by_ground_truth_or_by_marks():
     made = Tree()
     pruned, also = made.thought("one", state="pruned"), made.thought("two", state="kept")
     made = made.run("two", node=also)
-    assert diagnose(made).of("good_pruned") == []
+    assert findings_of(made).of("good_pruned") == []
     made.mark(also, "right")
-    assert diagnose(made).of("good_pruned") == []
+    assert findings_of(made).of("good_pruned") == []
     made.mark(pruned, "right")
-    (finding,) = diagnose(made).of("good_pruned")
+    (finding,) = findings_of(made).of("good_pruned")
     assert finding == Finding("good_pruned", "1 thought marked right, and pruned.", (pruned,))
 
 
 def test_a_question_that_has_no_answer():
     for hand, says in (("1 1 1 1", 1), ("4 5 6 10", 0)):
         made = wait(tl.Lab("sim/game24", runs=None).run(tl.TreeOfThoughts(), tl.game24(hand)))
-        assert len(diagnose(made).of("unsolvable")) == says
+        assert len(findings_of(made).of("unsolvable")) == says
 
 
 def test_an_answer_on_a_thought_that_is_marked_wrong():
@@ -124,24 +124,24 @@ def test_an_answer_on_a_thought_that_is_marked_wrong():
     beside = made.thought("three")
     made = made.run("two", node=last)
     made.mark(beside, "wrong")
-    assert diagnose(made).of("marked_wrong") == []
+    assert findings_of(made).of("marked_wrong") == []
     made.mark(first, "wrong")
-    (finding,) = diagnose(made).of("marked_wrong")
+    (finding,) = findings_of(made).of("marked_wrong")
     assert finding == Finding("marked_wrong", "The answer rests on 1 thought that is marked wrong.", (first,))
 
 
 def test_a_search_that_a_budget_cut_short():
     search = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, solved=None))
     cut = run(search, budget=tl.Budget(calls=7))
-    (finding,) = diagnose(cut).of("cut_short")
+    (finding,) = findings_of(cut).of("cut_short")
     assert finding.text.startswith("The search spent the budget of calls with ")
     assert finding.nodes
     assert all(not cut.tree[id].children and cut.tree[id].state != "pruned" for id in finding.nodes)
-    assert diagnose(run(search)).of("cut_short") == []  # at limit:depth, as it should
-    assert diagnose(run(search, budget=tl.Budget(calls=1000))).of("cut_short") == []
+    assert findings_of(run(search)).of("cut_short") == []  # at limit:depth, as it should
+    assert findings_of(run(search, budget=tl.Budget(calls=1000))).of("cut_short") == []
     capped = run(tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, nodes=4, solved=None)))
     assert capped.stop_reason == "limit:nodes"
-    assert len(diagnose(capped).of("cut_short")) == 1
+    assert len(findings_of(capped).of("cut_short")) == 1
 
 
 # Scores.
@@ -175,16 +175,16 @@ def test_marks_against_scores():
     ids = [made.thought(str(k), score) for k, score in enumerate((0.9, 0.5, 0.5, 0.1))]
     unscored = made.thought("no score")
     made = made.run()
-    assert diagnose(made).of("marks") == []
+    assert findings_of(made).of("marks") == []
     made.mark(ids[0], None, "only a note")
-    assert diagnose(made).of("marks") == []
+    assert findings_of(made).of("marks") == []
     made.mark(ids[1], "right")
-    assert diagnose(made).of("marks")[0].text == "1 marked right (mean score 0.5) and 0 marked wrong."
+    assert findings_of(made).of("marks")[0].text == "1 marked right (mean score 0.5) and 0 marked wrong."
     made.mark(ids[0], "right")
     made.mark(ids[2], "wrong")
     made.mark(ids[3], "wrong")
     made.mark(unscored, "wrong")
-    (finding,) = diagnose(made).of("marks")
+    (finding,) = findings_of(made).of("marks")
     assert finding.text == (
         "2 marked right (mean score 0.7) and 3 marked wrong (mean score 0.3); a right one scores above a "
         "wrong one in 88% of pairs (equal scores count half); 1 of them have no score."
@@ -288,12 +288,12 @@ def test_failed_refused_and_cut_off_calls():
     step = made.thought()
     call = made.recorder.call
     call(step, "a", Reply("fine", finish_reason="stop"))
-    assert diagnose(made.recorder.run) == ()
+    assert findings_of(made.recorder.run) == ()
     call(step, "b", Reply(error="timeout: no reply within 3 s"), purpose="value")
     call(made.root, "c", Reply(error="timeout: no reply within 3 s"), purpose="value")
     call(step, "d", Reply(error="budget:calls"))
     call(step, "e", Reply("half a sent", finish_reason="length"))
-    diagnosis = diagnose(made.run())
+    diagnosis = findings_of(made.run())
     assert diagnosis == (
         Finding("failed_calls", "2 of 4 calls failed: 2 × timeout.", (step, made.root)),
         Finding("refused_calls", "1 call was refused: 1 × budget of calls.", (step,)),
@@ -317,17 +317,17 @@ def test_what_could_not_be_read():
         return "???" if call.purpose == "value" and call.sample_index == 0 else answer_to(call)
 
     made = run(tl.TreeOfThoughts(propose="propose"), model=Scripted(mute))
-    (finding,) = diagnose(made).of("unreadable_scores")
+    (finding,) = findings_of(made).of("unreadable_scores")
     judged = [node.id for node in made.tree if node.by == "value"]
     assert finding.text == f"The evaluation of {len(judged)} of {len(judged)} thoughts could not be read."
     assert finding.nodes == tuple(judged)
     made = run(tl.TreeOfThoughts(evaluate=tl.Value(samples=2)), model=Scripted(mute))
-    (finding,) = diagnose(made).of("unreadable_scores")
+    (finding,) = findings_of(made).of("unreadable_scores")
     partly = [node.id for node in made.tree if node.samples.count(None) == 1]
     assert finding.text.endswith(f"could not be read, of {len(partly)} in part.")
     assert set(partly) < set(finding.nodes)
     game = wait(tl.Lab(Scripted(lambda call: "banana"), runs=None).run(tl.TreeOfThoughts(), HAND))
-    (finding,) = diagnose(game).of("unreadable_replies")
+    (finding,) = findings_of(game).of("unreadable_replies")
     assert finding == Finding(
         "unreadable_replies", "Nothing could be read from 3 replies: 3 × sample.", ("0",)
     )
@@ -365,7 +365,7 @@ def acting(*turns, strategy=None, task=TASK, tools=("calculator",), **options):
 
 def test_tools_that_failed():
     made = acting(calculating("1/0"), calculating("20+6"), ("calculator", {"sum": "1"}), DONE)
-    (finding,) = diagnose(made).of("failed_tools")
+    (finding,) = findings_of(made).of("failed_tools")
     assert finding.text == (
         "2 of 3 tool calls failed: 1 × calculator, ZeroDivisionError, "
         "1 × calculator, the arguments do not fit."
@@ -386,20 +386,20 @@ def test_tools_that_failed():
 
 def test_tools_that_could_not_be_called():
     made = acting(("abacus", {}), ("python", {"code": "1"}), DONE, tools=["calculator"])
-    (finding,) = diagnose(made).of("unavailable_tools")
+    (finding,) = findings_of(made).of("unavailable_tools")
     assert (
         finding.text == "The model asked 2 times for a tool that it could not call: 1 × abacus, 1 × python."
     )
     assert len(finding.nodes) == 2
     denied = tl.ReAct(max_iterations=2, effect_policy=tl.EffectPolicy(mode="deny_all"))
     made = acting(("python", {"code": "1"}), DONE, tools=["python"], strategy=denied)
-    assert diagnose(made).of("unavailable_tools")[0].text.endswith("1 × python.")
+    assert findings_of(made).of("unavailable_tools")[0].text.endswith("1 × python.")
     assert "unavailable_tools" not in kinds(acting(calculating("20+6"), DONE))
 
 
 def test_the_same_call_again():
     made = acting(calculating("20+6"), ("calculator", {"expression": "20+6"}), calculating("20+7"), DONE)
-    (finding,) = diagnose(made).of("repeated_calls")
+    (finding,) = findings_of(made).of("repeated_calls")
     assert finding.text == (
         "1 of 3 tool calls had been made before on the same path, with the same result: 1 × calculator."
     )
@@ -416,7 +416,7 @@ def test_the_same_call_again():
 
 def test_tools_that_were_not_used():
     made = acting("Answer: 24", strategy=tl.ToolLoop())
-    (finding,) = diagnose(made).of("unused_tools")
+    (finding,) = findings_of(made).of("unused_tools")
     assert finding == Finding("unused_tools", "No tool was called in 1 turn that offered calculator.", ("0",))
     assert "unused_tools" not in kinds(
         acting("Answer: 26", strategy=tl.ToolLoop())
@@ -430,16 +430,16 @@ def test_tools_that_were_not_used():
 def test_a_loop_that_used_up_its_turns():
     made = acting(calculating("1"), calculating("2"), calculating("3"))
     assert made.stop_reason == "limit:iterations"
-    (finding,) = diagnose(made).of("out_of_turns")
+    (finding,) = findings_of(made).of("out_of_turns")
     assert finding == Finding(
         "out_of_turns", "1 loop used up all turns, and ended without an answer.", ("0",)
     )
     said = acting("Answer: 24", "Answer: 26")
-    (finding,) = diagnose(said).of("out_of_turns")
+    (finding,) = findings_of(said).of("out_of_turns")
     assert finding.text.endswith("ended with the last answer that could be read.")
     assert said.tree[finding.nodes[0]].text == "Answer: 26"
     nested = acting("Answer: 24", strategy=tl.BestOf(strategy=tl.ReAct(max_iterations=2), attempts=2))
-    assert len(diagnose(nested).of("out_of_turns")[0].nodes) == 2
+    assert len(findings_of(nested).of("out_of_turns")[0].nodes) == 2
     assert "out_of_turns" not in kinds(
         acting(calculating("1"), calculating("2"), DONE)
     )  # in the last but one
@@ -460,7 +460,7 @@ def test_json_that_could_not_be_read_counts_once():
 
     made = run(Asks(), model=Scripted(lambda call: "no JSON at all"))
     assert made.diagnostics["unreadable_replies"] == 1
-    (finding,) = diagnose(made).of("unreadable_replies")
+    (finding,) = findings_of(made).of("unreadable_replies")
     assert finding == Finding("unreadable_replies", "Nothing could be read from 1 reply: 1 × plan.", ("0",))
     late = run(Asks(), model=Scripted(lambda call: "[26]" if len(call.messages) > 1 else "no JSON"))
     assert late.diagnostics["unreadable_replies"] == 0
@@ -484,11 +484,11 @@ def test_siblings_that_repeat_each_other():
 
 
 def test_a_run_with_nothing_to_say_of_it():
-    diagnosis = diagnose(Tree().recorder.run)
+    diagnosis = findings_of(Tree().recorder.run)
     assert diagnosis == ()
     assert repr(diagnosis) == "nothing found"
     assert diagnosis._repr_html_() == "<p>nothing found</p>"
-    assert diagnose(tl.Recorder().run) == ()
+    assert findings_of(tl.Recorder().run) == ()
 
 
 def test_a_diagnosis_reads_as_text_and_as_html_and_is_escaped():
@@ -506,7 +506,7 @@ def test_a_diagnosis_reads_as_text_and_as_html_and_is_escaped():
     )
     made = Tree()
     made.recorder.call(made.root, "x", Reply(error="<img src=x>: no"))
-    assert "<img" not in diagnose(made.run())._repr_html_()
+    assert "<img" not in findings_of(made.run())._repr_html_()
 
 
 @pytest.mark.parametrize("hand", ["4 5 6 10", "1 1 1 1", "3 3 8 8"])
@@ -521,7 +521,7 @@ def test_a_diagnosis_reads_as_text_and_as_html_and_is_escaped():
 )
 def test_every_node_of_every_finding_is_in_the_tree(strategy, hand):
     made = wait(tl.Lab("sim/game24", runs=None).run(strategy, tl.game24(hand)))
-    for finding in diagnose(made):
+    for finding in findings_of(made):
         assert finding.nodes
         assert all(id in made.tree for id in finding.nodes)
         assert finding.text.endswith(".")
@@ -536,20 +536,20 @@ def test_the_steps_of_a_nested_search_do_not_hold_the_question():
     assert made.correct
     assert made.steps(made.best.id) == [node.text for node in made.tree.path(made.best.id)[2:]]
     assert made.reachable == 1.0
-    assert diagnose(made).of("right_not_chosen") == []
+    assert findings_of(made).of("right_not_chosen") == []
 
 
 def test_a_run_whose_grader_is_not_in_its_file_is_diagnosed_without(tmp_path):
     task = tl.general("What?", answer="x", grade=lambda answer, reference: answer == reference)
     made = wait(tl.Lab(Scripted(), runs=tmp_path).run(tl.TreeOfThoughts(), task))
-    assert {f.kind for f in diagnose(tl.load(made.path))} <= {f.kind for f in diagnose(made)}
+    assert {f.kind for f in findings_of(tl.load(made.path))} <= {f.kind for f in findings_of(made)}
 
 
 def test_a_run_that_goes_on_is_diagnosed():
     whole = run(tl.TreeOfThoughts())
     for lines in (0, 1, 5, len(whole.lines) // 2):
         part = tl.Run(whole.header, whole.lines[:lines])
-        assert isinstance(diagnose(part), Diagnosis)
+        assert isinstance(findings_of(part), Diagnosis)
 
 
 @pytest.mark.nightly
@@ -563,7 +563,7 @@ def test_it_is_linear_in_the_run():
         made = recorder.run
         made.tree  # noqa: B018
         began = time.process_time()
-        diagnose(made)
+        findings_of(made)
         return time.process_time() - began
 
     small, large = min(seconds(2_000) for _ in range(3)), min(seconds(20_000) for _ in range(3))

@@ -25,14 +25,13 @@ from typing import NamedTuple
 from tot_lab.analysis.by_person import changes_of
 from tot_lab.analysis.frames import CallRow, calls_of, tools_of, tools_offered
 from tot_lab.analysis.known import Known, can_be_asked, judged, wins
-from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply, html_text, refused
 from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.records import Decided, Note, describe_stop
 from tot_lab.core.tools import is_of_function, tool_of
 from tot_lab.core.tree import Node, format_score
 from tot_lab.record.losses import is_truncated
-from tot_lab.record.run import UNREADABLE, Run, expect_run
+from tot_lab.record.run import UNREADABLE, Run
 
 COLLAPSED = 0.9
 NEARLY = 0.02
@@ -85,39 +84,8 @@ class Diagnosis(tuple[Finding, ...]):
         return f"<ul>{''.join(items)}</ul>" if items else "<p>nothing found</p>"
 
 
-@gc_paused()
-def diagnose(run: Run) -> Diagnosis:
-    """Find what the record of a run shows to be wrong. The run need not be finished.
-
-    Kinds of findings:
-
-    - right_not_chosen: the answer is wrong, and a leaf holds a right one. Needs ground truth.
-    - unsolvable: no answer can be right. good_pruned: the answer is not right, and a pruned thought could
-      have led to a right one, or was marked right. Both need a solver, ground truth or marks.
-    - blind_scores: thoughts that can still lead to a right answer do not score above the others. Needs a
-      solver.
-    - marks: how the scores agree with a person's marks. marked_wrong: the answer rests on a thought that is
-      marked wrong.
-    - person: what a person changed, in a branch or while the run was under way.
-    - cut_short: a budget, the cap on thoughts or the iterations ended the search before all kept thoughts
-      were expanded. out_of_turns: a tool loop used up its turns.
-    - unfinished_answer: the answer of a search on text comes from a path that states none.
-      separator_unseen: no reply ended at a stop text, so no path has steps.
-    - assumed_confidence: Deep Think could read no confidence, so its last iteration answered.
-      shortened_texts: its later phases were shown only the beginning of a text.
-    - failed_calls, refused_calls, cut_off (replies that ended at `max_tokens`), unreadable_replies,
-      unreadable_scores: calls that were lost. shared_tokens: replies whose tokens were only counted together
-      with those of others.
-    - failed_tools: failed tool calls. unavailable_tools: tools that the model asked for and could not call.
-      repeated_calls: the same call on the same path with the same result. unused_tools: tools were offered,
-      none was called, and the answer is not known to be right.
-    - duplicates: siblings with the same text.
-    - score_collapse: an evaluator gave nearly all thoughts the same score.
-    - contradiction: samples for one thought are far apart. equal_states: thoughts with the same state (or
-      siblings with the same text, if the domain has no states) have scores far apart. equal_draws:
-      further samples never differed.
-    """
-    expect_run(run, "diagnose")
+def findings_of(run: Run) -> Diagnosis:
+    """Find what the record of a run shows to be wrong, without the reason why the run failed."""
     return _found(_Facts(run))
 
 

@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 
 from tot_lab.analysis.blame import Blamed, Labels
 from tot_lab.analysis.by_person import REPLACED, changes_of
-from tot_lab.analysis.diagnosis import Diagnosis, Finding, seen_at_once
+from tot_lab.analysis.diagnosis import Diagnosis, Finding, findings_of, seen_at_once
 from tot_lab.analysis.frames import calls_of, tools_of, tools_offered
 from tot_lab.analysis.known import can_be_asked, judged
+from tot_lab.core.bulk import gc_paused
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import Decided, Scored, describe_stop
 from tot_lab.core.tools import TOOL
 from tot_lab.core.tree import Node, format_score
-from tot_lab.record.run import Run
+from tot_lab.record.run import Run, expect_run
 
 NAMED = 3
 """Maximum number of thoughts that the sentence names. `nodes` has all of them."""
@@ -27,6 +28,45 @@ _UNKNOWN = "The cause is not known: nothing tells which thoughts could lead to a
 
 REPEATED = ("right_not_chosen", "unsolvable", "good_pruned", "cut_short")
 """Kinds of findings that say the same as the reason if they concern the same thoughts."""
+
+
+@gc_paused()
+def diagnose(run: Run) -> Diagnosis:
+    """Find what the record of a run shows to be wrong. The run need not be finished.
+
+    Kinds of findings:
+
+    - why_it_failed: where a failed run was lost, and by whom. It comes first, and the header of the explorer
+      shows it too.
+    - right_not_chosen: the answer is wrong, and a leaf holds a right one. Needs ground truth.
+    - unsolvable: no answer can be right. good_pruned: the answer is not right, and a pruned thought could
+      have led to a right one, or was marked right. Both need a solver, ground truth or marks.
+    - blind_scores: thoughts that can still lead to a right answer do not score above the others. Needs a
+      solver.
+    - marks: how the scores agree with a person's marks. marked_wrong: the answer rests on a thought that is
+      marked wrong.
+    - person: what a person changed, in a branch or while the run was under way.
+    - cut_short: a budget, the cap on thoughts or the iterations ended the search before all kept thoughts
+      were expanded. out_of_turns: a tool loop used up its turns.
+    - unfinished_answer: the answer of a search on text comes from a path that states none.
+      separator_unseen: no reply ended at a stop text, so no path has steps.
+    - assumed_confidence: Deep Think could read no confidence, so its last iteration answered.
+      shortened_texts: its later phases were shown only the beginning of a text.
+    - failed_calls, refused_calls, cut_off (replies that ended at `max_tokens`), unreadable_replies,
+      unreadable_scores: calls that were lost. shared_tokens: replies whose tokens were only counted together
+      with those of others.
+    - failed_tools: failed tool calls. unavailable_tools: tools that the model asked for and could not call.
+      repeated_calls: the same call on the same path with the same result. unused_tools: tools were offered,
+      none was called, and the answer is not known to be right.
+    - duplicates: siblings with the same text.
+    - score_collapse: an evaluator gave nearly all thoughts the same score.
+    - contradiction: samples for one thought are far apart. equal_states: thoughts with the same state (or
+      siblings with the same text, if the domain has no states) have scores far apart. equal_draws:
+      further samples never differed.
+    """
+    expect_run(run, "diagnose")
+    lost = _lost(run, asking=True)
+    return Diagnosis([*([lost[1]] if lost else []), *findings_of(run)])
 
 
 def first_findings(run: Run) -> Diagnosis:
@@ -70,8 +110,8 @@ def blame_of(run: Run) -> Blamed | None:
     return lost and lost[0]
 
 
-def _lost(run: Run) -> tuple[Blamed, Finding] | None:
-    labels = Labels(run, asking=can_be_asked(run))
+def _lost(run: Run, *, asking: bool | None = None) -> tuple[Blamed, Finding] | None:
+    labels = Labels(run, asking=can_be_asked(run) if asking is None else asking)
     return blame_and_reason(labels) if labels.asking and labels.failed else None
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from itertools import pairwise
 from types import UnionType
-from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec, SupportsIndex, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -66,15 +66,20 @@ class ShownSignature:
 class ShownDocstring(str):
     """Attribute `__doc__` of a pydantic model: its docstring with a section `Parameters`.
 
-    It is a text, that of the docstring, because `help` does not ask descriptors. An empty one takes that of
-    the base class.
+    It is a text, that of the docstring, because the built-in `help` takes the attribute as it is stored, and
+    then expands its tabs. An empty one takes that of the base class.
     """
 
-    __slots__ = ()
+    __slots__ = ("owner",)
+    owner: type[BaseModel]
+
+    def expandtabs(self, tabsize: SupportsIndex = 8) -> str:
+        """Return the text with its section, for `help`."""
+        return self.__get__(None, self.owner).expandtabs(tabsize)
 
     def __get__(self, instance: object, owner: type[BaseModel]) -> str:
         held = (vars(kind).get("__doc__") for kind in owner.__mro__)
-        text = inspect.cleandoc(next(filter(None, held), ""))
+        text = inspect.cleandoc(str(next(filter(None, held), "")))
         place = re.search(r"\n\n(Raises|References):|$(?!\n)", text)
         assert place is not None
         section = f"\n\n{_parameters(owner)}" if owner.model_fields else ""

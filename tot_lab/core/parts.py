@@ -93,6 +93,7 @@ class PydanticModel(BaseModel):
         @classmethod
         def __pydantic_init_subclass__(cls, **kwargs):
             cls.__doc__ = ShownDocstring(vars(cls).get("__doc__") or "")
+            vars(cls)["__doc__"].owner = cls
             cls.__signature__ = ShownSignature()
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
@@ -380,14 +381,23 @@ def _described(model: type[BaseModel], problem: Any) -> str:
         text = text if text.startswith(model.__name__) else f"{where}: {text}"
         return f"{text}{hint}{'' if text.endswith('.') and not hint else '.'}"
     text = text.removeprefix("Input should ").removeprefix("be ")
-    got = "" if model.model_config.get("hide_input_in_errors") else f": got {problem['input']!r}"
+    got = "" if _hides_input(model) else f": got {problem['input']!r}"
     return f"{where} must be {text}{got}."
+
+
+def _hides_input(model: type[BaseModel]) -> bool:
+    """Whether errors must not show values, since one of them may be a secret."""
+    return bool(model.model_config.get("hide_input_in_errors"))
 
 
 def _by_name(model: type[BaseModel], values: Sequence[Any]) -> str:
     """The error about settings that were given by position."""
-    pairs = zip(model.model_fields, values, strict=False)
-    shown = ", ".join(f"{[*_fields_for(model, value), name][0]}={value!r}" for name, value in pairs)
+    fields, own, hides = model.model_fields, vars(model)["__annotations__"], _hides_input(model)
+    likely = sorted(fields, key=lambda name: (not fields[name].is_required(), name not in own))
+    shown = ", ".join(
+        f"{[*_fields_for(model, value), name][0]}={'…' if hides else repr(value)}"
+        for name, value in zip(likely, values, strict=False)
+    )
     return f"{model.__name__} takes its settings by name. Pass {model.__name__}({shown})."
 
 

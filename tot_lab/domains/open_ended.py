@@ -51,5 +51,5 @@ def open_ended(
     A line `Answer: …` is part of the text. The arguments are those of `tl.general`, which is for short
     answers.
     """
-    domain = OpenEnded.model_validate({"grading": grade})
+    domain = OpenEnded(grading=grade)
     return task_of(domain, question, answer, context=context, system_prompt=system_prompt)

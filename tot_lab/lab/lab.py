@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -118,7 +118,7 @@ class Lab(NamesNearest):
         self.last: Run | None = None
         """The latest run, including one that was cancelled or ended with an error."""
         self.last_sweep: Sweep | None = None
-        """The latest sweep, including one that was interrupted."""
+        """The latest sweep, including one that was interrupted and the pilot of an estimate."""
 
     @property
     def plans(self) -> PlanStore | None:
@@ -142,8 +142,10 @@ class Lab(NamesNearest):
 
     @property
     def spent(self) -> float:
-        """USD that this lab has really paid, as far as prices are known, including earlier payments of
-        resumed runs. Under a limit, what reports no cost counts its reservation, unless it was refused.
+        """USD that this lab has really paid, as far as prices are known.
+
+        A new lab begins at 0. What earlier labs paid for a run counts once this lab resumes it or continues
+        its sweep. Under a limit, what reports no cost counts its reservation, unless it was refused.
         """
         return self.gateway.spend_limiter.total
 
@@ -311,7 +313,7 @@ class Lab(NamesNearest):
             async with self._showing_progress(execution):
                 return await execution.carry_out()
         except asyncio.CancelledError as stopped:
-            _explain_in_notebook(stopped, self._kept(execution.run))
+            _explain(stopped, self._kept(execution.run))
             raise
         finally:
             self.last = execution.run
@@ -323,7 +325,8 @@ class Lab(NamesNearest):
         if self.gateway.is_cached(self.model):
             again = "The same call continues: answered calls come from the cache."
         elif run.path:
-            again = f'To continue: await lab.resume("{run.path}").'
+            resume = "lab.resume_sync" if notebook_display() is None else "await lab.resume"
+            again = f'To continue: {resume}("{run.path}").'
         return [
             f"Interrupted after {calls:,} {'call' if calls == 1 else 'calls'}.",
             f"Kept: lab.last{f', in {run.path}' if run.path else ', in memory'}.",
@@ -402,24 +405,9 @@ class Lab(NamesNearest):
             asyncio.CancelledError: If the sweep was cancelled.
         """
         self.last_sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
-        try:
+        with _explained(self.last_sweep):
             await self.last_sweep.carry_out(at_once, progress, client and _by_workers(client))
-        except asyncio.CancelledError as stopped:
-            folder, done = self.last_sweep.folder, len(self.last_sweep.rows)
-            again = "starts again, since runs=None keeps no journals"
-            if folder is not None:
-                again = "continues: finished runs are read, and answered calls are not repeated"
-            kept = [
-                f"Interrupted: {done:,} of {len(self.last_sweep.cells):,} runs are finished.",
-                f"Kept: lab.last_sweep, {f'with its journals in {folder}' if folder else 'in memory'}.",
-                f"The same call {again}.",
-            ]
-            _explain_in_notebook(stopped, kept)
-            raise
         return self.last_sweep
-
-    run_sync = blocking(run)
-    sweep_sync = blocking(sweep)
 
     async def estimate_sweep(
         self,
@@ -443,7 +431,10 @@ class Lab(NamesNearest):
                 interval. The sweep does not pay these runs again. With 0, nothing is sent or recorded.
         """
         sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
-        return await estimate_sweep(sweep, pilot)
+        if pilot:
+            self.last_sweep = sweep
+        with _explained(sweep):
+            return await estimate_sweep(sweep, pilot)
 
     def stream(
         self,
@@ -495,6 +486,11 @@ class Lab(NamesNearest):
             self._remember(run)
         return run
 
+    run_sync = blocking(run)
+    sweep_sync = blocking(sweep)
+    estimate_sweep_sync = blocking(estimate_sweep)
+    resume_sync = blocking(resume)
+
     def _chosen(self, strategy: Strategy | str | Task, task: Task | None) -> tuple[Strategy, Task]:
         """Return the strategy that was given or named, or the default one, and the task."""
         if not isinstance(strategy, Task):
@@ -532,8 +528,28 @@ class Lab(NamesNearest):
             )
 
 
-def _explain_in_notebook(stopped: asyncio.CancelledError, lines: list[str]) -> None:
-    """Let a notebook show `lines` instead of the traceback of an interruption."""
+@contextmanager
+def _explained(sweep: Sweep) -> Iterator[None]:
+    """Let an interruption say what is kept of `sweep`, and how it continues."""
+    try:
+        yield
+    except asyncio.CancelledError as stopped:
+        folder = sweep.folder
+        again = "starts again, since runs=None keeps no journals"
+        if folder is not None:
+            again = "continues: finished runs are read, and answered calls are not repeated"
+        kept = [
+            f"Interrupted: {len(sweep.rows):,} of {len(sweep.cells):,} runs are finished.",
+            f"Kept: lab.last_sweep, {f'with its journals in {folder}' if folder else 'in memory'}.",
+            f"The same call {again}.",
+        ]
+        _explain(stopped, kept)
+        raise
+
+
+def _explain(stopped: asyncio.CancelledError, lines: list[str]) -> None:
+    """Let an interruption say `lines`. A notebook shows them instead of the traceback."""
+    stopped.args = ("\n".join(lines),)
     stopped._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
 

@@ -25,7 +25,7 @@ def model_named(name: str) -> Model | Endpoint:
     litellm only reports at the first call whether it knows a name.
 
     Raises:
-        ValueError: If the name is unknown.
+        ValueError: If the name is unknown, or that of a domain or a strategy.
     """
     if not name.strip():
         raise ValueError("The name of the model must not be empty.")
@@ -35,6 +35,10 @@ def model_named(name: str) -> Model | Endpoint:
     if name.startswith("sim/"):
         simulated = [one for one in known if one.startswith("sim/")]
         raise ValueError(f"unknown simulated model {name!r}; {known_names(name, simulated)}")
+    for group, what in (("domains", "a domain"), ("strategies", "a strategy")):
+        if name in names(group):
+            hint = f" Its simulated model is 'sim/{name}'." if f"sim/{name}" in known else ""
+            raise ValueError(f"model must be the name of a model: got {name!r}, which is {what}.{hint}")
     prefixes = [one for one in known if not one or (one[-1] in "/:" and name.startswith(one))]
     prefix = max(prefixes, key=len)
     component = find(prefix, "models")

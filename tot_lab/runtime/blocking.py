@@ -21,14 +21,16 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
     @wraps(function)
     def finished(*args: P.args, **kwargs: P.kwargs) -> T:
+        if _is_in_loop():
+            raise RuntimeError(
+                f"{called}_sync cannot wait here: an event loop is running, as in a notebook. Write "
+                f"`await {called}(…)`."
+            )
         try:
-            asyncio.get_running_loop()
-        except RuntimeError:
             return asyncio.run(function(*args, **kwargs))
-        raise RuntimeError(
-            f"{called}_sync cannot wait here: an event loop is running, as in a notebook. Write "
-            f"`await {called}(…)`."
-        )
+        except KeyboardInterrupt as stopped:  # without the frames of the event loop
+            explained = stopped.__context__
+            raise KeyboardInterrupt(*(explained.args if explained else ())) from None
 
     finished.__name__, finished.__qualname__ = name, f"{function.__qualname__}_sync"
     finished.__doc__ = f"""Like `{function.__name__}`, for scripts and threads: returns when it has finished.
@@ -37,3 +39,11 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
         RuntimeError: If an event loop is running, as in a notebook or an async function.
     """
     return finished
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -212,7 +212,8 @@ def parse_model(words: Sequence[str]) -> Any:
     with argument_errors(f"model {name}"):
         model = model_named(name)
         assert isinstance(model, Part)  # every model that has a name is a part
-        given = parse_settings(rest)
+        fields = parse_fields(rest)
+        given = {field: values if len(values) > 1 else values[0] for field, values in fields.items()}
         for field in given:
             if field in type(model).model_fields and type(model).model_fields[field].exclude:
                 raise InvalidArgument(

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from tot_lab.core.parts import UserFunction
+from pydantic import ValidationError, field_validator
+
+from tot_lab.core.parts import UserFunction, known_names
 from tot_lab.core.reading.answers import answer_at_end, concluded_answer, last_lines, normalize, stated_answer
 from tot_lab.core.reading.choices import stated_choice
 from tot_lab.core.reading.mathematics import last_number
@@ -83,6 +85,15 @@ class General(Domain):
     gives no grade, and a warning; an expression that takes longer is wrong. If the machine is so busy that
     15 s pass before, neither gives a grade.
     """
+
+    @field_validator("grading", mode="wrap")
+    @classmethod
+    def _is_grading(cls, given: Any, handler: Callable[[Any], Grading | None]) -> Grading | None:
+        try:
+            return handler(given)
+        except ValidationError:
+            known = f"{known_names(given, GRADERS)}, or a function (answer, reference)"
+            raise ValueError(f"unknown grade {given!r}; {known}") from None
 
     # Prompts.
 
@@ -265,7 +276,7 @@ def general(
     Raises:
         ValueError: If the question is empty, or `grade` cannot use `answer`.
     """
-    domain = General.model_validate({"grading": grade})
+    domain = General(grading=cast("Grading", grade))
     return task_of(domain, question, answer, context=context, system_prompt=system_prompt)
 
 

@@ -23,8 +23,8 @@ SILENT = 30.0
 
 
 @contextmanager
-def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
-    """Show the progress of a sweep. Yields a function to call after each run.
+def progress(sweep: Sweep, runs: int) -> Iterator[Callable[[], None]]:
+    """Show the progress of so many runs of a sweep. Yields a function to call after each run.
 
     It needs a running event loop.
     """
@@ -33,7 +33,7 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
         return
     display = notebook_display()
     if display is None and not sys.stderr.isatty():
-        lines = _Lines(sweep)
+        lines = _Lines(sweep, runs)
         try:
             yield lines.update
         finally:
@@ -42,7 +42,7 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
     from tqdm import tqdm  # noqa: PLC0415
 
     file = sys.stderr if display is None else io.StringIO()
-    bar = tqdm(total=len(sweep.cells), desc=sweep.name, unit="run", file=file)
+    bar = tqdm(total=runs, desc=sweep.name, unit="run", file=file)
     handle = display and display(sweep, display_id=True)
     updated = time.monotonic()
     spend_limiter = sweep.runner.gateway.spend_limiter
@@ -88,8 +88,9 @@ class _Lines:
     are never more lines than runs.
     """
 
-    def __init__(self, sweep: Sweep) -> None:
+    def __init__(self, sweep: Sweep, runs: int) -> None:
         self.sweep = sweep
+        self.runs = runs
         self.spent = sweep.runner.spent
         self.began = time.monotonic()
         self.tenths = self.lines = 0
@@ -97,7 +98,7 @@ class _Lines:
 
     def update(self) -> None:
         """Print a line if another tenth of the runs has finished."""
-        tenths = 10 * len(self.sweep.rows) // len(self.sweep.cells)
+        tenths = 10 * len(self.sweep.rows) // self.runs
         if tenths > self.tenths:
             self.tenths = tenths
             self._timer.cancel()
@@ -108,13 +109,13 @@ class _Lines:
 
     def _write(self) -> None:
         self.lines += 1
-        if self.lines <= len(self.sweep.cells):
+        if self.lines <= self.runs:
             with suppress(OSError, ValueError):  # the pipe was closed
                 print(self._line(time.monotonic() - self.began), file=sys.stderr, flush=True)
 
     def _line(self, seconds: float) -> str:
         sweep = self.sweep
-        done, cells = len(sweep.rows), len(sweep.cells)
+        done, cells = len(sweep.rows), self.runs
         made = done - sweep.found  # the others were finished before
         known = made or done == cells
         left = _clock(seconds / max(made, 1) * (cells - done)) if known else "unknown"

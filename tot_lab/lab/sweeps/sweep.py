@@ -50,7 +50,7 @@ ByWorkers: TypeAlias = Callable[["Sweep", Sequence["Cell"], int | None, Callable
 Remotely: TypeAlias = Callable[[Execution], Awaitable["Row"]]
 """Carries out a run in another process, and returns its row."""
 
-Progress: TypeAlias = Callable[["Sweep"], AbstractContextManager[Callable[[], None]]]
+Progress: TypeAlias = Callable[["Sweep", int], AbstractContextManager[Callable[[], None]]]
 """Shows the progress of a sweep, and gives a function to call after each run."""
 
 UNDER_WAY = 64
@@ -252,7 +252,7 @@ class Sweep(SweepMethods):
         if self.runner.gateway.spend_limiter.cap is not None:
             self._count_payments()
         cells = sorted(self.cells if cells is None else cells, key=self.turn)
-        with progress(self) as update:
+        with progress(self, len(cells)) as update:
             if by_workers is None:
                 await self.make(cells, at_once or self.window(), update)
             else:

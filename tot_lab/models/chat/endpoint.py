@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading.json_values import read_json
@@ -103,9 +103,16 @@ class ChatEndpoint(Endpoint):
         text = key.get_secret_value() if isinstance(key, SecretStr) else key
         return None if text is None else SecretStr(text.strip())  # a file ends with a newline
 
-    @field_validator("price")
+    @field_validator("price", mode="wrap")
     @classmethod
-    def _cached_is_no_dearer(cls, price: Price | None) -> Price | None:
+    def _is_price(cls, given: Any, handler: Callable[[Any], Price | None]) -> Price | None:
+        try:
+            price = handler(given)
+        except ValidationError:
+            raise ValueError(
+                "expected USD per million tokens of (prompt, reply) or (prompt, reply, cached prompt), such "
+                "as (0.15, 0.6)"
+            ) from None
         if price is not None and len(price) == 3 and price[2] > price[0]:
             raise ValueError(f"price of cached tokens must be at most {price[0]}: got {price[2]}")
         return price  # `need` counts no token as cached

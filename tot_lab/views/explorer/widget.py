@@ -34,8 +34,9 @@ import msgspec
 import traitlets
 from ipywidgets.widgets.widget import _instances
 
-from tot_lab.analysis.diagnosis import Diagnosis, diagnose
+from tot_lab.analysis.diagnosis import Diagnosis
 from tot_lab.analysis.tables import is_sweep
+from tot_lab.analysis.why import diagnose
 from tot_lab.core.calls import Reply, format_error, html_text
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
 from tot_lab.lab.lab import Lab, Stream

@@ -16,6 +16,7 @@ from tot_lab.views.figures.points import (
     MEASURES,
     Point,
     axis_title,
+    column_title,
     expect_numeric,
     first_names,
     format_mean,
@@ -159,7 +160,8 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
         held_constant(frame, [cost]),
     ]
     layout = {"height": 420, "margin": {"r": 24}, "legend": legend_at(-0.16), "hovermode": "closest"}
-    style_table_figure(figure, frame, "Success against cost", lines, dark, **layout)
+    title = f"Pareto frontier: success rate against {column_title(cost)}"
+    style_table_figure(figure, frame, title, lines, dark, **layout)
     figure.update_xaxes(
         title=axis_title(cost) if cost in MEASURES else f"{format_value(cost)} (per run)", range=span
     )
