@@ -14,7 +14,7 @@ from tot_lab.analysis.blame import labels_of
 from tot_lab.analysis.known import Known, can_be_asked
 from tot_lab.analysis.why import why_it_failed
 from tot_lab.record.run import Run
-from tot_lab.views.figures.theme import DARK, Palette
+from tot_lab.views.figures.theme import DARK, THEME, Palette
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -33,10 +33,14 @@ class Ring(NamedTuple):
     gaps: tuple[float, ...]
     width: float
     legend: str
-    shades: tuple[str, str]
+    shades: tuple[str, ...]
 
 
-_AMBER, _GREEN = ("#a06a00", "#e0a52e"), ("#00805d", "#2bbd92")
+_SCHEMES = THEME["light"], THEME["dark"]
+_AMBER, _GREEN = (
+    tuple(its["open"] for its in _SCHEMES),
+    tuple(its["verdicts"]["right"] for its in _SCHEMES),
+)
 
 RINGS = {
     "open frontier": Ring((3,), 1.5, "circle-open", _AMBER),
