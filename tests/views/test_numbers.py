@@ -178,7 +178,7 @@ def test_the_explorer(runs, opened):
         calls, into, out, cost = used(asked)
         bar = page.get_by_role("group", name="time").inner_text()
         found = re.search(
-            r"([\d,]+) thoughts · frontier \d+ · (\d+) open · ([\d,]+)(?: of \d+)? calls? · ([\d,]+) tokens"
+            r"([\d,]+) thoughts · frontier \d+ · (\d+) open calls? · ([\d,]+)(?: of \d+)? calls? · ([\d,]+) tokens"
             r" · ([\d,]+) in · ([\d,]+) out · (\S+) cost",
             bar,
         )
@@ -195,7 +195,7 @@ def test_the_explorer(runs, opened):
 
 def check_verdict(page, run):
     strip = page.get_by_role("group", name="verdict").inner_text()
-    score = re.search(r"· score (\S+)", strip)
+    score = re.search(r"· strategy's score (\S+)", strip)
     assert (score is None) == (run.score is None)
     assert score is None or is_score(score[1], run.score)
 

@@ -185,7 +185,7 @@ def run_text(run: Run) -> str:
         f"  question  {short(summary.question, 90)}",
         f"  answer    {short(summary.answer, 90) or 'none'}"
         + (f"  {summary.verdict}" if summary.verdict else ""),
-        f"  score     {summary.score} · ended: {stopped}" if summary.score else f"  ended     {stopped}",
+        f"  ended     {stopped}" + (f" · strategy's score {summary.score}" if summary.score else ""),
         f"  {_format_usage(summary)}",
         *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
         *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
@@ -286,8 +286,8 @@ def run_html(run: Run) -> str:
     grade = html_text(summary.verdict)
     verdict = f'<b style="{_PILL};border-color:{line}">{grade}</b>' if grade else ""
     cells = [
-        *([("score", summary.score)] if summary.score else []),
         ("ended", summary.stopped),
+        *([("strategy's score", summary.score)] if summary.score else []),
         ("thoughts", summary.thoughts),
         ("calls", summary.calls),
         *([("tools", summary.tools)] if summary.tools else []),
@@ -343,7 +343,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
             "model",
             "answer",
             "correct",
-            "score",
+            "strategy's score",
             "ended",
             *_NUMBERS[1:],
         )
@@ -425,7 +425,7 @@ def _tree_html(run: Run) -> str:
     )
 
 
-_NUMBERS = ("score", "calls", "tokens in", "tokens out", "cost", "seconds")
+_NUMBERS = ("strategy's score", "calls", "tokens in", "tokens out", "cost", "seconds")
 
 
 def _totals(runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -363,12 +363,14 @@ export class Frame {
   nodes = 0;
   usage = NOTHING;
 
-  // Per thought: the score, an index into STATES, the lines of both, and the number of children.
+  // Per thought: the score, an index into STATES, the lines of both, the number of children, and whether it is one of a
+  // search: it or a thought above it has a score.
   score = floats();
   state = bytes();
   scoredLine = integers();
   decidedLine = integers();
   children = integers();
+  searched = bytes();
 
   /** The recording. */
   run;
@@ -385,8 +387,8 @@ export class Frame {
       this.usage = NOTHING;
     }
     const { kind, node, data, row, parent, input, output, nodes } = this.run;
-    grow(this, ["score", "state", "scoredLine", "decidedLine", "children"], nodes);
-    const { score, state, scoredLine, decidedLine, children } = this;
+    grow(this, ["score", "state", "scoredLine", "decidedLine", "children", "searched"], nodes);
+    const { score, state, scoredLine, decidedLine, children, searched } = this;
     const usage = { ...(this.usage.calls ? this.usage : NOTHING) };
     for (let line = this.step; line < step; line++) {
       const about = node[line];
@@ -398,8 +400,10 @@ export class Frame {
           scoredLine[about] = decidedLine[about] = -1;
           children[about] = 0;
           children[parent[about]]++; // has no effect for a root
+          searched[about] = searched[parent[about]]; // 0 for a root
           break;
         case KIND.scored:
+          searched[about] = 1;
           if (data[line].by === "root") break; // no evaluation: the score with which a search begins
           score[about] = data[line].score;
           scoredLine[about] = line;
@@ -467,11 +471,13 @@ export class Frame {
     return open;
   }
 
-  /** The thoughts that may still be expanded. */
+  /** The thoughts that a search may still expand, or at its end could have expanded, as in rings.py. */
   get frontier() {
     const frontier = [];
+    const over = !/^(budget:.*|limit:nodes|cancelled)$/.test(this.stop ?? "cancelled");
     for (let node = 0; node < this.nodes; node++) {
-      if (this.state[node] <= KEPT && !this.children[node]) frontier.push(node);
+      if (this.children[node] || this.state[node] > KEPT || this.run.parent[node] < 0) continue;
+      if (this.state[node] === KEPT || (!over && this.searched[node])) frontier.push(node);
     }
     return frontier;
   }
