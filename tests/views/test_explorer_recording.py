@@ -237,12 +237,18 @@ def check_frame(frame, lines):
     assert frame["open"] == [call for call, position in enumerate(asked) if position not in answered]
     end = next((line.e for line in lines if isinstance(line.e, Ended)), None)
     searched = {id for id in tree.nodes if any(above.by for above in tree.path(id))}
-    over = end is not None and end.stop_reason not in ("budget:calls", "budget:tokens", "limit:nodes", "cancelled")
+    over = end is not None and end.stop_reason not in (
+        "budget:calls",
+        "budget:tokens",
+        "limit:nodes",
+        "cancelled",
+    )
     waiting = [
         number[node.id]
         for node in tree
         if not node.children and node.parent is not None
-        if node.state == "kept" or (not over and node.state in ("proposed", "unreadable") and node.id in searched)
+        if node.state == "kept"
+        or (not over and node.state in ("proposed", "unreadable") and node.id in searched)
     ]
     assert frame["frontier"] == waiting
     assert frame["stop"] == (end and end.stop_reason)

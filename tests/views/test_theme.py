@@ -39,8 +39,13 @@ def test_a_literal_is_found(kind, text):
 
 @pytest.mark.parametrize("kind", LITERALS)
 def test_no_source_has_a_colour_a_size_or_a_distance_of_its_own(kind):
-    files = [*PACKAGE.glob("apps/**/*.py"), *PACKAGE.glob("views/**/*.py"), *JS.glob("*.*js"), *JS.glob("*.css")]
+    files = [
+        *PACKAGE.glob("apps/**/*.py"),
+        *PACKAGE.glob("views/**/*.py"),
+        *JS.glob("*.*js"),
+        *JS.glob("*.css"),
+    ]
     texts = {file: file.read_text("utf-8") for file in files if "node_modules" not in file.parts}
-    assert JS / "style.css" in texts and JS / "theme.js" in texts
+    assert {JS / "style.css", JS / "theme.js"} <= {*texts}
     found = {file: [*re.finditer(LITERALS[kind], text)] for file, text in texts.items()}
     assert [(file.name, one[0]) for file, ones in found.items() for one in ones] == []

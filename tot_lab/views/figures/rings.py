@@ -97,10 +97,9 @@ def reach_of(rings: dict[str, list[str]], ids: Sequence[Any]) -> list[float]:
 def ring_traces(
     rings: dict[str, list[str]], markers: dict[Any, tuple[float, float, float]], shades: Palette
 ) -> list[go.Scatter]:
-    """Return the traces of the rings, and their entries in the legend. A thought with another ring has none of
-    the open frontier.
+    """Return the traces of the rings, and their entries in the legend.
 
-    `markers` has the position (x, y) and the size in pixels of the marker of each drawn thought.
+    A thought with another ring has none of the open frontier. `markers` has the position (x, y) and the size in pixels of the marker of each drawn thought.
     """
     import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 

@@ -276,7 +276,7 @@ export function showSweep(place, sweep, unpacked) {
         h("tbody", some.slice(0, most).map((row) =>
           h("tr", h("td", runButton(row)), columns.map((column) => {
             const its = value(row, column);
-            return h("td", its === null ? "" : typeof its === "number" ? brief(its) : short(`${its}`, LONGEST));
+            return h("td", its === null ? "" : typeof its === "number" ? (Number.isInteger(its) ? number(its) : brief(its)) : short(`${its}`, LONGEST));
           })))),
       ),
       more(some.length - most),
