@@ -99,7 +99,8 @@ def ring_traces(
 ) -> list[go.Scatter]:
     """Return the traces of the rings, and their entries in the legend.
 
-    A thought with another ring has none of the open frontier. `markers` has the position (x, y) and the size in pixels of the marker of each drawn thought.
+    A thought with another ring has none of the open frontier. `markers` has the position (x, y) and the size
+    in pixels of the marker of each drawn thought.
     """
     import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
