@@ -9,6 +9,7 @@ from support import ROOT, SETTINGS, STRATEGIES, TASK, Scripted, for_each, run, w
 from support.otlp import otlp_of, spans_of
 
 import tot_lab as tl
+from tot_lab.analysis.frames import judgement_of
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.tools import asks_no_model
 from tot_lab.interop.spans import LONGEST, RunSpans
@@ -48,7 +49,7 @@ def test_every_thought_and_call_of_every_strategy_is_a_span_below_its_thought():
             assert thoughts[node.id].parent == above.id
             assert thoughts[node.id].attributes["output.value"] == node.text
             assert thoughts[node.id].attributes["tot_lab.state"] == node.state
-            assert thoughts[node.id].attributes["tot_lab.score"] == node.score
+            assert thoughts[node.id].attributes["tot_lab.score"] == judgement_of(node).score
         calls = Counter(
             (e.node, "execute_tool" if asks_no_model(e) else "chat")
             for e in made.events
@@ -175,7 +176,8 @@ def test_scores_and_the_grade_are_evaluations():
     made = game()
     fold = RunSpans(made.header, ())
     spans = [span for line in made.lines for span in fold.take(line)]
-    scored = [e for e in made.events if isinstance(e, tl.records.Scored)]
+    scored = [e for e in made.events if isinstance(e, tl.records.Scored) and e.by != "root"]
+    assert made.tree.root.score is not None  # of the search, which evaluates no question
     assert len(fold.scores) == len(scored) + 1
     *_, grade = fold.scores
     assert (grade.name, grade.score, grade.span, grade.by_model) == (

@@ -61,8 +61,9 @@ def test_the_cause_stays_in_the_header_and_escape_comes_back_to_the_whole_run(op
     assert "why it failed" not in page.locator(".tl-details").inner_text()
     assert why in cause.inner_text()
     page.get_by_role("tree").press("Escape")
-    soon(lambda: "why it failed" in page.locator(".tl-details").inner_text())
+    soon(lambda: "Select a thought." in page.locator(".tl-details").inner_text())
     assert page.evaluate(f"{APP}.ids()") == []
+    assert page.get_by_text("why it failed").count() == 1  # once, in the header
     legend = page.get_by_role("group", name="legend")
     legend.get_by_role("button", name="right, not chosen 1").click()
     soon(lambda: page.evaluate(f"{APP}.ids()") == ["0.0"])

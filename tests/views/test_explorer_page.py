@@ -75,8 +75,8 @@ def test_the_first_line_is_the_verdict(opened, answer, says):
         ).result()
     strip = opened(made).get_by_role("group", name="verdict")
     assert " ".join(strip.inner_text().split()) == (
-        f"{says} · score 0.9 · ended: reached the limit of depth, with an answer that is unfinished · "
-        "settings search=BeamSearch(width=1), stop=Stop(depth=2)"
+        f"{says} · ended: reached the limit of depth, with an answer that is unfinished · "
+        "strategy's score 0.9 · settings search=BeamSearch(width=1), stop=Stop(depth=2)"
     )
 
 

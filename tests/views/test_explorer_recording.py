@@ -235,13 +235,22 @@ def check_frame(frame, lines):
     asked = [line.p for line in lines if isinstance(line.e, Call)]
     answered = {line.p for line in lines if isinstance(line.e, Reply)}
     assert frame["open"] == [call for call, position in enumerate(asked) if position not in answered]
+    end = next((line.e for line in lines if isinstance(line.e, Ended)), None)
+    searched = {id for id in tree.nodes if any(above.by for above in tree.path(id))}
+    over = end is not None and end.stop_reason not in (
+        "budget:calls",
+        "budget:tokens",
+        "limit:nodes",
+        "cancelled",
+    )
     waiting = [
         number[node.id]
         for node in tree
-        if not node.children and node.state in ("proposed", "unreadable", "kept")
+        if not node.children and node.parent is not None
+        if node.state == "kept"
+        or (not over and node.state in ("proposed", "unreadable") and node.id in searched)
     ]
     assert frame["frontier"] == waiting
-    end = next((line.e for line in lines if isinstance(line.e, Ended)), None)
     assert frame["stop"] == (end and end.stop_reason)
     if end:
         best = number.get(end.node, -1)

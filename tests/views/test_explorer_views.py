@@ -214,7 +214,7 @@ def test_a_step_shows_its_thinking_its_error_and_that_it_is_named_in_the_reason(
     assert good.locator(".tl-error").count() == 0
     assert good.locator(".tl-thinking").text_content() == "Then Delia."
     assert "→ born in Easter Inge" in good.text_content()
-    assert "the right one is in a tool result" in page.locator(".tl-side").text_content()
+    assert "the right one is in a tool result" in page.locator(".tl-cause").text_content()
     assert [row.get_attribute("title") for row in rows.all()].count("named in “why it failed”") == 1
     assert good.get_attribute("title") == "named in “why it failed”"
 

@@ -1,18 +1,27 @@
 """Every number that is painted about a run is the one that is recomputed from its frames."""
 
+import json
 import re
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from html import unescape
 
 import numpy as np
+import pandas as pd
 import pytest
+from support import Scripted
+from support import run as run_
 from support.browser import soon
 from support.contract import MADE, trial_of
 from support.counted import counted
-from support.explorer import APP
+from support.deep_think_replies import TASK as DESIGN
+from support.deep_think_replies import play
+from support.explorer import APP, agent, carried_out
 
 import tot_lab as tl
+from tot_lab.views.explorer.comparing import differences
+from tot_lab.views.figures.confidence import confidence_info
 from tot_lab.views.figures.icicle import icicle_info
+from tot_lab.views.figures.rings import rings_of
 from tot_lab.views.figures.theme import colour
 from tot_lab.views.figures.timeline import timeline_info
 from tot_lab.views.figures.tree import tree_info
@@ -168,7 +177,135 @@ def test_the_figures(runs):
         assert len(line.kind) == len(asked) + len(run.tools_df())
 
 
+CRITERIA = ("correctness", "completeness", "elegance", "practicality")
+
+
+def test_the_confidences_of_deep_think():
+    tasks = tl.domains.constrained_tasks(3)
+    made = [carried_out("sim/constrained", tl.DeepThink(), task) for task in tasks]
+    made += [run_(tl.DeepThink(), DESIGN, Scripted(play))]
+    for one in made:
+        asked = one.calls_df()
+        replies = [json.loads(text) for text in asked[asked["purpose"] == "converge"]["reply"]]
+        sure = [reply["confidence"] for reply in replies]
+        thought = tl.deep_thought(one)
+        assert [float(x) for x in re.findall(r"^  \d+ +confidence ([\d.]+)/10", repr(thought), re.M)] == sure
+        report = thought.report()
+        assert [float(x) for x in re.findall(r"Iteration \d+ · confidence ([\d.]+)/10", report)] == sure
+        assert f"(confidence: {max(sure):.1f}/10)" in report
+        assert one.score == max(sure) / 10
+        judged = [its for reply in replies for its in reply["evaluations"]]
+        read = [[its[name] for name in CRITERIA if name in its] for its in judged]
+        means = [(its["name"], sum(own) / len(own)) for its, own in zip(judged, read, strict=True)]
+        shown = re.findall(r"- \*\*\[([\d.]+)/10\]\*\* \**(.*?)\**(?: ★)?(?: —.*)?$", report, re.M)
+        assert {(score, name) for score, name in shown} <= {(f"{mean:.1f}", name) for name, mean in means}
+        info = confidence_info(one)
+        assert list(info.confidence) == sure
+        assert not info.assumed.any()
+        assert sorted(zip(info.names, info.score, strict=True)) == sorted(means)
+        figure = tl.figures.plot_confidence(one)
+        drawn = [y for trace in figure.data if "confidence" in (trace.name or "") for y in trace.y]
+        assert {*sure} <= {*drawn}
+
+
 # What the browser paints.
+
+
+def test_two_compared_runs(runs, opened):
+    for one, other in zip(runs[::5], runs[1::5], strict=True):
+        page = opened(one, other)
+        page.evaluate(f"{APP}.set({{ view: 'compare', viewed: true }})")
+        panel = page.locator(".tl-differences")
+        soon(panel.is_visible)
+        rows = panel.locator("tbody tr, table > tr").evaluate_all(
+            "rows => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+        )
+        shown = {name: both * (3 - len(both)) for name, *both in rows}  # what both share stands once
+        for which, made in enumerate((one, other)):
+            calls, into, out, cost = used(made.calls_df())
+            found = re.fullmatch(r"([\d,]+) calls? · ([\d,]+) tokens? · (\S+)", shown["usage"][which])
+            assert [whole(found[1]), whole(found[2])] == [calls, into + out]
+            assert is_money(found[3], cost)
+            answer = " ".join(made.answer.split()) or "none"
+            assert answer.startswith(shown["answer"][which].rstrip("… "))
+        frame = differences(one, other)
+        text = panel.inner_text()
+        assert whole(re.search(r"^([\d,]+) differences?$", text, re.M)[1]) == len(frame)
+        alike = re.search(r"([\d,]+) of ([\d,]+) thoughts? in both are the same", text)
+        alone = [frame.loc[frame["kind"] == f"only-{which}", "thoughts"].sum() for which in "ab"]
+        matched = len(one.nodes_df()) - alone[0]
+        assert matched == len(other.nodes_df()) - alone[1]
+        unlike = frame.loc[frame["a"].notna() & frame["b"].notna(), "a"].nunique()
+        assert [whole(alike[1]), whole(alike[2])] == [matched - unlike, matched]
+        listed = re.findall(r"only in ([AB]), ([\d,]+) thoughts?", text)
+        only = frame[frame["kind"].astype(str).str.startswith("only")]
+        wanted = zip(only["kind"].astype(str).str[-1].str.upper(), only["thoughts"], strict=True)
+        assert sorted((which, whole(size)) for which, size in listed) == sorted(wanted)
+        page.close()
+
+
+def test_the_plans(opened):
+    for task in range(4):
+        made = agent(tl.PlanExecute(), task)
+        page = opened(made)
+        page.evaluate(f"{APP}.set({{ view: 'plan', viewed: true }})")
+        cards = page.locator(".tl-board .tl-card .tl-quiet")
+        soon(lambda cards=cards: cards.count() > 0)
+        shown = [re.search(r"(?<= · )([\d.]+ m?s)\b", text) for text in cards.all_text_contents()]
+        wanted = []
+        began, took, steps = {}, {}, []
+        for line in made.lines:
+            if not isinstance(line.e, tl.Note) or not line.e.name.startswith("plan."):
+                continue
+            if line.e.name in ("plan.created", "plan.patched", "plan.augmented", "plan.ended"):
+                wanted += [took.get(id) for id in steps]
+                steps = [step["id"] for step in line.e.data.get("steps", [])]
+            elif line.e.name == "plan.step_started":
+                began.setdefault(line.e.data["step"], line.t)
+            elif line.e.name in ("plan.step_completed", "plan.step_failed"):
+                took[line.e.data["step"]] = line.t - began[line.e.data["step"]]
+        assert len(shown) == len(wanted)
+        for text, seconds in zip(shown, wanted, strict=True):
+            assert (text is None) == (seconds is None)
+            if text:
+                amount, unit = text[1].split()
+                assert float(amount) == pytest.approx(seconds * (1000 if unit == "ms" else 1), abs=0.51)
+        page.close()
+
+
+def test_the_page_of_a_sweep(swept, opened_sweep):
+    page, frame = opened_sweep(swept), swept.df()
+    heading = page.locator(".tl-title").first.inner_text()
+    right = int(frame["correct"].sum())
+    assert f"{len(frame)} runs · {right} right · {len(frame) - right} wrong" in heading
+    heads = page.locator(".tl-matrix thead th").all_text_contents()[1:]
+    for row in page.locator(".tl-matrix tbody tr").all():
+        task = row.locator("th").get_attribute("title")
+        for setting, cell in zip(heads, row.locator("td").all(), strict=True):
+            its = frame[(frame["task"].astype(str) == task) & (frame["setting"].astype(str) == setting)]
+            signs = [text[0] for text in cell.locator("button").all_text_contents()]
+            assert signs == ["✓" if correct else "✗" for correct in its["correct"]]
+    legend = page.get_by_role("group", name="legend").inner_text()
+    assert sum(map(int, re.findall(r"(\d+)$", legend, re.M))) == len(frame) - right
+    page.get_by_role("button", name="table").click()
+    names = [text.split()[0] for text in page.locator(".tl-table thead th").all_text_contents()]
+    rows = page.locator(".tl-table tbody tr").evaluate_all(
+        "rows => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    by_run = frame.set_index("run_id")
+    numeric = [name for name in names if name in frame and frame[name].dtype.kind in "iuf"]
+    assert {"calls", "input_tokens", "output_tokens", "cost"} <= {*numeric}
+    assert len(rows) == len(frame)
+    for row in rows:
+        shown = dict(zip(names, row, strict=True))
+        for name in numeric:
+            value, text = by_run.loc[shown["run_id"], name], shown[name]
+            if pd.isna(value):
+                assert text == ""
+            elif float(value).is_integer():
+                assert whole(text) == value, name
+            else:
+                assert float(text) in digits(value, 3), name
 
 
 def test_the_explorer(runs, opened):
@@ -178,13 +315,14 @@ def test_the_explorer(runs, opened):
         calls, into, out, cost = used(asked)
         bar = page.get_by_role("group", name="time").inner_text()
         found = re.search(
-            r"([\d,]+) thoughts · frontier \d+ · (\d+) open · ([\d,]+)(?: of \d+)? calls? · ([\d,]+) tokens"
-            r" · ([\d,]+) in · ([\d,]+) out · (\S+) cost",
+            r"([\d,]+) thoughts · frontier (\d+) · (\d+) open calls? · ([\d,]+)(?: of \d+)? calls?"
+            r" · ([\d,]+) tokens · ([\d,]+) in · ([\d,]+) out · (\S+) cost",
             bar,
         )
-        numbers = [whole(found[k]) for k in range(1, 7)]
-        assert numbers == [len(nodes), asked["made"].isna().sum(), calls, into + out, into, out], run.name
-        assert is_money(found[7], cost)
+        numbers = [whole(found[k]) for k in range(1, 8)]
+        waiting = [len(rings_of(run)["open frontier"]), asked["made"].isna().sum()]
+        assert numbers == [len(nodes), *waiting, calls, into + out, into, out], run.name
+        assert is_money(found[8], cost)
         check_verdict(page, run)
         check_legend(page, run, nodes)
         check_colours(page, run, nodes)
@@ -195,7 +333,7 @@ def test_the_explorer(runs, opened):
 
 def check_verdict(page, run):
     strip = page.get_by_role("group", name="verdict").inner_text()
-    score = re.search(r"· score (\S+)", strip)
+    score = re.search(r"· strategy's score (\S+)", strip)
     assert (score is None) == (run.score is None)
     assert score is None or is_score(score[1], run.score)
 

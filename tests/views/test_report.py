@@ -73,7 +73,7 @@ def test_text_of_a_run():
     assert repr(made) == text
     for fact in (
         made.question,
-        f"ended: {describe_stop(made.stop_reason)}",
+        f"ended     {describe_stop(made.stop_reason)}",
         f"{made.usage.calls} ",
         "30,000 in, 90 out",
         "$0.03",

@@ -44,6 +44,7 @@ from tot_lab.record.importers import load
 from tot_lab.record.journal import outline
 from tot_lab.record.run import Run
 from tot_lab.views.explorer.page import page
+from tot_lab.views.figures.theme import themed
 
 LARGEST = 8 * 2**20
 """The most bytes of a request."""
@@ -328,8 +329,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
-_STYLE = (
-    "body{font:15px system-ui;margin:2em;color-scheme:light dark}"
+_STYLE = themed(
+    "body{font:var(--text-page) system-ui;margin:2em;color-scheme:light dark}"
     "td,th{text-align:left;padding:.2em 1em .2em 0;vertical-align:top}"
     "td{max-width:40em;overflow-wrap:anywhere}"
 )

@@ -184,7 +184,7 @@ class RunSpans:
         start, end = self._times[node.id]
         events: list[Event] = []
         for time_of, scored in [(line.t, line.e) for _, line in lines]:
-            if not isinstance(scored, Scored):
+            if not isinstance(scored, Scored) or scored.by == "root":  # a search begins: no evaluation
                 continue
             label = "scored" if scored.score is not None else "unreadable"
             by = scored.by or "value"
@@ -198,7 +198,7 @@ class RunSpans:
             "graph.node.id": node.id,
             "graph.node.parent_id": node.parent,
             "tot_lab.thought": node.id,
-            "tot_lab.score": node.score,
+            "tot_lab.score": None if node.by == "root" else node.score,
             "tot_lab.state": node.state,
             "tot_lab.reason": node.reason or None,
             **_record(lines),

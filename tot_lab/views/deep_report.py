@@ -18,7 +18,7 @@ from tot_lab.analysis.deep_thought import DeepThought, deep_thought
 from tot_lab.analysis.gathering import Gathering
 from tot_lab.record.run import Run
 from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
-from tot_lab.views.figures.theme import FONT, PATH, short
+from tot_lab.views.figures.theme import FONT, PATH, short, themed
 from tot_lab.views.markdown import escape_line, excerpt, is_paragraph, sanitize, to_html
 
 _CHOSEN = {"keywords": "the words of the task", "model": "the model", "default": "default"}
@@ -61,7 +61,7 @@ def html_of(data: DeepThought) -> str:
         else:
             parts.append(f'<div class="part">{title}</div>{body}')
     parts.append(f'<div class="closing">{_inline_html(escape_line(_closing_line(data), LINE))}</div>')
-    style = _STYLE.replace("FONT", FONT).replace("PATH", PATH)
+    style = themed(_STYLE.replace("FONT", FONT).replace("PATH", PATH))
     return f'<div class="tot-lab-deep-thought"><style>{style}</style>{"".join(parts)}</div>'
 
 
@@ -279,27 +279,29 @@ def _bullets(texts: Iterable[str]) -> str:
 
 
 _STYLE = """
-.tot-lab-deep-thought { font: 13px/1.5 FONT; color: inherit; border: 1px solid rgba(128, 128, 128, .35);
-  border-radius: 8px; padding: 12px 16px; max-width: 880px; overflow-wrap: anywhere }
-.tot-lab-deep-thought .title { font-size: 18px; font-weight: 600 }
-.tot-lab-deep-thought .title em { margin-left: .4em; padding: 1px 8px; border: 1px solid PATH;
-  border-radius: 9px; font-size: 11px; font-style: normal }
-.tot-lab-deep-thought :is(.part, details) { border-top: 1px solid rgba(128, 128, 128, .25) }
-.tot-lab-deep-thought .part { font-size: 16px; font-weight: 600; margin-top: 8px; padding-top: 10px }
-.tot-lab-deep-thought summary { cursor: pointer; font-weight: 600; padding: 4px 0 }
-.tot-lab-deep-thought :is(p, ul, ol, pre, table) { margin: 6px 0 }
-.tot-lab-deep-thought :is(ul, ol) { padding-left: 24px }
-.tot-lab-deep-thought blockquote { margin: 6px 0 10px; padding: 0 12px; border-left: 3px solid
-  rgba(128, 128, 128, .45); font-size: 14px; color: inherit }
-.tot-lab-deep-thought :is(pre, code) { font-size: 12px; color: inherit; background: rgba(128, 128, 128, .14);
-  border-radius: 4px }
-.tot-lab-deep-thought code { padding: 1px 4px }
-.tot-lab-deep-thought pre { padding: 8px 10px; overflow-x: auto }
+.tot-lab-deep-thought { font: var(--text-body)/1.5 FONT; color: inherit;
+  border: 1px solid var(--either-border); border-radius: 8px;
+  padding: var(--space-5) var(--space-6); max-width: 880px; overflow-wrap: anywhere }
+.tot-lab-deep-thought .title { font-size: var(--text-title); font-weight: 600 }
+.tot-lab-deep-thought .title em { margin-left: .4em; padding: var(--space-1) var(--space-4);
+  border: 1px solid PATH; border-radius: 9px; font-size: var(--text-small); font-style: normal }
+.tot-lab-deep-thought :is(.part, details) { border-top: 1px solid var(--either-border) }
+.tot-lab-deep-thought .part { font-size: var(--text-lead); font-weight: 600;
+  margin-top: var(--space-4); padding-top: var(--space-4) }
+.tot-lab-deep-thought summary { cursor: pointer; font-weight: 600; padding: var(--space-2) 0 }
+.tot-lab-deep-thought :is(p, ul, ol, pre, table) { margin: var(--space-3) 0 }
+.tot-lab-deep-thought :is(ul, ol) { padding-left: var(--space-7) }
+.tot-lab-deep-thought blockquote { margin: var(--space-3) 0 var(--space-4); padding: 0 var(--space-5);
+  border-left: 3px solid var(--either-border); font-size: var(--text-page); color: inherit }
+.tot-lab-deep-thought :is(pre, code) { font-size: var(--text-note); color: inherit;
+  background: var(--either-fill); border-radius: 4px }
+.tot-lab-deep-thought code { padding: var(--space-1) var(--space-2) }
+.tot-lab-deep-thought pre { padding: var(--space-4) var(--space-4); overflow-x: auto }
 .tot-lab-deep-thought pre code { padding: 0; background: none }
 .tot-lab-deep-thought table { border-collapse: collapse; color: inherit }
-.tot-lab-deep-thought :is(th, td) { border: 1px solid rgba(128, 128, 128, .35); padding: 3px 8px;
-  text-align: left; background: none }
-.tot-lab-deep-thought .closing { font-size: 11px; opacity: .65; margin-top: 10px }
+.tot-lab-deep-thought :is(th, td) { border: 1px solid var(--either-border);
+  padding: var(--space-2) var(--space-4); text-align: left; background: none }
+.tot-lab-deep-thought .closing { font-size: var(--text-small); opacity: .65; margin-top: var(--space-4) }
 @media print {
   .tot-lab-deep-thought details::details-content { content-visibility: visible; block-size: auto }
   .tot-lab-deep-thought summary { list-style: none }

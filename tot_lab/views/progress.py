@@ -16,10 +16,16 @@ from tot_lab.core.records import Ended, Line, Note, Position
 from tot_lab.core.tools import named
 from tot_lab.core.tree import Tree
 from tot_lab.record.routed import route_of
-from tot_lab.views.figures.theme import FONT, printable, short
+from tot_lab.views.figures.theme import FONT, printable, short, themed
 from tot_lab.views.report import tree_rows
 
 _WIDTH = 90
+
+_HEAD = themed(f"font-family:{FONT};font-size:var(--text-body)")
+_TREE = themed(
+    "background:none;color:inherit;font-size:var(--text-note);line-height:1.4;overflow-x:auto;"
+    "margin:var(--space-2) 0"
+)
 
 
 class Progress:
@@ -107,9 +113,8 @@ class Progress:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         tree = escape(printable("\n".join(self.rows())))
-        style = "background:none;color:inherit;font-size:12px;line-height:1.4;overflow-x:auto;margin:4px 0"
-        head = f'<div style="font-family:{FONT};font-size:13px">{html_text(printable(self.head))}</div>'
-        html = f'{head}<pre style="{style}">{tree}</pre>'
+        head = f'<div style="{_HEAD}">{html_text(printable(self.head))}</div>'
+        html = f'{head}<pre style="{_TREE}">{tree}</pre>'
         return {"text/plain": str(self), "text/html": html}
 
 

@@ -36,14 +36,28 @@ from tot_lab.views.figures.theme import (
     PATH,
     PERSON_TEXT,
     SCORES,
+    THEME,
     number,
     printable,
     short,
+    themed,
 )
 from tot_lab.views.figures.tree import MAX_THOUGHTS, plot_tree
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
 from tot_lab.views.markdown import text_to_html
 from tot_lab.views.tree_svg import svg_url, tree_svg
+
+# Styles of the card. A notebook that is not trusted shows no style sheet.
+_CARD = themed(
+    f"font:var(--text-body)/1.45 {FONT};color:inherit;background:none;border:1px solid var(--either-border);"
+    "border-radius:8px;padding:var(--space-5) var(--space-6);max-width:880px;break-inside:avoid"
+)
+_QUESTION = themed("font-size:var(--text-lead);margin:var(--space-1) 0 var(--space-3)")
+_APART = themed("margin-bottom:var(--space-4)")
+_ROW = themed("display:flex;flex-wrap:wrap;gap:var(--space-3) var(--space-7);margin-bottom:var(--space-4)")
+_SMALL = themed("font-size:var(--text-small);opacity:.65")
+_FOOT = themed("margin-top:var(--space-3)")
+_PILL = themed("margin-left:.7em;padding:var(--space-1) var(--space-4);border:1px solid;border-radius:9px")
 
 MAX_DRAWN = 150
 """Maximum number of thoughts in the tree of a notebook card."""
@@ -171,7 +185,7 @@ def run_text(run: Run) -> str:
         f"  question  {short(summary.question, 90)}",
         f"  answer    {short(summary.answer, 90) or 'none'}"
         + (f"  {summary.verdict}" if summary.verdict else ""),
-        f"  score     {summary.score} · ended: {stopped}" if summary.score else f"  ended     {stopped}",
+        f"  ended     {stopped}" + (f" · strategy's score {summary.score}" if summary.score else ""),
         f"  {_format_usage(summary)}",
         *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
         *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
@@ -269,15 +283,11 @@ def run_html(run: Run) -> str:
     """
     summary = summarize(run)
     line = MISSED if summary.verdict.startswith("✓") else PATH  # visible on light and on dark pages
-    verdict = (
-        f'<b style="margin-left:.7em;padding:1px 8px;border:1px solid {line};border-radius:9px">'
-        f"{html_text(summary.verdict)}</b>"
-        if summary.verdict
-        else ""
-    )
+    grade = html_text(summary.verdict)
+    verdict = f'<b style="{_PILL};border-color:{line}">{grade}</b>' if grade else ""
     cells = [
-        *([("score", summary.score)] if summary.score else []),
         ("ended", summary.stopped),
+        *([("strategy's score", summary.score)] if summary.score else []),
         ("thoughts", summary.thoughts),
         ("calls", summary.calls),
         *([("tools", summary.tools)] if summary.tools else []),
@@ -285,22 +295,20 @@ def run_html(run: Run) -> str:
         ("cost", summary.cost),
     ]
     table = "".join(
-        f'<div style="min-width:4em"><div style="font-size:11px;opacity:.65">{name}</div>'
+        f'<div style="min-width:4em"><div style="{_SMALL}">{name}</div>'
         f"<div>{html_text(short(value, 60))}</div></div>"
         for name, value in cells
     )
     return (
-        f'<div style="font-family:{FONT};font-size:13px;line-height:1.45;color:inherit;background:none;'
-        f"border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 16px;max-width:880px;"
-        'break-inside:avoid">'
+        f'<div style="{_CARD}">'
         f'<div style="opacity:.75">{html_text(summary.strategy)} · {html_text(summary.model)}'
         f"{_badge_html(summary.simulated)}</div>"
-        f'<div style="font-size:15px;margin:2px 0 6px">{_line_html(summary.question)}</div>'
-        f'<div style="margin-bottom:8px"><span style="opacity:.65">answer</span> '
+        f'<div style="{_QUESTION}">{_line_html(summary.question)}</div>'
+        f'<div style="{_APART}"><span style="opacity:.65">answer</span> '
         f"<b>{_line_html(summary.answer) or 'none'}</b>{verdict}</div>"
-        f'<div style="display:flex;flex-wrap:wrap;gap:6px 26px;margin-bottom:8px">{table}</div>'
+        f'<div style="{_ROW}">{table}</div>'
         f"{_failure_html(summary)}{_changed_html(summary)}{_tree_html(run)}"
-        f'<div style="font-size:11px;opacity:.65;margin-top:6px">{html_text(summary.run_facts)}</div></div>'
+        f'<div style="{_SMALL};{_FOOT}">{html_text(summary.run_facts)}</div></div>'
     )
 
 
@@ -335,7 +343,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
             "model",
             "answer",
             "correct",
-            "score",
+            "strategy's score",
             "ended",
             *_NUMBERS[1:],
         )
@@ -397,8 +405,8 @@ def _badge_html(simulated: bool) -> str:
     if not simulated:
         return ""
     return (
-        f'<span style="margin-left:.7em;padding:1px 8px;border:1px solid {PATH};border-radius:9px;'
-        f'font-size:11px;font-weight:600;white-space:nowrap">simulated model</span>'
+        f'<span style="{_PILL};{_SMALL};border-color:{PATH};opacity:1;font-weight:600;white-space:nowrap">'
+        "simulated model</span>"
     )
 
 
@@ -417,7 +425,7 @@ def _tree_html(run: Run) -> str:
     )
 
 
-_NUMBERS = ("score", "calls", "tokens in", "tokens out", "cost", "seconds")
+_NUMBERS = ("strategy's score", "calls", "tokens in", "tokens out", "cost", "seconds")
 
 
 def _totals(runs: Sequence[Run]) -> list[tuple[str, str]]:
@@ -459,14 +467,14 @@ def _changed_html(summary: RunSummary) -> str:
     if not summary.changed:
         return ""
     mark = f'<b style="color:{PERSON_TEXT}">✎ a person changed</b>'
-    return f'<div style="margin-bottom:8px">{mark} {html_text(short(summary.changed, 400))}</div>'
+    return f'<div style="{_APART}">{mark} {html_text(short(summary.changed, 400))}</div>'
 
 
 def _failure_html(summary: RunSummary) -> str:
     """Return a line with the most common error of the calls, or ""."""
     if not summary.failed:
         return ""
-    return f'<div style="margin-bottom:8px">failed: {html_text(short(summary.failed, 400))}</div>'
+    return f'<div style="{_APART}">failed: {html_text(short(summary.failed, 400))}</div>'
 
 
 def _table_row(place: int, run: Run, summary: RunSummary) -> str:
@@ -551,40 +559,43 @@ def _format_fate(node: Node) -> str:
     return " · ".join(parts)
 
 
-_LIGHT = (
-    f"color-scheme:light;--paper:{LIGHT.paper};--ink:{LIGHT.ink};--faint:{LIGHT.faint};"
-    f"--warning:{LIGHT.warning};--link:#0072b2;--line:#dfe4e9;--tile:#f5f7f9"
-)
-_DARK = (
-    f"color-scheme:dark;--paper:{DARK.paper};--ink:{DARK.ink};--faint:{DARK.faint};"
-    f"--warning:{DARK.warning};--link:#56b4e9;--line:#39424d;--tile:#1b2027"
-)
+def _variables(scheme: str) -> str:
+    names = ("paper", "ink", "faint", "warning", "chosen", "border", "tile")
+    return ";".join([f"color-scheme:{scheme}", *(f"--{name}:{THEME[scheme][name]}" for name in names)])
+
 
 # A page is dark only on a screen: paper is white.
-_STYLE = (
-    f":root{{{_LIGHT}}}@media screen and (prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
-    f"body{{font:14px/1.5 {FONT};color:var(--ink);background:var(--paper);max-width:1180px;margin:32px auto;"
-    "padding:0 24px}"
-    "h1{font-size:24px;font-weight:600}h2{font-size:18px;font-weight:600;margin:28px 0 8px}"
-    ".tiles{display:flex;flex-wrap:wrap;gap:10px;margin:16px 0}"
-    ".tiles div{background:var(--tile);border-radius:8px;padding:8px 16px;color:var(--faint);font-size:12px}"
-    ".tiles b{display:block;color:var(--ink);font-size:18px;font-weight:600}"
-    ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}"
-    "th{text-align:left;font-weight:600;color:var(--faint)}th,td{border-bottom:1px solid var(--line)}"
-    "th,td{padding:6px 10px 6px 0;vertical-align:top}.t,.text{overflow-wrap:anywhere}"
-    ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:var(--link)}"
-    "details{border:1px solid var(--line);border-radius:8px;margin:10px 0;padding:0 16px}"
-    "summary{cursor:pointer;padding:10px 0;font-weight:600;overflow-wrap:anywhere}"
-    ".text p{margin:4px 0}.text table{width:auto}.text :is(pre,code){white-space:pre-wrap}"
+_SCREEN = "@media screen and (prefers-color-scheme:dark)"
+_STYLE = themed(
+    f":root{{{_variables('light')}}}{_SCREEN}{{:root{{{_variables('dark')}}}}}"
+    f"body{{font:var(--text-page)/1.5 {FONT};color:var(--ink);background:var(--paper);max-width:1180px;"
+    "margin:var(--space-8) auto;padding:0 var(--space-7)}"
+    "h1{font-size:var(--text-head);font-weight:600}"
+    "h2{font-size:var(--text-title);font-weight:600;margin:var(--space-7) 0 var(--space-4)}"
+    ".tiles{display:flex;flex-wrap:wrap;gap:var(--space-4);margin:var(--space-6) 0}"
+    ".tiles div{background:var(--tile);border-radius:8px;padding:var(--space-4) var(--space-6);"
+    "color:var(--faint);font-size:var(--text-note)}"
+    ".tiles b{display:block;color:var(--ink);font-size:var(--text-title);font-weight:600}"
+    ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:var(--text-body)}"
+    "th{text-align:left;font-weight:600;color:var(--faint)}th,td{border-bottom:1px solid var(--border)}"
+    "th,td{padding:var(--space-3) var(--space-4) var(--space-3) 0;vertical-align:top}"
+    ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:var(--chosen)}"
+    "details{border:1px solid var(--border);border-radius:8px;margin:var(--space-4) 0;"
+    "padding:0 var(--space-6)}"
+    "summary{cursor:pointer;padding:var(--space-4) 0;font-weight:600;overflow-wrap:anywhere}"
+    ".t,.text{overflow-wrap:anywhere}.text p{margin:var(--space-2) 0}"
+    ".text table{width:auto}.text :is(pre,code){white-space:pre-wrap}"
     ".answer{font-weight:600}"
     "math{font-size:120%;math-style:normal}"
-    "menclose{border:1px solid;padding:2px 4px}mtd[columnalign=right]{text-align:right}"
+    "menclose{border:1px solid;padding:var(--space-1) var(--space-2)}mtd[columnalign=right]{text-align:right}"
     "mtd[columnalign=left]{text-align:left}"
-    "summary span,li>span,p.facts{font-weight:400;color:var(--faint)}p.facts,li>span{font-size:12px}"
+    "summary span,li>span,p.facts{font-weight:400;color:var(--faint)}"
+    "p.facts,li>span{font-size:var(--text-note)}"
     ".warning,.outside{color:var(--warning)}"
     "@page{margin:14mm}@media print{body{max-width:none;margin:0;padding:0}"
-    ".wide{overflow:visible}table{font-size:9px}"
-    "th,td,.n{padding:3px 6px 3px 0;white-space:normal;overflow-wrap:break-word}"
+    ".wide{overflow:visible}table{font-size:var(--text-print)}"
+    "th,td,.n{padding:var(--space-2) var(--space-3) var(--space-2) 0;white-space:normal;"
+    "overflow-wrap:break-word}"
     "details::details-content{content-visibility:visible}.modebar{display:none}summary{list-style:none}"
     "a{color:inherit;text-decoration:none}details,li,tr,.tiles div,.figure{break-inside:avoid}"
     "h2,summary{break-after:avoid}}"

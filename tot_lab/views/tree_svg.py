@@ -35,6 +35,8 @@ from tot_lab.views.figures.theme import (
     PATH,
     PERSON,
     SCORES,
+    TEXT,
+    THEME,
     UNSCORED,
     colour,
     label,
@@ -145,9 +147,9 @@ def tree_svg(run: Run, most: int = MAX_THOUGHTS) -> str:
         step / 2 + 6,
         16.0,
         labels,
-        11,
+        TEXT["small"],
         "currentColor",
-        "#808080",
+        THEME["either"]["edge"],
     )
     width = widest * step + 2 * frame.left
     height = deepest * frame.rise + frame.top + (58.0 if labels else 16.0)
@@ -414,7 +416,7 @@ def _tree(info: TreeInfo, frame: Frame, marks: Marks) -> Iterator[str]:
 def _badge(x: float, y: float) -> str:
     """Draw the mark of a thought that a person changed."""
     box = f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10" fill="{PERSON}"/>'
-    return box + _text("✎", x - 4, y + 3.3, f'font-size="9" fill="{LIGHT.paper}"')
+    return box + _text("✎", x - 4, y + 3.3, f'font-size="{TEXT["print"]}" fill="{LIGHT.paper}"')
 
 
 def _missed(fill: str, spot: Point, radius: float, hover: str = "") -> str:

@@ -11,8 +11,10 @@ unmatched thought are unmatched. The number of a thought is the last part of its
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from tot_lab.analysis.frames import judgement_of
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.tree import Node, Tree
 from tot_lab.record.run import Run
@@ -70,7 +72,7 @@ def align(a: Run, b: Run) -> Alignment:
         pairs[one.id] = other.id
         for kind, differs in (
             ("text", one.text != other.text),
-            ("score", one.score != other.score),
+            ("score", judgement_of(one).score != judgement_of(other).score),
             ("state", one.state != other.state),
         ):
             if differs:
@@ -108,10 +110,14 @@ def differences(a: Run, b: Run) -> pandas.DataFrame:
         "b": pd.Series([row.b for row in rows], dtype="string"),
         "thoughts": pd.Series([row.size for row in rows], dtype="Int64"),
     }
-    for name, dtype in (("text", "string"), ("score", "Float64"), ("state", "string")):
-        for run, run_nodes in zip("ab", nodes, strict=True):
-            values = [None if node is None else getattr(node, name) for node in run_nodes]
-            columns[f"{name}_{run}"] = pd.Series(values, dtype=dtype)
+    values: list[tuple[str, str, Callable[[Node], Any]]] = [
+        ("text", "string", attrgetter("text")),
+        ("score", "Float64", lambda node: judgement_of(node).score),
+        ("state", "string", attrgetter("state")),
+    ]
+    for name, dtype, value in values:
+        for run, its in zip("ab", nodes, strict=True):
+            columns[f"{name}_{run}"] = pd.Series([node and value(node) for node in its], dtype=dtype)
     return pd.DataFrame(columns)
 
 

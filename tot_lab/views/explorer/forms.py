@@ -23,6 +23,7 @@ from tot_lab.core.parameters import field_docs
 from tot_lab.core.parts import InvalidSettings, Part, class_of
 from tot_lab.core.registry import AXES, axes, built_in, offered
 from tot_lab.strategies import ChainOfThought, Stop
+from tot_lab.views.figures.theme import themed
 
 SHOWN = 10
 """Number of settings that a form shows initially. A button shows the others."""
@@ -44,6 +45,9 @@ def form_classes() -> tuple[type[Part], ...]:
 
 LABEL = {"description_width": "12.5em"}
 WIDTH = "22.5em"
+BELOW = themed("0 0 var(--space-2) 13em")
+"""Margin of what stands below the widgets of a form."""
+
 _SHORTER = (
     ("Value error, ", ""),
     ("Input should be a valid", "must be a"),
@@ -235,7 +239,7 @@ class Control:
         """Show `error` under the widget. An empty text removes the error."""
         self.error = error
         if self._error_box is None and error:
-            self._error_box = ipywidgets.HTML(layout={"width": "100%", "margin": "0 0 4px 13em"})
+            self._error_box = ipywidgets.HTML(layout={"width": "100%", "margin": BELOW})
             self.cell.children = (*self.cell.children, self._error_box)
         if self._error_box is not None:
             self._error_box.value = red(error)
@@ -413,7 +417,7 @@ def shorten_message(message: str) -> str:
 
 def red(text: str) -> str:
     """Return an error message as HTML. Screen readers announce it."""
-    colour = "color: var(--jp-error-color1, #b00020)"
+    colour = themed("color: var(--jp-error-color1, var(--light-warning))")
     return f'<span role="alert" style="{colour}">{escape(text)}</span>' if text else ""
 
 
@@ -431,8 +435,9 @@ def _grid(controls: Sequence[Control]) -> list[Any]:
     )
     below = [control.below for control in controls if isinstance(control, Choice)]
     for box in below:
-        box.layout.margin, box.layout.padding = "0 0 0 6px", "0 0 0 10px"
-        box.layout.border_left = "2px solid var(--jp-border-color2, #ccc)"
+        box.layout.margin = themed("0 0 0 var(--space-3)")
+        box.layout.padding = themed("0 0 0 var(--space-4)")
+        box.layout.border_left = themed("2px solid var(--jp-border-color2, var(--light-border))")
     return [grid, *below]
 
 

@@ -29,14 +29,16 @@ from tot_lab.core.calls import readable
 from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
 from tot_lab.views.explorer.recording import Recording, about_of, facts_of
+from tot_lab.views.figures.theme import themed
 
 BUNDLE = Path(__file__).parent / "static" / "explorer.js"
 
 BLOCK = 100
 """Number of thoughts whose prompts and replies are compressed together."""
 
-_STYLE = (
-    "html,body{margin:0}body{padding:12px;background:Canvas;color:CanvasText}:root{color-scheme:light dark}"
+_STYLE = themed(
+    "html,body{margin:0}body{padding:var(--space-5);background:Canvas;color:CanvasText}"
+    ":root{color-scheme:light dark}"
 )
 
 

@@ -27,10 +27,20 @@ from tot_lab.lab.lab import Lab, expect_lab
 from tot_lab.record.run import Run, Usage, money, usage_of
 from tot_lab.strategies import TreeOfThoughts
 from tot_lab.views.explorer.cell import cell
-from tot_lab.views.explorer.forms import LABEL, WIDTH, Accepted, Choice, Form, Mistake, close_inside, red
+from tot_lab.views.explorer.forms import (
+    BELOW,
+    LABEL,
+    WIDTH,
+    Accepted,
+    Choice,
+    Form,
+    Mistake,
+    close_inside,
+    red,
+)
 from tot_lab.views.explorer.saved import Saved
 from tot_lab.views.explorer.widget import Explorer
-from tot_lab.views.figures.theme import number, short
+from tot_lab.views.figures.theme import number, short, themed
 
 EXAMPLES = 24
 """Example tasks of a domain that are listed."""
@@ -69,15 +79,16 @@ const render = ({ model, el }) => {
 };
 export default { render };
 """
-_STYLE = """
-.tot-lab-code { display: flex; flex-direction: column; gap: 4px; align-items: flex-start; }
+_STYLE = themed("""
+.tot-lab-code { display: flex; flex-direction: column; gap: var(--space-2); align-items: flex-start; }
 .tot-lab-code textarea {
-  box-sizing: border-box; width: 100%; resize: vertical; padding: 6px 8px;
-  font-family: var(--jp-code-font-family, monospace); font-size: var(--jp-code-font-size, 13px);
-  color: var(--jp-content-font-color1, #111); background: var(--jp-cell-editor-background, #f7f7f7);
-  border: 1px solid var(--jp-border-color2, #ccc);
+  box-sizing: border-box; width: 100%; resize: vertical; padding: var(--space-3) var(--space-4);
+  font-family: var(--jp-code-font-family, monospace); font-size: var(--jp-code-font-size, var(--text-body));
+  color: var(--jp-content-font-color1, var(--light-ink));
+  background: var(--jp-cell-editor-background, var(--light-tile));
+  border: 1px solid var(--jp-border-color2, var(--light-border));
 }
-"""
+""")
 
 
 class Code(anywidget.AnyWidget):
@@ -338,7 +349,7 @@ class _Tasks:
         self._listed: list[Task] = []
         self.listed = ipywidgets.Dropdown(description="problem", **wide)
         self.typed = ipywidgets.Textarea(rows=3, continuous_update=False, **wide)
-        self.error = ipywidgets.HTML(layout={"margin": "0 0 4px 13em"})
+        self.error = ipywidgets.HTML(layout={"margin": BELOW})
         fields = (self.kind, self.listed, self.typed)
         for field in fields:
             # A list has the value `None` while its options are replaced.
@@ -397,7 +408,7 @@ def _summary(function: Callable[..., Any]) -> str:
 
 def _titled(title: str, *parts: Any) -> Any:
     heading = ipywidgets.HTML(f"<b>{title}</b>")
-    return ipywidgets.VBox([heading, *parts], layout={"margin": "0 0 8px 0"})
+    return ipywidgets.VBox([heading, *parts], layout={"margin": themed("0 0 var(--space-4) 0")})
 
 
 def _format_error(error: Exception) -> str:

@@ -20,6 +20,7 @@ from tot_lab.core.records import Line
 from tot_lab.record.run import Run, Usage, expect_run, money, usage_of
 from tot_lab.views.figures.theme import (
     KINDS,
+    TEXT,
     legend_at,
     number,
     palette,
@@ -224,7 +225,7 @@ def _note_unknown(
         (1, ("input_tokens", "output_tokens"), "tokens", "no tokens"),
         (2, ("cost", "paid"), "price", "all calls are free"),
     )
-    font = {"size": 11, "color": faint}
+    font = {"size": TEXT["small"], "color": faint}
     upright = {"textangle": -90, "yanchor": "bottom", "showarrow": False, "font": font}
     for row, names, what, nothing in kinds:
         for label, usage in zip(labels, groups, strict=True):
@@ -236,6 +237,6 @@ def _note_unknown(
             axis = "" if row == 1 else "3"
             figure.add_annotation(
                 **{"x": 0.5, "xref": f"x{axis} domain", "y": 0.5, "yref": f"y{axis} domain"},
-                **{"text": none, "showarrow": False, "font": {"size": 13, "color": faint}},
+                **{"text": none, "showarrow": False, "font": {"size": TEXT["body"], "color": faint}},
             )
             figure.update_yaxes(range=[0, 1], tickvals=[0], row=row)

@@ -30,7 +30,7 @@ from tot_lab.views.figures.points import (
     style_table_figure,
     tick_labels,
 )
-from tot_lab.views.figures.theme import KINDS, legend_at, palette
+from tot_lab.views.figures.theme import KINDS, TEXT, legend_at, palette
 
 if TYPE_CHECKING:
     import pandas
@@ -148,7 +148,7 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
         if indices:
             look = {"name": name, "marker": {"size": 10, "color": shade, "symbol": symbol}}
             hover = [_hover(info, k, cost, rate) for k in indices]
-            font = {"size": 11, "color": shades.ink}
+            font = {"size": TEXT["small"], "color": shades.ink}
             figure.add_scatter(
                 **look, **{**_points(info, indices, shade), **texts}, textfont=font, hovertext=hover
             )

@@ -29,6 +29,7 @@ from tot_lab.views.figures.points import (
 from tot_lab.views.figures.theme import (
     DARK,
     SCORES,
+    TEXT,
     colour_bar,
     palette,
     plain,
@@ -189,8 +190,8 @@ def plot_parallel(df: Any, *, settings: Sequence[str] | None = None, dark: bool 
                 "colorbar": colour_bar(axis_title("correct"), tickformat=".0%"),
             },
             unselected={"line": {"color": shades.edge, "opacity": 0.15}},
-            labelfont={"size": 12 if len(info.dimensions) <= 8 else 10, "color": shades.ink},
-            tickfont={"size": 11, "color": shades.ink},
+            labelfont={"size": TEXT["note"] if len(info.dimensions) <= 8 else 10, "color": shades.ink},
+            tickfont={"size": TEXT["small"], "color": shades.ink},
             rangefont={"size": 1, "color": shades.paper},  # hides the range, which would overlap the names
         )
     else:

@@ -18,7 +18,7 @@ from tot_lab.analysis.statistics import SEED, success_rates
 from tot_lab.analysis.tables import expect_runs_once, solved, table
 from tot_lab.core.purposes import OTHER, ROLES
 from tot_lab.record.losses import LARGE, describe, large, losses_by, total, warn_of
-from tot_lab.views.figures.theme import error_bars, plain, short, style_figure, wrap
+from tot_lab.views.figures.theme import TEXT, error_bars, plain, short, style_figure, wrap
 
 if TYPE_CHECKING:
     import pandas
@@ -363,7 +363,7 @@ def named_axis(values: Sequence[Any]) -> dict[str, Any]:
         "tickvals": list(range(len(values))),
         "ticktext": names,
         "tickangle": -90 if many else -40 if crowded else 0,
-        "tickfont": {"size": 10 if many else 12},
+        "tickfont": {"size": TEXT["fine"] if many else 12},
     }
 
 

@@ -14,7 +14,7 @@ from tot_lab.analysis.blame import labels_of
 from tot_lab.analysis.known import Known, can_be_asked
 from tot_lab.analysis.why import why_it_failed
 from tot_lab.record.run import Run
-from tot_lab.views.figures.theme import DARK, Palette
+from tot_lab.views.figures.theme import DARK, THEME, Palette
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -33,10 +33,16 @@ class Ring(NamedTuple):
     gaps: tuple[float, ...]
     width: float
     legend: str
-    shades: tuple[str, str]
+    shades: tuple[str, ...]
 
 
-_AMBER, _GREEN = ("#a06a00", "#e0a52e"), ("#00805d", "#2bbd92")
+_SCHEMES = THEME["light"], THEME["dark"]
+_AMBER, _GREEN = (
+    tuple(its["open"] for its in _SCHEMES),
+    tuple(its["verdicts"]["right"] for its in _SCHEMES),
+)
+
+UNDECIDED = ("proposed", "unreadable")
 
 RINGS = {
     "open frontier": Ring((3,), 1.5, "circle-open", _AMBER),
@@ -49,16 +55,26 @@ RINGS = {
 def rings_of(run: Run) -> dict[str, list[str]]:
     """Return the ids of the thoughts with a ring, by its name.
 
-    - open frontier: thoughts that the search kept and did not expand. If it has not ended, or was
-      interrupted, also those without a decision
+    - open frontier: thoughts that a search kept and did not expand. If it has not ended, or was
+      interrupted, also those without a decision. Steps of an agent are no thoughts of a search: neither
+      they nor a thought above them has a score
     - last solvable: the last thoughts of a failed run that could still lead to a right answer
     - right, not chosen: right answers of a failed run
     """
     stop = run.stop_reason
     interrupted = stop is None or stop.startswith("budget:") or stop in ("limit:nodes", "cancelled")
-    waiting = ("kept", "proposed", "unreadable") if interrupted else ("kept",)
-    leaves = [node for node in run.tree.leaves() if node.parent is not None]
-    found = {"open frontier": [node.id for node in leaves if node.state in waiting]}
+    searched: set[str | None] = set()
+    for node in run.tree:  # parents come first
+        if node.score is not None or node.unreadable or node.parent in searched:
+            searched.add(node.id)
+    found = {
+        "open frontier": [
+            node.id
+            for node in run.tree.leaves()
+            if node.parent is not None
+            if node.state == "kept" or (interrupted and node.state in UNDECIDED and node.id in searched)
+        ]
+    }
     try:
         why = why_it_failed(run)
         right = Known(run, asking=can_be_asked(run)).right_leaves if why else []
@@ -83,11 +99,14 @@ def ring_traces(
 ) -> list[go.Scatter]:
     """Return the traces of the rings, and their entries in the legend.
 
-    `markers` has the position (x, y) and the size in pixels of the marker of each drawn thought.
+    A thought with another ring has none of the open frontier. `markers` has the position (x, y) and the size
+    in pixels of the marker of each drawn thought.
     """
     import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
     traces = []
+    telling = {id for name in [*RINGS][1:] for id in rings.get(name, ())}
+    rings = {**rings, "open frontier": [id for id in rings.get("open frontier", ()) if id not in telling]}
     for name, (gaps, width, symbol, shades_of) in RINGS.items():
         ringed = [markers[id] for id in rings.get(name, ()) if id in markers]
         if not ringed:

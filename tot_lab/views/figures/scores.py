@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tot_lab.record.run import Run, expect_run
 from tot_lab.views.figures.theme import (
     KINDS,
+    TEXT,
     legend_at,
     palette,
     plain,
@@ -112,7 +113,7 @@ def plot_scores(run: Run, *, dark: bool | None = None) -> go.Figure:
     figure = go.Figure()
     _draw_scores(figure, info, palette(dark).paper)
     for column, missing in _missing_counts(info):
-        font = {"size": 11, "color": palette(dark).faint}
+        font = {"size": TEXT["small"], "color": palette(dark).faint}
         figure.add_annotation(x=column, y=1.06, yanchor="bottom", showarrow=False, text=missing, font=font)
     if not info.ids:
         show_message(figure, "no thought below the root has a score")

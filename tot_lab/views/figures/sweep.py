@@ -40,7 +40,7 @@ from tot_lab.views.figures.points import (
     tick_labels,
     varies,
 )
-from tot_lab.views.figures.theme import COLOURS, legend_at, palette, plain
+from tot_lab.views.figures.theme import COLOURS, TEXT, legend_at, palette, plain
 
 if TYPE_CHECKING:
     import pandas
@@ -296,7 +296,7 @@ def _empty_figure(info: SweepInfo, sideways: bool) -> go.Figure:
         vertical_spacing=_ABOVE / _height(info),
         horizontal_spacing=0.02,
     )
-    figure.update_annotations(font_size=11)
+    figure.update_annotations(font_size=TEXT["small"])
     for k in range(PANELS * rows):
         where = {"row": k // PANELS + 1, "col": k % PANELS + 1}
         lowest = k < count <= k + PANELS
@@ -431,7 +431,7 @@ def _style_axes(
     _style_settings_axis(across, info, frame, x, unit)
     below, beside = (result, title) if sideways else (title, result)
     if panels:
-        middle = {"showarrow": False, "xref": "paper", "yref": "paper", "font": {"size": 12}}
+        middle = {"showarrow": False, "xref": "paper", "yref": "paper", "font": {"size": TEXT["note"]}}
         figure.add_annotation(x=0.5, y=0, yshift=20 - _below(info), yanchor="middle", text=below, **middle)
         if not sideways:  # the names of settings need no title
             at = {"x": 0, "xshift": -58, "xanchor": "center", "y": 0.5, "textangle": -90}

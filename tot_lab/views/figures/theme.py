@@ -10,40 +10,19 @@ outlines and other marks at least 3:1.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-INK = "#1f2933"
-FAINT = "#5f6b78"
-EDGE = "#8a94a0"
-GRID = "#edf0f3"
-PATH = "#d55e00"
-"""Path to the answer: Okabe-Ito vermilion, which differs from every colour of the score scale."""
-UNSCORED = "#d5d9de"
-LINKS = {"merged": "#0072b2", "source": "#009e73", "depends": "#cc79a7"}
-FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif"
+THEME: dict[str, Any] = json.loads(Path(__file__).parents[1].joinpath("theme.json").read_bytes())
+"""The colours, sizes of text and distances of everything that is shown. The explorer reads the same file."""
 
-CORRECT = "#1b7837"
-"""Colour of the words "✓ correct", with a contrast of 5.6:1 on white."""
-
-PERSON = "#7b3fa0"
-"""Colour of the mark of thoughts that a person changed, with white in it."""
-
-PERSON_TEXT = "#9b59c0"
-"""Colour of words about these changes, visible on light and on dark pages."""
-
-MISSED = "#1a9850"
-"""Colour of the mark of right answers that were not chosen, visible on light and on dark pages."""
-
-KINDS = ("#0072b2", "#c68600", "#009e73", "#cc79a7", "#3399cc")
-"""Colours of call purposes, in order of first occurrence. Further purposes get `FAINT`. Vermilion is left out
-because it marks the path. Orange and sky blue are darker than in the Okabe-Ito set, so that they are visible
-on white."""
-
-COLOURS = (*KINDS, PATH, "#9a8c00")
-"""Colours of curves, in order."""
+FONT: str = THEME["font"]
+TEXT: dict[str, int] = THEME["text"]
+"""Sizes of text in pixels."""
 
 
 class Palette(NamedTuple):
@@ -64,23 +43,37 @@ class Palette(NamedTuple):
     veil: str
 
 
-LIGHT = Palette("#ffffff", INK, FAINT, EDGE, GRID, PATH, UNSCORED, "#b24e00", "rgba(255,255,255,0.82)")
-DARK = Palette(
-    *("#111418", "#e6eaee", "#9aa5b1", "#6b7683", "#262c33", "#f0742a", "#8d97a2", "#f0742a"),
-    veil="rgba(17,20,24,0.82)",
-)
+def _palette(its: dict[str, Any]) -> Palette:
+    return Palette(*(its[name] for name in Palette._fields))
 
-SCORES = (
-    "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
-    "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",
-)  # fmt: skip
-"""Viridis (Smith and van der Walt 2015) from score 0 to score 1, equally spaced."""
 
-DARK_SCORES = (
-    "#b970d0", "#a885ec", "#8c9ef0", "#73b5e5", "#6fc4d1",
-    "#64d5be", "#68e2a2", "#8bec75", "#c3ed42", "#fde725",
-)  # fmt: skip
-"""The same hues on a dark background, from a lightness of 0.66 instead of 0.28 (Oklab)."""
+LIGHT, DARK = _palette(THEME["light"]), _palette(THEME["dark"])
+INK, FAINT, EDGE, PATH, UNSCORED = LIGHT.ink, LIGHT.faint, LIGHT.edge, LIGHT.path, LIGHT.unscored
+LINKS: dict[str, str] = THEME["light"]["links"]
+
+SCORES, DARK_SCORES = THEME["scores"], THEME["dark_scores"]
+"""Viridis (Smith and van der Walt 2015) from score 0 to score 1, equally spaced, and the same hues on a dark
+background, from a lightness of 0.66 instead of 0.28 (Oklab)."""
+
+CORRECT: str = THEME["light"]["verdicts"]["right"]
+"""Colour of the words "✓ correct"."""
+
+PERSON: str = THEME["light"]["person"]
+"""Colour of the mark of thoughts that a person changed, with white in it."""
+
+MISSED: str = THEME["either"]["right"]
+"""Colour of the mark of right answers that were not chosen, visible on light and on dark pages."""
+
+PERSON_TEXT: str = THEME["either"]["person"]
+"""Colour of words about a person's changes, visible on light and on dark pages."""
+
+KINDS = tuple(THEME["kinds"])
+"""Colours of call purposes, in order of first occurrence. Further purposes get `FAINT`. Vermilion is left out
+because it marks the path. Orange and sky blue are darker than in the Okabe-Ito set, so that they are visible
+on white."""
+
+COLOURS = tuple(THEME["curves"])
+"""Colours of curves, in order."""
 
 _WORD = re.compile("[A-Za-z\u00c0-\u052f]{4}")  # four letters of the Latin, Greek or Cyrillic alphabet
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -194,6 +187,16 @@ def _default_is_dark() -> bool:
     return sum(shades[:3]) > 384  # other names of colours count as dark ink
 
 
+def themed(css: str) -> str:
+    """Replace the variables of fixed values in a style sheet, such as `var(--space-2)`, with their values."""
+
+    def value(found: re.Match[str]) -> str:
+        value = THEME[found[1]][found[2]]
+        return f"{value}px" if isinstance(value, int) else str(value)
+
+    return re.sub(r"var\(--(text|space|light|either)-(\w+)\)", value, css)
+
+
 def translucent(colour: str, opacity: float) -> str:
     """Return a colour of the form `#rrggbb` with an opacity from 0 to 1."""
     return f"rgba({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))}, {opacity})"
@@ -204,7 +207,7 @@ def text_on(fill: str) -> str:
     channels = [int(fill[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     luminance = sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-    return "#000000" if luminance > 0.179 else "#ffffff"  # where both have a contrast of 4.58 (WCAG 2.2)
+    return str(THEME["on_fill"][luminance <= 0.179])  # where both have a contrast of 4.58 (WCAG 2.2)
 
 
 def heading_layout(
@@ -227,7 +230,10 @@ def heading_layout(
     below += [plain(line) for line in lines if line]
     heading = {
         "text": "<br>".join(map(plain, title)),
-        "subtitle": {"text": "<br>".join(below), "font": {"size": 13, "color": palette(dark).faint}},
+        "subtitle": {
+            "text": "<br>".join(below),
+            "font": {"size": TEXT["body"], "color": palette(dark).faint},
+        },
         "y": 1,
         "yref": "container",
         "yanchor": "top",
@@ -270,7 +276,13 @@ def show_message(figure: Any, message: str) -> None:
     """Write a message in the middle of a figure that has nothing to draw."""
     figure.add_scatter(x=[], y=[], showlegend=False)
     figure.add_annotation(
-        x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, text=plain(message), font={"size": 14}
+        x=0.5,
+        y=0.5,
+        xref="paper",
+        yref="paper",
+        showarrow=False,
+        text=plain(message),
+        font={"size": TEXT["page"]},
     )
 
 
@@ -320,18 +332,18 @@ def template(dark: bool | None = None) -> Any:
     axis = {"gridcolor": grid, "zeroline": False, "linecolor": grid, "tickcolor": grid, "automargin": True}
     return go.layout.Template(
         layout={
-            "font": {"family": FONT, "size": 12, "color": ink},
+            "font": {"family": FONT, "size": TEXT["note"], "color": ink},
             "paper_bgcolor": paper,
             "plot_bgcolor": paper,
             "colorway": list(COLOURS),
-            "title": {"x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 16}},
+            "title": {"x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": TEXT["lead"]}},
             "hoverlabel": {
                 "bgcolor": paper,
                 "bordercolor": edge,
                 "align": "left",
-                "font": {"family": FONT, "size": 12, "color": ink},
+                "font": {"family": FONT, "size": TEXT["note"], "color": ink},
             },
-            "legend": {"itemsizing": "constant", "font": {"size": 12}},
+            "legend": {"itemsizing": "constant", "font": {"size": TEXT["note"]}},
             "xaxis": axis,
             "yaxis": axis,
         }

@@ -21,6 +21,7 @@ from tot_lab.views.figures.layout import tidy
 from tot_lab.views.figures.rings import reach_of, ring_traces, rings_of
 from tot_lab.views.figures.theme import (
     FAINT,
+    TEXT,
     Palette,
     label,
     legend_at,
@@ -399,7 +400,7 @@ def _write_labels(
             showarrow=False,
             yanchor="top",
             yshift=-feet[place],
-            font={"size": 11, "color": palette(dark).ink},
+            font={"size": TEXT["small"], "color": palette(dark).ink},
             bgcolor=palette(dark).veil,
             borderpad=1,
         )

@@ -19,7 +19,7 @@ import { Scene, layoutParents } from "./scene.js";
 import { searchOf } from "./search.js";
 import { isChain } from "./steps.js";
 import css from "./style.css";
-import { DIFFERENCES, LIGHT, themeOf } from "./theme.js";
+import { DIFFERENCES, LIGHT, setColours, themeOf } from "./theme.js";
 import { unionOf } from "./union.js";
 
 /**
@@ -555,8 +555,7 @@ export function mount(element, source, { height = 620 } = {}) {
 
   function paint() {
     const now = printing ? LIGHT : themeOf(element);
-    for (const [name, value] of Object.entries({ ...now, ...now.links, ...now.verdicts })) root.style.setProperty(`--${name}`, String(value));
-    root.style.colorScheme = now.dark ? "dark" : "light";
+    setColours(root, now);
     return now;
   }
 

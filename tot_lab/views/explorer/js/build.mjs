@@ -5,16 +5,24 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build, transform } from "esbuild";
+import theme from "../../theme.json" with { type: "json" };
 
 const folder = fileURLToPath(new URL(".", import.meta.url));
 const target = fileURLToPath(new URL("../static/explorer.js", import.meta.url));
+
+/** Replaces the variables of fixed values, such as var(--space-2), with those of theme.json. @param {string} css */
+const themed = (css) => css.replace(/var\(--(text|space|kinds)-(\w+)\)/g, (name, group, key) => {
+  const value = theme[group][key];
+  if (value === undefined) throw new Error(`${name} is not in theme.json.`);
+  return group === "kinds" ? value : `${value}px`;
+});
 
 /** The style sheet is imported as a string, which esbuild does not minify by itself. */
 const minifiedStyle = {
   name: "minified style",
   setup({ onLoad }) {
     onLoad({ filter: /\.css$/ }, async ({ path }) => {
-      const { code } = await transform(await readFile(path, "utf8"), { loader: "css", minify: true });
+      const { code } = await transform(themed(await readFile(path, "utf8")), { loader: "css", minify: true });
       return { contents: code.trim(), loader: "text" };
     });
   },

@@ -130,7 +130,7 @@ export function timeBar(app) {
         recording.picks.length > 1 && `pick ${number(recording.picks.filter((line) => line < step).length)} of ${number(recording.picks.length)}`,
         `${number(nodes)} thoughts`,
         `frontier ${number(frontier.length)}`,
-        `${number(open.length)} open`,
+        count(open.length, "open call"),
         ...usedOf(about.budget ?? {}, frame),
       ),
     );
@@ -148,6 +148,13 @@ export function timeBar(app) {
 
 /** The states in the order of the legend. */
 const LEGEND = ["answer", "complete", "kept", "pruned", "unreadable", "failed", "duplicate", "merged", "proposed"];
+
+/** What the colours mean, where their name does not say it. @type {Record<string, string | undefined>} */
+const MEANINGS = {
+  solvable: "could still lead to a right answer",
+  visits: "scores of a thought and all below it; labels: visits · their mean",
+  value: "mean of the scores of a thought and all below it",
+};
 
 /** Returns a picture of a shape. @param {number} place */
 function shapeOf(place) {
@@ -221,7 +228,7 @@ export function legendOf(app) {
       changed.length > 0 && button([h("b.person", PERSON), ` changed by a person ${number(changed.length)}`], () => app.show(changed), "select these", "flat"),
     ]);
     const [low, high] = app.colours(0).ends;
-    renew(ends, [low, high], () => [low, scale, high, h("i.none"), "none", app.colours(0).beside && " · labels: visits · value"]);
+    renew(ends, [low, high, app.colour], () => [low, scale, high, h("i.none"), "none", MEANINGS[app.colour] && ` · ${MEANINGS[app.colour]}`]);
     for (const name of /** @type {const} */ (["visits", "value"])) colour.options[QUANTITIES.indexOf(name)].hidden = !recording.hasVisits;
     if (colour.value !== app.colour) colour.value = app.colour;
   };

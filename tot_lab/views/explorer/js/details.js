@@ -413,7 +413,7 @@ export function panelOf(app) {
         run: both ? `${"AB"[one]}: ` : "",
         nodes: its.nodes.map((id) => (one ? `b:${id}` : id)),
       })))
-      .filter(({ nodes }) => node < 0 || nodes.includes(name));
+      .filter(({ kind, nodes }) => !["why_it_failed", "person"].includes(kind) && (node < 0 || nodes.includes(name))); // the header has the cause
     const found = () =>
       findings.map(({ run, kind, text, nodes }) =>
         button([h("b", `${run}${kind.replaceAll("_", " ")}: `), text], () => app.show(nodes), undefined, "finding"),

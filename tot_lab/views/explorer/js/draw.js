@@ -205,6 +205,7 @@ export function draw(brush, scene, theme, camera, width, height) {
   }
   brush.setLineDash([]);
 
+  const marked = new Set([...scene.missed, ...scene.lastSolvable]);
   for (const slot of seen) {
     const differs = scene.difference?.[scene.nodes[slot]];
     if (differs) {
@@ -216,7 +217,7 @@ export function draw(brush, scene, theme, camera, width, height) {
       ring(slot, 4);
       stroke(theme.waiting, 2);
       brush.setLineDash([]);
-    } else if (flags[slot] & FRONTIER && !dots) {
+    } else if (flags[slot] & FRONTIER && !dots && !marked.has(slot)) {
       brush.setLineDash([1.5, 2.5]);
       ring(slot, 3);
       stroke(theme.open, 1.5);
@@ -360,7 +361,7 @@ export function draw(brush, scene, theme, camera, width, height) {
     write(PERSON, at, down + 4, theme.paper, 1);
   }
   for (const slot of scene.selected) {
-    ring(slot, 3.5);
+    ring(slot, marked.has(slot) ? 8 : 3.5); // around the rings
     stroke(chosen, 2.5);
   }
   return painted;

@@ -67,8 +67,8 @@ function strip(of, { correct, grade, expected, stopped, settings }, { answer, sc
     word,
     fact("answer", short(answer, 160) || "none"),
     fact("expected", short(expected, 160)),
-    fact("score", score === null ? "" : brief(score)),
     fact("ended:", stopped),
+    fact("strategy's score", score === null ? "" : brief(score)), // not beside the grade, with which it must not be confused
     fact("settings", settings),
     fact("budget", Object.entries(budget ?? {}).filter(([, cap]) => cap !== null).map(([name, cap]) => `${name} ${cap}`).join(", ")),
   ];

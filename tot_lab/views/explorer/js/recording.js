@@ -363,12 +363,14 @@ export class Frame {
   nodes = 0;
   usage = NOTHING;
 
-  // Per thought: the score, an index into STATES, the lines of both, and the number of children.
+  // Per thought: the score, an index into STATES, the lines of both, the number of children, and whether there is a
+  // score, that of a search for its root included.
   score = floats();
   state = bytes();
   scoredLine = integers();
   decidedLine = integers();
   children = integers();
+  judged = bytes();
 
   /** The recording. */
   run;
@@ -385,8 +387,8 @@ export class Frame {
       this.usage = NOTHING;
     }
     const { kind, node, data, row, parent, input, output, nodes } = this.run;
-    grow(this, ["score", "state", "scoredLine", "decidedLine", "children"], nodes);
-    const { score, state, scoredLine, decidedLine, children } = this;
+    grow(this, ["score", "state", "scoredLine", "decidedLine", "children", "judged"], nodes);
+    const { score, state, scoredLine, decidedLine, children, judged } = this;
     const usage = { ...(this.usage.calls ? this.usage : NOTHING) };
     for (let line = this.step; line < step; line++) {
       const about = node[line];
@@ -398,8 +400,10 @@ export class Frame {
           scoredLine[about] = decidedLine[about] = -1;
           children[about] = 0;
           children[parent[about]]++; // has no effect for a root
+          judged[about] = 0;
           break;
         case KIND.scored:
+          judged[about] = 1;
           if (data[line].by === "root") break; // no evaluation: the score with which a search begins
           score[about] = data[line].score;
           scoredLine[about] = line;
@@ -467,11 +471,16 @@ export class Frame {
     return open;
   }
 
-  /** The thoughts that may still be expanded. */
+  /** The thoughts that a search may still expand, or at its end could have expanded, as in rings.py. */
   get frontier() {
     const frontier = [];
+    const over = !/^(budget:.*|limit:nodes|cancelled)$/.test(this.stop ?? "cancelled");
+    const searched = bytes(this.nodes); // it or a thought above it has a score; steps of an agent have none
     for (let node = 0; node < this.nodes; node++) {
-      if (this.state[node] <= KEPT && !this.children[node]) frontier.push(node);
+      const above = this.run.parent[node];
+      searched[node] = this.judged[node] | searched[above]; // 0 for a root
+      if (this.children[node] || this.state[node] > KEPT || above < 0) continue;
+      if (this.state[node] === KEPT || (!over && searched[node])) frontier.push(node);
     }
     return frontier;
   }

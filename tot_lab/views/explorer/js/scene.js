@@ -11,7 +11,7 @@ import { between, bytes, ceil, floats, floor, grouped, integers, max, min, round
 import { greatest, layered, tidy, wasteful } from "./layout.js";
 import { kindsOf } from "./origins.js";
 import { STATES } from "./recording.js";
-import { ANSWER, MISSED, RIGHT, SHAPES, STEPS, STEP_SHAPES, WRONG } from "./theme.js";
+import { ANSWER, MISSED, RIGHT, SHAPES, STEPS, STEP_SHAPES, TEXT, WRONG } from "./theme.js";
 
 /** @typedef {import("./recording.js").Recording} Recording */
 /** @typedef {import("./recording.js").Frame} Frame */
@@ -446,7 +446,7 @@ export function wrapped(text, letters, most) {
 }
 
 /** In pixels: size of the text, height of a line, width of an average letter, and maximum width of the question. */
-export const SIZE = 11;
+export const SIZE = TEXT.small;
 export const LEADING = 12;
 const LETTER = 0.5 * SIZE;
 const DIGIT = 0.6 * SIZE;

@@ -9,7 +9,7 @@ import { number, short } from "./dom.js";
 import { PERSON, draw } from "./draw.js";
 import { round } from "./numbers.js";
 import { FRONTIER, SIZE, fitted } from "./scene.js";
-import { CORNERS, LINK_WORDS, SHAPES, WRONG } from "./theme.js";
+import { CORNERS, LINK_WORDS, SHAPES, TEXT, WRONG } from "./theme.js";
 
 /** Escapes `text` for XML text and attributes. @param {string} text */
 export function escaped(text) {
@@ -191,7 +191,7 @@ export function svgOf(scene, theme, options = {}) {
   const tall = height + above + (above && FOOT);
   const tree = above ? `<g transform="translate(0 ${above})">${pen.svg}${legendOf(scene, theme, height)}</g>` : pen.svg;
   const lines = heading.map((line, place) =>
-    `<text x="12" y="${LINE * (place + 1)}" text-anchor="start" font-size="13" font-weight="${place ? 400 : 600}" \
+    `<text x="12" y="${LINE * (place + 1)}" text-anchor="start" font-size="${TEXT.body}" font-weight="${place ? 400 : 600}" \
 fill="${theme.ink}">${escaped(short(line, width / 7.6))}</text>`);
   const ground = above ? `<rect width="${width}" height="${tall}" fill="${theme.paper}"/>` : "";
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${tall}" viewBox="0 0 ${width} ${tall}" \

@@ -13,7 +13,7 @@ import { addressOf, addressed, keepAddress, runsOf } from "./links.js";
 import { Recording } from "./recording.js";
 import css from "./style.css";
 import { BLAMES, columnsOf, correctOf, nextWrong, rowsMatching, sorted, valueOf } from "./table.js";
-import { themeOf } from "./theme.js";
+import { setColours, themeOf } from "./theme.js";
 
 /** Number of rows of the matrix and of the table that are shown at first, and of runs in a row of the matrix above which
  * the row counts as several. More follow when the list is scrolled. */
@@ -115,11 +115,7 @@ export function showSweep(place, sweep, unpacked) {
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(css);
   document.adoptedStyleSheets.push(sheet);
-  const paint = () => {
-    const theme = themeOf(place);
-    for (const [name, value] of Object.entries(theme)) root.style.setProperty(`--${name}`, String(value));
-    root.style.colorScheme = theme.dark ? "dark" : "light";
-  };
+  const paint = () => setColours(root, themeOf(place));
   paint();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
   addEventListener("keydown", (event) => {
@@ -280,7 +276,7 @@ export function showSweep(place, sweep, unpacked) {
         h("tbody", some.slice(0, most).map((row) =>
           h("tr", h("td", runButton(row)), columns.map((column) => {
             const its = value(row, column);
-            return h("td", its === null ? "" : typeof its === "number" ? brief(its) : short(`${its}`, LONGEST));
+            return h("td", its === null ? "" : typeof its === "number" ? (Number.isInteger(its) ? number(its) : brief(its)) : short(`${its}`, LONGEST));
           })))),
       ),
       more(some.length - most),

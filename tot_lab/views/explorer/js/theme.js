@@ -1,25 +1,17 @@
 /**
  * Colours and shapes of the pictures.
  *
- * The palette equals that of tot_lab/views/figures/theme.py. Scores use viridis, which suits all colour vision and
- * contains no grey; thoughts without a score are grey. States, such as pruned, have no colour: only the shape shows
- * them. The dark theme changes only surfaces, text, and colours with too little contrast on a dark background: its
- * scores have the hues of viridis in colours that are light enough.
+ * The colours are in tot_lab/views/theme.json, which Python reads too. Scores use viridis, which suits all colour
+ * vision and contains no grey; thoughts without a score are grey. States, such as pruned, have no colour: only the
+ * shape shows them. The dark theme changes only surfaces, text, and colours with too little contrast on a dark
+ * background: its scores have the hues of viridis in colours that are light enough.
  */
 
+import theme from "../../theme.json" with { type: "json" };
 import { PI, cos, floor, min, round, sin } from "./numbers.js";
 
-/** Viridis (Smith and van der Walt 2015) from score 0 to score 1, equally spaced. */
-export const SCORES = [
-  "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
-  "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",
-];
-
-/** The same hues on a dark background, from a lightness of 0.66 instead of 0.28 (Oklab). */
-export const DARK_SCORES = [
-  "#b970d0", "#a885ec", "#8c9ef0", "#73b5e5", "#6fc4d1",
-  "#64d5be", "#68e2a2", "#8bec75", "#c3ed42", "#fde725",
-];
+/** Viridis from score 0 to score 1, equally spaced, and the same hues on a dark background. */
+export const { scores: SCORES, dark_scores: DARK_SCORES } = theme;
 
 /** Number of colours of the score scale. One step is too small to be visible. */
 export const STEPS = 37;
@@ -119,8 +111,6 @@ export const DIFFERENCES = ["", "only here", "other text", "other score", "other
  * @property {string} font
  */
 
-const FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif";
-
 /** Returns the colours of the steps of a scale. @param {string[]} scores */
 const scaleOf = (scores) => Array.from({ length: STEPS }, (_, step) => {
   const place = (step / (STEPS - 1)) * (scores.length - 1);
@@ -133,51 +123,24 @@ const scaleOf = (scores) => Array.from({ length: STEPS }, (_, step) => {
 });
 
 /** @type {Theme} */
-export const LIGHT = {
-  dark: false,
-  paper: "#ffffff",
-  raised: "#ffffff",
-  ink: "#1f2933",
-  faint: "#5f6b78",
-  edge: "#8a94a0",
-  line: "#1f2933",
-  path: "#d55e00",
-  chosen: "#0072b2",
-  scores: SCORES,
-  scale: scaleOf(SCORES),
-  unscored: "#d5d9de",
-  waiting: "#3399cc",
-  open: "#a06a00",
-  person: "#7b3fa0",
-  links: { merged: "#0072b2", source: "#009e73", depends: "#cc79a7" },
-  differences: ["", "#cc79a7", "#3399cc", "#c68600", "#d55e00"],
-  verdicts: { right: "#009e73", wrong: "#d55e00" },
-  font: FONT,
-};
+export const LIGHT = { ...theme.light, dark: false, scores: SCORES, scale: scaleOf(SCORES), font: theme.font };
 
 /** @type {Theme} */
-export const DARK = {
-  ...LIGHT,
-  dark: true,
-  paper: "#111418",
-  raised: "#1b2027",
-  ink: "#e6eaee",
-  faint: "#9aa5b1",
-  edge: "#6b7683",
-  line: "#d3dae1",
-  path: "#f0742a",
-  chosen: "#56b4e9",
-  scores: DARK_SCORES,
-  scale: scaleOf(DARK_SCORES),
-  unscored: "#8d97a2",
-  open: "#e0a52e",
-  person: "#cf9bee",
-  links: { merged: "#56b4e9", source: "#2bbd92", depends: "#d993bb" },
-  verdicts: { right: "#2bbd92", wrong: "#f0742a" },
-};
+export const DARK = { ...LIGHT, ...theme.dark, dark: true, scores: DARK_SCORES, scale: scaleOf(DARK_SCORES) };
 
 /** Colours of the purposes of calls, in order of first occurrence: those of the figures. */
-export const KINDS = ["#0072b2", "#c68600", "#009e73", "#cc79a7", "#3399cc"];
+export const KINDS = theme.kinds;
+
+/** Sets the colours as variables of the style sheet. @param {HTMLElement} root @param {Theme} theme */
+export function setColours(root, theme) {
+  for (const [name, value] of Object.entries({ ...theme, ...theme.links, ...theme.verdicts })) {
+    root.style.setProperty(`--${name}`, String(value));
+  }
+  root.style.colorScheme = theme.dark ? "dark" : "light";
+}
+
+/** Sizes of text in pixels. */
+export const TEXT = theme.text;
 
 /** The surfaces and lines of a system with forced colours. */
 const FORCED = {

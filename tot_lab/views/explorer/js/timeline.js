@@ -14,7 +14,7 @@
 import { abs, between, bytes, ceil, exp, floats, floor, log10, max, min } from "./numbers.js";
 import { dotted, number, seconds, short } from "./dom.js";
 import { KIND } from "./recording.js";
-import { KINDS } from "./theme.js";
+import { DARK, KINDS, LIGHT, TEXT } from "./theme.js";
 
 /** Outcomes of calls. Smaller numbers are indices into SOURCES of recording.js. */
 const CACHED = 1;
@@ -304,7 +304,7 @@ export class Timeline {
     canvas.width = wide * ratio; // this also clears
     canvas.height = tall * ratio;
     pen.scale(ratio, ratio);
-    pen.font = `11px ${theme.font}`;
+    pen.font = `${TEXT.small}px ${theme.font}`;
     pen.textBaseline = "middle";
     const across = (/** @type {number} */ moment) => LEFT + ((moment - start) * width) / span;
     /** @type {(colour: string, x: number, y: number, w: number, h: number, alpha?: number) => void} */
@@ -409,7 +409,7 @@ export class Timeline {
       const id = node < 0 ? "" : recording.id(node);
       const name = (id ? [`${kind} of thought ${id}`, `thought ${id}`] : [kind]).find((one) => pen.measureText(one).width + 8 <= end - goes);
       if (!name) return;
-      pen.fillStyle = colour === KINDS[0] ? "#fff" : "#000";
+      pen.fillStyle = (colour === KINDS[0] ? LIGHT : DARK).paper;
       pen.fillText(name, goes + 4, y + bar / 2 - 1);
     });
     sweep(failed, (x, y, end) => fill(theme.ink, x, y, end - x, bar / 3));
