@@ -120,6 +120,16 @@ def test_a_sweep_of_wrong_things(wrong, says):
             "TreeOfThoughts.search.width must be greater than or equal to 1: got 0.",
         ),
         (lambda: tl.Task(question="?"), "Task.domain must be given."),
+        (
+            lambda: tl.OpenAICompatible("m", "http://127.0.0.1:9/v1"),
+            "OpenAICompatible takes its settings by name. Pass OpenAICompatible(model=…, base_url=…).",
+        ),
+        (lambda: tl.Local("q"), "Local takes its settings by name. Pass Local(weights='q')."),
+        (
+            lambda: tl.general("?", answer="4", grade="exakt"),
+            "General.grading: unknown grade 'exakt'; did you mean 'exact'? Known are number, exact, grid, "
+            "choice, regex, math, python, or a function (answer, reference).",
+        ),
     ],
 )
 def test_the_whole_message_is_one_line(make, says):
@@ -135,7 +145,20 @@ def test_a_limit_that_no_budget_has():
         tl.Budget(call=3)
 
 
+@pytest.mark.parametrize("price", [1, "0.1,0.2", (1,), (1, 2, 3, 4), (-1, 2), ("a", "b"), {"in": 1}])
+def test_a_price_that_is_none(price):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        tl.OpenAICompatible(model="m", base_url="http://127.0.0.1:9/v1", price=price)
+    assert str(caught.value) == (
+        "OpenAICompatible.price: expected USD per million tokens of (prompt, reply) or (prompt, reply, "
+        "cached prompt), such as (0.15, 0.6)."
+    )
+
+
 def test_no_message_holds_a_key():
+    with pytest.raises(TypeError, match="by name") as given:
+        tl.OpenAICompatible("m", "http://127.0.0.1:9/v1", "sk-secret-0123456789")
+    assert "sk-secret" not in str(given.value)
     with pytest.raises(ValueError, match="context_window") as caught:
         tl.LiteLLM(model="m", context_window="sk-secret-0123456789")
     assert "sk-secret" not in str(caught.value) + repr(caught.value)
@@ -270,6 +293,12 @@ def test_wrong_models():
         ValueError, match=r"weights must be one of smollm2-135m, .*, or the path of a .gguf file: got 'qwen'"
     ):
         tl.Lab("local/qwen")
+    with pytest.raises(
+        ValueError, match=r"got 'game24', which is a domain\. Its simulated model is 'sim/game24'\."
+    ):
+        tl.Lab("game24")
+    with pytest.raises(ValueError, match="got 'react', which is a strategy"):
+        tl.Lab("react")
     with pytest.raises(ValueError, match="The name of the model must not be empty"):
         tl.Lab(" ")
     with pytest.raises(TypeError, match="got the class SimGame24"):

@@ -14,7 +14,18 @@ from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from itertools import pairwise
 from types import UnionType
-from typing import Annotated, Any, Concatenate, Literal, ParamSpec, SupportsIndex, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    SupportsIndex,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo

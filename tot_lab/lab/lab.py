@@ -326,7 +326,7 @@ class Lab(NamesNearest):
             again = "The same call continues: answered calls come from the cache."
         elif run.path:
             resume = "lab.resume_sync" if notebook_display() is None else "await lab.resume"
-            again = f'To continue: {resume}("{run.path}").'
+            again = f'To continue: {resume}("{run.path}")'
         return [
             f"Interrupted after {calls:,} {'call' if calls == 1 else 'calls'}.",
             f"Kept: lab.last{f', in {run.path}' if run.path else ', in memory'}.",
