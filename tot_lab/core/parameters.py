@@ -11,6 +11,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import update_wrapper
 from itertools import pairwise
 from types import UnionType
@@ -45,7 +46,15 @@ def takes_fields_of(
             try:
                 signature.bind(self, *args, **kwargs)
             except TypeError as error:
-                raise TypeError(f"{init.__qualname__}() {error}") from None
+                takes = [*signature.parameters][1:]
+                unknown = [name for name in kwargs if name not in takes]
+                near = get_close_matches(unknown[0], takes, n=1) if unknown else []
+                hint = (
+                    f". Did you mean {near[0]}=?"
+                    if near
+                    else f". It takes {', '.join(takes)}." * bool(unknown)
+                )
+                raise TypeError(f"{init.__qualname__}() {error}{hint}") from None
             init(self, kind(*args, **kwargs))
 
         first, *_ = inspect.signature(init).parameters.values()

@@ -33,6 +33,7 @@ from tot_lab.lab.sweeps.axes import Strategies
 from tot_lab.lab.sweeps.estimates import SweepEstimate, estimate_sweep
 from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep
+from tot_lab.models.cache import Cache
 from tot_lab.models.checking import Check, check
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
@@ -84,6 +85,10 @@ class LabSettings(RunnerSettings):
             raise TypeError(f"trace must be tl.OpenTelemetry(url) or another follower: got {self.trace!r}.")
         if not isinstance(self.memory, str | os.PathLike | Lessons | None):
             raise TypeError(f"memory must be a path or tl.Lessons(path): got {self.memory!r}.")
+        if not isinstance(self.runs, str | os.PathLike | None):
+            raise TypeError(f"runs must be a folder or None: got {self.runs!r}.")
+        if not isinstance(self.cache, str | os.PathLike | Cache | None):
+            raise TypeError(f"cache must be a folder, a file, a tl.Cache or None: got {self.cache!r}.")
 
 
 class Lab(NamesNearest):
@@ -490,6 +495,7 @@ class Lab(NamesNearest):
     sweep_sync = blocking(sweep)
     estimate_sweep_sync = blocking(estimate_sweep)
     resume_sync = blocking(resume)
+    estimate_sync = blocking(estimate)
 
     def _chosen(self, strategy: Strategy | str | Task, task: Task | None) -> tuple[Strategy, Task]:
         """Return the strategy that was given or named, or the default one, and the task."""

@@ -243,8 +243,8 @@ class Sweep(SweepMethods):
         """Make the unfinished runs of `cells`, by default of all, at most `at_once` at a time, here or with
         the workers of a cluster.
         """
-        if at_once is not None and at_once < 1:
-            raise ValueError(f"at_once must be at least 1 or None: got {at_once}.")
+        if at_once is not None and (not isinstance(at_once, int) or at_once < 1):
+            raise ValueError(f"at_once must be at least 1 or None: got {at_once!r}.")
         forget_warnings()
         await self.runner.gateway.open()
         if self.folder is not None:
