@@ -33,7 +33,6 @@ from tot_lab.lab.sweeps.axes import Strategies
 from tot_lab.lab.sweeps.estimates import SweepEstimate, estimate_sweep
 from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep
-from tot_lab.models.cache import Cache
 from tot_lab.models.checking import Check, check
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
@@ -87,8 +86,14 @@ class LabSettings(RunnerSettings):
             raise TypeError(f"memory must be a path or tl.Lessons(path): got {self.memory!r}.")
         if not isinstance(self.runs, str | os.PathLike | None):
             raise TypeError(f"runs must be a folder or None: got {self.runs!r}.")
-        if not isinstance(self.cache, str | os.PathLike | Cache | None):
-            raise TypeError(f"cache must be a folder, a file, a tl.Cache or None: got {self.cache!r}.")
+
+
+_ELSEWHERE = {
+    **dict.fromkeys(("base_url", "api_key", "price"), "a model, such as tl.OpenAICompatible(…)"),
+    **dict.fromkeys(("temperature", "max_tokens", "seed"), "a strategy, such as tl.TreeOfThoughts(…)"),
+    "budget": "a run: lab.run(…, budget=…)",
+}
+"""Where settings belong that a lab does not have."""
 
 
 class Lab(NamesNearest):
@@ -101,7 +106,7 @@ class Lab(NamesNearest):
         ValueError: If a setting is unknown or invalid, or `effect_policy` denies one of the tools.
     """
 
-    @takes_fields_of(LabSettings)
+    @takes_fields_of(LabSettings, _ELSEWHERE)
     def __init__(self, settings: LabSettings) -> None:
         """Create a lab."""
         plans, memory = settings.plans, settings.memory

@@ -160,6 +160,10 @@ class Sweep(SweepMethods):
             raise ValueError(f"name must be the name of a folder: got {name!r}.")
         if isinstance(repeats, str | float) or repeats < 1:
             raise ValueError(f"repeats must be an integer of at least 1: got {repeats!r}.")
+        if isinstance(tasks, str) or not isinstance(tasks, Task | Iterable):
+            raise TypeError(
+                f"tasks must be a list such as tl.tasks(FILE) or tl.game24_tasks(5): got {tasks!r}."
+            )
         self.runner = runner
         """What carries out the runs."""
         self.name = name
