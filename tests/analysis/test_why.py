@@ -255,6 +255,23 @@ def test_it_comes_first_among_the_findings():
     assert others == [finding for finding in seen_at_once(run) if finding.kind != "good_pruned"]
 
 
+def test_the_diagnosis_begins_with_it_and_keeps_every_kind():
+    run = lost((GOOD, 0.05, "pruned"), (BAD, 0.9, "kept"))
+    assert tl.diagnose(run)[0] == why_it_failed(run)
+    assert tl.diagnose(run)[1:] == seen_at_once(run)
+    assert tl.diagnose(run).of("good_pruned")
+    right = wait(lab_with(model=Script("Answer: Fenwell")).run(tl.OneAnswer(), tl.general("Where?")))
+    assert not tl.diagnose(right).of("why_it_failed")
+
+
+def test_a_loaded_run_that_waits_for_grading_is_diagnosed_with_its_reason(tmp_path):
+    task = tl.general("1 + 1?", answer="^3$", grade="regex")  # graded in another process
+    made = wait(lab_with(model=Script("Answer: 2"), runs=tmp_path).run(tl.OneAnswer(), task))
+    loaded = tl.load(made.path)
+    assert tl.diagnose(loaded)[0].kind == "why_it_failed"
+    assert tl.diagnose(loaded)[0] == first_findings(loaded)[0]
+
+
 def test_nothing_is_said_twice_and_nothing_else_is_left_out():
     unsolvable = lost(("1 + 1 = 2 (left: 1 1 2)", 0.9, "kept"), task=tl.game24("1 1 1 1"))
     assert [finding.kind for finding in first_findings(unsolvable)].count("unsolvable") == 0

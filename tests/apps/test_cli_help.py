@@ -15,6 +15,7 @@ from support import ROOT, run
 
 import tot_lab as tl
 from tot_lab.apps.cli import main
+from tot_lab.apps.cli.arguments import InvalidArgument, parse_model
 from tot_lab.apps.cli.help import part_names
 from tot_lab.core.parameters import field_docs
 from tot_lab.core.parts import REGISTRY
@@ -347,3 +348,11 @@ def completed(line: str, folder: Path) -> list[str]:
 def test_words_are_completed(line, offered, tmp_path):
     (tmp_path / "my_run.jsonl").touch()
     assert sorted(completed(line, tmp_path)) == sorted(offered)
+
+
+def test_a_price_is_given_with_the_model():
+    words = ["vllm/m", "base_url=http://127.0.0.1:9/v1"]
+    assert parse_model([*words, "price=0.15,0.6"]).price == (0.15, 0.6)
+    assert parse_model([*words, "price=[0.15,0.6,0.1]"]).price == (0.15, 0.6, 0.1)
+    with pytest.raises(InvalidArgument, match=r"price: expected USD per million tokens of \(prompt, reply\)"):
+        parse_model([*words, "price=0.15"])

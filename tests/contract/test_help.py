@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import pydoc
 
 import cloudpickle
 import pytest
@@ -122,6 +123,13 @@ def _made_here():
         own: int = 1
 
     return Here
+
+
+@pytest.mark.parametrize("kind", [tl.BeamSearch, tl.Task, Chooser, Undocumented])
+def test_the_built_in_help_shows_the_same(kind):
+    text = pydoc.render_doc(kind, renderer=pydoc.plaintext)
+    flat = " ".join(text.replace("|", " ").split())
+    assert " ".join(inspect.getdoc(kind).replace("|", " ").split()) in flat
 
 
 def test_help_on_the_lab_shows_its_settings():

@@ -66,6 +66,10 @@ def test_wrong_arguments(make, says):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        ({"cache": True}, "cache must be a folder, a file, a tl.Cache or None: got True"),
+        ({"cache_dir": "x"}, r"unexpected keyword argument 'cache_dir'\. Did you mean cache=\?"),
+        ({"base_url": "http://one"}, r"'base_url'\. It belongs to a model, such as tl\.OpenAICompatible"),
+        ({"temperature": 0.5}, r"'temperature'\. It belongs to a strategy"),
         ({"tools": legs}, r"tools must be a list such as \[tl.tools.Calculator\(\)\]: got FunctionTool"),
         ({"tools": {"legs": legs}}, "tools must be a list"),
         ({"tools": None}, "tools must be a list"),
@@ -91,6 +95,9 @@ def test_a_lab_of_wrong_things(wrong, says):
         ({"strategies": {"a": "raect"}}, "unknown kind 'raect'; did you mean 'react'"),
         ({"strategies": None}, "strategies must be instances .*: got None"),
         ({"strategies": TASK, "tasks": tl.OneAnswer()}, "strategies must be instances .*: got Task"),
+        ({"tasks": "tasks.jsonl"}, r"tasks must be a list such as tl\.tasks\(FILE\).*: got 'tasks\.jsonl'"),
+        ({"tasks": tl.game24_tasks}, r"tasks must be a list such as .*: got <function game24_tasks"),
+        ({"at_once": "2"}, "at_once must be at least 1 or None: got '2'"),
         ({"repeats": "2"}, "repeats must be an integer of at least 1: got '2'"),
     ],
 )
@@ -120,6 +127,34 @@ def test_a_sweep_of_wrong_things(wrong, says):
             "TreeOfThoughts.search.width must be greater than or equal to 1: got 0.",
         ),
         (lambda: tl.Task(question="?"), "Task.domain must be given."),
+        (
+            lambda: tl.OpenAICompatible("m", "http://127.0.0.1:9/v1"),
+            "OpenAICompatible takes its settings by name. Pass OpenAICompatible(model=…, base_url=…).",
+        ),
+        (
+            lambda: tl.SelfConsistency(5),
+            "SelfConsistency takes its settings by name. Pass SelfConsistency(attempts=5).",
+        ),
+        (
+            lambda: tl.Stop(max_depth=3),
+            "Stop has no setting 'max_depth'; did you mean 'depth'? It has solved, depth, nodes, patience, "
+            "min_improvement, min_depth, min_score.",
+        ),
+        (
+            lambda: tl.TreeOfThoughts(model=3),
+            "TreeOfThoughts.model must be a valid string or a valid dictionary or instance of Part: got 3.",
+        ),
+        (
+            lambda: tl.TreeOfThoughts(budget=tl.Budget(calls=1), stop={"solved": "no", "depth": "no"}),
+            "TreeOfThoughts.stop.solved must be a valid number: got 'no'. TreeOfThoughts.stop.depth must be "
+            "a valid integer: got 'no'.",
+        ),
+        (lambda: tl.Local("q"), "Local takes its settings by name. Pass Local(weights='q')."),
+        (
+            lambda: tl.general("?", answer="4", grade="exakt"),
+            "General.grading: unknown grade 'exakt'; did you mean 'exact'? Known are number, exact, grid, "
+            "choice, regex, math, python, or a function (answer, reference).",
+        ),
     ],
 )
 def test_the_whole_message_is_one_line(make, says):
@@ -135,7 +170,20 @@ def test_a_limit_that_no_budget_has():
         tl.Budget(call=3)
 
 
+@pytest.mark.parametrize("price", [1, "0.1,0.2", (1,), (1, 2, 3, 4), (-1, 2), ("a", "b"), {"in": 1}])
+def test_a_price_that_is_none(price):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        tl.OpenAICompatible(model="m", base_url="http://127.0.0.1:9/v1", price=price)
+    assert str(caught.value) == (
+        "OpenAICompatible.price: expected USD per million tokens of (prompt, reply) or (prompt, reply, "
+        "cached prompt), such as (0.15, 0.6)."
+    )
+
+
 def test_no_message_holds_a_key():
+    with pytest.raises(TypeError, match="by name") as given:
+        tl.OpenAICompatible("m", "http://127.0.0.1:9/v1", "sk-secret-0123456789")
+    assert "sk-secret" not in str(given.value)
     with pytest.raises(ValueError, match="context_window") as caught:
         tl.LiteLLM(model="m", context_window="sk-secret-0123456789")
     assert "sk-secret" not in str(caught.value) + repr(caught.value)
@@ -146,6 +194,8 @@ def test_no_message_holds_a_key():
     [
         (tl, "Beamsearch", "tl.BeamSearch"),
         (tl, "beam", "tl.BeamSearch"),
+        (tl, "ToT", "tl.TreeOfThoughts"),
+        (tl, "CoT", "tl.ChainOfThought"),
         (tl, "Treeofthoughts", "tl.TreeOfThoughts"),
         (tl, "Rebase", "tl.searches.REBASE"),
         (tl.presets, "beam", "'beam_search'"),
@@ -270,6 +320,15 @@ def test_wrong_models():
         ValueError, match=r"weights must be one of smollm2-135m, .*, or the path of a .gguf file: got 'qwen'"
     ):
         tl.Lab("local/qwen")
+    with pytest.raises(
+        ValueError, match=r"got 'game24', which is a domain\. Its simulated model is 'sim/game24'\."
+    ):
+        tl.Lab("game24")
+    with pytest.raises(ValueError, match=r"got an address\. Pass tl\.OpenAICompatible\(") as given:
+        tl.Lab("http://me:secret@localhost:8000/v1")
+    assert "secret" not in str(given.value)
+    with pytest.raises(ValueError, match="got 'react', which is a strategy"):
+        tl.Lab("react")
     with pytest.raises(ValueError, match="The name of the model must not be empty"):
         tl.Lab(" ")
     with pytest.raises(TypeError, match="got the class SimGame24"):

@@ -136,3 +136,12 @@ def test_the_interval_is_that_of_the_docstring(tmp_path):
 def test_a_pilot_has_as_many_tasks_as_there_are(tmp_path, pilot):
     with pytest.raises(ValueError, match="pilot must be 1 to 4, the number of tasks"):
         wait(lab_of("sim/general", tmp_path).estimate_sweep(SEARCH, TASKS, pilot=pilot))
+
+
+def test_a_pilot_shows_its_own_runs(tmp_path, capsys):
+    wait(lab_of(Priced(), tmp_path).estimate_sweep(tl.OneAnswer(max_tokens=5), TASKS, pilot=2))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(" · ")[0] for line in lines] == [
+        "sweep sweep: 1 of 2 runs (50%)",
+        "sweep sweep: 2 of 2 runs (100%)",
+    ]

@@ -2,7 +2,9 @@
 
 import asyncio
 import inspect
+import signal
 import socket
+import traceback
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -23,6 +25,52 @@ def test_a_script_waits_for_run_sweep_and_think(tmp_path):
     assert tl.think_sync("Why?", lab, gather=False).stop_reason
     assert inspect.signature(tl.Lab.run_sync) == inspect.signature(tl.Lab.run)
     assert not inspect.iscoroutinefunction(lab.run_sync)
+
+
+@pytest.mark.parametrize(
+    ("wait_for", "kept", "again"),
+    [
+        (lambda lab: lab.run_sync(TWICE, TASK), "Kept: lab.last, in ", "To continue: lab.resume_sync("),
+        (lambda lab: lab.sweep_sync(TWICE, TASK), "Kept: lab.last_sweep, ", "The same call continues: "),
+        (lambda lab: lab.estimate_sweep_sync(TWICE, TASK, pilot=1), "Kept: lab.last_sweep", "The same call "),
+    ],
+)
+def test_ctrl_c_in_a_script_says_in_three_lines_what_is_kept(tmp_path, wait_for, kept, again):
+    presses, calls = [signal.SIGINT], []
+
+    async def model(call):
+        calls.append(call)
+        if len(calls) == 2 and presses:
+            await asyncio.sleep(0.05)  # the first call is answered
+            signal.raise_signal(presses.pop())
+            await asyncio.sleep(60)
+        return "Answer: 4"
+
+    lab = tl.Lab(model, runs=tmp_path)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        wait_for(lab)
+    first, second, third = str(stopped.value).splitlines()
+    assert first.startswith("Interrupted")
+    assert second.startswith(kept)
+    assert third.startswith(again)
+    shown = "".join(traceback.format_exception(stopped.value))
+    assert "asyncio" not in shown
+    assert "During handling" not in shown
+    assert len(calls) == 2
+    if again.startswith("To continue"):
+        assert eval(third.removeprefix("To continue: "), {"lab": lab}).answer == "4"
+    else:
+        assert lab.sweep_sync(TWICE, TASK).df()["answer"].tolist() == ["4"]
+    assert len(calls) == 3, "the first call is not repeated"
+
+
+TWICE = tl.SelfConsistency(attempts=2)
+
+
+def test_an_error_in_a_script_has_no_other_error_before_it():
+    with pytest.raises(TypeError, match="task must be a Task") as caught:
+        tl.Lab(Scripted(), runs=None).run_sync(tl.OneAnswer(), "What?")
+    assert caught.value.__context__ is None
 
 
 @pytest.mark.parametrize("name", ["run", "sweep"])

@@ -22,14 +22,17 @@ def imported(place: str) -> Any:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The name of `known` that was probably meant, or `None`. Case and underscores do not count, and a name
-    that begins with `name` comes before one that only resembles it.
+    that begins with `name` comes before one with these initials, and that before one that only resembles it.
     """
     written, names = _folded(name), {_folded(each): each for each in sorted(known)}
+    initials = {"".join(filter(str.isupper, each)).lower(): folded for folded, each in names.items()}
     begun = min((each for each in names if written and each.startswith(written)), key=len, default=None)
     found = (
         written
         if written in names
-        else begun or next(iter(get_close_matches(written, names, n=1, cutoff=0.7)), None)
+        else begun
+        or initials.get(written)
+        or next(iter(get_close_matches(written, names, n=1, cutoff=0.7)), None)
     )
     return None if found is None else names[found]
 

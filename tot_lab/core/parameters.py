@@ -10,11 +10,23 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from functools import update_wrapper
 from itertools import pairwise
-from types import UnionType
-from typing import Annotated, Any, Concatenate, Literal, ParamSpec, SupportsIndex, TypeVar, Union, get_args, get_origin
+from types import MappingProxyType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    SupportsIndex,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -25,16 +37,25 @@ T = TypeVar("T")
 
 
 def takes_fields_of(
-    kind: Callable[P, S],
+    kind: Callable[P, S], elsewhere: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[Callable[[T, S], None]], Callable[Concatenate[T, P], None]]:
-    """Let an `__init__` that receives an object of the dataclass `kind` take the fields of `kind` instead."""
+    """Let an `__init__` that receives an object of the dataclass `kind` take the fields of `kind` instead.
+
+    `elsewhere` says where other arguments belong.
+    """
 
     def decorate(init: Callable[[T, S], None]) -> Callable[Concatenate[T, P], None]:
         def made(self: T, /, *args: P.args, **kwargs: P.kwargs) -> None:
             try:
                 signature.bind(self, *args, **kwargs)
             except TypeError as error:
-                raise TypeError(f"{init.__qualname__}() {error}") from None
+                takes = [*signature.parameters][1:]
+                unknown = [name for name in kwargs if name not in takes]
+                near = get_close_matches(unknown[0], takes, n=1) if unknown else []
+                hint = f". Did you mean {near[0]}=?" if near else ""
+                if unknown and unknown[0] in elsewhere:
+                    hint = f". It belongs to {elsewhere[unknown[0]]}."
+                raise TypeError(f"{init.__qualname__}() {error}{hint}") from None
             init(self, kind(*args, **kwargs))
 
         first, *_ = inspect.signature(init).parameters.values()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
-from tot_lab.core.parameters import ShownDocstring, ShownSignature
+from tot_lab.core.parameters import ShownDocstring, ShownSignature, type_text
 from tot_lab.core.registry import BUILT_IN, find, import_parts, offered
 
 P = TypeVar("P", bound="Part")
@@ -55,7 +55,7 @@ class InvalidSettings(ValueError):
     def of(cls, model: type[BaseModel], problems: Iterable[Any]) -> Self:
         """The error of `model` with these `problems`."""
         problems = [*problems]
-        return cls(" ".join(_described(model, one) for one in problems), problems)
+        return cls(" ".join(_described(model, one) for one in _without_branches(problems)), problems)
 
     def _render_traceback_(self) -> list[str]:
         """The traceback that IPython shows: it ends at the user's code, without the frames of this file."""
@@ -346,7 +346,7 @@ def _known_name(part: type[Part], name: str) -> str:
 def _unknown_field(part: BaseModel | type[BaseModel], name: str) -> str:
     kind = part if isinstance(part, type) else type(part)
     paths = _setting_paths(part)
-    near = get_close_matches(name, paths, n=1)
+    near = [word for word in name.split("_") if word in paths] or get_close_matches(name, paths, n=1)
     hint = f"did you mean {' or '.join(map(repr, paths[near[0]]))}? It has " if near else "it has "
     return f"{kind.__name__} has no setting {name!r}; {hint}{', '.join(kind.model_fields) or 'none'}"
 
@@ -364,6 +364,25 @@ def _setting_paths(part: BaseModel | type[BaseModel]) -> dict[str, list[str]]:
             for below, places in _setting_paths(value).items():
                 inner.setdefault(below, []).extend(f"{name}.{place}" for place in places if "(" not in place)
     return {**{name: places for name, places in inner.items() if places}, **paths}
+
+
+def _without_branches(problems: Iterable[Any]) -> list[Any]:
+    """One problem for a value that fits no branch of a union, in place of one for each branch."""
+    found: list[Any] = []
+    for problem in problems:
+        field, *branch = problem["loc"] or ("",)
+        text = problem["msg"].removeprefix("Input should be ")
+        if not branch or (str(branch[0]).isidentifier() and branch[0] not in _TYPES):
+            found.append(problem)
+        elif found and found[-1]["loc"] == (field,) and found[-1]["input"] is problem["input"]:
+            found[-1]["msg"] += f" or {text}"
+        else:
+            found.append({**problem, "loc": (field,)})
+    return found
+
+
+_TYPES = ("str", "int", "float", "bool")
+"""Branches of a union that are named like a field."""
 
 
 def _described(model: type[BaseModel], problem: Any) -> str:
@@ -394,11 +413,13 @@ def _by_name(model: type[BaseModel], values: Sequence[Any]) -> str:
     """The error about settings that were given by position."""
     fields, own, hides = model.model_fields, vars(model)["__annotations__"], _hides_input(model)
     likely = sorted(fields, key=lambda name: (not fields[name].is_required(), name not in own))
-    shown = ", ".join(
-        f"{[*_fields_for(model, value), name][0]}={'…' if hides else repr(value)}"
-        for name, value in zip(likely, values, strict=False)
-    )
-    return f"{model.__name__} takes its settings by name. Pass {model.__name__}({shown})."
+    shown: dict[str, str] = {}
+    for value in values[: len(likely)]:
+        fits = [name for name in likely if type(value).__name__ in type_text(fields[name].annotation)]
+        names = (name for name in (*_fields_for(model, value), *fits, *likely) if name not in shown)
+        shown[next(names)] = "…" if hides else repr(value)
+    given = ", ".join(f"{name}={value}" for name, value in shown.items())
+    return f"{model.__name__} takes its settings by name. Pass {model.__name__}({given})."
 
 
 def _fields_for(model: type[BaseModel], value: Any) -> list[str]:

@@ -84,6 +84,16 @@ class LabSettings(RunnerSettings):
             raise TypeError(f"trace must be tl.OpenTelemetry(url) or another follower: got {self.trace!r}.")
         if not isinstance(self.memory, str | os.PathLike | Lessons | None):
             raise TypeError(f"memory must be a path or tl.Lessons(path): got {self.memory!r}.")
+        if not isinstance(self.runs, str | os.PathLike | None):
+            raise TypeError(f"runs must be a folder or None: got {self.runs!r}.")
+
+
+_ELSEWHERE = {
+    **dict.fromkeys(("base_url", "api_key", "price"), "a model, such as tl.OpenAICompatible(…)"),
+    **dict.fromkeys(("temperature", "max_tokens", "seed"), "a strategy, such as tl.TreeOfThoughts(…)"),
+    "budget": "a run: lab.run(…, budget=…)",
+}
+"""Where settings belong that a lab does not have."""
 
 
 class Lab(NamesNearest):
@@ -96,7 +106,7 @@ class Lab(NamesNearest):
         ValueError: If a setting is unknown or invalid, or `effect_policy` denies one of the tools.
     """
 
-    @takes_fields_of(LabSettings)
+    @takes_fields_of(LabSettings, _ELSEWHERE)
     def __init__(self, settings: LabSettings) -> None:
         """Create a lab."""
         plans, memory = settings.plans, settings.memory
@@ -326,7 +336,7 @@ class Lab(NamesNearest):
             again = "The same call continues: answered calls come from the cache."
         elif run.path:
             resume = "lab.resume_sync" if notebook_display() is None else "await lab.resume"
-            again = f'To continue: {resume}("{run.path}").'
+            again = f'To continue: {resume}("{run.path}")'
         return [
             f"Interrupted after {calls:,} {'call' if calls == 1 else 'calls'}.",
             f"Kept: lab.last{f', in {run.path}' if run.path else ', in memory'}.",
@@ -490,6 +500,7 @@ class Lab(NamesNearest):
     sweep_sync = blocking(sweep)
     estimate_sweep_sync = blocking(estimate_sweep)
     resume_sync = blocking(resume)
+    estimate_sync = blocking(estimate)
 
     def _chosen(self, strategy: Strategy | str | Task, task: Task | None) -> tuple[Strategy, Task]:
         """Return the strategy that was given or named, or the default one, and the task."""

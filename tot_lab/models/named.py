@@ -35,6 +35,11 @@ def model_named(name: str) -> Model | Endpoint:
     if name.startswith("sim/"):
         simulated = [one for one in known if one.startswith("sim/")]
         raise ValueError(f"unknown simulated model {name!r}; {known_names(name, simulated)}")
+    if "://" in name:
+        raise ValueError(
+            "model must be the name of a model: got an address. Pass "
+            "tl.OpenAICompatible(model=…, base_url=…)."
+        )
     for group, what in (("domains", "a domain"), ("strategies", "a strategy")):
         if name in names(group):
             hint = f" Its simulated model is 'sim/{name}'." if f"sim/{name}" in known else ""

@@ -126,6 +126,8 @@ class RunnerSettings:
                 f"strategy must be a Strategy such as tl.TreeOfThoughts(): got {self.strategy!r}."
             )
         cache = self.cache
+        if not isinstance(cache, str | os.PathLike | Cache | None):
+            raise TypeError(f"cache must be a folder, a file, a tl.Cache or None: got {cache!r}.")
         exported = cache.path if isinstance(cache, Cache) else Path(cache) if cache is not None else None
         if exported is not None and exported.is_file() and self.mode in ("auto", "refresh"):
             raise ValueError(

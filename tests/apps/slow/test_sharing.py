@@ -74,13 +74,14 @@ def reply(asked):
 def test_a_colleague_reruns_everything_without_the_network(tmp_path, whole):
     """`whole`: the first person saves all pages, tables and figures too, and the second replays all runs."""
     export, replay = (line for block in blocks(PAGE, "sh") for line in block.splitlines())
-    *own, loaded, rerun = blocks(PAGE)
+    *own, loaded, same, rerun = blocks(PAGE)
     if not whole:
         own = [own[0], own[1].partition("\n")[0]]
     with Providers(reply) as server:
         model = f'tl.OpenAICompatible(model="m", base_url="{server.base("openai")}", api_key="")'
         one = Person(tmp_path / "one")
-        one.do("-c", RUN, code="".join(own).replace('"sim/game24"', model))
+        saved = '\nsweep.df().to_csv("own.csv")'
+        one.do("-c", RUN, code=("".join(own) + saved).replace('"sim/game24"', model))
         said = one.shell(export)
         made = len(server.calls)
     assert made > 20
@@ -94,8 +95,9 @@ def test_a_colleague_reruns_everything_without_the_network(tmp_path, whole):
     shutil.copy(one.folder / "calls.jsonl.gz", other.folder)
     if whole:
         assert other.shell(replay).count(": identical,") == 21
-    again = ["import tot_lab as tl\n", loaded, rerun.replace('"sim/game24"', model), COUNTED]
-    shown = other.do("-c", RUN, code="".join(again))
+    again = ["import tot_lab as tl\n", loaded, same, 'same.df().to_csv("same.csv")\n', rerun, COUNTED]
+    shown = other.do("-c", RUN, code="".join(again).replace('"sim/game24"', model))
+    assert (other.folder / "same.csv").read_text() == (one.folder / "own.csv").read_text()
     assert "seen: 21 " in shown
     assert shown.split()[-1] == "20"
     assert float(shown.split()[-2]) == 0

@@ -160,6 +160,10 @@ class Sweep(SweepMethods):
             raise ValueError(f"name must be the name of a folder: got {name!r}.")
         if isinstance(repeats, str | float) or repeats < 1:
             raise ValueError(f"repeats must be an integer of at least 1: got {repeats!r}.")
+        if isinstance(tasks, str) or not isinstance(tasks, Task | Iterable):
+            raise TypeError(
+                f"tasks must be a list such as tl.tasks(FILE) or tl.game24_tasks(5): got {tasks!r}."
+            )
         self.runner = runner
         """What carries out the runs."""
         self.name = name
@@ -243,8 +247,8 @@ class Sweep(SweepMethods):
         """Make the unfinished runs of `cells`, by default of all, at most `at_once` at a time, here or with
         the workers of a cluster.
         """
-        if at_once is not None and at_once < 1:
-            raise ValueError(f"at_once must be at least 1 or None: got {at_once}.")
+        if at_once is not None and (not isinstance(at_once, int) or at_once < 1):
+            raise ValueError(f"at_once must be at least 1 or None: got {at_once!r}.")
         forget_warnings()
         await self.runner.gateway.open()
         if self.folder is not None:

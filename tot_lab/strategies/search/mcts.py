@@ -37,9 +37,9 @@ class MCTS(Search):
     scale: ClassVar[str] = "iterations"
 
     exploration: Annotated[float, Field(ge=0)] = math.sqrt(2)
-    """Weight of the bonus for thoughts that were rarely visited. With n visits of a thought and N of its parent,
-    it is `exploration * sqrt(ln(N) / n)`, and the child with the largest sum of mean value and bonus is taken.
-    0 follows the highest mean value alone; a larger weight spreads the search.
+    """Weight of the bonus for thoughts that were rarely visited: `exploration * sqrt(ln(N) / n)` after n
+    visits of the thought and N of its parent. The child with the largest sum of mean value and bonus is
+    taken. 0 follows the highest mean value alone; a larger weight spreads the search.
     """
 
     batch: Count = 1
