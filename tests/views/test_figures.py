@@ -25,7 +25,6 @@ from tot_lab.core.records import Line
 from tot_lab.views.explorer.recording import Recording
 from tot_lab.views.figures import figures_of
 from tot_lab.views.figures.cost import cost_info, plot_cost
-from tot_lab.views.figures.icicle import icicle_info, plot_icicle
 from tot_lab.views.figures.scores import plot_scores, scores_info
 from tot_lab.views.figures.theme import (
     COLOURS,
@@ -370,7 +369,7 @@ def test_large_input_is_reduced_and_it_is_said(plot):
     thoughts = tl.Run(tl.Recorder("many").header, lines)
     for made in (calls, thoughts):
         assert len(plot(made).to_json()) < 3e6
-    larger = thoughts if plot in (tl.figures.plot_tree, plot_icicle, plot_scores) else calls
+    larger = thoughts if plot in (tl.figures.plot_tree, plot_scores) else calls
     said = plot(larger).layout.title.subtitle.text
     assert any(word in said for word in ("12,001 thoughts", "12,000 thoughts", "20,000 calls")), said
 
@@ -653,24 +652,6 @@ def test_cost_by_hand():
     assert list(curve.y) == [0.0, 0.5]  # only what is known
     with pytest.raises(ValueError, match="kind"):
         plot_cost(made, by="colour")
-
-
-# The icicle.
-
-
-@pytest.mark.slow
-def test_the_icicle_is_the_tree(search, recorded):
-    for made in (search, recorded):
-        info = icicle_info(made)
-        leaves = {id: sum(leaf.id == id or leaf.id.startswith(f"{id}.") for leaf in made.tree.leaves())
-                  for id in info.tree.ids}  # fmt: skip
-        assert dict(zip(info.tree.ids, info.leaves, strict=True)) == leaves
-        figure = plot_icicle(made)
-        assert list(figure.data[0].values) == info.leaves.tolist()
-    hatched = {id for id, sign in zip(info.tree.ids, info.pattern, strict=True) if sign}
-    assert hatched == {"0.1", "0.2", "0.3"}
-    several = nx.DiGraph([(1, 2), (3, 4)])
-    assert plot_icicle(several).data[0].values[-1] == 2  # a block above both roots
 
 
 def test_the_end_of_a_long_id():

@@ -12,7 +12,6 @@ from support.counted import counted
 from support.explorer import APP
 
 import tot_lab as tl
-from tot_lab.views.figures.icicle import icicle_info
 from tot_lab.views.figures.theme import colour
 from tot_lab.views.figures.timeline import timeline_info
 from tot_lab.views.figures.tree import tree_info
@@ -132,8 +131,6 @@ def test_the_tree_and_its_tooltips(runs):
             if counted:
                 assert [whole(counted[k]) for k in (1, 2, 3)] == [calls, into, out]
                 assert is_money(counted[4].split(",")[0], cost)
-        leaves = icicle_info(run).leaves
-        assert leaves[info.parents == -1].sum() == (~np.isin(np.arange(len(info.ids)), info.parents)).sum()
 
 
 COLUMNS = {
