@@ -33,10 +33,10 @@ from tot_lab.record.nodes import (
     RECORDED,
     ROWS,
     CallSums,
+    FieldPlace,
     LoggedCall,
     LoggedEnd,
     LoggedNode,
-    Place,
     run_of_nodes,
     start_of,
 )
@@ -478,7 +478,7 @@ def _names(columns: str | tuple[str, str] | None) -> tuple[str | None, ...]:
     return columns if isinstance(columns, tuple) else (columns,)
 
 
-def _started(row: Mapping[str, Any], nodes: Sequence[LoggedNode], time: Times, where: Place) -> str:
+def _started(row: Mapping[str, Any], nodes: Sequence[LoggedNode], time: Times, where: FieldPlace) -> str:
     """The first time as a date, ISO 8601. Empty if the times are numbers, whose clock is unknown."""
     first = start_of(nodes, where)
     if time is None or first is None:
