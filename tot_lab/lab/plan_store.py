@@ -63,24 +63,18 @@ class PlanFold:
             return []
         if note.name == "plan.ended":
             self._change(at, t, status=data["status"], completed_at=t)
-        elif note.name == "plan.step_started":
+            return [at]
+        if note.name == "plan.step_started":
             begun = plan[data["step"]].started_at
-            self._change_step(
-                at,
-                t,
-                data["step"],
-                status="in_progress",
-                retries=data["retries"],
-                started_at=t if begun is None else begun,
-            )
+            fields = {"status": "in_progress", "retries": data["retries"]}
+            fields["started_at"] = t if begun is None else begun
         elif note.name == "plan.step_completed":
-            done = {"status": "completed", "result": data["result"], "error": None, "completed_at": t}
-            self._change_step(at, t, data["step"], **done)
+            fields = {"status": "completed", "result": data["result"], "error": None, "completed_at": t}
         elif note.name == "plan.step_failed":
-            failed = {"status": data["status"], "error": data["error"], "completed_at": t}
-            self._change_step(at, t, data["step"], **failed)
+            fields = {"status": data["status"], "error": data["error"], "completed_at": t}
         else:
             return []
+        self._change_step(at, t, data["step"], **fields)
         return [at]
 
     def _planned(self, note: Note, t: float) -> None:
