@@ -72,13 +72,11 @@ def main() -> None:
     sweep = asyncio.run(swept())
     draw = tl.figures
     figures = {
-        "plot_icicle": draw.plot_icicle(run),
         "plot_scores": draw.plot_scores(run),
         "plot_timeline": draw.plot_timeline(run),
         "plot_cost": draw.plot_cost(run),
         "plot_confidence": draw.plot_confidence(thought),
         "plot_sweep": draw.plot_sweep(sweep, x="search.width", color="evaluate.samples"),
-        "plot_parallel": draw.plot_parallel(sweep),
         "plot_heatmap": draw.plot_heatmap(sweep, "search.width", "evaluate.samples"),
         "plot_importance": draw.plot_importance(sweep),
         "plot_calibration": draw.plot_calibration(sweep),

@@ -247,9 +247,7 @@ from tot_lab.views.figures.confidence import plot_confidence as _plot_confidence
 from tot_lab.views.figures.cost import plot_cost as _plot_cost
 from tot_lab.views.figures.frontier import plot_pareto as _plot_pareto
 from tot_lab.views.figures.heatmap import plot_heatmap as _plot_heatmap
-from tot_lab.views.figures.icicle import plot_icicle as _plot_icicle
 from tot_lab.views.figures.importance import plot_importance as _plot_importance
-from tot_lab.views.figures.parallel import plot_parallel as _plot_parallel
 from tot_lab.views.figures.saving import save as _save
 from tot_lab.views.figures.scaling import plot_scaling as _plot_scaling
 from tot_lab.views.figures.scores import plot_scores as _plot_scores
@@ -375,9 +373,7 @@ class figures:
     plot_confidence = _plot_confidence
     plot_cost = _plot_cost
     plot_heatmap = _plot_heatmap
-    plot_icicle = _plot_icicle
     plot_importance = _plot_importance
-    plot_parallel = _plot_parallel
     plot_pareto = _plot_pareto
     plot_scaling = _plot_scaling
     plot_scores = _plot_scores

@@ -9,7 +9,7 @@ from support.steering import steered
 import tot_lab as tl
 from tot_lab.analysis.blame import right_not_chosen
 from tot_lab.analysis.by_person import changes_of
-from tot_lab.analysis.why import blame_of, why_it_failed
+from tot_lab.analysis.why import blame_and_findings, why_it_failed
 from tot_lab.core.records import Scored
 
 HAND = tl.game24("4 5 6 10")
@@ -59,7 +59,7 @@ def test_a_branch_says_what_was_changed_everywhere_and_blames_no_component(
     assert run.correct is False
     assert why_it_failed(run).text.startswith(says)
     found = tl.stats.judge_evaluator(run)
-    assert found.runs["blame"].tolist() == ["person"] == [blame_of(run).on]
+    assert found.runs["blame"].tolist() == ["person"] == [blame_and_findings(run)[0].on]
     assert found.runs["nodes"].tolist() == [", ".join(why_it_failed(run).nodes)]
     sentence = "; ".join(f"thought {change.node}: {what}" for change in changes)
     (finding,) = tl.diagnose(run).of("person")
@@ -205,14 +205,14 @@ def deeper(*, stop, waits=True, right=None):
 @pytest.mark.parametrize("stop", ["budget:calls", "budget:usd", "limit:nodes", "cancelled"])
 @pytest.mark.parametrize("right", [None, "pruned"])
 def test_a_run_that_was_stopped_is_not_the_evaluators_fault_while_a_solvable_thought_waited(stop, right):
-    assert blame_of(deeper(stop=stop, right=right)) == ("cut short", 2, ("0.1",))
+    assert blame_and_findings(deeper(stop=stop, right=right))[0] == ("cut short", 2, ("0.1",))
     assert why_it_failed(deeper(stop=stop, right=right)).text.startswith("Cut short: ")
 
 
 def test_else_the_evaluator_is_to_blame():
-    assert blame_of(deeper(stop="exhausted")).on == "evaluator"
-    assert blame_of(deeper(stop="budget:calls", waits=False)).on == "evaluator"
-    assert blame_of(deeper(stop="budget:calls", right="kept")).on == "answerer"
+    assert blame_and_findings(deeper(stop="exhausted"))[0].on == "evaluator"
+    assert blame_and_findings(deeper(stop="budget:calls", waits=False))[0].on == "evaluator"
+    assert blame_and_findings(deeper(stop="budget:calls", right="kept"))[0].on == "answerer"
 
 
 def test_a_right_answer_that_was_not_chosen_is_marked_in_the_picture():

@@ -7,7 +7,7 @@ from support.scripts import Script, final, legs, said
 
 import tot_lab as tl
 from tot_lab.analysis.diagnosis import seen_at_once
-from tot_lab.analysis.why import first_findings, why_it_failed
+from tot_lab.analysis.why import blame_and_findings, why_it_failed
 
 HAND = tl.game24("4 5 6 10")
 GOOD = "10 - 4 = 6 (left: 5 6 6)"
@@ -250,7 +250,7 @@ def test_a_run_that_is_right_or_under_way_has_no_reason():
 
 def test_it_comes_first_among_the_findings():
     run = lost((GOOD, 0.05, "pruned"), (BAD, 0.9, "kept"))
-    first, *others = first_findings(run)
+    first, *others = blame_and_findings(run)[1]
     assert first == why_it_failed(run)
     assert others == [finding for finding in seen_at_once(run) if finding.kind != "good_pruned"]
 
@@ -269,15 +269,15 @@ def test_a_loaded_run_that_waits_for_grading_is_diagnosed_with_its_reason(tmp_pa
     made = wait(lab_with(model=Script("Answer: 2"), runs=tmp_path).run(tl.OneAnswer(), task))
     loaded = tl.load(made.path)
     assert tl.diagnose(loaded)[0].kind == "why_it_failed"
-    assert tl.diagnose(loaded)[0] == first_findings(loaded)[0]
+    assert tl.diagnose(loaded)[0] == blame_and_findings(loaded)[1][0]
 
 
 def test_nothing_is_said_twice_and_nothing_else_is_left_out():
     unsolvable = lost(("1 + 1 = 2 (left: 1 1 2)", 0.9, "kept"), task=tl.game24("1 1 1 1"))
-    assert [finding.kind for finding in first_findings(unsolvable)].count("unsolvable") == 0
+    assert [finding.kind for finding in blame_and_findings(unsolvable)[1]].count("unsolvable") == 0
     assert seen_at_once(unsolvable).of("unsolvable")
     proposed = lost((BAD, 0.9, "kept"), (BAD, 0.9, "duplicate"))
-    assert list(first_findings(proposed))[1:] == list(seen_at_once(proposed))
+    assert list(blame_and_findings(proposed)[1])[1:] == list(seen_at_once(proposed))
 
 
 # Agents: the reference answer is known, and nothing says which thoughts could lead to it.
@@ -345,7 +345,7 @@ def test_an_agent_that_a_budget_ended_was_cut_short(title, says):
     run = wait(lab_with(page, model=model).run(tl.ReAct(), TOWN, budget=tl.Budget(calls=1)))
     assert (run.answer, run.stop_reason) == ("", "budget:calls")
     (turn,) = {line.e.node for line in run.lines if isinstance(line.e, tl.Call) and line.e.purpose == "tool"}
-    first, *others = first_findings(run)
+    first, *others = blame_and_findings(run)[1]
     ended = "Cut short: the run spent the budget of calls before it gave an answer."
     assert first.text == f"{ended} {says.format(turn=turn)}"
     assert not any("budget:" in finding.text for finding in others)

@@ -10,7 +10,7 @@ import tot_lab as tl
 from tot_lab.apps.cli import main
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.records import Note
-from tot_lab.strategies.plans import Kind, Status
+from tot_lab.strategies.plans import Status, StepType
 from tot_lab.strategies.structured import calls_per_ask
 
 
@@ -71,7 +71,7 @@ def test_a_plan_has_the_fields_of_the_design():
     assert (step["status"], step["result"]) == ("completed", "There are 26.")
     added = {"error", "retries", "tokensUsed", "startedAt", "completedAt"}
     assert added | {"type", "toolName", "toolArgs", "toolHints", "dependsOn"} <= step.keys()
-    assert get_args(Kind) == ("tool_call", "analysis", "composite")
+    assert get_args(StepType) == ("tool_call", "analysis", "composite")
     assert get_args(Status) == ("pending", "in_progress", "completed", "failed", "skipped")
 
 

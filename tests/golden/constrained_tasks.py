@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tot_lab.domains.constrained import constraints
-from tot_lab.domains.constrained.answers import Plan, Stream, make_answer
+from tot_lab.domains.constrained.answers import DesignLines, Stream, make_answer
 from tot_lab.domains.constrained.constraints import DAYS, FORMS, GRAMS, SORTS, Rule, check_rules
 
 COUNT = 120
@@ -132,10 +132,10 @@ class _Draft(NamedTuple):
     asked: str
     form: str
     first: Rule
-    plan: Plan
-    drawn: Callable[[], Plan]
+    plan: DesignLines
+    drawn: Callable[[], DesignLines]
     slots: Mapping[str, Sequence[str]]
-    numbers: Callable[[str, Plan], Sequence[int]]
+    numbers: Callable[[str, DesignLines], Sequence[int]]
 
 
 _OTHERS = 24
@@ -185,10 +185,10 @@ def _timetable(stream: Stream, count: int) -> _Draft:
     first = made_rule("timetable", "each", rooms=" and ".join(rooms), names=_listed(courses))
     days = [day.capitalize() for day in DAYS]
 
-    def drawn() -> Plan:
+    def drawn() -> DesignLines:
         return {course: (stream.pick(days), stream.pick(rooms)) for course in courses}
 
-    def numbers(form: str, plan: Plan) -> list[int]:
+    def numbers(form: str, plan: DesignLines) -> list[int]:
         used = Counter(day for day, _ in plan.values())
         return [len(used) if form == "days" else max(used.values())]
 
@@ -207,7 +207,7 @@ def _seating(stream: Stream, count: int) -> _Draft:
     people = stream.shuffled(_PEOPLE)[: 5 + count // 3]
     seats = range(1, len(people) + 1)
 
-    def drawn() -> Plan:
+    def drawn() -> DesignLines:
         return {name: (str(seat),) for name, seat in zip(people, stream.shuffled(seats), strict=True)}
 
     return _Draft(
@@ -225,11 +225,11 @@ def _packing(stream: Stream, count: int) -> _Draft:
     sorts = {sort: stream.shuffled(things)[:3] for sort, things in SORTS.items()}
     things = [thing for some in sorts.values() for thing in some]
 
-    def drawn() -> Plan:
+    def drawn() -> DesignLines:
         some = stream.shuffled(things)[: stream.between(4, 6)]
         return {thing: (str(stream.pick((1, 1, 1, 2, 3))),) for thing in some}
 
-    def numbers(form: str, plan: Plan) -> list[int]:
+    def numbers(form: str, plan: DesignLines) -> list[int]:
         counts = {thing: int(value) for thing, (value,) in plan.items()}
         weight = sum(GRAMS[thing] * n for thing, n in counts.items())
         return {
@@ -259,7 +259,7 @@ _DRAFTS: Mapping[str, Callable[[Stream, int], _Draft]] = {
 }
 
 
-def shown(plan: Plan) -> str:
+def shown(plan: DesignLines) -> str:
     """A design as an answer has it."""
     return "\n".join(f"{name}: {', '.join(values)}" for name, values in plan.items())
 

@@ -378,7 +378,6 @@ def test_the_columns_of_losses_are_no_settings():
     frame = table_of({"evaluate": Losses(10, 0, 0, 0)}, {"evaluate": Losses(20, 0, 0, 0)})
     frame.attrs["axes"] = ["beam_width"]
     assert "evaluate_calls" not in plot_sweep(frame, "setting").to_json()
-    assert "evaluate_calls" not in tl.figures.plot_parallel(frame).to_json()
 
 
 @pytest.mark.slow

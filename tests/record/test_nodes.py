@@ -126,7 +126,12 @@ def test_a_run_of_nodes_is_stored_like_any_other(tmp_path):
         (1, {"tokens": 2.5}, "tokens", "must contain a number of tokens: got 2.5"),
         (1, {"reply": ["yes"]}, "reply", "must contain text: got a list"),
         (1, {"prompt": 7}, "prompt", "a prompt must be a text or a list of chat messages: got a number"),
-        (1, {"prompt": [{"content": "hi"}]}, "prompt", "a chat message must be an object with role"),
+        (
+            1,
+            {"prompt": [{"content": "hi"}]},
+            "prompt",
+            "a chat message must have a role: got the fields content",
+        ),
         (1, {"prompt": [{"role": "user", "content": [{"type": "image_url"}]}]}, "prompt", "must be text"),
         (1, {"time": "yesterday"}, "time", "Invalid isoformat"),
         (1, {"time": "0001-01-01T00:00:00+02:00"}, "time", "a time must be in the years 1 to 9999"),

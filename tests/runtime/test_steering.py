@@ -22,7 +22,7 @@ from support.steering import (
 )
 
 import tot_lab as tl
-from tot_lab.analysis.why import first_findings
+from tot_lab.analysis.why import blame_and_findings
 from tot_lab.core.records import Note, canonical
 from tot_lab.views.explorer.recording import about_of
 
@@ -438,5 +438,5 @@ def test_the_reason_of_a_failure_names_a_person_who_pruned():
         recorder.score(id, 0.9)
         recorder.decide(id, "pruned", "person")
         recorder.end("", stop="exhausted")
-    why = first_findings(recorder.run)[0]
+    why = blame_and_findings(recorder.run)[1][0]
     assert why.text == "Person: pruned thought 0.0 (score 0.9), which could still lead to a right answer."

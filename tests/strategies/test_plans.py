@@ -480,7 +480,7 @@ def test_r9_a_plan_whose_run_file_is_gone_is_a_clear_error(tmp_path):
 def test_a_database_that_cannot_be_written_costs_no_run(tmp_path):
     store = tl.PlanStore(tmp_path / "plans.db")
     with sqlite3.connect(store.path) as database:
-        database.execute("DROP TABLE steps")
+        database.execute("DROP TABLE plans")
     database.close()
     lab = tl.Lab(model, runs=None, tools=[note], plans=store)
     with pytest.warns(RuntimeWarning, match="plans are no longer written"):
@@ -521,16 +521,24 @@ def test_another_programs_database_and_a_newer_one_are_refused_and_left_as_they_
         tl.PlanStore(tmp_path / "plans.db")
 
 
-def test_a_database_of_plans_of_an_earlier_version_is_taken_over(tmp_path):
+def test_a_database_of_plans_of_an_earlier_version_is_refused_and_left_as_it_is(tmp_path):
+    path = tmp_path / "plans.db"
+    tl.PlanStore(path)
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(sqlite3.DatabaseError, match=r"plans\.db: .*older version.*journals.*hold the plans"):
+        tl.PlanStore(path)
+    assert path.read_bytes() == before
+
+
+def test_plans_keep_their_order_while_they_change(tmp_path):
     store = tl.PlanStore(tmp_path / "plans.db")
-    run = wait(tl.Lab(model, runs=None, tools=[note], plans=store).run(tl.PlanExecute(), TASK))
-    with sqlite3.connect(store.path) as database:
-        database.executescript("PRAGMA application_id = 0; PRAGMA user_version = 0; ANALYZE;")
-    database.close()
-    assert tl.PlanStore(store.path).all() == run.plans
-    with sqlite3.connect(store.path) as database:
-        assert database.execute("PRAGMA application_id").fetchone() != (0,)
-    database.close()
+    lab = tl.Lab(model, runs=None, tools=[note], plans=store)
+    runs = [wait(lab.run(tl.PlanExecute(), TASK)) for _ in range(3)]
+    assert store.all() == [plan for run in runs for plan in run.plans]
+    assert store.all("active") == []
 
 
 def test_notes_of_others_by_such_a_name_do_no_harm():

@@ -915,7 +915,7 @@ def test_paper_has_the_reason_and_the_path_with_its_full_texts(opened):
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert paper.locator("pre").all_text_contents() == [task.question, LONG, "So it is 42."]
-    reason = tl.analysis.why.first_findings(recorder.run)[0].text
+    reason = tl.analysis.why.blame_and_findings(recorder.run)[1][0].text
     assert reason in paper.text_content()
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert paper.locator("pre").count() == 0

@@ -25,7 +25,6 @@ from tot_lab.core.records import Line
 from tot_lab.views.explorer.recording import Recording
 from tot_lab.views.figures import figures_of
 from tot_lab.views.figures.cost import cost_info, plot_cost
-from tot_lab.views.figures.icicle import icicle_info, plot_icicle
 from tot_lab.views.figures.scores import plot_scores, scores_info
 from tot_lab.views.figures.theme import (
     COLOURS,
@@ -39,7 +38,6 @@ from tot_lab.views.figures.theme import (
     plain,
     printable,
     short_id,
-    text_on,
     translucent,
     wrap,
 )
@@ -370,7 +368,7 @@ def test_large_input_is_reduced_and_it_is_said(plot):
     thoughts = tl.Run(tl.Recorder("many").header, lines)
     for made in (calls, thoughts):
         assert len(plot(made).to_json()) < 3e6
-    larger = thoughts if plot in (tl.figures.plot_tree, plot_icicle, plot_scores) else calls
+    larger = thoughts if plot in (tl.figures.plot_tree, plot_scores) else calls
     said = plot(larger).layout.title.subtitle.text
     assert any(word in said for word in ("12,001 thoughts", "12,000 thoughts", "20,000 calls")), said
 
@@ -655,24 +653,6 @@ def test_cost_by_hand():
         plot_cost(made, by="colour")
 
 
-# The icicle.
-
-
-@pytest.mark.slow
-def test_the_icicle_is_the_tree(search, recorded):
-    for made in (search, recorded):
-        info = icicle_info(made)
-        leaves = {id: sum(leaf.id == id or leaf.id.startswith(f"{id}.") for leaf in made.tree.leaves())
-                  for id in info.tree.ids}  # fmt: skip
-        assert dict(zip(info.tree.ids, info.leaves, strict=True)) == leaves
-        figure = plot_icicle(made)
-        assert list(figure.data[0].values) == info.leaves.tolist()
-    hatched = {id for id, sign in zip(info.tree.ids, info.pattern, strict=True) if sign}
-    assert hatched == {"0.1", "0.2", "0.3"}
-    several = nx.DiGraph([(1, 2), (3, 4)])
-    assert plot_icicle(several).data[0].values[-1] == 2  # a block above both roots
-
-
 def test_the_end_of_a_long_id():
     assert short_id("0.1.2") == "0.1.2"
     assert short_id("0." * 100 + "7") == "…" + ("0." * 100 + "7")[-59:]
@@ -767,9 +747,6 @@ def test_colours_can_be_seen_and_texts_be_read(shades):
         assert contrast(shade, shades.paper) >= 3, shade
     for shade in (shades.ink, shades.faint, shades.warning):
         assert contrast(shade, shades.paper) >= 4.5, shade
-    for score in np.linspace(0, 1, 201):
-        assert contrast(text_on(colour(score)), colour(score)) >= 4.5
-    assert contrast(text_on(shades.unscored), shades.unscored) >= 4.5
     assert contrast(translucent(shades.ink, 0.5), shades.paper) < contrast(shades.ink, shades.paper)
 
 

@@ -20,7 +20,6 @@ from support.explorer import APP, agent, carried_out
 import tot_lab as tl
 from tot_lab.views.explorer.comparing import differences
 from tot_lab.views.figures.confidence import confidence_info
-from tot_lab.views.figures.icicle import icicle_info
 from tot_lab.views.figures.rings import rings_of
 from tot_lab.views.figures.theme import colour
 from tot_lab.views.figures.timeline import timeline_info
@@ -141,8 +140,6 @@ def test_the_tree_and_its_tooltips(runs):
             if counted:
                 assert [whole(counted[k]) for k in (1, 2, 3)] == [calls, into, out]
                 assert is_money(counted[4].split(",")[0], cost)
-        leaves = icicle_info(run).leaves
-        assert leaves[info.parents == -1].sum() == (~np.isin(np.arange(len(info.ids)), info.parents)).sum()
 
 
 COLUMNS = {

@@ -17,7 +17,6 @@ from tot_lab.views.figures.calibration import calibration_info, plot_calibration
 from tot_lab.views.figures.frontier import frontier_info, name_sides, plot_pareto
 from tot_lab.views.figures.heatmap import heatmap_info, plot_heatmap
 from tot_lab.views.figures.importance import importance_info, plot_importance
-from tot_lab.views.figures.parallel import OUTCOMES, parallel_info, plot_parallel
 from tot_lab.views.figures.points import MAX_RUN_IDS, named_axis, points, tick_labels
 from tot_lab.views.figures.sweep import MAX_CURVES, MAX_VALUES, is_multiplied, plot_sweep, spread, sweep_info
 
@@ -240,7 +239,6 @@ def test_points_lead_to_their_runs():
         in (figure.data[0].hovertext[1])
     )
     assert plot_pareto(CROSSED).data[1].customdata[0][0] == "b=5 sample/task 0/0"
-    assert plot_parallel(CROSSED).data[0].customdata[0][0] == "IO/task 0/0"
     assert (
         plot_heatmap(CROSSED, "beam_width", "generate").data[-1].customdata[0][1][0] == "b=5 sample/task 0/0"
     )
@@ -318,72 +316,6 @@ def test_names_that_would_cover_each_other_are_not_drawn():
     figure = plot_pareto(frame)
     assert list(figure.data[1].text).count("") >= 1
     assert len(figure.data[1].hovertext) == 10
-
-
-# Parallel coordinates.
-
-
-def test_parallel_by_hand():
-    info = parallel_info(CROSSED)
-    held = {dimension.column: dimension for dimension in info.dimensions}
-    assert list(held) == [
-        *("setting", "strategy", "beam_width", "generate"),
-        *("correct", "calls", "output_tokens", "cost", "seconds"),
-    ]
-    assert held["beam_width"].names == ["1", "5", "–"]
-    assert held["beam_width"].values == [2, 0, 0, 1, 1]
-    assert held["generate"].names == ["sample", "propose", "–"]
-    assert held["correct"].values == [0.1, 0.2, 0.4, 0.3, 0.9]
-    assert info.settings == ["IO", "b=1 sample", "b=1 propose", "b=5 sample", "b=5 propose"]
-
-
-@pytest.mark.slow
-def test_parallel_leaves_out_what_is_not_known():
-    rows = [row("a", "0", True, cost=None), row("b", "0", False), row("c", "0", None)]
-    info = parallel_info(table(rows))
-    assert (info.settings, info.unknown) == (["b"], ["a", "c"])
-    nothing = table([row("a", "0", None)])
-    assert json.loads(plot_parallel(nothing).to_json())["data"]
-
-
-@pytest.mark.slow
-def test_parallel_leaves_out_what_differs_inside_a_setting():
-    frame = CROSSED.assign(seed=range(len(CROSSED)))
-    info = parallel_info(frame, settings=[*AXES, "seed"])
-    assert "seed" not in [dimension.column for dimension in info.dimensions]
-    assert info.left_out == (0, ["seed"])
-    assert "seed" in plot_parallel(frame, settings=[*AXES, "seed"]).layout.title.subtitle.text
-
-
-@pytest.mark.slow
-def test_parallel_headers_are_broken_and_labels_have_room():
-    long = [(f"TreeOfThoughts beam_width={b} evaluation_draws={b}", b, "sample", b, b) for b in (1, 2, 5)]
-    frame = grid(long).rename(columns={"generate": "how"}).assign(evaluation_draws=lambda f: f["beam_width"])
-    figure = plot_parallel(frame, settings=["beam_width", "how", "evaluation_draws"])
-    labels = [dimension.label for dimension in figure.data[0].dimensions]
-    assert "evaluation_<br>draws" in labels
-    assert max(len(line) for label in labels for line in label.split("<br>")) <= 14
-    names = figure.data[0].dimensions[0].ticktext
-    assert figure.layout.margin.l >= 6 * max(map(len, names))
-    assert names[0].endswith("draws=1")
-
-
-@pytest.mark.slow
-def test_a_figure_that_is_the_same_in_all_settings_has_no_axis():
-    frame = CROSSED.assign(cost=0.0)
-    info = parallel_info(frame)
-    assert "cost" not in [dimension.column for dimension in info.dimensions]
-    assert info.same == ["cost"]
-    assert "equal in all settings, not shown: cost" in plot_parallel(frame).layout.title.subtitle.text
-    same = parallel_info(CROSSED.assign(correct=True))
-    assert "correct" in [dimension.column for dimension in same.dimensions]
-
-
-@pytest.mark.slow
-def test_the_axes_of_parallel_coordinates_are_seen_in_the_dark():
-    light, dark = plot_parallel(CROSSED), plot_parallel(CROSSED, dark=True)
-    assert [shape.x0 for shape in dark.layout.shapes] == pytest.approx(np.linspace(0, 1, 9))
-    assert dark.layout.shapes[0].line.color != light.layout.shapes[0].line.color
 
 
 # The heatmap.
@@ -564,8 +496,6 @@ def test_the_settings_are_the_axes_of_the_sweep(planted):
     for given in (planted, frame, part):
         info = importance_info(given)
         assert dict(zip(info.names, info.alone, strict=True)) == pytest.approx({"a": 1, "b": 0})
-        shown = [dimension.column for dimension in parallel_info(given).dimensions]
-        assert {"a", "b"} <= set(shown) <= {"setting", *frame.attrs["axes"], *OUTCOMES}
         assert sweep_info(given, "a").pooled == ["b"]
     assert "held constant: strategy tests/planted, domain general" in (
         plot_sweep(part.assign(leftover=1)).layout.title.subtitle.text
@@ -576,13 +506,12 @@ def test_the_settings_are_the_axes_of_the_sweep(planted):
 @pytest.mark.slow
 def test_what_is_no_table_of_a_sweep_needs_the_names_of_its_settings(planted):
     plain = pd.DataFrame(planted.df().to_dict("list"))
-    for figure in (plot_importance, plot_parallel):
-        with pytest.raises(ValueError, match=r"Cannot tell settings from results.*has setting, strategy, a"):
-            figure(plain)
-        with pytest.raises(ValueError, match="no column 'width'"):
-            figure(plain, settings=["a", "width"])
-        with pytest.raises(TypeError, match=r"must be a list of columns: got 'a'"):
-            figure(plain, settings="a")
+    with pytest.raises(ValueError, match=r"Cannot tell settings from results.*has setting, strategy, a"):
+        plot_importance(plain)
+    with pytest.raises(ValueError, match="no column 'width'"):
+        plot_importance(plain, settings=["a", "width"])
+    with pytest.raises(TypeError, match=r"must be a list of columns: got 'a'"):
+        plot_importance(plain, settings="a")
     assert importance_info(plain, settings=["a", "b"]).names[0] == "a"
     with pytest.raises(ValueError, match="`of` must be a result"):
         importance_info(planted, "a")
@@ -730,9 +659,7 @@ def test_one_row_is_enough_or_it_is_said(plot, options):
 @every_figure
 def test_large_tables_are_reduced_and_it_is_said(plot, options):
     """Each is a little larger than what its figure draws."""
-    largest = (
-        2000 if plot is plot_parallel else 500 if plot is plot_pareto or options.get("y") == "cost" else 150
-    )
+    largest = 500 if plot is plot_pareto or options.get("y") == "cost" else 150
     rows = [
         row(
             f"setting {k}", f"task {t}", (k + t) % 3 == 0, beam=k % 70, generate=f"way {k // 70}", calls=1 + k
@@ -804,7 +731,7 @@ def test_a_column_of_words_is_no_figure(plot):
         plot(CROSSED, **options)
     for name, words in (("calls", "'calls': got values of type"), ("correct", "must hold true, false")):
         with pytest.raises(ValueError, match=words):
-            plot_parallel(CROSSED.assign(**{name: "many"}))
+            plot_pareto(CROSSED.assign(**{name: "many"}))
     with pytest.raises(ValueError, match="must hold true, false or nothing"):
         plot_importance(CROSSED.assign(correct="yes"))
     with pytest.raises(ValueError, match="must be different columns"):

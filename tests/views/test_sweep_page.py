@@ -12,7 +12,7 @@ from support.browser import soon
 from support.explorer import AXE
 
 import tot_lab as tl
-from tot_lab.analysis.why import blame_of, why_it_failed
+from tot_lab.analysis.why import blame_and_findings, why_it_failed
 from tot_lab.apps.cli import main
 from tot_lab.views.explorer.sweep_page import save_html
 
@@ -98,7 +98,7 @@ def test_every_cell_says_whether_its_run_is_right_and_whom_to_blame(opened_sweep
     shown = sorted((task, heads[place], sign) for task, place, sign in cells)
     true = []
     for row in swept.df().itertuples():
-        blamed = blame_of(swept.run(row.run_id))
+        blamed = blame_and_findings(swept.run(row.run_id))[0]
         true.append((row.task, row.setting, "✓" if blamed is None else f"✗{SIGNS[blamed.on]}"))
         assert (blamed is None) == bool(row.correct)
     assert shown == sorted(true)

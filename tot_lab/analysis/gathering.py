@@ -15,7 +15,7 @@ from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.record.run import Run, replies_of
 
 
-class Gathered(NamedTuple):
+class GatheringCall(NamedTuple):
     """A tool call of the gathering.
 
     Attributes:
@@ -44,7 +44,7 @@ class Gathering(NamedTuple):
     category: str
     by: str
     why: str
-    uses: tuple[Gathered, ...]
+    uses: tuple[GatheringCall, ...]
     sources: tuple[str, ...]
     nothing: str
 
@@ -64,7 +64,7 @@ def gathering_of(run: Run, at: str) -> Gathering | None:
             continue
         reply = replies.get(line.p)
         error = "no reply" if reply is None else reply.error or ""
-        uses.append(Gathered(tool_of(call) or "", call.prompt, error))
+        uses.append(GatheringCall(tool_of(call) or "", call.prompt, error))
         if not error:
             sources.update(dict.fromkeys(_places(call.prompt)))
     return Gathering(

@@ -34,7 +34,7 @@ from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.entries import Exported
 from tot_lab.record.journal import Header
 from tot_lab.record.losses import columns_of, describe, warn_of, warning_of
-from tot_lab.record.run import Run, money
+from tot_lab.record.run import Run, money, text_table
 
 if TYPE_CHECKING:
     import pandas
@@ -274,12 +274,7 @@ def headline(sweep: Sweep) -> str:
 
 def text(sweep: Sweep) -> str:
     """Return the sweep as plain text."""
-    lines = [_HEADS, *_described(sweep)]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(_HEADS))]
-    table = [
-        "  ".join(word.rjust(width) if k else word.ljust(width) for k, (word, width) in enumerate(columns))
-        for columns in (list(zip(line, widths, strict=True)) for line in lines)
-    ]
+    table = text_table([_HEADS, *_described(sweep)])
     return "\n".join([headline(sweep), *table, *filter(None, [warned(sweep)])])
 
 

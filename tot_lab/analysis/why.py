@@ -69,13 +69,6 @@ def diagnose(run: Run) -> Diagnosis:
     return Diagnosis([*([lost[1]] if lost else []), *findings_of(run)])
 
 
-def first_findings(run: Run) -> Diagnosis:
-    """Return the findings about a run, beginning with why it failed. A loaded run that was not graded yet is
-    not graded.
-    """
-    return blame_and_findings(run)[1]
-
-
 def blame_and_findings(run: Run) -> tuple[Blamed | None, Diagnosis]:
     """Return what is to blame for a failed run, and the findings about the run."""
     lost = _lost(run)
@@ -100,14 +93,6 @@ def why_it_failed(run: Run) -> Finding | None:
     """
     lost = _lost(run)
     return lost and lost[1]
-
-
-def blame_of(run: Run) -> Blamed | None:
-    """Return what is to blame for a failed run. `None` if it did not fail, has not ended, or is not graded
-    yet.
-    """
-    lost = _lost(run)
-    return lost and lost[0]
 
 
 def _lost(run: Run, *, asking: bool | None = None) -> tuple[Blamed, Finding] | None:

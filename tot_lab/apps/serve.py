@@ -45,6 +45,7 @@ from tot_lab.record.journal import outline
 from tot_lab.record.run import Run
 from tot_lab.views.explorer.page import page
 from tot_lab.views.figures.theme import themed
+from tot_lab.views.html_page import END, html_head
 
 LARGEST = 8 * 2**20
 """The most bytes of a request."""
@@ -313,11 +314,10 @@ class Server:
         rows = "".join(map(_row, newest[:LISTED]))
         names = ", ".join(self.catalogue.offers)
         return (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Runs</title>'
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><style>{_STYLE}</style></head>'
-            f"<body><h1>{len(newest):,} runs</h1><p>Models of this server: {escape(names)}</p><table>"
+            f"{html_head('Runs', _STYLE, _POLICY)}<h1>{len(newest):,} runs</h1>"
+            f"<p>Models of this server: {escape(names)}</p><table>"
             "<tr><th>started<th>model<th>question<th>answer<th>outcome</tr>"
-            f"{rows}</table></body></html>\n"
+            f"{rows}</table>{END}"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from tot_lab.core.records import Line, Note, Share
+from tot_lab.core.records import Line, Note, UnitInterval
 
 NOTE = "person.acts"
 """Name of the note that records acts. Its data are the number of the pick and the acts."""
@@ -27,7 +27,7 @@ class Rescore(msgspec.Struct, frozen=True, tag="rescore", tag_field="act"):
     """Replace the score of a thought, 0 to 1."""
 
     node: str
-    score: Share
+    score: UnitInterval
 
 
 class Graft(msgspec.Struct, frozen=True, tag="graft", tag_field="act"):
@@ -35,7 +35,7 @@ class Graft(msgspec.Struct, frozen=True, tag="graft", tag_field="act"):
 
     node: str
     text: str
-    score: Share
+    score: UnitInterval
 
 
 class RaiseBudget(msgspec.Struct, frozen=True, tag="raise_budget", tag_field="act"):

@@ -40,7 +40,7 @@ could not be read, else `proposed`. Tables, figures, reports and the explorer us
 END_OF_REPLY = "end of reply"
 """The reason of `complete` if the model ended a reply that continues the path."""
 
-Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
+UnitInterval: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A score, 0 to 1."""
 
 CENTURY = 3.2e9
@@ -79,7 +79,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
     """
 
     id: str
-    score: Share | None
+    score: UnitInterval | None
     raw: float | None = None
     samples: tuple[float | None, ...] = msgspec.field(default=(), name="draws")
     by: str = ""
@@ -133,7 +133,7 @@ class Ended(
     stop_reason: str
     answer: str = ""
     node: str | None = None
-    score: Share | None = None
+    score: UnitInterval | None = None
     ranked: tuple[str, ...] = ()
     error: str | None = None
 

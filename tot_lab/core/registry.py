@@ -167,13 +167,11 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "figures": {
         "tree": "tot_lab.views.figures.tree:plot_tree",
-        "icicle": "tot_lab.views.figures.icicle:plot_icicle",
         "scores": "tot_lab.views.figures.scores:plot_scores",
         "timeline": "tot_lab.views.figures.timeline:plot_timeline",
         "cost": "tot_lab.views.figures.cost:plot_cost",
         "confidence": "tot_lab.views.figures.confidence:plot_confidence",
         "sweep": "tot_lab.views.figures.sweep:plot_sweep",
-        "parallel": "tot_lab.views.figures.parallel:plot_parallel",
         "heatmap": "tot_lab.views.figures.heatmap:plot_heatmap",
         "importance": "tot_lab.views.figures.importance:plot_importance",
         "calibration": "tot_lab.views.figures.calibration:plot_calibration",

@@ -39,7 +39,7 @@ from tot_lab.domains.multi_hop import (
 )
 from tot_lab.domains.player import OPEN_STEP, STRATEGY_FORMS, Player, Responder, candidates_in
 from tot_lab.domains.word_sums import Problem, problem_in
-from tot_lab.models.simulated import Share
+from tot_lab.models.simulated import Probability
 
 FINAL = "final-answer"
 """Name of the tool that ends a loop."""
@@ -611,20 +611,20 @@ class SimAgent(Player):
     garbled = ("", "...", "I have lost the thread here.", '{"name": "calc', "?? ?? ??")
     unknown = "I am a simulated agent, and I do not understand this prompt."
 
-    skill: Share = 0.8
+    skill: Probability = 0.8
     """Probability that a step, an action or a step of a plan is right, 0–1.
 
     If a plan or a lesson names the right step, the agent has two tries. A critique is right with probability
     (1 + skill) / 2.
     """
 
-    unaided: Share = 0.3
+    unaided: Probability = 0.3
     """Probability that a calculation or a fact is right without a tool, 0–1.
 
     The probability is squared if the agent does not write down its steps.
     """
 
-    noise: Share = 0.1
+    noise: Probability = 0.1
     """Probability that a judgement of a thought is the opposite of the truth, 0–1."""
 
     async def __call__(self, call: Call) -> Reply:

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from tot_lab.core.calls import Call, TokenLogprob
-from tot_lab.models.simulated import Share, Simulated, without_candidates
+from tot_lab.models.simulated import Probability, Simulated, without_candidates
 
 P = TypeVar("P", bound="Player")
 
@@ -184,13 +184,13 @@ class Player(Simulated):
     unknown: ClassVar[str]
     """The reply to a prompt that the player does not understand."""
 
-    skill: Share = 0.8
+    skill: Probability = 0.8
     """Probability that a move is right, 0–1."""
 
-    noise: Share = 0.1
+    noise: Probability = 0.1
     """Probability that a judgement is the opposite of the truth, 0–1."""
 
-    garble: Share = 0.0
+    garble: Probability = 0.0
     """Share of unreadable replies, 0–1."""
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:

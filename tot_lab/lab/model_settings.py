@@ -23,7 +23,7 @@ from tot_lab.core.parts import Part, PydanticModel, known_names, map_parts
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.thinking import Budget
-from tot_lab.lab.places import FILE, PREFIX, Place, SettingsError, in_file, settings_files
+from tot_lab.lab.places import FILE, PREFIX, SettingsError, SettingsSource, in_file, settings_files
 from tot_lab.models.model_table import is_in_table
 from tot_lab.models.named import model_named
 from tot_lab.models.providers import (
@@ -203,7 +203,10 @@ def named_model(name: str) -> Model | Endpoint | None:
     """
     if "/" in name or name in names("models") or provider_in(name) or is_in_table(name):
         return None
-    places = [Place("environment", _model_in_environment()), *map(in_file, settings_files(Path.cwd()))]
+    places = [
+        SettingsSource("environment", _model_in_environment()),
+        *map(in_file, settings_files(Path.cwd())),
+    ]
     for place in places:
         tables = place.values.get("models")
         if isinstance(tables, dict) and name in tables:
@@ -280,7 +283,7 @@ def unknown(name: str, known: Iterable[str]) -> str:
 # Keys and servers.
 
 
-def bound_keys(places: Sequence[Place]) -> set[tuple[str, str]]:
+def bound_keys(places: Sequence[SettingsSource]) -> set[tuple[str, str]]:
     """Return the variables of keys, each with a server that the user's own places bind it to.
 
     Raises:
@@ -302,12 +305,12 @@ def _model_in_environment() -> dict[str, str]:
     return {name: os.environ[variable] for name, variable in variables.items() if os.environ.get(variable)}
 
 
-def model_places(places: Sequence[Place], models: Mapping[str, Any]) -> dict[str, Place]:
+def model_places(places: Sequence[SettingsSource], models: Mapping[str, Any]) -> dict[str, SettingsSource]:
     """Return the place from which each setting of the model comes.
 
     A named model describes its model completely, so that farther places add nothing to it.
     """
-    chosen: dict[str, Place] = {}
+    chosen: dict[str, SettingsSource] = {}
     named = ""
     for place in places:
         values = place.values

@@ -25,7 +25,7 @@ class SettingsError(ValueError):
     """A setting that cannot be used. The message names its place and the setting."""
 
 
-class Place(NamedTuple):
+class SettingsSource(NamedTuple):
     """The settings of one place. `is_project` is true for a file that is not the user's own."""
 
     name: str
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     is_project: bool = False
 
 
-DEFAULT = Place("default", {})
+DEFAULT = SettingsSource("default", {})
 """The place of settings that nobody gave."""
 
 
@@ -59,7 +59,7 @@ def is_trusted_owner(path: Path) -> bool:
     return False
 
 
-def in_file(path: Path) -> Place:
+def in_file(path: Path) -> SettingsSource:
     """Return the settings in a file."""
     try:
         values = tomllib.loads(read_regular(path).decode())
@@ -72,4 +72,4 @@ def in_file(path: Path) -> Place:
     for tool in values["tools"] if isinstance(values.get("tools"), list) else ():
         if isinstance(tool, dict) and isinstance(tool.get("root"), str):
             tool["root"] = str(path.parent / Path(tool["root"]).expanduser())
-    return Place(str(path), values, is_project=path != config_folder() / FILE)
+    return SettingsSource(str(path), values, is_project=path != config_folder() / FILE)

@@ -16,8 +16,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, get_args
 
-import msgspec
-
 from tot_lab.core.calls import Call, Reply, is_made
 from tot_lab.core.records import Ended, Line, Note, Position, parent_of
 from tot_lab.record.journal import Header
@@ -65,24 +63,18 @@ class PlanFold:
             return []
         if note.name == "plan.ended":
             self._change(at, t, status=data["status"], completed_at=t)
-        elif note.name == "plan.step_started":
+            return [at]
+        if note.name == "plan.step_started":
             begun = plan[data["step"]].started_at
-            self._change_step(
-                at,
-                t,
-                data["step"],
-                status="in_progress",
-                retries=data["retries"],
-                started_at=t if begun is None else begun,
-            )
+            fields = {"status": "in_progress", "retries": data["retries"]}
+            fields["started_at"] = t if begun is None else begun
         elif note.name == "plan.step_completed":
-            done = {"status": "completed", "result": data["result"], "error": None, "completed_at": t}
-            self._change_step(at, t, data["step"], **done)
+            fields = {"status": "completed", "result": data["result"], "error": None, "completed_at": t}
         elif note.name == "plan.step_failed":
-            failed = {"status": data["status"], "error": data["error"], "completed_at": t}
-            self._change_step(at, t, data["step"], **failed)
+            fields = {"status": data["status"], "error": data["error"], "completed_at": t}
         else:
             return []
+        self._change_step(at, t, data["step"], **fields)
         return [at]
 
     def _planned(self, note: Note, t: float) -> None:
@@ -178,26 +170,12 @@ def _model(header: Header) -> str:
 
 
 _OURS = 0x746C504C  # SQLite application id, which distinguishes this file from other databases
-_SCHEMA = 1
-_TABLES = """
-CREATE TABLE IF NOT EXISTS plans (
-    id TEXT PRIMARY KEY, task_id TEXT NOT NULL, agent_id TEXT NOT NULL, goal TEXT NOT NULL,
-    mode TEXT NOT NULL, status TEXT NOT NULL, version INTEGER NOT NULL, started TEXT NOT NULL,
-    created_at REAL NOT NULL, updated_at REAL NOT NULL, completed_at REAL, tokens INTEGER, cost REAL,
-    journal TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS steps (
-    plan_id TEXT NOT NULL REFERENCES plans (id) ON DELETE CASCADE, id TEXT NOT NULL, seq INTEGER NOT NULL,
-    title TEXT NOT NULL, instruction TEXT NOT NULL, type TEXT NOT NULL, tool_name TEXT,
-    tool_args TEXT NOT NULL, tool_hints TEXT NOT NULL, depends_on TEXT NOT NULL, status TEXT NOT NULL,
-    result TEXT, error TEXT, retries INTEGER NOT NULL, tokens_used INTEGER, started_at REAL,
-    completed_at REAL, node TEXT NOT NULL, PRIMARY KEY (plan_id, id)
-);
-"""
-_PLAN_COLUMNS = [name for name in Plan.model_fields if name != "steps"]
+_SCHEMA = 2
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS plans "
+    "(id TEXT PRIMARY KEY, started TEXT NOT NULL, status TEXT NOT NULL, plan TEXT NOT NULL)"
+)
 _STATUSES = get_args(Plan.model_fields["status"].annotation)
-_STEP_COLUMNS = ["plan_id", *PlanStep.model_fields]
-_JSON = ("tool_args", "tool_hints", "depends_on")
 
 
 class PlanStore:
@@ -221,8 +199,8 @@ class PlanStore:
                 if not self._is_ours(database):
                     raise sqlite3.DatabaseError("this database does not hold plans. It was not changed")
                 database.executescript(
-                    f"PRAGMA journal_mode = WAL;{_TABLES}PRAGMA application_id = {_OURS};"
-                    f"PRAGMA user_version = {_SCHEMA};"
+                    f"PRAGMA journal_mode = WAL; BEGIN IMMEDIATE; {_TABLE}; "
+                    f"PRAGMA application_id = {_OURS}; PRAGMA user_version = {_SCHEMA}; COMMIT"
                 )
         except (sqlite3.Error, UnicodeDecodeError) as error:
             kind = type(error) if isinstance(error, sqlite3.Error) else sqlite3.DatabaseError
@@ -246,65 +224,39 @@ class PlanStore:
             raise ValueError(f"status must be {', '.join(_STATUSES)} or None: got {status!r}.")
         where, values = ("", ()) if status is None else (" WHERE status = ?", (status,))
         with closing(self._opened()) as database:
-            rows = database.execute(
-                f"SELECT {', '.join(_PLAN_COLUMNS)} FROM plans{where} ORDER BY started, rowid", values
-            ).fetchall()
-            return [self._read(database, dict(zip(_PLAN_COLUMNS, row, strict=True))) for row in rows]
+            rows = database.execute(f"SELECT plan FROM plans{where} ORDER BY started, rowid", values)
+            return [Plan.model_validate_json(plan) for (plan,) in rows]
 
-    def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Following:
+    def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> PlanWriter:
         """Return a watcher that writes the plans of a run here. `lines` are the earlier lines of a resumed
         run.
         """
-        follow = Following(self, PlanFold(header, "" if path is None else str(path.absolute())))
+        follow = PlanWriter(self, PlanFold(header, "" if path is None else str(path.absolute())))
         follow(lines)
         return follow
 
     def _is_ours(self, database: sqlite3.Connection) -> bool:
-        """Whether the database is empty or holds plans. Raises `sqlite3.DatabaseError` for a newer schema."""
+        """Whether the database is empty or holds plans. Raises `sqlite3.DatabaseError` for another schema."""
         who, schema = (
             database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
-        if who == _OURS:
-            if schema > _SCHEMA:
-                raise sqlite3.DatabaseError(
-                    f"the file was written by a newer version of tot_lab (schema {schema})"
-                )
-            return True
-        if who or schema:
-            return False
-        # Earlier versions set no application id, and another process may be creating the tables.
-        ours = {"plans": set(_PLAN_COLUMNS), "steps": set(_STEP_COLUMNS)}
-        tables = database.execute(
-            "SELECT name FROM sqlite_master "
-            "WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_'"
-        ).fetchall()
-        return all(
-            {column[1] for column in database.execute(f"PRAGMA table_info({_quoted(table)})")}
-            == ours.get(table)
-            for (table,) in tables
-        )
+        if who == _OURS and schema != _SCHEMA:
+            raise sqlite3.DatabaseError(
+                f"the file was written by {'a newer' if schema > _SCHEMA else 'an older'} version of tot_lab "
+                f"(schema {schema}). The journals of the runs hold the plans; move the file away to start a "
+                f"new one"
+            )
+        is_empty = not who and not schema and not database.execute("SELECT * FROM sqlite_master").fetchone()
+        return who == _OURS or is_empty
 
     def _opened(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.path, timeout=10.0, check_same_thread=False)
-        database.execute("PRAGMA foreign_keys = ON")
         # After a power failure the journal restores what is missing.
         database.execute("PRAGMA synchronous = NORMAL")
         return database
 
-    def _read(self, database: sqlite3.Connection, plan: dict[str, Any]) -> Plan:
-        names = _STEP_COLUMNS[1:]
-        rows = database.execute(
-            f"SELECT {', '.join(names)} FROM steps WHERE plan_id = ? ORDER BY seq", (plan["id"],)
-        ).fetchall()
-        steps = []
-        for row in rows:
-            step = dict(zip(names, row, strict=True))
-            step.update({name: msgspec.json.decode(step[name]) for name in _JSON})
-            steps.append(PlanStep.model_validate(step))
-        return Plan.model_validate({**plan, "steps": steps})
 
-
-class Following:
+class PlanWriter:
     """Writes the plans of one run.
 
     It keeps its connection until the run ends, because SQLite checkpoints when the last connection closes,
@@ -315,7 +267,6 @@ class Following:
         self.store = store
         self.fold = fold
         self.database: sqlite3.Connection | None = None
-        self.written: dict[tuple[str, str], PlanStep] = {}
         self.broken = False
 
     def __call__(self, batch: Sequence[Line]) -> None:
@@ -342,33 +293,13 @@ class Following:
     def _write(self, plans: Sequence[Plan]) -> None:
         if self.database is None:
             self.database = self.store._opened()
+        rows = [(plan.id, plan.started, plan.status, plan.model_dump_json()) for plan in plans]
         with self.database as database:
-            for plan in plans:
-                _upsert(database, "plans", _PLAN_COLUMNS, 1, [getattr(plan, name) for name in _PLAN_COLUMNS])
-                for step in plan.steps:
-                    if self.written.get((plan.id, step.id)) is step:
-                        continue
-                    values = {"plan_id": plan.id, **step.model_dump()}
-                    values.update({name: msgspec.json.encode(values[name]).decode() for name in _JSON})
-                    _upsert(database, "steps", _STEP_COLUMNS, 2, [values[name] for name in _STEP_COLUMNS])
-                    self.written[plan.id, step.id] = step
-
-
-def _quoted(name: str) -> str:
-    """Quote a table name for SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _upsert(
-    database: sqlite3.Connection, table: str, columns: list[str], keys: int, values: list[Any]
-) -> None:
-    """Insert a row, or update the row with the same key (its first `keys` columns)."""
-    kept = ", ".join(f"{name} = excluded.{name}" for name in columns[keys:])
-    database.execute(
-        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
-        f"ON CONFLICT ({', '.join(columns[:keys])}) DO UPDATE SET {kept}",
-        values,
-    )
+            database.executemany(
+                "INSERT INTO plans VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET status = excluded.status, plan = excluded.plan",
+                rows,
+            )
 
 
 def plans(run: Run) -> list[Plan]:

@@ -32,7 +32,7 @@ from tot_lab.core.policy import written
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.model_settings import TABLES, ModelSettings, bound_keys, check, model_places, unknown
-from tot_lab.lab.places import DEFAULT, FILE, PREFIX, Place, SettingsError, in_file, settings_files
+from tot_lab.lab.places import DEFAULT, FILE, PREFIX, SettingsError, SettingsSource, in_file, settings_files
 from tot_lab.strategies import ResearchDelegate
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
@@ -64,7 +64,7 @@ class Settings(ModelSettings):
     """Effects that the tools may have: `files`, `network`, `process`. No project file can allow any."""
 
     _read: tuple[Path, ...] = PrivateAttr(default=())
-    _tools_from: Place | None = PrivateAttr(default=None)
+    _tools_from: SettingsSource | None = PrivateAttr(default=None)
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str] | None = None, **given: Any) -> Self:
@@ -81,7 +81,11 @@ class Settings(ModelSettings):
         folder = Path.cwd() if folder is None else Path(folder).absolute()
         options = {name: value for name, value in given.items() if value is not None}
         files = list(settings_files(folder))
-        places = [Place("option", options), Place("environment", _environment()), *map(in_file, files)]
+        places = [
+            SettingsSource("option", options),
+            SettingsSource("environment", _environment()),
+            *map(in_file, files),
+        ]
         for place in places:
             check(cls, place.name, place.values)
         merged, sources = _merged(places)
@@ -205,7 +209,7 @@ def _value(text: str) -> Any:
 # What a project file may not do.
 
 
-def _expect_harmless(sources: Mapping[str, Place], settings: Settings) -> None:
+def _expect_harmless(sources: Mapping[str, SettingsSource], settings: Settings) -> None:
     """Raise `SettingsError` if a project file names a cache outside its folder or allows effects."""
     place = sources.get("cache", DEFAULT)
     if place.is_project and settings.cache is not None and not _is_below(settings.cache, place):
@@ -221,7 +225,7 @@ def _expect_harmless(sources: Mapping[str, Place], settings: Settings) -> None:
         )
 
 
-def _is_below(cache: Path, place: Place) -> bool:
+def _is_below(cache: Path, place: SettingsSource) -> bool:
     """Whether a cache and the files in it lie below the folder of the file that names it."""
     above = Path(place.name).parent.resolve()
     inside = (Path(folder) / name for folder, *names in os.walk(cache) for name in chain(*names))
@@ -231,14 +235,14 @@ def _is_below(cache: Path, place: Place) -> bool:
 # Merging.
 
 
-def _merged(places: Sequence[Place]) -> tuple[dict[str, Any], dict[str, Place]]:
+def _merged(places: Sequence[SettingsSource]) -> tuple[dict[str, Any], dict[str, SettingsSource]]:
     """Merge the settings of several places, the nearest first.
 
     Returns:
         The merged settings, and the place of each. A named model is one setting, `models.NAME`.
     """
     merged: dict[str, Any] = {}
-    sources: dict[str, Place] = {}
+    sources: dict[str, SettingsSource] = {}
     for place in reversed(places):
         for name, value in place.values.items():
             if name in TABLES:

@@ -21,7 +21,7 @@ from pydantic import Field
 from tot_lab.core.calls import Call, Reply, TokenLogprob, estimated_tokens
 from tot_lab.core.parts import Part
 
-Share = Annotated[float, Field(ge=0, le=1)]
+Probability = Annotated[float, Field(ge=0, le=1)]
 
 JUDGING = (  # distinguishes the prompts that all domains have, by their closing words
     ("vote", re.compile(r"best: N\b")),

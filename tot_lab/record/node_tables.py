@@ -27,16 +27,16 @@ from tot_lab.core.reading.values import finite
 from tot_lab.core.records import STATES, Note, Scored
 from tot_lab.core.task import Task
 from tot_lab.record.journal import JournalError
-from tot_lab.record.logs.common import UNREADABLE, contents, decoded, kind, tool_call_of
+from tot_lab.record.logs.common import UNREADABLE, contents, decoded, kind, message_of
 from tot_lab.record.marks import Mark, Verdict
 from tot_lab.record.nodes import (
     RECORDED,
     ROWS,
     CallSums,
+    FieldPlace,
     LoggedCall,
     LoggedEnd,
     LoggedNode,
-    Place,
     run_of_nodes,
     start_of,
 )
@@ -478,7 +478,7 @@ def _names(columns: str | tuple[str, str] | None) -> tuple[str | None, ...]:
     return columns if isinstance(columns, tuple) else (columns,)
 
 
-def _started(row: Mapping[str, Any], nodes: Sequence[LoggedNode], time: Times, where: Place) -> str:
+def _started(row: Mapping[str, Any], nodes: Sequence[LoggedNode], time: Times, where: FieldPlace) -> str:
     """The first time as a date, ISO 8601. Empty if the times are numbers, whose clock is unknown."""
     first = start_of(nodes, where)
     if time is None or first is None:
@@ -520,7 +520,7 @@ def _calls(
 
 
 def messages_of(value: Any) -> tuple[Message, ...]:
-    """Return the messages of a prompt: a text, or chat messages in the form of the OpenAI API.
+    """Return the messages of a prompt: a text, or a list of chat messages.
 
     Raises:
         ValueError: If it is neither, or a message holds anything but text.
@@ -529,29 +529,13 @@ def messages_of(value: Any) -> tuple[Message, ...]:
         return (Message("user", value),)
     if not isinstance(value, Sequence):
         raise ValueError(f"a prompt must be a text or a list of chat messages: got {kind(value)}.")
-    made = []
-    for message in value:
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise ValueError(f"a chat message must be an object with role and content: got {message!r:.80}.")
-        calls, answers = message.get("tool_calls") or [], message.get("tool_call_id")
-        if not isinstance(calls, Sequence) or not isinstance(answers, str | None):
-            raise ValueError("`tool_calls` must be a list, and `tool_call_id` a text.")
-        content = _content(message.get("content"))
-        made.append(Message(message["role"], content, tuple(map(tool_call_of, calls)), answers))
-    return tuple(made)
-
-
-def _content(value: Any) -> str:
-    """The text of a message: a text, or parts of type `text`."""
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        parts = [part.get("text") if isinstance(part, Mapping) else None for part in value]
-        if all(isinstance(part, str) for part in parts):
-            return "\n\n".join(map(str, parts))
-    if not isinstance(value, str):
-        raise ValueError(f"the content of a chat message must be text: got {value!r:.80}.")
-    return value
+    messages = [dict(message) if isinstance(message, Mapping) else message for message in value]
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            if not isinstance(part, dict) or not isinstance(part.get("text"), str):
+                raise ValueError(f"the content of a chat message must be text: got {content!r:.80}.")
+    return tuple(map(message_of, messages))
 
 
 _row_decoder = msgspec.json.Decoder()

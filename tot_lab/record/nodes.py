@@ -172,7 +172,7 @@ class LoggedEnd(NamedTuple):
     keeps_states: bool = False
 
 
-Place: TypeAlias = Callable[[int, str], str]
+FieldPlace: TypeAlias = Callable[[int, str], str]
 """Names the place of a field in an error message, from the number of a node (from 0) and the field."""
 
 
@@ -185,7 +185,7 @@ def run_of_nodes(
     end: LoggedEnd = LoggedEnd(),  # noqa: B008
     score_range: tuple[float, float] = (0.0, 1.0),
     started: str = "",
-    where: Place = "node {}, field {!r}".format,
+    where: FieldPlace = "node {}, field {!r}".format,
     id: str = "",
 ) -> Run:
     """Make a run of the nodes of a log.
@@ -246,7 +246,7 @@ def question_task(question: str, answer: Any = None, *, id: str = "") -> Task | 
 
 
 def _shares(
-    nodes: Sequence[LoggedNode], score_range: tuple[float, float], where: Place
+    nodes: Sequence[LoggedNode], score_range: tuple[float, float], where: FieldPlace
 ) -> list[float | None]:
     """Return the scores of the nodes as shares of their range, from 0 to 1."""
     low, high = (finite(end) for end in score_range)
@@ -297,7 +297,7 @@ def _root(nodes: Sequence[LoggedNode], task: Task | None) -> tuple[int | None, T
     return (roots[0] if text.strip() == task.question.strip() else None), task
 
 
-def _tree(nodes: Sequence[LoggedNode], top: int | None, where: Place) -> _Tree:
+def _tree(nodes: Sequence[LoggedNode], top: int | None, where: FieldPlace) -> _Tree:
     """Return the tree of the nodes. Ids that all have the form of a run's are kept."""
     index = {node.id: k for k, node in enumerate(nodes)}
     if len(index) < len(nodes):
@@ -327,7 +327,7 @@ def _tree(nodes: Sequence[LoggedNode], top: int | None, where: Place) -> _Tree:
     return _Tree(top, order, ids, index, False)
 
 
-def _order(nodes: Sequence[LoggedNode], index: Mapping[str, int], where: Place) -> list[int]:
+def _order(nodes: Sequence[LoggedNode], index: Mapping[str, int], where: FieldPlace) -> list[int]:
     given: Iterable[int] = range(len(nodes))
     if all(node.time is not None for node in nodes):
         given = sorted(given, key=lambda k: nodes[k].time or 0.0)
@@ -356,7 +356,7 @@ def _order(nodes: Sequence[LoggedNode], index: Mapping[str, int], where: Place) 
 
 
 def _circle(
-    nodes: Sequence[LoggedNode], index: Mapping[str, int], placed: set[str | None], where: Place
+    nodes: Sequence[LoggedNode], index: Mapping[str, int], placed: set[str | None], where: FieldPlace
 ) -> str:
     id = next(node.id for node in nodes if node.id not in placed)
     seen: dict[str, None] = {}
@@ -379,7 +379,7 @@ def _has_own_id(node: LoggedNode) -> bool:
 # Times.
 
 
-def _times(nodes: Sequence[LoggedNode], where: Place) -> tuple[list[float] | None, float | None]:
+def _times(nodes: Sequence[LoggedNode], where: FieldPlace) -> tuple[list[float] | None, float | None]:
     """Return the times of the nodes since the first time, and that time. `None` if a node has none."""
     known: list[float] = []
     for node in nodes:
@@ -398,7 +398,7 @@ def _times(nodes: Sequence[LoggedNode], where: Place) -> tuple[list[float] | Non
     return [time - start for time in known], start
 
 
-def start_of(nodes: Sequence[LoggedNode], where: Place) -> float | None:
+def start_of(nodes: Sequence[LoggedNode], where: FieldPlace) -> float | None:
     """Return the first time in the nodes. `None` if a node has none.
 
     Raises:

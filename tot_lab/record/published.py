@@ -27,7 +27,7 @@ from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import class_of
-from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Thought, positions
+from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Thought, UnitInterval, positions
 from tot_lab.core.task import Domain, Task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.logs.common import contents
@@ -50,7 +50,6 @@ def _published_task(problem: str) -> Task:
 
 T = TypeVar("T")
 
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 MAX_SAMPLES = 100
@@ -93,8 +92,8 @@ class Judged(msgspec.Struct):
 class Rates(msgspec.Struct):
     """The shares of a crossword's 25 letters and 10 words that are right."""
 
-    r_letter: Share
-    r_word: Share
+    r_letter: UnitInterval
+    r_word: UnitInterval
 
 
 class State(msgspec.Struct):

@@ -72,6 +72,12 @@ def money(amount: float | None) -> str:
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
 
 
+def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table: its first column is aligned on the left, the others on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+
+
 def model_name(settings: Mapping[str, Any]) -> str:
     """The name of a model from its settings, empty without any."""
     if settings.get("kind") == "local":

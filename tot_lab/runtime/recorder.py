@@ -51,7 +51,7 @@ class Divergence(Halt):
     """A repeated run differs from its record. The message names the first difference and its position."""
 
 
-def take_away(path: Path) -> None:
+def remove_journal(path: Path) -> None:
     """Remove a journal without a whole header, which holds nothing. Raises `HeldByAnother`, or
     FileNotFoundError if it is gone.
     """

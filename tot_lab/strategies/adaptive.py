@@ -32,9 +32,9 @@ from tot_lab.strategies.search.searches import LIMIT_OF_ITERATIONS
 from tot_lab.strategies.search.tree_of_thoughts import TreeOfThoughts
 from tot_lab.strategies.tree_then_act import TreeThenAct
 
-Kind = Literal["simple", "writing", "steps", "open"]
+TaskKind = Literal["simple", "writing", "steps", "open"]
 
-KINDS: dict[Kind, str] = {
+KINDS: dict[TaskKind, str] = {
     "simple": "one question or one job: a fact, a calculation, a few look-ups",
     "writing": "a text whose quality matters, and which gains from being criticised and written anew",
     "steps": "several clear steps that build on each other",
@@ -50,7 +50,7 @@ ROUTES: dict[str, str] = {
 }
 """The default strategy for each kind of task."""
 
-_WORDS: dict[Kind, tuple[str, ...]] = {
+_WORDS: dict[TaskKind, tuple[str, ...]] = {
     "simple": (),
     "writing": ("quality-critical", "quality-critical writing"),
     "steps": ("multi-step", "clear multi-step"),
@@ -68,7 +68,7 @@ _TEXTS = (
     r"(?:essay|report|letter|e-?mail|article|summary|abstract|review|documentation|speech|proposal|"
     r"paragraph|statement|section|announcement|explanation|post)s?"
 )
-_CUES: dict[Kind, re.Pattern[str]] = {
+_CUES: dict[TaskKind, re.Pattern[str]] = {
     "open": re.compile(
         r"\b(?:brainstorm\w*|imagine|invent|come up with|creativ\w+|open-ended|poems?|stor(?:y|ies)|slogans?|"
         r"ideas for|different ways|explore|what if)\b",
@@ -118,7 +118,7 @@ _MORE = re.compile(
 class Classification(NamedTuple):
     """The kind of a task, and why."""
 
-    kind: Kind
+    kind: TaskKind
     why: str
 
 

@@ -27,7 +27,7 @@ SUMMARY = 500
 DROPPED = "dropped by a patch"
 """The error of a step that a patch replaced."""
 
-Kind = Literal["tool_call", "analysis", "composite"]
+StepType = Literal["tool_call", "analysis", "composite"]
 Status = Literal["pending", "in_progress", "completed", "failed", "skipped"]
 Mode = Literal["linear", "dag"]
 OPEN = ("pending", "failed", "skipped")
@@ -90,7 +90,7 @@ class StepDraft(BaseModel):
     id: Text = ""
     title: Text = ""
     instruction: Text = ""
-    type: Kind
+    type: StepType
     tool_name: str | None = None
     tool_args: Annotated[dict[str, Any], BeforeValidator(lambda value: value or {})] = {}
     tool_hints: Names = ()

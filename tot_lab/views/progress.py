@@ -123,38 +123,37 @@ def pluralize(number: int, name: str) -> str:
     return f"{number:,} {name}" + "s" * (number != 1)
 
 
+_NOTES = {
+    "adaptive.chosen": "{progress} ({by}: {why})",
+    "adaptive.fell_back": "{progress} (the first choice stopped: {stop})",
+    "deep_think.clamped": "{field}={given} is out of range: {used} is used",
+    "deep_think.left_out": "only the first {used} of {given} approaches are used",
+    "deep_think.truncated": "the reply of {what} is truncated",
+    "deep_think.matched": "{why}",
+    "deep_think.rescaled": "{why}",
+    "joint.matched": "{why}",
+    "think.nothing_gathered": "nothing was gathered",
+    "research.window": "context window unknown: {assumed:,} tokens assumed (context_window sets it)",
+    "research.cut": "{url} is truncated to its first {characters:,} characters",
+}
+"""The text of a note, with its data."""
+
+
 def _note_texts(note: Note) -> Iterator[str]:
     data = note.data
-    if note.name == "adaptive.chosen":
-        yield f"{data['progress']} ({data['by']}: {data['why']})"
-    elif note.name == "adaptive.fell_back":
-        yield f"{data['progress']} (the first choice stopped: {data['stop']})"
-    elif note.name == "deep_think.clamped":
-        yield f"{data['field']}={data['given']} is out of range: {data['used']} is used"
-    elif note.name == "deep_think.left_out":
-        yield f"only the first {data['used']} of {data['given']} approaches are used"
-    elif note.name == "deep_think.assumed" and "branch" in data:
-        yield "no synthesis: the best solution is used instead"
-    elif note.name == "deep_think.truncated":
-        yield f"the reply of {data['what']} is truncated"
+    if note.name in _NOTES:
+        yield _NOTES[note.name].format_map(data)
+    elif note.name == "deep_think.assumed":
+        alone = f"the reply of {data.get('what')} could not be parsed: its text is used as it is"
+        yield "no synthesis: the best solution is used instead" if "branch" in data else alone
     elif note.name == "deep_think.shortened":
         text = " of ".join(filter(None, [data["text"], data["branch"]]))
         yield f"{data['what']} is shown {data['shown']:,} of {data['of']:,} characters of the {text}"
-    elif note.name in ("deep_think.matched", "deep_think.rescaled", "joint.matched"):
-        yield data["why"]
-    elif note.name == "deep_think.assumed":
-        yield f"the reply of {data['what']} could not be parsed: its text is used as it is"
     elif note.name == "deep_think.iteration":
         confidence = "unknown" if data.get("assumed") else f"{data['confidence']:g} of 10"
         yield f"iteration {data['iteration']}: confidence {confidence}"
     elif note.name == "think.gathered":
         yield f"gathered: {data['results']} of {pluralize(data['tool_calls'], 'tool call')} returned results"
-    elif note.name == "think.nothing_gathered":
-        yield "nothing was gathered"
-    elif note.name == "research.window":
-        yield f"context window unknown: {data['assumed']:,} tokens assumed (context_window sets it)"
-    elif note.name == "research.cut":
-        yield f"{data['url']} is truncated to its first {data['characters']:,} characters"
     elif note.name == "research.left_out":
         yield f"{pluralize(len(data['urls']), 'page')} not read: the limit is {data['max_pages']}"
     elif note.name == "research.failed":

@@ -8,7 +8,6 @@ file that needs no network.
 from __future__ import annotations
 
 import heapq
-import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -28,22 +27,18 @@ from tot_lab.core.tree import Node, Tree, format_score
 from tot_lab.record.losses import describe, losses_of, total, warning_of
 from tot_lab.record.run import Run, money
 from tot_lab.views.figures.theme import (
-    DARK,
-    DARK_SCORES,
     FONT,
-    LIGHT,
     MISSED,
     PATH,
     PERSON_TEXT,
-    SCORES,
     THEME,
     number,
     printable,
     short,
     themed,
 )
-from tot_lab.views.figures.tree import MAX_THOUGHTS, plot_tree
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
+from tot_lab.views.html_page import END, html_head
 from tot_lab.views.markdown import text_to_html
 from tot_lab.views.tree_svg import svg_url, tree_svg
 
@@ -61,6 +56,12 @@ _PILL = themed("margin-left:.7em;padding:var(--space-1) var(--space-4);border:1p
 
 MAX_DRAWN = 150
 """Maximum number of thoughts in the tree of a notebook card."""
+
+LINE = 300
+"""Maximum number of characters of the question and the answer in a notebook card."""
+
+CELL = 60
+"""Maximum number of characters of another fact in a notebook card."""
 
 MAX_ROWS = 12
 """Maximum number of lines of the tree in the text of a run."""
@@ -296,7 +297,7 @@ def run_html(run: Run) -> str:
     ]
     table = "".join(
         f'<div style="min-width:4em"><div style="{_SMALL}">{name}</div>'
-        f"<div>{html_text(short(value, 60))}</div></div>"
+        f"<div>{html_text(short(value, CELL))}</div></div>"
         for name, value in cells
     )
     return (
@@ -313,12 +314,12 @@ def run_html(run: Run) -> str:
 
 
 def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = "tot_lab runs") -> Path:
-    """Write a report about several runs as one HTML file that needs no network.
+    """Write a report about several runs to read or print: one HTML file without scripts.
 
     It contains a table of the runs, totals, the shares of lost calls by role (see `tot_lab.record.losses`)
-    and for each run its question, its answer, an interactive tree and the full texts on the path to the
-    answer. Runs of more than 2,000 thoughts have no tree. The page is light or dark as the reader's system,
-    and light in print. An existing file is replaced atomically.
+    and for each run its card with a picture of its tree, its long texts, and the full texts on the path to
+    the answer. The page is light or dark as the reader's system, and light in print. An existing file is
+    replaced atomically. `run.save_html` and `sweep.save_html` write pages that open every thought.
 
     Args:
         runs: The runs.
@@ -328,35 +329,17 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
     Returns:
         The path of the file.
     """
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415  the repr of a run must not import it
-
-    pairs = [(run, summarize(run)) for run in runs]
-    rows = "".join(_table_row(k, run, one) for k, (run, one) in enumerate(pairs, 1))
-    sections = "".join(_section(k, run, one) for k, (run, one) in enumerate(pairs, 1))
+    summaries = [(k, run, summarize(run)) for k, run in enumerate(runs, 1)]
+    badge = _badge_html(any(summary.simulated for _, _, summary in summaries))
     tiles = "".join(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in _totals(runs))
-    heads = "".join(
-        f"<th{' class=n' if name in _NUMBERS else ''}>{name}</th>"
-        for name in (
-            "",
-            "question",
-            "strategy",
-            "model",
-            "answer",
-            "correct",
-            "strategy's score",
-            "ended",
-            *_NUMBERS[1:],
-        )
-    )
+    rows = [_table_row(*one) for one in summaries]
+    heads = _cells("th", {name: name for row in rows[:1] for name in row})
     page = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(printable(title))}</title><style>{_STYLE}</style>"
-        f"<script>{get_plotlyjs()}</script></head><body>"
-        f"<h1>{escape(printable(title))}{_badge_html(any(one.simulated for _, one in pairs))}</h1>"
+        f"{html_head(title, _STYLE, _POLICY)}<h1>{escape(printable(title))}{badge}</h1>"
         f"<div class=tiles>{tiles}</div>{_losses_html(runs)}"
-        f"<div class=wide><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-        f"<h2>Trees</h2>{sections}<script>{_SCRIPT}</script></body></html>\n"
+        f"<div class=wide><table><thead>{heads}</thead>"
+        f"<tbody>{''.join(_cells('td', row) for row in rows)}</tbody></table></div>"
+        f"<h2>Runs</h2>{''.join(_section(*one) for one in summaries)}{END}"
     )
     return write_whole(path, page.encode())
 
@@ -425,7 +408,11 @@ def _tree_html(run: Run) -> str:
     )
 
 
-_NUMBERS = ("strategy's score", "calls", "tokens in", "tokens out", "cost", "seconds")
+_CLASSES = {
+    **dict.fromkeys(("question", "answer"), " class=t"),
+    **dict.fromkeys(("strategy's score", "calls", "tokens in", "tokens out", "cost", "seconds"), " class=n"),
+}
+"""Classes of the columns of the table: texts and numbers."""
 
 
 def _totals(runs: Sequence[Run]) -> list[tuple[str, str]]:
@@ -477,60 +464,50 @@ def _failure_html(summary: RunSummary) -> str:
     return f'<div style="{_APART}">failed: {html_text(short(summary.failed, 400))}</div>'
 
 
-def _table_row(place: int, run: Run, summary: RunSummary) -> str:
+def _table_row(place: int, run: Run, summary: RunSummary) -> dict[str, str]:
+    """Return the cells of a run by column, as HTML."""
     usage = run.usage
-    texts = [
-        f"<a href=#run-{place}>{place}</a>",
-        escape(short(summary.question, 120)),
-        escape(summary.strategy),
-        escape(summary.model),
-        escape(short(summary.answer, 120)) or "none",
-        escape(summary.verdict) or "unknown",
-    ]
-    numbers = [summary.calls, number(usage.input_tokens), number(usage.output_tokens), summary.cost]
-    return (
-        "<tr>"
-        + "".join(
-            f"<td class=t>{text}</td>" if k in (1, 4) else f"<td>{text}</td>" for k, text in enumerate(texts)
-        )
-        + f"<td class=n>{summary.score}</td><td>{escape(short(summary.stopped, 80))}</td>"
-        + "".join(f"<td class=n>{escape(text)}</td>" for text in [*numbers, _format_seconds(run)])
-        + "</tr>"
-    )
+    cells = {
+        "question": short(summary.question, 120),
+        "strategy": summary.strategy,
+        "model": summary.model,
+        "answer": short(summary.answer, 120) or "none",
+        "correct": summary.verdict or "unknown",
+        "strategy's score": summary.score,
+        "ended": short(summary.stopped, 80),
+        "calls": summary.calls,
+        "tokens in": number(usage.input_tokens),
+        "tokens out": number(usage.output_tokens),
+        "cost": summary.cost,
+        "seconds": _format_seconds(run),
+    }
+    return {"": f"<a href=#run-{place}>{place}</a>"} | {name: escape(text) for name, text in cells.items()}
+
+
+def _cells(tag: str, cells: dict[str, str]) -> str:
+    """Return a row of the table."""
+    made = (f"<{tag}{_CLASSES.get(name, '')}>{text}</{tag}>" for name, text in cells.items())
+    return f"<tr>{''.join(made)}</tr>"
 
 
 def _section(place: int, run: Run, summary: RunSummary) -> str:
-    count, title = len(run.tree), short(summary.question, 100)
-    if 0 < count <= MAX_THOUGHTS:
-        # With these escapes, no text in the JSON can end the script element or start a comment.
-        data = plot_tree(run, dark=False).to_json()
-        for sign in "<>&\u2028\u2029":
-            data = data.replace(sign, f"\\u{ord(sign):04x}")
-        body = f'<div class=figure><script type="application/json">{data}</script></div>'
-    else:
-        many = f"{count:,} thoughts: too many for a figure; run.nodes_df() lists them"
-        body = f"<p>{many if count else 'no thoughts'}</p>"
-    question = text_to_html(summary.question, mathml=True)
-    whole = "" if title == summary.question else f"<div class=text>{question}</div>"
-    return (
-        f"<details id=run-{place}{' open' if place == 1 else ''}><summary>{place} · "
-        f"{escape(title)} "
-        f"<span>{escape(summary.strategy)} · {escape(summary.stopped)} · "
-        f"{summary.thoughts} thoughts {escape(summary.verdict)}</span>"
-        f"{_badge_html(summary.simulated)}</summary>"
-        f"{whole}<p>answer {'' if summary.answer else '<b>none</b>'} {escape(summary.verdict)}</p>"
-        f"<div class='text answer'>{text_to_html(summary.answer, mathml=True)}</div>"
-        f"{_failure_html(summary)}{_changed_html(summary)}"
-        f"{f'<p>tools: {escape(summary.tools)}</p>' if summary.tools else ''}{body}"
-        f"{_path_html(run)}"
-        f"<p class=facts>{escape(summary.run_facts)}</p></details>"
-    )
+    """Return the card of a run, the texts that the card shortens, and the path to the answer."""
+    texts = ""
+    for name, text, most in (
+        ("question", summary.question, LINE),
+        ("answer", summary.answer, LINE),
+        ("tools", summary.tools, CELL),
+    ):
+        shown = text_to_html(text, mathml=True)
+        if len(text) > most or "<math" in shown:
+            texts += f"<p>{name}</p><div class=text>{shown}</div>"
+    return f"<section id=run-{place}><h3>{place}</h3>{run_html(run)}{texts}{_path_html(run)}</section>"
 
 
 def _line_html(text: str) -> str:
     """Return the beginning of a text. A short one is rendered, a long one is put on one line."""
-    if len(text) > 300:
-        return html_text(short(text, 300))
+    if len(text) > LINE:
+        return html_text(short(text, LINE))
     return text_to_html(text).strip().removeprefix("<p>").removesuffix("</p>")
 
 
@@ -565,9 +542,9 @@ def _variables(scheme: str) -> str:
 
 
 # A page is dark only on a screen: paper is white.
-_SCREEN = "@media screen and (prefers-color-scheme:dark)"
 _STYLE = themed(
-    f":root{{{_variables('light')}}}{_SCREEN}{{:root{{{_variables('dark')}}}}}"
+    f":root{{{_variables('light')}}}"
+    f"@media screen and (prefers-color-scheme:dark){{:root{{{_variables('dark')}}}}}"
     f"body{{font:var(--text-page)/1.5 {FONT};color:var(--ink);background:var(--paper);max-width:1180px;"
     "margin:var(--space-8) auto;padding:0 var(--space-7)}"
     "h1{font-size:var(--text-head);font-weight:600}"
@@ -579,70 +556,21 @@ _STYLE = themed(
     ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:var(--text-body)}"
     "th{text-align:left;font-weight:600;color:var(--faint)}th,td{border-bottom:1px solid var(--border)}"
     "th,td{padding:var(--space-3) var(--space-4) var(--space-3) 0;vertical-align:top}"
+    ".t,.text{overflow-wrap:anywhere}"
     ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:var(--chosen)}"
-    "details{border:1px solid var(--border);border-radius:8px;margin:var(--space-4) 0;"
-    "padding:0 var(--space-6)}"
-    "summary{cursor:pointer;padding:var(--space-4) 0;font-weight:600;overflow-wrap:anywhere}"
-    ".t,.text{overflow-wrap:anywhere}.text p{margin:var(--space-2) 0}"
+    "h3{font-size:var(--text-page);margin:var(--space-7) 0 var(--space-3)}.text p{margin:var(--space-2) 0}"
     ".text table{width:auto}.text :is(pre,code){white-space:pre-wrap}"
-    ".answer{font-weight:600}"
     "math{font-size:120%;math-style:normal}"
     "menclose{border:1px solid;padding:var(--space-1) var(--space-2)}mtd[columnalign=right]{text-align:right}"
     "mtd[columnalign=left]{text-align:left}"
-    "summary span,li>span,p.facts{font-weight:400;color:var(--faint)}"
-    "p.facts,li>span{font-size:var(--text-note)}"
+    "section>p,li>span{color:var(--faint)}li>span{font-size:var(--text-note)}"
     ".warning,.outside{color:var(--warning)}"
     "@page{margin:14mm}@media print{body{max-width:none;margin:0;padding:0}"
     ".wide{overflow:visible}table{font-size:var(--text-print)}"
     "th,td,.n{padding:var(--space-2) var(--space-3) var(--space-2) 0;white-space:normal;"
     "overflow-wrap:break-word}"
-    "details::details-content{content-visibility:visible}.modebar{display:none}summary{list-style:none}"
-    "a{color:inherit;text-decoration:none}details,li,tr,.tiles div,.figure{break-inside:avoid}"
-    "h2,summary{break-after:avoid}}"
+    "a{color:inherit;text-decoration:none}li,tr,.tiles div{break-inside:avoid}"
+    "h2,h3,section>p{break-after:avoid}}"
 )
 
-_SHADES = dict(zip((*LIGHT, *SCORES), (*DARK, *DARK_SCORES), strict=True))
-
-# A figure is drawn when its section is first opened, so that a page with hundreds of runs opens quickly. Its
-# colours are those of the light palette. For a dark screen they are replaced when the figure is read.
-_SCRIPT = """
-const shades = new Map(Object.entries(SHADES)), screenIsDark = matchMedia('(prefers-color-scheme: dark)');
-const draw = (box, printing) => {
-  const dark = screenIsDark.matches && !printing;
-  const figure = JSON.parse(box.source ??= box.querySelector('script').textContent, (key, value) =>
-    typeof value !== 'string' || !dark ? value
-      : key === 'text' ? value.replace('color:WARNING', `color:${shades.get('WARNING')}`)
-      : shades.get(value) ?? value);
-  if (printing) figure.layout.width = 1000;
-  box.style.zoom = printing ? 0.64 : '';  // as wide as A4 paper, with labels that have room
-  Plotly.newPlot(box, figure.data, figure.layout, {responsive: !printing, displaylogo: false});
-};
-const figureOf = (details) => details.querySelector('.figure');
-const show = (details) => {
-  const box = figureOf(details);
-  if (details.open && box && !box.source) draw(box);
-};
-const reveal = () => {
-  const aim = location.hash && document.getElementById(location.hash.slice(1));
-  if (aim && aim.tagName === 'DETAILS') aim.open = true;
-};
-const all = [...document.querySelectorAll('details')];
-all.forEach((details) => {
-  details.addEventListener('toggle', () => show(details));
-  show(details);
-});
-const redraw = () => all.map(figureOf).filter((box) => box && box.source).forEach((box) => draw(box));
-screenIsDark.addEventListener('change', redraw);
-let closed = [];
-addEventListener('beforeprint', () => {
-  closed = all.filter((details) => !details.open);
-  closed.forEach((details) => { details.open = true; });
-  all.map(figureOf).filter(Boolean).forEach((box) => draw(box, true));
-});
-addEventListener('afterprint', () => {
-  closed.forEach((details) => { details.open = false; });
-  redraw();
-});
-addEventListener('hashchange', reveal);
-reveal();
-""".replace("SHADES", json.dumps(_SHADES)).replace("WARNING", LIGHT.warning)
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -22,8 +22,8 @@ from tot_lab.domains.game24.player import SimGame24
 from tot_lab.lab.lab import Lab
 from tot_lab.record.losses import describe, losses_of, total, warning_of
 from tot_lab.strategies import Propose, TreeOfThoughts
+from tot_lab.views.explorer.sweep_page import save_html
 from tot_lab.views.figures.verdict import grade_words, stop_words
-from tot_lab.views.report import report_html
 
 if TYPE_CHECKING:
     from tot_lab.record.run import Run
@@ -65,7 +65,7 @@ async def run_demo(folder: Path) -> None:
     print(f"lost calls: {describe(losses)}")
     if warning := warning_of({"": losses}):
         print(f"! {warning}")
-    report = report_html(runs, folder / "report.html", title="Game of 24 by Tree of Thoughts")
+    report = save_html(runs, folder / "report.html")
     print(f"\nruns:   {journals}/\nreport: {report}  (opens in any browser, offline)")
 
 

@@ -40,7 +40,7 @@ from tot_lab.models.cache import MODES
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.losses import describe, without_losses
-from tot_lab.record.run import money
+from tot_lab.record.run import money, text_table
 from tot_lab.runtime.gateway import Gateway
 
 _RUN = """
@@ -320,10 +320,8 @@ def table(sweep: Sweep) -> str:
                 describe(line.losses) or "–",
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
     head = str(sweep).partition("\n")[0]
-    return "\n".join([head, *lines, *filter(None, [warned(sweep)])])
+    return "\n".join([head, *text_table(rows), *filter(None, [warned(sweep)])])
 
 
 def _name(gateway: Gateway) -> str:

@@ -15,7 +15,7 @@ from tot_lab.domains.constrained.constraints import DAYS, FORMS, SORTS, Given, R
 
 T = TypeVar("T")
 
-Plan = dict[str, tuple[str, ...]]
+DesignLines = dict[str, tuple[str, ...]]
 """The lines of a design: maps the name before the colon to the values after it."""
 
 _TEXTS = 40  # number of texts tried per answer
@@ -252,11 +252,11 @@ class Design:
         self.names = list(names)
         self.values = values
 
-    def initial(self, stream: Stream) -> Plan:
+    def initial(self, stream: Stream) -> DesignLines:
         """Return a random plan with a line for each name."""
         return {name: self.values(stream) for name in self.names}
 
-    def mutate(self, plan: Plan, stream: Stream) -> Plan:
+    def mutate(self, plan: DesignLines, stream: Stream) -> DesignLines:
         """Return a plan that differs in one line, or in which two lines are swapped."""
         move = stream.below(6)
         if move < 3 and len(plan) > 1:
@@ -267,7 +267,7 @@ class Design:
             return {other: values for other, values in plan.items() if other != name}
         return {**plan, name: self.values(stream)}
 
-    def format(self, plan: Plan) -> str:
+    def format(self, plan: DesignLines) -> str:
         """Return the lines of a plan, in the order of the names."""
         lines = [f"{name}: {', '.join(plan[name])}" for name in self.names if name in plan]
         return "\n".join(lines) or "(nothing)"
@@ -276,7 +276,7 @@ class Design:
 class _Row(Design):
     """A seating plan. Its initial plan uses each seat once."""
 
-    def initial(self, stream: Stream) -> Plan:
+    def initial(self, stream: Stream) -> DesignLines:
         seats = stream.shuffled(range(1, len(self.names) + 1))
         return {name: (str(seat),) for name, seat in zip(self.names, seats, strict=True)}
 
@@ -284,7 +284,7 @@ class _Row(Design):
 class _Subset(Design):
     """A packing list. Its initial plan contains a random subset of the names."""
 
-    def initial(self, stream: Stream) -> Plan:
+    def initial(self, stream: Stream) -> DesignLines:
         return {name: values for name, values in super().initial(stream).items() if stream.below(2)}
 
 
@@ -322,9 +322,9 @@ _DESIGNS: Mapping[str, Callable[[Sequence[Rule]], Design]] = {
 }
 
 
-def _search(design: Design, rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> Plan:
+def _search(design: Design, rules: Sequence[Rule], wanted: Sequence[bool], stream: Stream) -> DesignLines:
     """Find the best plan by hill climbing with restarts. Changes that are not worse are accepted."""
-    best, limit, here = Plan(), -1, 0
+    best, limit, here = DesignLines(), -1, 0
     plan = best
     for k in range(_CHANGES):
         other = design.mutate(plan, stream) if k % _RESTART else design.initial(stream)

@@ -16,7 +16,7 @@ from typing import Any
 from tot_lab.domains.constrained.answers import Stream, make_answer
 from tot_lab.domains.constrained.constraints import Rule, check_rules, rules_in, strip_answer
 from tot_lab.domains.player import OPEN_STEP, STRATEGY_FORMS, Player, Responder, candidates_in
-from tot_lab.models.simulated import JUDGING, Share
+from tot_lab.models.simulated import JUDGING, Probability
 
 _FORMS = (
     *JUDGING,
@@ -273,16 +273,16 @@ class SimConstrained(Player):
     garbled = ("", "\n", "   ", "\n\n")
     unknown = "I am a simulated player of tasks under constraints, and I do not understand this prompt."
 
-    skill: Share = 0.8
+    skill: Probability = 0.8
     """Probability that a draft satisfies a rule, 0–1.
 
     A violated rule is noticed with probability (1 + skill) / 2, and repaired in the next draft.
     """
 
-    noise: Share = 0.1
+    noise: Probability = 0.1
     """Probability that a judgement is random, 0–1."""
 
-    garble: Share = 0.0
+    garble: Probability = 0.0
     """Share of replies that are empty, 0–1."""
 
 

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 
 from tot_lab.domains.creative_writing import creative_writing
 from tot_lab.domains.player import Player, Responder, candidates_in
-from tot_lab.models.simulated import JUDGING, Share, without_candidates
+from tot_lab.models.simulated import JUDGING, Probability, without_candidates
 
 _FORMS = (
     ("none", re.compile(r"the passage is written", re.I)),
@@ -153,17 +153,17 @@ class SimCreativeWriting(Player):
     garbled = ("", "\n", "   ", "\n\n")
     unknown = "I am a simulated writer of passages, and I do not understand this prompt."
 
-    skill: Share = 0.8
+    skill: Probability = 0.8
     """Probability of each correct element, 0–1.
 
     The elements are a paragraph that ends with its exact sentence, and a line of a plan (or a paragraph
     without a plan) that has the same hero as the line before.
     """
 
-    noise: Share = 0.2
+    noise: Probability = 0.2
     """Probability that a judgement or a vote is random, 0–1."""
 
-    garble: Share = 0.0
+    garble: Probability = 0.0
     """Share of replies that are empty, 0–1."""
 
 

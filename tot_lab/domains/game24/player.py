@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from tot_lab.core.arithmetic import OPERATORS, TARGET, joined, number, value_of, win_share
 from tot_lab.domains.game24 import step_line, terms_after
 from tot_lab.domains.player import Move, Player, Responder, candidates_in
-from tot_lab.models.simulated import JUDGING, Share
+from tot_lab.models.simulated import JUDGING, Probability
 
 _FORMS = (
     ("critique", re.compile(r"`SATISFIED:`")),
@@ -131,7 +131,7 @@ class SimGame24(Player):
     garbled = ("", "...", "I have lost the thread here.", '{"steps": [{"a": ', "?? ?? ??")
     unknown = "I am a simulated player of the Game of 24, and I do not understand this prompt."
 
-    skill: Share = 0.8
+    skill: Probability = 0.8
     """Probability of a step after which 24 can be reached, if there are such steps and others, 0–1."""
 
 

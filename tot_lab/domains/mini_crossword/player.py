@@ -23,7 +23,7 @@ from tot_lab.domains.mini_crossword import (
 )
 from tot_lab.domains.mini_crossword.puzzles import puzzles
 from tot_lab.domains.player import Move, Player, Responder, candidates_in
-from tot_lab.models.simulated import JUDGING, Share
+from tot_lab.models.simulated import JUDGING, Probability
 
 _FORMS = (
     ("none", re.compile(r"the grid is full", re.I)),
@@ -171,17 +171,17 @@ class SimMiniCrossword(Player):
     garbled = ("", "...", "I have lost the thread here.", '{"words": [{"clue": ', "?? ?? ??")
     unknown = "I am a simulated solver of mini crosswords, and I do not understand this prompt."
 
-    skill: Share = 0.4
+    skill: Probability = 0.4
     """Probability of finding the right word for a clue without known letters, 0–1.
 
     Each known letter adds a fifth of the difference to 1. A word that does not fit the letters is never
     written.
     """
 
-    sight: Share = 0.12
+    sight: Probability = 0.12
     """Probability of the label `impossible` for a clue whose letters contradict the right word, 0–1."""
 
-    noise: Share = 0.03
+    noise: Probability = 0.03
     """Probability of the label `impossible` for a clue whose letters agree with the right word, 0–1."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tot_lab.domains.puzzles.base import AssignmentPuzzle, Position
-from tot_lab.domains.puzzles.statements import Claim, Roles, Statement, read_statements, truth
+from tot_lab.domains.puzzles.statements import Assertion, Roles, Statement, read_statements, truth
 
 _PEOPLE = re.compile(
     r"You meet \d{1,2} inhabitants: ([A-Z][a-z]{0,20}(?:,? (?:and )?[A-Z][a-z]{0,20}){0,9})\."
@@ -58,11 +58,11 @@ class KnightsKnaves(AssignmentPuzzle):
         known = zip(puzzle.names, state, strict=True)
         return "\n".join(f"{name}: {'?' if role is None else puzzle.roles[not role]}" for name, role in known)
 
-    def write(self, puzzle: Puzzle, move: Claim) -> str:
+    def write(self, puzzle: Puzzle, move: Assertion) -> str:
         role = puzzle.roles[not move[1]]
         return f"{puzzle.names[move[0]]} is {'an' if role[0] in 'aeiou' else 'a'} {role}"
 
-    def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[Claim]:
+    def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[Assertion]:
         names, roles = [name.lower() for name in puzzle.names], puzzle.roles
         for name, role in _CLAIM.findall(text):
             if name.lower() in names and role.lower() in roles:

@@ -16,7 +16,7 @@ from tot_lab.core.registry import names
 from tot_lab.core.task import Domain, Path, Task
 from tot_lab.domains.player import Player, Responder, candidates_in
 from tot_lab.domains.puzzles.base import Position, PuzzleDomain, solve
-from tot_lab.models.simulated import JUDGING, Share
+from tot_lab.models.simulated import JUDGING, Probability
 
 _FORMS = (
     ("critique", re.compile(r"`SATISFIED:`")),
@@ -160,7 +160,7 @@ class SimPuzzle(Player):
     garbled = ("", "...", "I have lost the thread here.", "?? ?? ??")
     unknown = "I am a simulated player of puzzles and do not understand this. Word ladders require `words`."
 
-    skill: Share = 0.8
+    skill: Probability = 0.8
     """Probability that a proposal contains the move that a solver would make, 0–1. The others are random."""
 
     words: str = ""

@@ -28,10 +28,10 @@ _TRUTH: dict[str, Callable[[float, float], float]] = {
 Roles = tuple[bool | None, ...]
 """Whether each person tells the truth. `None` is not decided."""
 
-Claim = tuple[int, bool]
+Assertion = tuple[int, bool]
 """A person, and whether that person tells the truth."""
 
-Statement = tuple[str | Claim, ...]
+Statement = tuple[str | Assertion, ...]
 """Claims and operators in postfix order."""
 
 
@@ -78,7 +78,7 @@ def _runs(text: str) -> Iterator[list[str]]:
 
 def _postfix(words: Sequence[str], names: Sequence[str], knight: str) -> Statement | None:
     """Convert a statement to postfix order, with a stack of operators. Returns `None` if it is not valid."""
-    done: list[str | Claim] = []
+    done: list[str | Assertion] = []
     waiting = ["("]
     for word in [*words, ")"]:
         operator = word.lower()

@@ -23,7 +23,7 @@ import time
 import warnings
 import weakref
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -80,10 +80,8 @@ def digest_of(folder: Path) -> str:
     return code.hexdigest()[:12]
 
 
-PACKAGE = (
-    __version__,
-    digest_of(Path(__file__).parents[2]),
-    f"{sys.version_info.major}.{sys.version_info.minor}",
+PACKAGE = "tot_lab {} (code {}) on Python {}.{}".format(
+    __version__, digest_of(Path(__file__).parents[2]), *sys.version_info[:2]
 )
 """Version and code digest of tot_lab and version of Python, as loaded by this process."""
 
@@ -116,7 +114,7 @@ class Parcel:
         self.package = PACKAGE
         gateway = sweep.runner.gateway
         cache = gateway.given_cache
-        path = None if cache is None else cache.path if isinstance(cache, Cache) else Path(cache)
+        path = cache.path if isinstance(cache, Cache) else cache and Path(cache)
         settings, repeats = sweep.runner.settings.portable(), max(cell.repeat for cell in sweep.cells) + 1
         about = settings, path, sweep.settings, [*sweep.tasks.values()], repeats, sweep.name, sweep.budget
         try:
@@ -134,10 +132,9 @@ class Parcel:
     def opened(self) -> tuple[Any, ...]:
         """Return the settings. Raises `RuntimeError` if the client runs other code than this process."""
         if self.package != PACKAGE:
-            here, there = (f"tot_lab {p[0]} (code {p[1]}) on Python {p[2]}" for p in (PACKAGE, self.package))
             raise RuntimeError(
-                f"a dask worker has {here}, and the client {there}. Install the same version on all "
-                f"machines, and restart the workers."
+                f"a dask worker has {PACKAGE}, and the client {self.package}. Install the same version on "
+                f"all machines, and restart the workers."
             )
         about: tuple[Any, ...] = cloudpickle.loads(self.data)
         for part in (about[0].model, *about[0].tools):
@@ -168,17 +165,13 @@ class SweepWorker:
         """Start a run, or continue it after its journal."""
         self.making.loop.call_soon_threadsafe(self.making.start, run_id, journal)
 
-    async def exchange(self, results: bytes) -> bytes:
-        """Take in results of requests and return news, or nothing new after a moment."""
-        return await self._news(self.making.exchange(_results_in(results)))
-
-    async def stop(self) -> bytes:
-        """Cancel all runs, and return the last news."""
-        return await self._news(self.making.cancel())
-
-    async def _news(self, coming: Coroutine[Any, Any, News]) -> bytes:
-        news = asyncio.run_coroutine_threadsafe(coming, self.making.loop)
-        return _encode(await asyncio.wrap_future(news))
+    async def exchange(self, results: bytes | None) -> bytes:
+        """Take in results of requests and return news, or nothing new after a moment. `None` cancels all
+        runs.
+        """
+        making = self.making
+        coming = making.cancel() if results is None else making.exchange(_results_in(results))
+        return _encode(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coming, making.loop)))
 
 
 class _Making(Sweep):
@@ -505,7 +498,7 @@ class _Worker:
         finally:
             with suppress(Exception):  # it may have died, and the client may be closed
                 if self.actor.done():
-                    last = _in_loop(client, lambda: self.actor.result().stop())
+                    last = _in_loop(client, lambda: self.actor.result().exchange(None))
                     await self._take(_news_in(await asyncio.wait_for(last, 2 * NOTICE)))
             with suppress(Exception):
                 await _in_loop(client, lambda: client.cancel([future]))

@@ -15,7 +15,7 @@ from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import Cell, Sweep
 from tot_lab.record.compute import flops_by_call
 from tot_lab.record.journal import JournalError
-from tot_lab.record.run import Run, money
+from tot_lab.record.run import Run, money, text_table
 from tot_lab.runtime.estimates import Amounts, total
 
 SPREAD = 0.7
@@ -84,9 +84,7 @@ class SweepEstimate(NamedTuple):
                 label = _LABELS.get(name, name.replace("_", " "))
                 bound, expected, low, high = (_shown(name, amount) for amount in forecast)
                 rows.append([label, bound, expected, f"{low} – {high}"])
-        shown = [row if self.sample else row[:2] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-        table = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in shown]
+        table = text_table(rows if self.sample else [row[:2] for row in rows])
         based = f"expected from {self.sample:,} finished task{'' if self.sample == 1 else 's'}"
         return "\n".join(
             [

@@ -40,7 +40,7 @@ from tot_lab.record.journal import HeldByAnother, JournalError, encoder, read_jo
 from tot_lab.record.losses import ByRole, losses_of
 from tot_lab.record.run import Run, Usage, load, replies_of, usage_by_role
 from tot_lab.runtime.gateway import identity_of
-from tot_lab.runtime.recorder import take_away
+from tot_lab.runtime.recorder import remove_journal
 from tot_lab.runtime.roles import calling_roles
 from tot_lab.runtime.runner import Execution, Runner, check_arguments, resumable
 
@@ -552,7 +552,7 @@ def _left_behind(path: Path) -> bool:
     """
     if path.exists() and not begun(path):
         with suppress(FileNotFoundError):
-            take_away(path)
+            remove_journal(path)
     return begun(path)
 
 

@@ -50,16 +50,16 @@ from tot_lab.record.logs.common import (
     tool_reply,
 )
 from tot_lab.record.logs.inspect_files import (
+    EventHead,
     Growth,
     Headline,
     InfoEvent,
-    Kind,
+    InspectUsage,
     Log,
     ModelEvent,
     Sample,
     Score,
     ToolEvent,
-    Usage,
     open_log,
 )
 from tot_lab.record.logs.inspect_thoughts import SOURCE
@@ -276,14 +276,14 @@ class _Transcript:
             self._asked |= {each.id: node for each in wanted}
 
 
-def _events(sample: Sample, place: str) -> Iterator[tuple[Kind, msgspec.Raw, str]]:
+def _events(sample: Sample, place: str) -> Iterator[tuple[EventHead, msgspec.Raw, str]]:
     """Yield the events of the transcript in order, each with its place, without those of scorers."""
     scoring: set[str | None] = set()  # ids of spans
     waiting = [(f"event {k}", data) for k, data in enumerate(sample.events, 1)][::-1]
     while waiting:
         number, data = waiting.pop()
         where = f"{place}, {number}"
-        what = decoded(data, Kind, where)
+        what = decoded(data, EventHead, where)
         if (
             what.event == "span_begin"
             and what.id is not None
@@ -308,7 +308,7 @@ def _settings(event: ModelEvent) -> dict[str, Any]:
 
 
 def _reply(event: ModelEvent, texts: _Texts) -> Reply:
-    output, usage = event.output, event.output.usage or Usage()
+    output, usage = event.output, event.output.usage or InspectUsage()
     error = event.error or output.error
     if not output.choices:
         return Reply("", error or "no output", model=output.model or None)

@@ -34,7 +34,7 @@ MAX_GROWN = 2**30
 is larger than a hundredth of this."""
 
 
-class Usage(msgspec.Struct):
+class InspectUsage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     input_tokens_cache_write: int | None = None
@@ -50,7 +50,7 @@ class _Choice(msgspec.Struct):
 class _Output(msgspec.Struct):
     model: str = ""
     choices: list[_Choice] = []
-    usage: Usage | None = None
+    usage: InspectUsage | None = None
     error: str | None = None
 
 
@@ -93,7 +93,7 @@ class Sample(msgspec.Struct):
     message_refs: list[tuple[int, int]] = []
 
 
-class Kind(msgspec.Struct):
+class EventHead(msgspec.Struct):
     """What all events have, and the beginnings of spans (`id`, `type` and `parent_id`)."""
 
     event: str

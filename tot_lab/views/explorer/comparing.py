@@ -22,9 +22,9 @@ from tot_lab.record.run import Run
 if TYPE_CHECKING:
     import pandas
 
-Kind: TypeAlias = Literal["only-a", "only-b", "text", "score", "state"]
+DifferenceKind: TypeAlias = Literal["only-a", "only-b", "text", "score", "state"]
 
-KINDS: tuple[Kind, ...] = ("only-a", "only-b", "text", "score", "state")
+KINDS: tuple[DifferenceKind, ...] = ("only-a", "only-b", "text", "score", "state")
 """Kinds of differences. `only-a` and `only-b` mark a branch that only one run has. `state` marks different
 states."""
 
@@ -32,7 +32,7 @@ states."""
 class Difference(NamedTuple):
     """One difference between two runs."""
 
-    kind: Kind
+    kind: DifferenceKind
     a: str | None
     """Id of the thought in the first run. `None` if the run lacks it."""
 

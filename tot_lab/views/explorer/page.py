@@ -17,7 +17,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,11 @@ from typing import Any
 import msgspec
 
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import readable
 from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
 from tot_lab.views.explorer.recording import Recording, about_of, facts_of
 from tot_lab.views.figures.theme import themed
+from tot_lab.views.html_page import END, html_head
 
 BUNDLE = Path(__file__).parent / "static" / "explorer.js"
 
@@ -83,16 +82,10 @@ def assembled(title: str, first: Iterable[bytes], last: Iterable[bytes]) -> byte
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     head = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(readable(title))}</title><style>{_STYLE}</style></head>"
-        '<body><main id="tot-lab-explorer"></main>'
+        f'{html_head(title, _STYLE, policy)}<main id="tot-lab-explorer"></main>'
         "<noscript>This page needs JavaScript. Allow scripts to see the search.</noscript>"
     )
-    return b"".join(
-        [head.encode(), *first, f"<script>{script}</script>".encode(), *last, b"</body></html>\n"]
-    )
+    return b"".join([head.encode(), *first, f"<script>{script}</script>".encode(), *last, END.encode()])
 
 
 def json_script(id: str, data: str) -> bytes:

@@ -202,14 +202,6 @@ def translucent(colour: str, opacity: float) -> str:
     return f"rgba({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))}, {opacity})"
 
 
-def text_on(fill: str) -> str:
-    """Return black or white, whichever has the higher contrast on a colour of the form `#rrggbb`."""
-    channels = [int(fill[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    luminance = sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-    return str(THEME["on_fill"][luminance <= 0.179])  # where both have a contrast of 4.58 (WCAG 2.2)
-
-
 def heading_layout(
     title: list[str], lines: list[str], simulated: bool, dark: bool | None, warning: str = ""
 ) -> tuple[dict[str, Any], int]:

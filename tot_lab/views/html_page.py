@@ -1,0 +1,26 @@
+"""The beginning of every HTML page of tot_lab."""
+
+from __future__ import annotations
+
+from html import escape
+
+from tot_lab.views.figures.theme import printable
+
+END = "</body></html>\n"
+"""The end of every page."""
+
+
+def html_head(title: str, style: str, policy: str) -> str:
+    """Return an HTML page up to its body.
+
+    Args:
+        title: Title, as text.
+        style: Style sheet.
+        policy: Content security policy, because a file comes from no server that could send one.
+    """
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(printable(title))}</title><style>{style}</style></head><body>"
+    )
