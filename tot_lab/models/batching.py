@@ -12,7 +12,7 @@ from typing import Any
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.records import usage_noted
 from tot_lab.models.flight import Flight
-from tot_lab.models.stack import UNLISTED, Backend
+from tot_lab.models.stack import LATER, UNLISTED, Backend
 
 GATHERING = 0.005
 """Seconds that a call waits for similar ones, or longer while each iteration of the event loop brings more of
@@ -100,6 +100,8 @@ class Batched:
         await group.join(observer)
         if group.task is not None:
             reply = group.reply_to(observer)
+            if reply.error == LATER:
+                return await self.answer(calls, observer)
             if reply.error != UNLISTED:
                 return [reply]
             if usage := usage_noted(reply):
