@@ -347,13 +347,13 @@ def test_a_part_that_is_refused_costs_nothing_and_the_others_are_made(server):
     assert (lab.spent, made.usage.paid) == pytest.approx((0.6, 0.6))
 
 
-@pytest.mark.parametrize("mode", ["off", "auto"])
-def test_groups_at_the_same_time_use_what_is_left_and_no_more(server, mode, tmp_path):
+@pytest.mark.parametrize(("mode", "cuts"), [("off", True), ("auto", True), ("off", False)])
+def test_groups_at_the_same_time_use_what_is_left_and_no_more(server, mode, cuts, tmp_path):
     """Requests are answered, refused or cut. At the end, less is left than one call can cost."""
     charged = []
 
     def answer(asked):
-        kind = len(server.calls) % 5
+        kind = len(server.calls) % (5 if cuts else 2)
         charged.append(asked.n * {1: 0.0, 2: 1.0}.get(kind, 0.2))
         return {1: Fault(429, retry_after=0.01), 2: Closed()}.get(kind, of_two_tokens(asked))
 
