@@ -278,6 +278,7 @@ def _expect_contents(path: Path) -> None:
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
         with closing(sqlite3.connect(part)) as database:
+            database.execute("PRAGMA page_size = 8192")  # of 4,096 bytes, up to half would be left empty
             database.execute("PRAGMA user_version = 1")  # writes the file
         with suppress(OSError):  # another process was faster, or no links are possible here
             os.link(part, path)
