@@ -29,7 +29,7 @@ class Gathered(Flight):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[tuple[Call, CallObserver]] = []
-        self.sent: list[CallObserver] = []
+        self.sent: dict[CallObserver, int] = {}
         self.is_sent = False
 
     def note(self, name: str, **data: Any) -> None:
@@ -51,7 +51,7 @@ class Gathered(Flight):
         wanted = [pair for pair in self.calls if pair[1] in self.observers]
         if len(wanted) > 1:
             wanted.sort(key=lambda pair: (pair[0].repeat, pair[0].attempt, pair[0].sample_index))
-            self.sent = [observer for _, observer in wanted]
+            self.sent = {observer: place for place, (_, observer) in enumerate(wanted)}
             flights = [observer for observer in self.sent if isinstance(observer, Flight)]
             self.run_number = min([self.run_number, *(flight.run_number for flight in flights)])
             self.start(inner, [call for call, _ in wanted])
@@ -62,7 +62,7 @@ class Gathered(Flight):
         """Return the reply to the call of `observer`, which pays in proportion to what it would have cost
         alone.
         """
-        replies, place = self.replies(), self.sent.index(observer)
+        replies, place = self.replies(), self.sent[observer]
         if self.paid is not None:
             total = sum(reply.cost or 0.0 for reply in replies)
             cost = replies[place].cost or 0.0
