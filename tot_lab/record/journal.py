@@ -4,6 +4,10 @@ The first line is the header, which describes how the run was made. Every other 
 while the run progresses. If a process was killed while it wrote a line, the file is read up to the last
 complete line. Any other damage is an error that names the file and the line. Nothing in a file is executed.
 
+A text that the file already holds is left out, since hundreds of samples can share a prompt. `like` is 1 for a
+call with the messages of the previous call in the file, and for a thought with the text of the previous thought.
+It is 2 for a thought with the text of the reply at the position just before its own.
+
 The last field of each object, `crc32`, is a checksum: the CRC-32 of the line before `,"crc32":`, as eight
 hexadecimal digits. The field `checksum` of the header declares that every line has one. Files of earlier
 versions have no checksums and are read unverified.
@@ -21,17 +25,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
+from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.files import read_regular, write_whole
-from tot_lab.core.records import Ended, Line
+from tot_lab.core.records import Ended, Line, Position, Thought
 from tot_lab.record.edits import Branched
 
-SCHEMA = 4
-"""The format of journals. Since 4, thoughts with equal prompts have different sample indices. Files of schema
-3 are read too."""
-_OLDEST = 3
+SCHEMA = 5
+"""The format of journals. Since 4, thoughts with equal prompts have different sample indices. Since 5, a text
+that the file already holds is left out. Files of schemas 3 and 4 are read too."""
+_OLDEST, _SHORT = 3, 5
+_LAST, _REPLY = 1, 2
 
 
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -135,8 +142,71 @@ def header_text(header: Header) -> bytes:
 
 
 def lines_text(header: Header, lines: Sequence[Line]) -> bytes:
-    """Further lines of the journal that begins with `header`."""
+    """Further lines of the journal that begins with `header`. None refers to a line before them."""
+    if header.tot_lab >= _SHORT:
+        texts, whole = _Texts(), lines
+        lines = []
+        for line in whole:
+            lines.append(texts.shortened(line))
+            texts.take(line)
     return _with_checksums(encoder.encode_lines(lines), header)
+
+
+def lines_in(data: bytes, path: str | os.PathLike[str]) -> list[Line]:
+    """Return the lines in `data`, which `lines_text` returned. `path` names the journal in errors.
+
+    Raises:
+        JournalError: If a text that was left out is missing.
+        msgspec.MsgspecError: If a line cannot be read.
+    """
+    lines = line_decoder.decode_lines(data)
+    if any(line.like for line in lines):
+        texts = _Texts()
+        for number, line in enumerate(lines):
+            if line.like:
+                lines[number] = line = texts.completed(line, f"{path}, line {number + 2}")
+            texts.take(line)
+    return lines
+
+
+class _Texts:
+    """The texts so far, which later lines may leave out."""
+
+    def __init__(self) -> None:
+        self.messages: tuple[Message, ...] | None = None
+        self.thought: str | None = None
+        self.replies: dict[Position, str] = {}
+
+    def take(self, line: Line) -> None:
+        """Take in a whole line."""
+        if isinstance(line.e, Call):
+            self.messages = line.e.messages
+        elif isinstance(line.e, Thought):
+            self.thought = line.e.text
+        elif isinstance(line.e, Reply):
+            self.replies[line.p] = line.e.text
+
+    def shortened(self, line: Line) -> Line:
+        """Return `line` without the text that is known."""
+        record = line.e
+        if isinstance(record, Call) and record.messages == self.messages:
+            return replace(line, e=replace(record, messages=()), like=_LAST)
+        if isinstance(record, Thought) and record.text in (self._reply_before(line), self.thought):
+            like = _REPLY if record.text == self._reply_before(line) else _LAST
+            return replace(line, e=replace(record, text=""), like=like)
+        return line
+
+    def completed(self, line: Line, place: str) -> Line:
+        """Return `line` with the text that was left out."""
+        if isinstance(line.e, Call) and self.messages is not None:
+            return replace(line, e=replace(line.e, messages=self.messages), like=0)
+        text = self._reply_before(line) if line.like == _REPLY else self.thought
+        if isinstance(line.e, Thought) and text is not None:
+            return replace(line, e=replace(line.e, text=text), like=0)
+        raise JournalError(f"{place}: the text that was left out is missing.")
+
+    def _reply_before(self, line: Line) -> str | None:
+        return self.replies.get((*line.p[:-1], line.p[-1] - 1)) if line.p else None
 
 
 def _with_checksums(text: bytes, header: Header) -> bytes:
@@ -183,7 +253,7 @@ def parse_journal(data: bytes, path: str | os.PathLike[str]) -> tuple[Header, li
             if found.end() < len(left) and _is_verified(left[: found.end()]):
                 raise _changed(path, len(texts) + 2, left)
     try:
-        return header, line_decoder.decode_lines(data[first:end]), end
+        return header, lines_in(data[first:end], path), end
     except _UNREADABLE:
         for number, text in enumerate(texts, 2):
             try:
