@@ -4,9 +4,9 @@ The first line is the header, which describes how the run was made. Every other 
 while the run progresses. If a process was killed while it wrote a line, the file is read up to the last
 complete line. Any other damage is an error that names the file and the line. Nothing in a file is executed.
 
-A text that the file already holds is left out, since hundreds of samples can share a prompt. `like` is 1 for a
-call with the messages of the previous call in the file, and for a thought with the text of the previous thought.
-It is 2 for a thought with the text of the reply at the position just before its own.
+A text that the file already holds is left out, since hundreds of samples can share a prompt. `like` is 1 for
+a call with the messages of the previous call in the file, and for a thought with the text of the previous
+thought. It is 2 for a thought with the text of the reply at the position just before its own.
 
 The last field of each object, `crc32`, is a checksum: the CRC-32 of the line before `,"crc32":`, as eight
 hexadecimal digits. The field `checksum` of the header declares that every line has one. Files of earlier
