@@ -9,7 +9,7 @@ from support import GOLDEN, TASK, Scripted, lines_of, resealed, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.records import Line, Note, Thought
+from tot_lab.core.records import Decided, Line, Note, Thought
 from tot_lab.record.journal import Header, header_text, lines_text, parse_journal
 
 VOTE = tl.SelfConsistency(attempts=20)
@@ -28,6 +28,7 @@ def test_a_shared_prompt_and_a_thought_that_is_a_reply_are_written_once(made):
     data = made.path.read_bytes()
     assert data.count(b"Think step by step") == 1
     assert [data.count(b"a long way to (%d,)" % k) for k in range(1, 20)] == [1] * 19
+    assert data.count(b"another attempt was chosen") == 1
     loaded = tl.load(made.path)
     assert loaded.lines == made.lines
     assert loaded.calls_df().equals(made.calls_df())
@@ -60,6 +61,7 @@ def test_any_records_in_any_batches_are_read_as_they_were():
                     Call("0", "ask", messages),
                     Reply(text),
                     Thought("0", None, text),
+                    Decided("0", "pruned", text),
                     Note("n", "0", {"like": 1}),
                 ]
             )

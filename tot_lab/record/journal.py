@@ -5,8 +5,8 @@ while the run progresses. If a process was killed while it wrote a line, the fil
 complete line. Any other damage is an error that names the file and the line. Nothing in a file is executed.
 
 A text that the file already holds is left out, since hundreds of samples can share a prompt. `like` is 1 for
-a call with the messages of the previous call in the file, and for a thought with the text of the previous
-thought. It is 2 for a thought with the text of the reply at the position just before its own.
+a call with the messages, a thought with the text, and a decision with the reason of the one before it in the
+file. It is 2 for a thought with the text of the reply at the position just before its own.
 
 The last field of each object, `crc32`, is a checksum: the CRC-32 of the line before `,"crc32":`, as eight
 hexadecimal digits. The field `checksum` of the header declares that every line has one. Files of earlier
@@ -29,16 +29,17 @@ from msgspec.structs import replace
 
 from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.calls import Call, Reply
 from tot_lab.core.files import read_regular, write_whole
-from tot_lab.core.records import Ended, Line, Position, Thought
+from tot_lab.core.records import Decided, Ended, Line, Position, Thought
 from tot_lab.record.edits import Branched
 
 SCHEMA = 5
 """The format of journals. Since 4, thoughts with equal prompts have different sample indices. Since 5, a text
 that the file already holds is left out. Files of schemas 3 and 4 are read too."""
 _OLDEST, _SHORT = 3, 5
-_LAST, _REPLY = 1, 2
+_LAST: Literal[1] = 1
+_REPLY: Literal[2] = 2
 
 
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -169,41 +170,44 @@ def lines_in(data: bytes, path: str | os.PathLike[str]) -> list[Line]:
     return lines
 
 
+_REPEATED: dict[type, str] = {Call: "messages", Thought: "text", Decided: "reason"}
+"""The field that is left out of a record if it has the same value as in the previous record of this type."""
+
+
 class _Texts:
     """The texts so far, which later lines may leave out."""
 
     def __init__(self) -> None:
-        self.messages: tuple[Message, ...] | None = None
-        self.thought: str | None = None
+        self.last: dict[type, Any] = {}
         self.replies: dict[Position, str] = {}
 
     def take(self, line: Line) -> None:
         """Take in a whole line."""
-        if isinstance(line.e, Call):
-            self.messages = line.e.messages
-        elif isinstance(line.e, Thought):
-            self.thought = line.e.text
+        if (field := _REPEATED.get(kind := type(line.e))) is not None:
+            self.last[kind] = getattr(line.e, field)
         elif isinstance(line.e, Reply):
             self.replies[line.p] = line.e.text
 
     def shortened(self, line: Line) -> Line:
         """Return `line` without the text that is known."""
-        record = line.e
-        if isinstance(record, Call) and record.messages == self.messages:
-            return replace(line, e=replace(record, messages=()), like=_LAST)
-        if isinstance(record, Thought) and record.text in (self._reply_before(line), self.thought):
-            like = _REPLY if record.text == self._reply_before(line) else _LAST
-            return replace(line, e=replace(record, text=""), like=like)
-        return line
+        if (field := _REPEATED.get(kind := type(line.e))) is None or not (text := getattr(line.e, field)):
+            return line
+        if kind is Thought and text == self._reply_before(line):
+            like: Literal[1, 2] = _REPLY
+        elif text == self.last.get(kind):
+            like = _LAST
+        else:
+            return line
+        return replace(line, e=replace(line.e, **{field: text[:0]}), like=like)
 
     def completed(self, line: Line, place: str) -> Line:
         """Return `line` with the text that was left out."""
-        if isinstance(line.e, Call) and self.messages is not None:
-            return replace(line, e=replace(line.e, messages=self.messages), like=0)
-        text = self._reply_before(line) if line.like == _REPLY else self.thought
-        if isinstance(line.e, Thought) and text is not None:
-            return replace(line, e=replace(line.e, text=text), like=0)
-        raise JournalError(f"{place}: the text that was left out is missing.")
+        kind = type(line.e)
+        of_reply = line.like == _REPLY and kind is Thought
+        text = self._reply_before(line) if of_reply else self.last.get(kind)
+        if text is None or (line.like == _REPLY and not of_reply):
+            raise JournalError(f"{place}: the text that was left out is missing.")
+        return replace(line, e=replace(line.e, **{_REPEATED[kind]: text}), like=0)
 
     def _reply_before(self, line: Line) -> str | None:
         return self.replies.get((*line.p[:-1], line.p[-1] - 1)) if line.p else None
