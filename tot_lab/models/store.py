@@ -249,7 +249,7 @@ _SETTINGS = {
     "statistics": 0,
     "tag_index": 0,
     "sqlite_auto_vacuum": 0,
-    "sqlite_cache_size": 2**10,  # 4 MiB for each thread; reads come from the mapped file
+    "sqlite_cache_size": 2**10,  # 8 MiB for each thread; reads come from the mapped file
     "sqlite_journal_mode": "wal",
     "sqlite_mmap_size": 2**26,
     "sqlite_synchronous": 2,  # FULL: a commit is on disk
