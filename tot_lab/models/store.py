@@ -249,7 +249,7 @@ _SETTINGS = {
     "statistics": 0,
     "tag_index": 0,
     "sqlite_auto_vacuum": 0,
-    "sqlite_cache_size": 2**10,  # 8 MiB for each thread; reads come from the mapped file
+    "sqlite_cache_size": 2**10,  # 4 MiB for each thread; reads come from the mapped file
     "sqlite_journal_mode": "wal",
     "sqlite_mmap_size": 2**26,
     "sqlite_synchronous": 2,  # FULL: a commit is on disk
@@ -278,7 +278,6 @@ def _expect_contents(path: Path) -> None:
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
         with closing(sqlite3.connect(part)) as database:
-            database.execute("PRAGMA page_size = 8192")  # of 4,096 bytes, up to half would be left empty
             database.execute("PRAGMA user_version = 1")  # writes the file
         with suppress(OSError):  # another process was faster, or no links are possible here
             os.link(part, path)
