@@ -251,6 +251,8 @@ async def sampled(base: str, tasks: int, journal: bool, cache: bool) -> None:
         cpu = time.process_time()
         sweep = await lab.sweep(tl.SelfConsistency(attempts=SAMPLES), questions)
         cpu = (time.process_time() - cpu) / sweep.counts.asked * 1e6
+        if cache:
+            lab.gateway.cache.close()  # which empties SQLite's log
         sizes = [
             sum(file.stat().st_size for file in part.rglob("*") if file.is_file()) for part in (runs, calls)
         ]

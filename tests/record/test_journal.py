@@ -367,7 +367,7 @@ def damaged(lines):
     )
     files["older"] = (
         json.dumps({**newer, "tot_lab": 2}).encode() + b"\n" + b"{}\n",
-        r"line 1: written by an earlier tot_lab \(9\.9, schema 2\); .* reads schemas 3 to 4",
+        r"line 1: written by an earlier tot_lab \(9\.9, schema 2\); .* reads schemas 3 to 5",
     )
     return files
 
@@ -608,7 +608,7 @@ def test_the_header_keeps_the_reference_which_no_strategy_sees(tmp_path):
     assert head["strategy"] == {"kind": "test_journal.peeks"}
     assert head["budget"] == {"calls": 9}
     assert head["repeat"] == 3
-    assert head["tot_lab"] == 4
+    assert head["tot_lab"] == 5
     assert head["version"] == tl.__version__
     loaded = tl.load(made.path)
     assert loaded.task == TASK
@@ -678,7 +678,7 @@ def test_a_replay_repeats_the_record_without_a_model(whole):
 
 
 def test_a_tampered_reply_shows_where_the_record_parts(tmp_path, whole):
-    lines = lines_of(whole.path)
+    lines = [lines_of(whole.path)[0], *(msgspec.json.encode(line) + b"\n" for line in whole.lines)]
     index, call = next(
         (k, record["e"])
         for k, record in enumerate(map(json.loads, lines[1:]), 1)

@@ -198,12 +198,14 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         paid: USD really paid for this reply, failed tries included: 0.0 if it came from a cache or a journal,
             `None` if the price is not known. Under a limit on spending, a try that reports nothing counts
             what was reserved for it.
+        like: Which text is left out in a file, which holds it already; see `tot_lab.record.journal`.
     """
 
     p: Position
     t: Annotated[float, msgspec.Meta(ge=0, le=CENTURY)]
     e: Record
     paid: float | None = None
+    like: Literal[0, 1, 2] = 0
 
 
 _USAGE = ("input_tokens", "output_tokens", "cost", "reported_usage", "may_be_charged")

@@ -12,7 +12,7 @@ from typing import Any
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.records import usage_noted
 from tot_lab.models.flight import Flight
-from tot_lab.models.stack import UNLISTED, Backend
+from tot_lab.models.stack import LATER, UNLISTED, Backend
 
 GATHERING = 0.005
 """Seconds that a call waits for similar ones, or longer while each iteration of the event loop brings more of
@@ -29,7 +29,7 @@ class Gathered(Flight):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[tuple[Call, CallObserver]] = []
-        self.sent: list[CallObserver] = []
+        self.sent: dict[CallObserver, int] = {}
         self.is_sent = False
 
     def note(self, name: str, **data: Any) -> None:
@@ -51,7 +51,7 @@ class Gathered(Flight):
         wanted = [pair for pair in self.calls if pair[1] in self.observers]
         if len(wanted) > 1:
             wanted.sort(key=lambda pair: (pair[0].repeat, pair[0].attempt, pair[0].sample_index))
-            self.sent = [observer for _, observer in wanted]
+            self.sent = {observer: place for place, (_, observer) in enumerate(wanted)}
             flights = [observer for observer in self.sent if isinstance(observer, Flight)]
             self.run_number = min([self.run_number, *(flight.run_number for flight in flights)])
             self.start(inner, [call for call, _ in wanted])
@@ -62,7 +62,7 @@ class Gathered(Flight):
         """Return the reply to the call of `observer`, which pays in proportion to what it would have cost
         alone.
         """
-        replies, place = self.replies(), self.sent.index(observer)
+        replies, place = self.replies(), self.sent[observer]
         if self.paid is not None:
             total = sum(reply.cost or 0.0 for reply in replies)
             cost = replies[place].cost or 0.0
@@ -100,6 +100,8 @@ class Batched:
         await group.join(observer)
         if group.task is not None:
             reply = group.reply_to(observer)
+            if reply.error == LATER:
+                return await self.answer(calls, observer)
             if reply.error != UNLISTED:
                 return [reply]
             if usage := usage_noted(reply):

@@ -368,7 +368,7 @@ class StoreReplies:
         replies = list(await self.inner.answer(calls, observer))
         if any(reply.error is None for reply in replies):
             observer.note("call.answered")
-        seconds = time.perf_counter() - began
+        seconds = round(time.perf_counter() - began, 6)
         weights = await self.weights.now()
         waiting: list[tuple[int, str, bytes, asyncio.Future[bool]]] = []
         for place, (call, reply) in enumerate(zip(calls, replies, strict=True)):

@@ -3,10 +3,11 @@
 Before a request, the most that it can cost is reserved. When the replies arrive, their cost is spent and the
 rest released. If a request was cancelled after it was sent, a reply reports no usage, or the reported usage
 is impossible, the whole reservation counts as spent, since it may have been charged. So does that of a failed
-request, unless it was refused. A request is repeated if the limit has room for it once more. The notes of a
-call say what it can have cost so far, so that the journal of a killed run still holds it. If the price is
-unknown, the limit cannot be enforced and nothing is requested. A user's function has no price; the cost that
-its replies report is counted.
+request, unless it was refused. A request is repeated if the limit has room for it once more. A group of calls
+for which there is no room is requested in parts, each when the part before is paid. The notes of a call say
+what it can have cost so far, so that the journal of a killed run still holds it. If the price is unknown, the
+limit cannot be enforced and nothing is requested. A user's function has no price; the cost that its replies
+report is counted.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, believed
 from tot_lab.models.function import Function
-from tot_lab.models.stack import PAY_AGAIN, Backend, Endpoint, Listening, queue_position
+from tot_lab.models.stack import LATER, PAY_AGAIN, Backend, Endpoint, Listening, queue_position
 
 
 class Hold:
@@ -114,10 +115,10 @@ class Spending:
         self.spend_limiter = spend_limiter
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Return the replies. Calls that exceed the limit are refused with `budget:spend`, the last ones
-        first.
+        """Return the replies. If the limit has room for the first calls only, the others have the error
+        `LATER`. If it has no room for a single call, all are refused with `budget:spend`.
         """
-        limiter, rest = self.spend_limiter, calls[:0]
+        limiter, later = self.spend_limiter, calls[:0]
         if limiter.cap is None:
             hold = await limiter.reserve(0.0, observer)
         else:
@@ -131,19 +132,18 @@ class Spending:
                 most = price
                 hold = await limiter.reserve(most, observer)
                 sent -= hold is None
-            left = limiter.cap - limiter.total
             if hold is None:
-                observer.note("call.refused", most=most, left=left)
+                observer.note("call.refused", most=most, left=limiter.cap - limiter.total)
                 return [Reply(error=REFUSED) for _ in calls]
-            calls, rest = calls[:sent], calls[sent:]
-            if rest:
-                observer.note("call.refused", most=self.endpoint.need(rest).usd, left=left - most, only=rest)
-        payment = _Payment(limiter, hold, calls, observer, is_part=bool(rest))
+            calls, later = calls[:sent], calls[sent:]
+            if later:
+                observer.note("call.queued", only=later)
+        payment = _Payment(limiter, hold, calls, observer, is_part=bool(later))
         heard, token = Listening(observer, payment.hear), PAY_AGAIN.set(payment.pay_again)
         try:
             replies = [believed(reply) for reply in await self.inner.answer(calls, heard)]
             payment.count(replies)
-            return [*replies, *(Reply(error=REFUSED) for _ in rest)]
+            return [*replies, *(Reply(error=LATER) for _ in later)]
         finally:
             PAY_AGAIN.reset(token)
             payment.end()
@@ -157,7 +157,7 @@ class _Payment:
         hold: The reservation. What a try does not report counts as much.
         calls: The calls of the request.
         observer: The observer of the calls.
-        is_part: Whether it also observes calls that were refused.
+        is_part: Whether it also observes calls that are requested later.
     """
 
     def __init__(

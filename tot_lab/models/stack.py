@@ -56,6 +56,10 @@ UNLISTED = "not answered as a list"
 """Error of calls of different prompts that an endpoint could not answer in one request. `Batched` makes each
 of them a request of its own, since only one of them may be at fault."""
 
+LATER = "not requested yet"
+"""Error of the calls of a group for which the spending limit has no room before the others are paid.
+`Batched` makes a further request of them."""
+
 
 NO_SERVER = "No server answers at {} for {}. Start it, or set {} of the model"
 """Problem of an endpoint (`Endpoint.problem`): the address, the model, and the setting with the address."""

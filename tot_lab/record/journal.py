@@ -4,6 +4,10 @@ The first line is the header, which describes how the run was made. Every other 
 while the run progresses. If a process was killed while it wrote a line, the file is read up to the last
 complete line. Any other damage is an error that names the file and the line. Nothing in a file is executed.
 
+A text that the file already holds is left out, since hundreds of samples can share a prompt. `like` is 1 for
+a call with the messages, a thought with the text, and a decision with the reason of the one before it in the
+file. It is 2 for a thought with the text of the reply at the position just before its own.
+
 The last field of each object, `crc32`, is a checksum: the CRC-32 of the line before `,"crc32":`, as eight
 hexadecimal digits. The field `checksum` of the header declares that every line has one. Files of earlier
 versions have no checksums and are read unverified.
@@ -21,17 +25,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
+from tot_lab.core.calls import Call, Reply
 from tot_lab.core.files import read_regular, write_whole
-from tot_lab.core.records import Ended, Line
+from tot_lab.core.records import Decided, Ended, Line, Position, Thought
 from tot_lab.record.edits import Branched
 
-SCHEMA = 4
-"""The format of journals. Since 4, thoughts with equal prompts have different sample indices. Files of schema
-3 are read too."""
-_OLDEST = 3
+SCHEMA = 5
+"""The format of journals. Since 4, thoughts with equal prompts have different sample indices. Since 5, a text
+that the file already holds is left out. Files of schemas 3 and 4 are read too."""
+_OLDEST, _SHORT = 3, 5
+_LAST: Literal[1] = 1
+_REPLY: Literal[2] = 2
 
 
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -135,8 +143,74 @@ def header_text(header: Header) -> bytes:
 
 
 def lines_text(header: Header, lines: Sequence[Line]) -> bytes:
-    """Further lines of the journal that begins with `header`."""
+    """Further lines of the journal that begins with `header`. None refers to a line before them."""
+    if header.tot_lab >= _SHORT:
+        texts, whole = _Texts(), lines
+        lines = []
+        for line in whole:
+            lines.append(texts.shortened(line))
+            texts.take(line)
     return _with_checksums(encoder.encode_lines(lines), header)
+
+
+def lines_in(data: bytes, path: str | os.PathLike[str]) -> list[Line]:
+    """Return the lines in `data`, which `lines_text` returned. `path` names the journal in errors.
+
+    Raises:
+        JournalError: If a text that was left out is missing.
+        msgspec.MsgspecError: If a line cannot be read.
+    """
+    lines = line_decoder.decode_lines(data)
+    if any(line.like for line in lines):
+        texts = _Texts()
+        for number, line in enumerate(lines):
+            if line.like:
+                lines[number] = line = texts.completed(line, f"{path}, line {number + 2}")
+            texts.take(line)
+    return lines
+
+
+_REPEATED: dict[type, str] = {Call: "messages", Thought: "text", Decided: "reason"}
+"""The field that is left out of a record if it has the same value as in the previous record of this type."""
+
+
+class _Texts:
+    """The texts so far, which later lines may leave out."""
+
+    def __init__(self) -> None:
+        self.last: dict[type, Any] = {}
+        self.replies: dict[Position, str] = {}
+
+    def take(self, line: Line) -> None:
+        """Take in a whole line."""
+        if (field := _REPEATED.get(kind := type(line.e))) is not None:
+            self.last[kind] = getattr(line.e, field)
+        elif isinstance(line.e, Reply):
+            self.replies[line.p] = line.e.text
+
+    def shortened(self, line: Line) -> Line:
+        """Return `line` without the text that is known."""
+        if (field := _REPEATED.get(kind := type(line.e))) is None or not (text := getattr(line.e, field)):
+            return line
+        if kind is Thought and text == self._reply_before(line):
+            like: Literal[1, 2] = _REPLY
+        elif text == self.last.get(kind):
+            like = _LAST
+        else:
+            return line
+        return replace(line, e=replace(line.e, **{field: text[:0]}), like=like)
+
+    def completed(self, line: Line, place: str) -> Line:
+        """Return `line` with the text that was left out."""
+        kind = type(line.e)
+        of_reply = line.like == _REPLY and kind is Thought
+        text = self._reply_before(line) if of_reply else self.last.get(kind)
+        if text is None or (line.like == _REPLY and not of_reply):
+            raise JournalError(f"{place}: the text that was left out is missing.")
+        return replace(line, e=replace(line.e, **{_REPEATED[kind]: text}), like=0)
+
+    def _reply_before(self, line: Line) -> str | None:
+        return self.replies.get((*line.p[:-1], line.p[-1] - 1)) if line.p else None
 
 
 def _with_checksums(text: bytes, header: Header) -> bytes:
@@ -183,7 +257,7 @@ def parse_journal(data: bytes, path: str | os.PathLike[str]) -> tuple[Header, li
             if found.end() < len(left) and _is_verified(left[: found.end()]):
                 raise _changed(path, len(texts) + 2, left)
     try:
-        return header, line_decoder.decode_lines(data[first:end]), end
+        return header, lines_in(data[first:end], path), end
     except _UNREADABLE:
         for number, text in enumerate(texts, 2):
             try:

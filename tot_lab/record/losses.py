@@ -22,12 +22,13 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Reply, is_admitted
 from tot_lab.core.purposes import OTHER, ROLES, role_of
-from tot_lab.core.records import Decided, Note, Position, Scored
+from tot_lab.core.records import Decided, Note, Position, Scored, Thought
 from tot_lab.record.run import UNREADABLE, Run
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def losses_of(run: Run) -> ByRole | None:
         count(by if by != "parts" else "part", "unreadable", rounds[by].unreadable)
         rounds[by] = _Round()
 
-    for line in sorted((line for line in run.lines if line.p), key=lambda line: line.p):
+    lines = [line for line in run.lines if line.p and not isinstance(line.e, Thought)]
+    for line in sorted(lines, key=attrgetter("p")):
         event = line.e
         if isinstance(event, Call):
             calls[line.p] = event

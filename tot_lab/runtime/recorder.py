@@ -184,8 +184,8 @@ class Recorder:
 
     @property
     def now(self) -> float:
-        """Seconds since the start of the run."""
-        return time.perf_counter() - self._start
+        """Seconds since the start of the run, in whole microseconds, which keeps journals short."""
+        return round(time.perf_counter() - self._start, 6)
 
     def record(self, position: Position, record: Record, paid: float | None = None) -> None:
         """Take in one record, which the next `flush` writes."""
@@ -197,7 +197,7 @@ class Recorder:
         if fallback is not None and self.logs:
             data = encoder.encode(fallback.data).decode()
             _LOGGER.warning("run %s, thought %s: %s %s", self.header.id, fallback.at, fallback.name, data)
-        self.lines.append(Line(position, time.perf_counter() - self._start, record, paid))
+        self.lines.append(Line(position, self.now, record, paid))
 
     def beside(self, name: str, at: str, **data: Any) -> None:
         """Record a note that depends on timing, outside the canonical record."""

@@ -18,9 +18,12 @@ def answer_key(task: Task, answer: Answer) -> Hashable | None:
 
 def votes_of(task: Task, answers: Sequence[Answer], weights: Sequence[float]) -> dict[Hashable, float]:
     """The sum of the weights of each answer, in the order in which the answers were given first."""
+    return _sums([answer_key(task, answer) for answer in answers], weights)
+
+
+def _sums(keys: Sequence[Hashable | None], weights: Sequence[float]) -> dict[Hashable, float]:
     votes: dict[Hashable, float] = {}
-    for answer, weight in zip(answers, weights, strict=True):
-        key = answer_key(task, answer)
+    for key, weight in zip(keys, weights, strict=True):
         if key is not None:
             votes[key] = votes.get(key, 0) + weight
     return votes
@@ -46,11 +49,12 @@ def choose_by_vote(
         winner: The key of the answer that another rule has chosen. `None` means that with the most votes.
     """
     weights = [1] * len(answers) if weights is None else weights
-    votes = votes_of(task, answers, weights)
+    keys = [answer_key(task, answer) for answer in answers]
+    votes = _sums(keys, weights)
     if not votes:
         return (yield from choose(answers, answers[0]))
     winner = max(votes, key=votes.__getitem__) if winner is None else winner
-    places = [k for k, answer in enumerate(answers) if answer_key(task, answer) == winner]
+    places = [k for k, key in enumerate(keys) if key == winner]
     chosen = answers[max(places, key=weights.__getitem__)]
     share: float | None = votes[winner] / sum(weights)
     if chosen.node is not None:

@@ -225,3 +225,16 @@ def test_tokens_are_counted_by_role(lab, server):
     figure = tl.figures.plot_scaling(sweep.df(), cost="answer_output_tokens")
     assert "tokens out, answer calls" in figure.layout.xaxis.title.text
     assert figure.data[0].x[0] == row["answer_output_tokens"]
+
+
+def test_a_sample_takes_two_kilobytes_of_journal_and_cache_above_its_text(server, tmp_path):
+    """The question is as long as those of grade-school mathematics, and 512 samples share it."""
+    server.otherwise = Sampling(counting=False)
+    model = OpenAICompatible(model="m", base_url=server.base("openai"))
+    lab = tl.Lab(model, runs=tmp_path / "runs", cache=tmp_path / "calls")
+    made = wait(lab.run(tl.SelfConsistency(attempts=512), tl.general("What is six times seven? " * 8)))
+    lab.gateway.cache.close()
+    size = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
+    text = sum(len(reply) for reply in made.calls_df().reply)
+    assert (size - text) / 512 <= 2048
+    assert made.path.stat().st_size / 512 <= 1100

@@ -145,7 +145,7 @@ PRICE = {PRICE}
 {inspect.getsource(Asks)}
 model = tl.OpenAICompatible(model="m", base_url=sys.argv[1], price=PRICE)
 lab = tl.Lab(model, runs=sys.argv[2], mode="off", spend=3.0)
-asyncio.run(lab.run(Asks(count=10, at_once=True), TASK))
+asyncio.run(lab.run(Asks(count=10, at_once=True, same=len(sys.argv) > 3), TASK))
 """
 
 
@@ -171,10 +171,29 @@ def test_a_lab_that_is_killed_leaves_what_its_open_calls_can_have_cost(server, h
         lab = tl.Lab(compatible(server), runs=tmp_path, mode="off", spend=3.0)
 
 
-async def until_sent(server, folder, count):
+def test_a_group_that_is_killed_in_its_second_part_leaves_what_both_can_have_cost(server, tmp_path):
+    """Of $3, three replies have cost $0.60, and two can cost $2. The next lab has less than a dollar."""
+    server.will(of_two_tokens)
+    server.otherwise = Hang(30)
+    command = [sys.executable, "-c", SCRIPT, server.base("openai"), str(tmp_path), "same"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        wait(until_sent(server, tmp_path, 2, notes=5))
+    finally:
+        process.kill()
+        process.wait()
+    server.otherwise = of_two_tokens
+    for _ in range(2):
+        lab = tl.Lab(compatible(server), runs=tmp_path, mode="off", spend=3.0)
+        wait(lab.resume(next(tmp_path.glob("*.jsonl"))))
+        assert [asked.n for asked in server.calls] == [3, 2]
+        assert lab.spent == pytest.approx(2.6)
+
+
+async def until_sent(server, folder, count, notes=None):
     def is_written():
         text = "".join(path.read_text() for path in folder.glob("*.jsonl"))
-        return len(server.calls) >= count and text.count('"call.sent"') >= count
+        return len(server.calls) >= count and text.count('"call.sent"') >= (notes or count)
 
     await until(is_written)
 
@@ -265,6 +284,88 @@ def test_calls_of_a_group_for_which_there_is_no_room_are_not_sent(server):
     assert sent == {place for place, reply in replies.items() if reply.error != "budget:spend"}
     assert (len(sent), [asked.n for asked in server.calls]) == (2, [2])
     assert lab.spent == made.usage.paid == pytest.approx(2.0)
+
+
+class Groups(Asks):
+    """Asks for groups of `count` samples of several prompts at the same time."""
+
+    kind = "test_spending_attacks.groups"
+    prompts: int = 1
+
+    def think(self, task, at="0"):
+        yield Thought(at, None, task.question)
+        calls = [
+            Call(at, "ask", (Message("user", f"ask {prompt}"),), k, max_tokens=10)
+            for prompt in range(self.prompts)
+            for k in range(self.count)
+        ]
+        yield from tl.gather([tl.ask(call) for call in calls])
+        return tl.Answer("", "answered")
+
+
+def of_two_tokens(asked):
+    """Samples that cost 20 cents each, where a dollar had to be reserved."""
+    return Said("Yes.", output_tokens=2 * asked.n)
+
+
+def amounts(made):
+    """What was paid for each reply and, before it, for each request, by sample index."""
+    replies, notes = {}, {}
+    places = {line.p: line.e.sample_index for line in made.lines if isinstance(line.e, Call)}
+    for line in made.lines:
+        if isinstance(line.e, Reply):
+            replies[places[line.p]] = line.paid
+        elif isinstance(line.e, Note) and line.e.name == "call.sent":
+            notes.setdefault(places[tuple(line.e.data["call"])], []).append(line.e.data["paid"])
+    return replies, notes
+
+
+@pytest.mark.parametrize("mode", ["off", "auto"])
+def test_a_group_is_made_in_parts_as_far_as_the_money_goes(server, mode, tmp_path):
+    """Of $2.50, $2.10, $1.70, … are left after each part. For the last sample there is less than a dollar."""
+    server.otherwise = of_two_tokens
+    lab = tl.Lab(compatible(server), runs=None, cache=tmp_path, mode=mode, spend=2.5)
+    made = wait(lab.run(Asks(count=12, at_once=True, same=True), TASK))
+    assert [asked.n for asked in server.calls] == [2, 2, 1, 1, 1, 1]
+    paid, noted = amounts(made)
+    assert paid == pytest.approx(dict.fromkeys(range(8), 0.2) | dict.fromkeys(range(8, 12), 0.0))
+    assert noted == {k: [1.0] for k in range(8)}
+    assert (lab.spent, made.usage.paid) == pytest.approx((1.6, 1.6))
+    assert made.stop_reason == "budget:spend"
+    assert wait(made.replay()).identical
+
+
+def test_a_part_that_is_refused_costs_nothing_and_the_others_are_made(server):
+    server.will(Fault(429))
+    server.otherwise = of_two_tokens
+    lab = tl.Lab(compatible(server, retries=0), runs=None, mode="off", spend=2.5)
+    made = wait(lab.run(Asks(count=5, at_once=True, same=True), TASK))
+    assert [asked.n for asked in server.calls] == [2, 2, 1]
+    paid, noted = amounts(made)
+    assert [paid[k] for k in (2, 3, 4)] == pytest.approx([0.2] * 3)
+    assert noted == {k: [1.0] for k in range(5)}
+    assert (lab.spent, made.usage.paid) == pytest.approx((0.6, 0.6))
+
+
+@pytest.mark.parametrize(("mode", "cuts"), [("off", True), ("auto", True), ("off", False)])
+def test_groups_at_the_same_time_use_what_is_left_and_no_more(server, mode, cuts, tmp_path):
+    """Requests are answered, refused or cut. At the end, less is left than one call can cost."""
+    charged = []
+
+    def answer(asked):
+        kind = len(server.calls) % (5 if cuts else 2)
+        charged.append(asked.n * {1: 0.0, 2: 1.0}.get(kind, 0.2))
+        return {1: Fault(429, retry_after=0.01), 2: Closed()}.get(kind, of_two_tokens(asked))
+
+    server.otherwise = answer
+    lab = tl.Lab(compatible(server), runs=tmp_path / "r", cache=tmp_path / "c", mode=mode, spend=20.0)
+    made = wait(lab.run(Groups(count=64, prompts=2), TASK))
+    assert (lab.spent, made.usage.paid) == pytest.approx((sum(charged), sum(charged)))
+    assert 19.0 < lab.spent <= 20.0
+    assert made.stop_reason == "budget:spend"
+    other = tl.Lab(compatible(server), runs=tmp_path / "r", cache=tmp_path / "c", mode=mode, spend=20.0)
+    wait(other.resume(made.path))
+    assert other.spent == pytest.approx(lab.spent) == pytest.approx(sum(charged))
 
 
 @pytest.mark.parametrize("cap", [None, 100.0])

@@ -49,7 +49,7 @@ from tot_lab.models.limits import MINUTE, divide_limits
 from tot_lab.models.served_weights import Weights
 from tot_lab.models.stack import Endpoint
 from tot_lab.models.store import CacheError
-from tot_lab.record.journal import Header, header_text, line_decoder, lines_text, parse_journal
+from tot_lab.record.journal import Header, header_text, lines_in, lines_text, parse_journal
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.runner import Execution, Runner, Watcher
 
@@ -534,7 +534,7 @@ class _Worker:
             if run_id in self.runs:
                 recorder, done = self.runs[run_id]
                 try:
-                    recorder.extend(line_decoder.decode_lines(lines))
+                    recorder.extend(lines_in(lines, run_id))
                 except Exception as error:  # of a follower
                     done.set_exception(error)
         for run_id, row in news.rows:
