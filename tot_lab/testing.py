@@ -27,6 +27,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -40,6 +41,7 @@ from tot_lab.core.thinking import Budget, Gather, Request, Thinking, WithBudget,
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
+from tot_lab.domains.puzzles.base import PuzzleDomain
 from tot_lab.lab.lab import Lab
 from tot_lab.record.importers import load
 from tot_lab.record.run import Run
@@ -812,7 +814,9 @@ def continues_another_strategy(trial: Trial) -> None:
     Its prompts show the earlier steps, its thoughts are below that thought, and the run replays and resumes.
     """
     begun = trial.run(strategy=TreeOfThoughts(search=BeamSearch(width=1), stop=Stop(depth=2, solved=None)))
-    nodes = dict.fromkeys(["0", *(["0.1"] if "0.1" in begun.tree else []), *begun.solution_path[-1:]])
+    ids = dict.fromkeys(["0", *(["0.1"] if "0.1" in begun.tree else []), *begun.solution_path[-1:]])
+    complete = trial.task.domain.complete
+    nodes = [id for id in ids if not complete(trial.task, begun.steps(id))]  # nothing follows a solution
     with tempfile.TemporaryDirectory() as folder:
         for node in nodes:
             model, steps = trial.model(1), begun.steps(node)
@@ -1077,7 +1081,9 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
         evaluator guess.
 
     Raises:
-        AssertionError: Names the method, the path and what is wrong with the result.
+        AssertionError: Names the method, the path and what is wrong with the result. For a
+            `PuzzleDomain`, also if its question states no puzzle, a move is not read as it is written, or a
+            step is not legal.
         TypeError: If `task` is not a task.
 
     Warns:
@@ -1091,6 +1097,8 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
         name = f"{type(task.domain).__name__}.{method}"
         warnings.warn(f"No strategy calls {name}. Did you mean {near}?", UserWarning, stacklevel=2)
     trial = _DomainTrial(task)
+    if isinstance(task.domain, PuzzleDomain):
+        _check_puzzle(task.domain, task, steps)
     texts = [text for text in HOSTILE if isinstance(text, str)]
     for text in texts:
         trial.read(text)
@@ -1099,6 +1107,19 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
         grade = trial.call("grade", "the reference", task, str(task.reference))
         expect(grade in (1, None), f"grade gives the reference {task.reference!r} {grade!r} instead of 1")
     return rows
+
+
+def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> None:
+    """Without these, every path leads nowhere, and nothing else is checked."""
+    puzzle = domain.puzzle(task)
+    expect(puzzle is not None, f"read_puzzle reads no puzzle from the question {task.question!r:.80}")
+    for move in islice(domain.moves(puzzle, domain.start(puzzle)), 3):
+        text = domain.write(puzzle, move)
+        read = list(domain.read_moves(puzzle, text))
+        expect(read == [move], f"read_moves reads {read!r} from {text!r}, as which write writes {move!r}")
+    for depth in range(1, len(steps) + 1):
+        legal = domain.position(task, steps[:depth]) is not None
+        expect(legal, f"steps: step {depth}, {steps[depth - 1]!r:.80}, states no legal move")
 
 
 def _misspelt(kind: type[Domain]) -> Iterator[tuple[str, str]]:

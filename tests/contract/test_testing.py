@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from tot_lab import testing
 from tot_lab.core.calls import halts
 from tot_lab.core.records import Note, Scored, Thought, parent_of
 from tot_lab.core.registry import built_in
+from tot_lab.domains.puzzles.base import PuzzleDomain
 from tot_lab.testing import HOSTILE, PROMISES, Scripted, Trial, check_domain, check_strategy, legs
 
 
@@ -568,6 +570,71 @@ class TooManyParts(Sums):
 
 def sum_of(domain):
     return tl.Task(domain=domain, question="2 + 2 = ?", reference="4")
+
+
+class Taking(PuzzleDomain):
+    """Take some of the numbers, until their sum is the target."""
+
+    kind = "tests/taking"
+    move_form = "A move is a number that is taken, such as `take 5`."
+
+    def read_puzzle(self, text):
+        numbers = tuple(map(int, re.findall(r"\d+", text)))
+        return (numbers[:-1], numbers[-1]) if len(numbers) > 1 else None
+
+    def start(self, puzzle):
+        return ()
+
+    def moves(self, puzzle, state):
+        return [number for number in puzzle[0] if number not in state]
+
+    def after(self, puzzle, state, move):
+        return (*state, move)
+
+    def solved(self, puzzle, state):
+        return sum(state) == puzzle[1]
+
+    def write(self, puzzle, move):
+        return f"take {move}"
+
+    def read_moves(self, puzzle, text):
+        return [int(number) for number in re.findall(r"take (\d+)", text)]
+
+
+class Grabbing(Taking):
+    kind = "tests/grabbing"
+
+    def write(self, puzzle, move):
+        return f"grab {move}"
+
+
+def test_a_puzzle_that_would_be_checked_on_nothing_is_refused():
+    task = tl.Task(domain=Taking(), question="Numbers 3 5 7, target 12")
+    check_domain(task, ["take 5", "take 7"])
+    for wrong, steps, why in [
+        (
+            tl.Task(domain=Taking(), question="hello"),
+            [],
+            "read_puzzle reads no puzzle from the question 'hello'",
+        ),
+        (task, ["take 5", "take 99"], "step 2, 'take 99', states no legal move"),
+        (tl.Task(domain=Grabbing(), question=task.question), [], r"reads \[\] from 'grab 3', as which write"),
+    ]:
+        with pytest.raises(AssertionError, match=why):
+            check_domain(wrong, steps)
+
+
+@pytest.mark.slow
+def test_a_task_that_is_solved_in_two_steps_does_for_a_strategy():
+    """A trial run ends at the solution, and no strategy continues from there."""
+    domain = Taking()
+    task = tl.Task(domain=domain, question="Numbers 3 5 7, target 12")
+
+    def player(call):
+        return f"take {random.Random(f'{call.prompt} {call.sample_index}').choice([3, 5, 7])}\n"
+
+    strategy = tl.TreeOfThoughts(search="beam", stop=tl.Stop(depth=3))
+    check_strategy(strategy, task, model=player, promises=[testing.continues_another_strategy])
 
 
 @pytest.mark.slow

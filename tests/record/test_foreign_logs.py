@@ -1300,6 +1300,18 @@ def test_a_byte_order_mark_is_no_part_of_a_log(tmp_path):
             r"'mine' must return a Run or .*: got \['text'\]",
         ),
         (lambda head: True, lambda path: None, "'mine' must return a Run or a list of Runs: got None"),
+        (
+            lambda head: True,
+            lambda path: json.loads("{"),
+            r"a\.jsonl: the importer 'mine' cannot read it: JSONDecodeError: Expecting",
+        ),
+        (
+            lambda head: True,
+            lambda path: tl.read_nodes(
+                [{"id": "a", "parent": None, "text": ""}, {"id": "b", "parent": "q", "text": ""}]
+            ),
+            r"a\.jsonl: the importer 'mine' cannot read it: .*row 2.*parent",
+        ),
     ],
 )
 def test_an_importer_with_a_mistake_is_named(tmp_path, monkeypatch, recognised, read, error):
@@ -1308,7 +1320,7 @@ def test_an_importer_with_a_mistake_is_named(tmp_path, monkeypatch, recognised, 
     (tmp_path / "a.jsonl").write_text("text")
     mine = SimpleNamespace(recognises=recognised, read=read)
     monkeypatch.setattr(importers, "_importers", lambda: iter([("mine", mine)]))
-    with pytest.raises((RuntimeError, TypeError), match=error):
+    with pytest.raises((RuntimeError, TypeError, tl.errors.JournalError), match=error):
         tl.load(tmp_path / "a.jsonl")
 
 

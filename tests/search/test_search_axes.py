@@ -124,7 +124,6 @@ def one_too_many(state, extra):
         ("evaluate", lambda paths: [0.5], r"\(task, paths\) -> scores"),
         ("evaluate", lambda task, path, more: 0.5, r"\(task, path\) -> score"),
         ("evaluate", lambda *, task, path: 0.5, r"\(task, path\) -> score"),
-        ("search", lambda state: [state.root], r"a generator \(state\) that yields tl\.Pick\(ids\)"),
         ("search", one_too_many, r"a generator \(state\) that yields tl\.Pick\(ids\)"),
     ],
 )
@@ -134,6 +133,26 @@ def test_a_function_with_other_arguments_is_refused_with_the_right_ones(setting,
     ) as error:
         tl.TreeOfThoughts(**{setting: function})
     assert len(str(error.value).splitlines()) == 2
+
+
+def test_a_search_without_a_yield_is_told_so():
+    with pytest.raises(
+        ValueError, match=r"contains no yield\.\nIt must be a generator \(state\) that yields tl"
+    ):
+        tl.TreeOfThoughts(search=lambda state: [state.root])
+
+
+def test_an_evaluator_class_that_returns_a_number_is_told_what_it_must_be():
+    class Half(tl.evaluators.Value):
+        kind = ""
+
+        def score_thought(self, sampler, path, id):
+            return 0.5
+
+    with pytest.raises(
+        TypeError, match=r"Half\.score_thought must be a generator that returns events: got 0\.5\."
+    ):
+        searched("beam", evaluate=Half())
 
 
 @pytest.mark.parametrize("function", [lambda *given: 0.5, lambda task, path, weight=2: 0.5])

@@ -91,6 +91,13 @@ def load(path: str | os.PathLike[str]) -> Any:
                 loaded = importer.read(path)
             except RecursionError:
                 raise JournalError(f"{path}: its values are nested too deeply.") from None
+            except (OSError, ImportError):
+                raise
+            except Exception as error:
+                if isinstance(error, JournalError) and str(path) in str(error):
+                    raise
+                what = f"{path}: the importer {name!r} cannot read it"
+                raise JournalError(f"{what}: {type(error).__name__}: {error}") from error
             runs = loaded if isinstance(loaded, list) else [loaded]
             if not all(isinstance(run, Run) for run in runs):
                 raise TypeError(

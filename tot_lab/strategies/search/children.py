@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from tot_lab.core.calls import Reply
 from tot_lab.core.records import Decided, Event, Scored, Thought
 from tot_lab.core.task import Path
@@ -68,4 +70,10 @@ def score(
         return (yield from evaluate.score_reply(id, reply))
     if evaluate.compares != "nothing":
         return []  # it is scored with its siblings, or with all children of the pick
-    return (yield from evaluate.score_thought(sampler, path, id))
+    scoring = evaluate.score_thought(sampler, path, id)
+    if not isinstance(scoring, Generator):
+        raise TypeError(
+            f"{type(evaluate).__name__}.score_thought must be a generator that returns events: got "
+            f"{scoring!r:.80}. A function (task, path) -> score is an evaluator too."
+        )
+    return (yield from scoring)

@@ -253,6 +253,8 @@ class FunctionSearch(Search):
     def _takes_state_or_frontier(cls, function: UserFunction) -> UserFunction:
         forms = "a generator (state) that yields tl.Pick(ids), or a function (tree, frontier) -> ids"
         count = 1 if inspect.isgeneratorfunction(function.wrapped) else 2
+        if count == 2 and len(function.parameters) == 1:
+            raise ValueError(f"search {function.name!r} contains no yield.\nIt must be {forms}.")
         function.expect_arguments("search", count, forms)
         return function
 
