@@ -857,8 +857,8 @@ def continues_another_strategy(trial: Trial) -> None:
             expect_same(made.events, resumed.events, "when a branch is resumed")
             expect(wait(load(made.path).replay(again)).identical, "the branch does not replay")
             nested = trial.run(strategy=_Nested(strategy=again))
-            ids = {"0.3" + id[1:] for id in made.tree.nodes} | {"0", "0.1"}
-            expect(ids == {*nested.tree.nodes}, "inside another strategy the branch has other thoughts")
+            below = {"0.3" + id[1:] for id in made.tree.nodes} | {"0", "0.1"}
+            expect(below == {*nested.tree.nodes}, "inside another strategy the branch has other thoughts")
 
 
 def shows_a_domain_the_whole_path(trial: Trial) -> None:
