@@ -275,7 +275,17 @@ class Run(RunMethods):
         not failed.
         """
         if self.stop_reason == REFUSED:
-            return "the lab's spending limit refused a call; with a higher one, lab.resume finishes the run"
+            noted = (
+                line.e.data
+                for line in reversed(self.lines)
+                if isinstance(line.e, Note) and line.e.name == "call.refused"
+            )
+            said = next((data for data in noted if {"most", "left"} <= data.keys()), None)
+            needs = said and f": it can cost up to {money(said['most'])}, and {money(said['left'])} was left"
+            return (
+                f"the lab's spending limit refused a call{needs or ''}. A lower max_tokens reserves less; "
+                "with a higher limit, lab.resume finishes the run"
+            )
         if self._ended is None or self.error is not None:
             return self.error
         if self.stop_reason != "error" and self.answer:

@@ -332,6 +332,7 @@ def test_a_group_is_made_in_parts_as_far_as_the_money_goes(server, mode, tmp_pat
     assert noted == {k: [1.0] for k in range(8)}
     assert (lab.spent, made.usage.paid) == pytest.approx((1.6, 1.6))
     assert made.stop_reason == "budget:spend"
+    assert "it can cost up to $1.00, and $0.9000 was left. A lower max_tokens" in made.failure
     assert wait(made.replay()).identical
 
 
