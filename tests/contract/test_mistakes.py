@@ -69,6 +69,7 @@ def test_wrong_arguments(make, says):
         ({"cache": True}, "cache must be a folder, a file, a tl.Cache or None: got True"),
         ({"cache_dir": "x"}, r"unexpected keyword argument 'cache_dir'\. Did you mean cache=\?"),
         ({"base_url": "http://one"}, r"'base_url'\. It belongs to a model, such as tl\.OpenAICompatible"),
+        ({"concurrency": 4}, r"'concurrency'\. It belongs to a model"),
         ({"temperature": 0.5}, r"'temperature'\. It belongs to a strategy"),
         ({"tools": legs}, r"tools must be a list such as \[tl.tools.Calculator\(\)\]: got FunctionTool"),
         ({"tools": {"legs": legs}}, "tools must be a list"),
