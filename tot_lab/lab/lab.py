@@ -89,7 +89,9 @@ class LabSettings(RunnerSettings):
 
 
 _ELSEWHERE = {
-    **dict.fromkeys(("base_url", "api_key", "price", "concurrency", "retries"), "a model, such as tl.OpenAICompatible(…)"),
+    **dict.fromkeys(
+        ("base_url", "api_key", "price", "concurrency", "retries"), "a model, such as tl.OpenAICompatible(…)"
+    ),
     **dict.fromkeys(("temperature", "max_tokens", "seed"), "a strategy, such as tl.TreeOfThoughts(…)"),
     "budget": "a run: lab.run(…, budget=…)",
 }
