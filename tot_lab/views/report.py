@@ -556,7 +556,7 @@ _STYLE = themed(
     ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:var(--text-body)}"
     "th{text-align:left;font-weight:600;color:var(--faint)}th,td{border-bottom:1px solid var(--border)}"
     "th,td{padding:var(--space-3) var(--space-4) var(--space-3) 0;vertical-align:top}"
-    ".t,.text{overflow-wrap:anywhere}"
+    ".t,.text{overflow-wrap:anywhere}.t{min-width:7em}"
     ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:var(--chosen)}"
     "h3{font-size:var(--text-page);margin:var(--space-7) 0 var(--space-3)}.text p{margin:var(--space-2) 0}"
     ".text table{width:auto}.text :is(pre,code){white-space:pre-wrap}"
