@@ -1,1 +1,1 @@
-"""A language model of a small formal language, which runs in numpy: its language, its network, its training."""
+"""A language model of a small formal language: its language, its network in numpy, and its training."""

@@ -78,7 +78,7 @@ class Decoder:
         self.lengths[slot] = 0
 
     def step(self, slots: Sequence[int], tokens: Sequence[int]) -> Floats:
-        """Append a token to the text of each of `slots`, and return the logits of the next one, a row a text."""
+        """Append a token to the text of each of `slots`, and return a row of logits of the next one each."""
         spare = len(self.lengths) - 1
         logits = []
         for first in range(0, len(slots), TILE):
@@ -115,4 +115,5 @@ class Decoder:
 
 
 def _normed(x: Floats, scale: Floats) -> Floats:
-    return x * scale / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(1e-6))
+    result: Floats = x * scale / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(1e-6))
+    return result

@@ -1,8 +1,8 @@
 """Problems of the small models with exact answers: what they are trained on, and what is held out.
 
-A problem is a target and four numbers: 24 and numbers from 1 to 13 (Game of 24), or a target from 10 to 99 and
-numbers from 1 to 20 (Countdown). `held_out.json` lists hands, and targets for those of Countdown. A hand in it
-never begins a training example, with any target. Training states are those that steps from other hands reach.
+A problem is a target and four numbers: 24 and numbers from 1 to 13 (Game of 24), or a target from 10 to 99
+and numbers from 1 to 20 (Countdown). `held_out.json` lists hands, and targets for those of Countdown. A hand
+in it never begins a training example, with any target: all training states are reached from other hands.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _whole(value: Value) -> Value:
 
 
 def _results(a: Value, b: Value) -> Iterator[tuple[Value, str, Value, Value]]:
-    """Yield what `a` <= `b` make. Without negative numbers, the absolute difference is enough: whatever can be
+    """Yield what `a` <= `b` make. Without negative numbers, the absolute difference is enough: what can be
     reached at all is reached through absolute values."""
     yield b, "+", a, _whole(a + b)
     yield b, "-", a, _whole(b - a)
@@ -153,7 +153,9 @@ class Examples:
         self.random.shuffle(listed)
         listed.sort(key=lambda move: (not reaches(move.after, target), isinstance(move.value, Fraction)))
         distinct = list({move.after: move for move in reversed(listed)}.values())[::-1]
-        return Example(f"P{count} {_shown(target, state)}", "", "\n".join(map(str, distinct[:count])) or "none")
+        return Example(
+            f"P{count} {_shown(target, state)}", "", "\n".join(map(str, distinct[:count])) or "none"
+        )
 
     def value(self, game24: bool) -> Example:
         """Up to two ways are tried, then a verdict follows."""
@@ -237,7 +239,7 @@ class Examples:
                 return target, hand
 
     def state(self, game24: bool, size: int, solvable: bool) -> tuple[int, State]:
-        """Draw a state of `size` numbers that a few steps reach. Most of the unsolvable ones follow a mistake."""
+        """Draw a state of `size` numbers. Most of the unsolvable ones follow a mistake."""
         random = self.random
         while True:
             hopeless = not solvable and (size == 4 or random.random() < 0.2)
@@ -285,9 +287,9 @@ class Examples:
 
     def failing(self, state: State, target: int) -> list[Move]:
         """Draw moves that miss `target`: the closest of a few ways."""
-        ways = []
+        ways: list[tuple[float, int, list[Move]]] = []
         for _ in range(12):
-            way, left = [], state
+            way, left = list[Move](), state
             while len(left) > 1:
                 listed = moves(left)
                 move = self.random.choice(listed)

@@ -63,7 +63,7 @@ def normed(x: Any, scale: Any) -> Any:
 
 
 def forward(weights: Weights, heads: int, tokens: Any, places: Any, parts: Any) -> Any:
-    """Return the logits of rows of tokens, row after row. Tokens see earlier ones of the same part of their row.
+    """Return the logits of rows of tokens, row after row. Tokens see earlier ones of their part of a row.
 
     Matrices of two dimensions are much faster to differentiate on a CPU.
     """
@@ -171,12 +171,12 @@ def train(
                 shape, [jnp.asarray(saved[f"leaf{k}"]) for k in range(len(leaves))]
             )
 
-    @jax.jit
     def update(weights: Weights, state: Any, batch: Any) -> tuple[Weights, Any, Any]:
         loss, gradient = jax.value_and_grad(loss_of)(weights, heads, batch)
         changes, state = optimiser.update(gradient, state, weights)
         return optax.apply_updates(weights, changes), state, loss
 
+    update = jax.jit(update)
     marks = {round(share * steps): k for k, share in enumerate(MARKS, 1)}
     began, losses = time.time(), []
     for step, batch in enumerate(batches(seed, first, steps, rows), first + 1):
@@ -186,7 +186,8 @@ def train(
             took = time.time() - began
             left = took / (step - first) * (steps - step)
             print(
-                f"step {step}/{steps}  loss {np.mean(losses[-50:]):.4f}  {took / 60:.1f} min  {left / 60:.0f} min left",
+                f"step {step}/{steps}  loss {np.mean(losses[-50:]):.4f}  {took / 60:.1f} min, "
+                f"{left / 60:.0f} min left",
                 flush=True,
             )
         if step in marks:
