@@ -149,7 +149,7 @@ class Engine:
         texts = [active[slots[k]] for k in at]
         if not at:
             return
-        logprobs = _log_softmax(logits[at])
+        logprobs = log_softmax(logits[at])
         for slot, text, token, row in zip(
             [slots[k] for k in at], texts, _choose(logprobs, texts), logprobs, strict=True
         ):
@@ -167,7 +167,7 @@ def _end(future: Future[Written], outcome: Any) -> None:
         future.set_result(outcome)
 
 
-def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return log-probabilities of the tokens that a reply can have."""
     values = logits.astype(np.float64)
     values[:, _UNWRITTEN] = -np.inf

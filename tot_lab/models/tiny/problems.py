@@ -8,7 +8,7 @@ in it never begins a training example, with any target: all training states are 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import combinations, combinations_with_replacement
@@ -131,11 +131,24 @@ def training_hands(game24: bool) -> list[State]:
     return [hand for hand in every if hand not in out]
 
 
-class Examples:
-    """Examples to train on, drawn at random."""
+@cache
+def held_out_hands(game24: bool) -> list[State]:
+    """Return the held-out hands."""
+    rows = held_out()["game24" if game24 else "countdown"]
+    return [tuple(row if game24 else row[1:]) for row in rows]
 
-    def __init__(self, random: Random) -> None:
+
+class Examples:
+    """Examples, drawn at random.
+
+    Args:
+        random: The source of randomness.
+        hands: Returns the hands of the Game of 24 (`True`) and of Countdown (`False`) to draw from.
+    """
+
+    def __init__(self, random: Random, hands: Callable[[bool], list[State]] = training_hands) -> None:
         self.random = random
+        self.hands = hands
 
     def draw(self) -> Example:
         kinds = (self.propose, self.value, self.judge, self.check, self.vote, self.joint, self.solve)
@@ -230,7 +243,7 @@ class Examples:
     def problem(self, game24: bool, solvable: bool = True) -> tuple[int, State]:
         """Draw a target and a hand."""
         while True:
-            hand = self.random.choice(training_hands(game24))
+            hand = self.random.choice(self.hands(game24))
             target = 24
             if not game24:
                 bits = _reached(hand)

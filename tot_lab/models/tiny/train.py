@@ -1,7 +1,7 @@
 """Train a small model: `python -m tot_lab.models.tiny.train FOLDER`.
 
-Needs the extra `train` (JAX and optax). The folder receives five checkpoints and, while it runs, `state.npz`,
-from which a stopped run goes on. Equal settings on one machine give equal weights.
+Needs the extra `train` (JAX and optax). The folder receives five checkpoints, their card and, while it runs,
+`state.npz`, from which a stopped run goes on. Equal settings on one machine give equal weights.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 import optax
 import optax.contrib
 
+from tot_lab.models.tiny.card import write_cards
 from tot_lab.models.tiny.language import END, PIECES, encode_prompt, encode_reply
 from tot_lab.models.tiny.problems import Examples
 
@@ -221,7 +222,9 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--rate", type=float, default=0.004)
-    train(**vars(parser.parse_args()))
+    settings = parser.parse_args()
+    train(**vars(settings))
+    write_cards(settings.folder)
 
 
 if __name__ == "__main__":
