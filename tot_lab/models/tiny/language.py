@@ -1,7 +1,7 @@
 """The language of the small models: what they read, what they write, and their tokens.
 
-A prompt is a request in a short form, such as `P5 24:4 5 6 10>`: a letter for what is asked, a count, the
-target and the numbers left. A reply is text as the domains read it. Every token is a piece of text, and a
+A prompt is a request in a short form, such as `P5 24:4 5 6 10>`: a letter for the kind of reply, a count,
+the target and the numbers left. A reply is text as the domains read it. Every token is a piece of text, and a
 reply is exactly the text of its tokens, so that log-probabilities, stops and prefills refer to the text
 itself. An integer below 200 is one token. A larger one is followed by tokens of two digits each.
 """

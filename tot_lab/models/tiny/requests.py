@@ -32,6 +32,8 @@ _NUMBERED = re.compile(r"^(?:\d+\. |\(no steps yet\)$)", re.M)
 _VOTED = re.compile(r"\n\nCandidate \d+:\n")
 _COUNT = re.compile(r"Propose up to (\d{1,4}) different next (?:steps|moves)")
 _ENDS = re.compile(r"\n\n(?:Think step by step, then|Reply without explanation:|A move joins two)")
+_BEGINS = re.compile("Using all the numbers |Find a way to make |Calculate ")
+_KNOWN = "\n\nWhat is known so far:\n"
 _EXPRESSION = re.compile(r"(?:\d{1,9}|[-+*/() ])+")
 
 
@@ -40,7 +42,7 @@ def read_prompt(prompt: str) -> str:
     """Return the request that `prompt` is, in the language of the models.
 
     Raises:
-        ValueError: If it is none that they can answer.
+        ValueError: If they cannot answer it.
     """
     for kind in _HEADING:
         domain = class_of(kind, Domain)()
@@ -58,8 +60,12 @@ def _tasks(kind: str, domain: Domain, prompt: str) -> Iterator[Task]:
         if found and all(1 <= int(word) <= 13 for word in found[1].split()):
             yield Task(domain=domain, question=found[1])
         return
-    task = Task(domain=domain, question=_ENDS.split(prompt)[0])
-    puzzle: Any = domain.puzzle(task) if hasattr(domain, "puzzle") else None
+    countdown: Any = domain
+    question = _ENDS.split(prompt)[0]
+    task = Task(domain=domain, question=question)
+    puzzle = countdown.puzzle(task)
+    if not _BEGINS.match(question) or _KNOWN in question:
+        return
     if puzzle and len(puzzle.numbers) in (3, 4) and 10 <= puzzle.target <= 99 and max(puzzle.numbers) <= 20:
         yield task
 
